@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from agentsys.api import compare, figure, report, results, run, table
     from agentsys.records.load import load_runs
-    from agentsys.shown import ComparedDefenses, Drawing, Run, Shown
+    from agentsys.shown import ComparedDefenses, Drawing, Run, ResultTables
 
 __all__ = [
     "ComparedDefenses",
     "Drawing",
     "Run",
-    "Shown",
+    "ResultTables",
     "__version__",
     "compare",
     "figure",

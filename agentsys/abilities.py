@@ -14,16 +14,16 @@ from typing import Any, Protocol, runtime_checkable
 
 from agentdojo.types import ChatMessage
 
-from agentsys.contracts import Benchmark, Defense, FinishedCase, InjectionTask, Measured, Suite, UserTask
+from agentsys.contracts import Benchmark, Defense, FinishedCase, InjectionTask, CaseScores, Suite, UserTask
 from agentsys.declared_facts import DeclaredFact
 from agentsys.models.chat import ChatModel
 from agentsys.models.reading_test import ReadingTest
-from agentsys.models.simulated.playbook import Way
+from agentsys.models.simulated.playbook import AlternativeSolution
 from agentsys.models.simulated.role import SimulatedRole
 
 
 @runtime_checkable
-class HasToBeRead(Protocol):
+class NeedsReadingTest(Protocol):
     """An attack whose texts not every model can read."""
 
     @property
@@ -42,7 +42,7 @@ class PlaysRoles(Protocol):
 
 
 @runtime_checkable
-class Described(Protocol):
+class DescribesItself(Protocol):
     """A defense that says what it does, as it is set: two presets of one class may differ here."""
 
     def description(self) -> str:
@@ -143,7 +143,7 @@ class PicksPairs(Protocol):
 
 
 @runtime_checkable
-class SaysWhatIsLeftOut(Protocol):
+class NamesExclusions(Protocol):
     """An attack with words of its own for the pairs that it leaves out."""
 
     left_out: str
@@ -151,7 +151,7 @@ class SaysWhatIsLeftOut(Protocol):
 
 
 @runtime_checkable
-class SaysWhereFrom(Protocol):
+class NamesSources(Protocol):
     """An attack whose texts come from elsewhere, and that knows from where."""
 
     provenance: Sequence[str]
@@ -159,7 +159,7 @@ class SaysWhereFrom(Protocol):
 
 
 @runtime_checkable
-class NamedByFile(Protocol):
+class NamesFromFile(Protocol):
     """An attack that is named after its option `file`. Asked of the class, before there is an object."""
 
     @staticmethod
@@ -202,7 +202,7 @@ class ReplaysTexts(Protocol):
 
 
 @runtime_checkable
-class InjectsInAWay(Protocol):
+class HasInjectionMode(Protocol):
     """A benchmark, or a suite, that says how injected text gets into its environments."""
 
     injection: str
@@ -210,7 +210,7 @@ class InjectsInAWay(Protocol):
 
 
 @runtime_checkable
-class Clocked(Protocol):
+class HasClock(Protocol):
     """A benchmark whose tools read a clock of the case's own."""
 
     clock: datetime | None
@@ -289,7 +289,7 @@ class TakesTurns(Protocol):
 class MeasuresCases(Protocol):
     """A suite that scores finished cases itself, and knows facts about them."""
 
-    def measured(self, finished: FinishedCase) -> Measured:
+    def measured(self, finished: FinishedCase) -> CaseScores:
         """The final scores, and the facts."""
         ...
 
@@ -306,7 +306,7 @@ class DrawsAtRandom(Protocol):
 class KnowsWays(Protocol):
     """A suite with ways of its own to tasks whose ground truth leaves something out."""
 
-    def way(self, task: UserTask | InjectionTask) -> Way | None:
+    def way(self, task: UserTask | InjectionTask) -> AlternativeSolution | None:
         """A way that the task's own check accepts; None where none is known.
 
         Then a user task is done as its ground truth has it, and an injection task is never obeyed by the

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 
-def counted(count: int, thing: str, several: str | None = None) -> str:
+def format_count(count: int, thing: str, several: str | None = None) -> str:
     """A number with its thing, e.g. `1 cell` or `1,024 cells`; `several` where that takes more than an s."""
     return f"{count:,} {thing if count == 1 else several or f'{thing}s'}"
 
 
-def short_count(count: float) -> str:
+def abbreviate_count(count: float) -> str:
     """A count with at most one decimal, e.g. `5.5M`."""
     for unit, size in (("G", 10**9), ("M", 10**6), ("k", 10**3)):
         if count >= size:
@@ -16,7 +16,7 @@ def short_count(count: float) -> str:
     return f"{count:.0f}"
 
 
-def duration(seconds: float | None) -> str:
+def format_duration(seconds: float | None) -> str:
     """Seconds as `h:mm:ss`; `-` where unknown."""
     if seconds is None:
         return "-"

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentsys.errors import ConfigError, unknown_name
-from agentsys.shown import ComparedDefenses, Drawing, Run, Shown
+from agentsys.shown import ComparedDefenses, Drawing, Run, ResultTables
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from agentsys.analysis.metrics.contenders import Contenders
     from agentsys.analysis.metrics.own_metric import Metric
     from agentsys.analysis.tables.output import LongForm
-    from agentsys.records.reading import Reading
+    from agentsys.records.reading import LoadedCases
     from agentsys.records.schema import CaseRecord
     from agentsys.runs.executors.outcome import Listener
 
@@ -57,17 +57,17 @@ def run(
     import shlex
     from contextlib import redirect_stdout
 
-    from agentsys.runs.session import prepare
+    from agentsys.runs.session import prepare_session
 
-    planned = prepare(
+    planned = prepare_session(
         shlex.split(overrides) if isinstance(overrides, str) else list(overrides),
         config_dirs=[Path(path) for path in config_dirs],
         plugin_paths=[Path(path) for path in plugin_paths],
         again=again,
         skip_unavailable=skip_unavailable,
     )
-    session = planned.looked_at(skip_unavailable=skip_unavailable)
-    listener = _lines(len(session.plan.todo), progress)
+    session = planned.preflight(skip_unavailable=skip_unavailable)
+    listener = _progress_listener(len(session.plan.todo), progress)
     with redirect_stdout(io.StringIO()):  # some of AgentDojo's checks print
         outcome = session.execute(listener)
     ended = outcome.fatal or outcome.budget or ("interrupted" if outcome.interrupted else None)
@@ -81,7 +81,7 @@ def run(
     )
 
 
-def results(source: Source, *, metrics: Sequence[Metric] = (), errors: str = "report") -> Shown:
+def results(source: Source, *, metrics: Sequence[Metric] = (), errors: str = "report") -> ResultTables:
     """Benign utility, utility under attack, targeted ASR and defense quality, with 95% intervals.
 
     Args:
@@ -100,13 +100,13 @@ def results(source: Source, *, metrics: Sequence[Metric] = (), errors: str = "re
     from agentsys.analysis.tables.report import report
     from agentsys.analysis.tables.results_document import results_output
 
-    reading, rule = _reading(source), ErrorRule(errors)
+    reading, rule = _read_source(source), ErrorRule(errors)
     found = report(reading, rule, own=metrics)
     output = results_output(found, findings(reading.cases, rule))
-    return Shown(_frame(output.records), output.document)
+    return ResultTables(_to_frame(output.records), output.document)
 
 
-def _frame(records: LongForm) -> pd.DataFrame:
+def _to_frame(records: LongForm) -> pd.DataFrame:
     import pandas as pd
 
     return pd.DataFrame(records.rows, columns=list(records.columns))
@@ -149,7 +149,7 @@ def compare(
 
     asked = COMPARED_METRICS if metrics is None else metrics
     found = compared(
-        _contenders(source, by, baseline),
+        _find_contenders(source, by, baseline),
         baseline,
         [metric for metric in asked if isinstance(metric, str)],
         ErrorRule(errors),
@@ -157,10 +157,10 @@ def compare(
     )
     flips = pd.DataFrame([flip_record(flip) for flip in found.flips], columns=list(FLIP_COLUMNS))
     output = compare_output(found, 0)
-    return ComparedDefenses(_frame(output.records), output.document, flips)
+    return ComparedDefenses(_to_frame(output.records), output.document, flips)
 
 
-def _contenders(source: Source | Mapping[str, Source], by: str | None, baseline: str | None) -> Contenders:
+def _find_contenders(source: Source | Mapping[str, Source], by: str | None, baseline: str | None) -> Contenders:
     import pandas as pd
 
     from agentsys.analysis.metrics.contenders import Axis, contenders, contending_runs, varying
@@ -170,17 +170,17 @@ def _contenders(source: Source | Mapping[str, Source], by: str | None, baseline:
         raise ConfigError(unknown_name("axis", by, [*Axis]))
     axis = None if by is None else Axis(by)
     if isinstance(source, pd.DataFrame):
-        cases = _reading(source).cases
+        cases = _read_source(source).cases
         return contenders(cases, axis or varying(cases))
     if isinstance(source, Mapping):
         if axis not in (None, Axis.RUN):
             raise ConfigError(f"Named runs are compared by run, not by {axis}: leave out `by`, or the names.")
-        return contending_runs({name: _reading(one).cases for name, one in source.items()})
+        return contending_runs({name: _read_source(one).cases for name, one in source.items()})
     several = [source] if isinstance(source, str | os.PathLike) else list(source)
-    return contending([Path(path) for path in several], axis, baseline, _reading).sides
+    return contending([Path(path) for path in several], axis, baseline, _read_source).sides
 
 
-def table(number: int, source: Source, *, errors: str = "report") -> Shown:
+def table(number: int, source: Source, *, errors: str = "report") -> ResultTables:
     """A table of the AgentSys paper: our numbers beside the printed ones.
 
     Args:
@@ -201,10 +201,10 @@ def table(number: int, source: Source, *, errors: str = "report") -> Shown:
 
     if number not in TABLES:
         raise ConfigError(unknown_name("table", str(number), [str(known) for known in TABLES]))
-    reading, rule = _reading(source), ErrorRule(errors)
+    reading, rule = _read_source(source), ErrorRule(errors)
     filled = fill(TABLES[number], reading.cases, rule)
     output = table_output(filled, paper_document(filled, reading, rule))
-    return Shown(_frame(output.records), output.document)
+    return ResultTables(_to_frame(output.records), output.document)
 
 
 def figure(
@@ -236,8 +236,8 @@ def figure(
     if str(name) not in FIGURES:
         raise ConfigError(unknown_name("figure", str(name), FIGURES))
     wish = Wish(model, tuple(defenses))
-    drawn = make_figure(FIGURES[str(name)], _reading(source).cases, wish, ErrorRule(errors))
-    return Drawing(drawn.figure, _frame(records_of(Mark, drawn.marks)), drawn)
+    drawn = make_figure(FIGURES[str(name)], _read_source(source).cases, wish, ErrorRule(errors))
+    return Drawing(drawn.figure, _to_frame(records_of(Mark, drawn.marks)), drawn)
 
 
 def report(
@@ -260,7 +260,7 @@ def report(
     from agentsys.atomic_file import write_atomically
 
     several = [str(path) for path in ([folders] if isinstance(folders, str | os.PathLike) else folders)]
-    reading = _reading(several)
+    reading = _read_source(several)
     page = html_report(
         reading,
         measured(reading),
@@ -274,19 +274,19 @@ def report(
     return written
 
 
-def _reading(source: Source) -> Reading:
+def _read_source(source: Source) -> LoadedCases:
     import pandas as pd
 
     from agentsys.records.load import case_rows
-    from agentsys.records.reading import Reading, read_cases
+    from agentsys.records.reading import LoadedCases, read_cases
 
     if isinstance(source, pd.DataFrame):
-        return Reading(tuple(case_rows(source)))
+        return LoadedCases(tuple(case_rows(source)))
     several = [source] if isinstance(source, str | os.PathLike) else list(source)
     return read_cases([Path(path) for path in several])
 
 
-def _lines(planned: int, wanted: bool) -> Listener:
+def _progress_listener(planned: int, wanted: bool) -> Listener:
     """A listener that prints a line for every tenth of a run, or nothing."""
     from agentsys.runs.executors.outcome import Listener
 

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-_LEFT = re.compile(r"\.([0-9a-f]{8}-\d+-\d+)-\d+\.tmp$")
-OLD_S = 86_400.0
+_TEMPORARY_NAME = re.compile(r"\.([0-9a-f]{8}-\d+-\d+)-\d+\.tmp$")
+STALE_AFTER_S = 86_400.0
 """Age from which a file of a process counts as left behind where the process cannot be asked after."""
 
 
@@ -31,10 +31,10 @@ class Process(NamedTuple):
     @classmethod
     def here(cls) -> Process:
         """This process."""
-        return _here(os.getpid())
+        return _current_process(os.getpid())
 
     @classmethod
-    def parsed(cls, mark: str) -> Process | None:
+    def from_mark(cls, mark: str) -> Process | None:
         """A process from its mark; None if it is none."""
         machine, _, rest = mark.partition("-")
         pid, _, started = rest.partition("-")
@@ -48,9 +48,9 @@ class Process(NamedTuple):
     @property
     def is_dead(self) -> bool | None:
         """Whether it has ended; None where that cannot be seen from here (another machine)."""
-        if self.machine != _machine() or not self.started:
+        if self.machine != _machine_id() or not self.started:
             return None
-        return _started(self.pid) != self.started
+        return _read_start_ticks(self.pid) != self.started
 
 
 def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
@@ -68,17 +68,17 @@ def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
     temporary = path.with_name(f".{path.name[:100]}.{mark}.tmp")
     try:
         try:
-            _write(temporary, data, durable=durable)
+            _write_file(temporary, data, durable=durable)
         except FileNotFoundError:  # most often the folder is there, and to ask takes a while
             path.parent.mkdir(parents=True, exist_ok=True)
-            _write(temporary, data, durable=durable)
+            _write_file(temporary, data, durable=durable)
         temporary.replace(path)
     except OSError:
         temporary.unlink(missing_ok=True)
         raise
 
 
-def _write(path: Path, data: bytes, *, durable: bool) -> None:
+def _write_file(path: Path, data: bytes, *, durable: bool) -> None:
     file = os.open(path, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | getattr(os, "O_BINARY", 0), 0o666)
     try:
         left = memoryview(data)
@@ -90,7 +90,7 @@ def _write(path: Path, data: bytes, *, durable: bool) -> None:
         os.close(file)
 
 
-def remove_left_behind(folder: Path) -> int:
+def remove_stale_files(folder: Path) -> int:
     """Remove the temporary files of processes that have ended, in all of a folder.
 
     Those of live processes stay, and so do younger ones whose process cannot be asked after.
@@ -99,14 +99,14 @@ def remove_left_behind(folder: Path) -> int:
         How many were removed.
     """
     removed = 0
-    for path in _temporary(folder):
-        if _is_left_behind(path):
+    for path in _find_temporary_files(folder):
+        if _is_stale(path):
             path.unlink(missing_ok=True)
             removed += 1
     return removed
 
 
-def _temporary(folder: Path) -> Iterator[Path]:
+def _find_temporary_files(folder: Path) -> Iterator[Path]:
     """Half the CPU of `os.walk`, which asks of each folder whether it is a link."""
     waiting = [os.fspath(folder)]
     while waiting:
@@ -122,39 +122,39 @@ def _temporary(folder: Path) -> Iterator[Path]:
                 yield Path(entry.path)
 
 
-def _is_left_behind(path: Path) -> bool:
-    found = _LEFT.search(path.name)
-    process = Process.parsed(found[1]) if found else None
+def _is_stale(path: Path) -> bool:
+    found = _TEMPORARY_NAME.search(path.name)
+    process = Process.from_mark(found[1]) if found else None
     dead = process.is_dead if process else None
     if dead is not None:
         return dead
     try:
-        return time.time() - path.stat().st_mtime > OLD_S
+        return time.time() - path.stat().st_mtime > STALE_AFTER_S
     except OSError:  # its process has just renamed it
         return False
 
 
 @functools.lru_cache(maxsize=1)
-def _here(pid: int) -> Process:
-    return Process(_machine(), pid, _started(pid) or 0)
+def _current_process(pid: int) -> Process:
+    return Process(_machine_id(), pid, _read_start_ticks(pid) or 0)
 
 
 @functools.cache
-def _machine() -> str:
-    parts = [platform.node(), _read("/proc/sys/kernel/random/boot_id")]
+def _machine_id() -> str:
+    parts = [platform.node(), _read_text("/proc/sys/kernel/random/boot_id")]
     with contextlib.suppress(OSError):
         parts.append(str(Path("/proc/self/ns/pid").readlink()))
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:8]
 
 
-def _started(pid: int) -> int | None:
+def _read_start_ticks(pid: int) -> int | None:
     """When a process of this number started; None if there is none, or only what is left of an ended one."""
-    _, _, fields = _read(f"/proc/{pid}/stat").rpartition(")")  # its name may hold anything
+    _, _, fields = _read_text(f"/proc/{pid}/stat").rpartition(")")  # its name may hold anything
     told = fields.split()
     return int(told[19]) if len(told) > 19 and told[0] not in "ZX" else None
 
 
-def _read(path: str) -> str:
+def _read_text(path: str) -> str:
     try:
         return Path(path).read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from agentsys.rooms import rooms
+from agentsys.rooms import load_extensions
 
 _PACKAGE = Path(__file__).parent
 
@@ -21,7 +21,7 @@ def shipped_config_dir() -> Path:
 
 def shipped_config_dirs() -> list[Path]:
     """The same folder and those of the rooms that are installed."""
-    return [shipped_config_dir(), *(room.configs for room in rooms() if room.configs is not None)]
+    return [shipped_config_dir(), *(room.configs for room in load_extensions() if room.configs is not None)]
 
 
 def user_data_folder() -> Path:

@@ -113,7 +113,7 @@ class FinishedCase:
 
 
 @dataclass(frozen=True)
-class Measured:
+class CaseScores:
     """What a suite says of a finished case."""
 
     utility: bool

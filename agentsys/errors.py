@@ -42,7 +42,7 @@ class StopRequested(KeyboardInterrupt):
         self.number = number
 
 
-def known_name(kind: str, name: str, known: Collection[str]) -> str:
+def require_known_name(kind: str, name: str, known: Collection[str]) -> str:
     """The name, if it is among those that are known.
 
     Raises:
@@ -53,13 +53,13 @@ def known_name(kind: str, name: str, known: Collection[str]) -> str:
     return name
 
 
-def member_named(kind: str, value: object, members: type[_Member]) -> _Member:
+def find_enum_member(kind: str, value: object, members: type[_Member]) -> _Member:
     """The member of an enum that has this value; for names as in `known_name`.
 
     Raises:
         ConfigError: If none has.
     """
-    return members(known_name(kind, str(value), [str(member.value) for member in members]))
+    return members(require_known_name(kind, str(value), [str(member.value) for member in members]))
 
 
 def unknown_name(kind: str, name: str, known: Collection[str]) -> str:

@@ -11,17 +11,17 @@ DISTRIBUTION = "agentsys-bench"
 """The name to install by. On the package index `agentsys`, our import name, is another project."""
 
 
-def install(extra: str) -> str:
+def install_command(extra: str) -> str:
     """The command that installs an extra."""
     return f"pip install '{DISTRIBUTION}[{extra}]'"
 
 
-def missing(packages: Sequence[str]) -> list[str]:
+def find_missing_packages(packages: Sequence[str]) -> list[str]:
     """The packages among these that cannot be imported here; imports none of them."""
     return [package for package in packages if find_spec(package) is None]
 
 
-def not_installed(who: str, packages: Sequence[str], extra: str) -> Unavailable:
+def not_installed_error(who: str, packages: Sequence[str], extra: str) -> Unavailable:
     """What to raise where an extra's packages are missing.
 
     Args:
@@ -29,5 +29,5 @@ def not_installed(who: str, packages: Sequence[str], extra: str) -> Unavailable:
         packages: The missing ones.
         extra: The extra that brings them.
     """
-    text = f"{who} needs {' and '.join(packages)}, not installed here: {install(extra)}"
+    text = f"{who} needs {' and '.join(packages)}, not installed here: {install_command(extra)}"
     return Unavailable(text, needs=f"{DISTRIBUTION}[{extra}]")

@@ -15,7 +15,7 @@ _P = TypeVar("_P")
 _A = TypeVar("_A")
 
 
-def in_processes(
+def map_in_processes(
     work: Callable[[_P], _A],
     portions: Iterable[_P],
     processes: int,
@@ -33,7 +33,7 @@ def in_processes(
         ConfigError: If a process was ended from without. What `work` raises is raised here.
     """
     # Fresh interpreters: a copy of this process would inherit its threads' locks.
-    pool = ProcessPoolExecutor(processes, get_context("spawn"), initializer=_begin, initargs=(begin,))
+    pool = ProcessPoolExecutor(processes, get_context("spawn"), initializer=_start_process, initargs=(begin,))
     try:
         yield from pool.map(work, portions)
     except BrokenProcessPool:
@@ -44,7 +44,7 @@ def in_processes(
         pool.shutdown(cancel_futures=True)
 
 
-def _begin(begin: Callable[[], None] | None) -> None:
+def _start_process(begin: Callable[[], None] | None) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     if begin is not None:
         begin()

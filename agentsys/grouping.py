@@ -10,7 +10,7 @@ _K = TypeVar("_K", bound=Hashable)
 _T = TypeVar("_T")
 
 
-def grouped(things: Iterable[_T], key: Callable[[_T], _K]) -> dict[_K, list[_T]]:
+def group_by(things: Iterable[_T], key: Callable[[_T], _K]) -> dict[_K, list[_T]]:
     """Key -> the things that have it, keys and things in the order met (not sorted, not only neighbours)."""
     groups: defaultdict[_K, list[_T]] = defaultdict(list)
     for thing in things:

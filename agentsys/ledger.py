@@ -15,14 +15,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-FILE = "ledger.jsonl"
+LEDGER_FILE = "ledger.jsonl"
 """In a log folder's `.agentsys`."""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Entry:
+class LedgerEntry:
     """One request that was sent."""
 
     at: float
@@ -58,15 +58,15 @@ class Ledger:
         self._lock = threading.Lock()
         self._file: int | None = None
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: LedgerEntry) -> None:
         """Add one line. A disk that does not take it is a warning: the answer must not be lost."""
         line = json.dumps(vars(entry), separators=(",", ":")).encode() + b"\n"
         try:
-            os.write(self._opened(), line)
+            os.write(self._open_file(), line)
         except OSError as error:
             _log.warning("A request could not be booked in %s: %s", self.path, error.strerror)
 
-    def _opened(self) -> int:
+    def _open_file(self) -> int:
         """The file. Writing to it needs no lock, which many threads would only wait for."""
         with self._lock:
             if self._file is None:
@@ -79,7 +79,7 @@ class Ledger:
 
 
 @dataclass
-class Spent:
+class LedgerTotals:
     """What some requests came to."""
 
     requests: int = 0
@@ -94,7 +94,7 @@ class Spent:
     uncounted: int = 0
     """Requests whose tokens are not known."""
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: LedgerEntry) -> None:
         """Count one request."""
         self.requests += 1
         self.failed += entry.error is not None
@@ -105,7 +105,7 @@ class Spent:
         self.failed_usd += (entry.cost_usd or 0.0) if entry.error is not None else 0.0
 
     @property
-    def line(self) -> str:
+    def summary_line(self) -> str:
         """One sentence for tables; `""` where nothing was sent."""
         if not self.requests:
             return ""
@@ -118,44 +118,44 @@ class Spent:
         )
 
 
-def read_ledger(path: Path) -> Iterator[Entry]:
+def read_ledger(path: Path) -> Iterator[LedgerEntry]:
     """The entries of a ledger; lines that are none (torn, or somebody's edits) are passed over."""
     try:
         with path.open("rb") as lines:
             for line in lines:
-                if (entry := _entry(line)) is not None:
+                if (entry := _parse_entry(line)) is not None:
                     yield entry
     except OSError:
         return
 
 
-def spent(folders: Iterable[Path]) -> Spent:
+def sum_ledgers(folders: Iterable[Path]) -> LedgerTotals:
     """What the ledgers of some log folders come to. A folder inside a log folder counts with its own cases.
 
     Args:
         folders: Log folders, folders of log folders, or pipeline folders inside one.
     """
-    total = Spent()
-    for path, within in dict.fromkeys(place for folder in folders for place in _ledgers(folder)):
+    total = LedgerTotals()
+    for path, within in dict.fromkeys(place for folder in folders for place in _find_ledgers(folder)):
         for entry in read_ledger(path):
             if entry.case.startswith(within):
                 total.add(entry)
     return total
 
 
-def _ledgers(folder: Path) -> Iterator[tuple[Path, str]]:
+def _find_ledgers(folder: Path) -> Iterator[tuple[Path, str]]:
     """(ledger, what its cases' keys must begin with)."""
-    if (folder.parent / ".agentsys" / FILE).is_file() and not (folder / ".agentsys").exists():
-        yield folder.parent / ".agentsys" / FILE, f"{folder.name}/"
+    if (folder.parent / ".agentsys" / LEDGER_FILE).is_file() and not (folder / ".agentsys").exists():
+        yield folder.parent / ".agentsys" / LEDGER_FILE, f"{folder.name}/"
         return
     for path in (folder, *sorted(folder.glob("*/"))):
-        if (path / ".agentsys" / FILE).is_file():
-            yield path / ".agentsys" / FILE, ""
+        if (path / ".agentsys" / LEDGER_FILE).is_file():
+            yield path / ".agentsys" / LEDGER_FILE, ""
 
 
-def _entry(line: bytes) -> Entry | None:
+def _parse_entry(line: bytes) -> LedgerEntry | None:
     try:
-        entry = Entry(**json.loads(line))
+        entry = LedgerEntry(**json.loads(line))
         counts = (entry.prompt, entry.completion, entry.cached, entry.reasoning, entry.uncounted)
         whole = all(isinstance(count, int) for count in counts) and isinstance(entry.case, str)
         priced = entry.cost_usd is None or math.isfinite(entry.cost_usd)

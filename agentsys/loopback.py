@@ -7,7 +7,7 @@ import ipaddress
 from agentsys.errors import ConfigError
 
 
-def loopback(host: str, what: str) -> str:
+def require_loopback(host: str, what: str) -> str:
     """The host as an address, if only this machine can reach it.
 
     Args:

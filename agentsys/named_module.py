@@ -24,7 +24,7 @@ _REGISTERED = "agentsys:"
 _log = logging.getLogger(__name__)
 
 
-def import_named(module: str, setting: str) -> None:
+def import_module_of_setting(module: str, setting: str) -> None:
     """Import a module for what it registers.
 
     Args:
@@ -45,7 +45,7 @@ def import_named(module: str, setting: str) -> None:
         ) from missing
 
 
-def import_from(plugin_paths: Iterable[Path]) -> None:
+def add_plugin_paths(plugin_paths: Iterable[Path]) -> None:
     """Let modules be imported from the user's own folders.
 
     Args:
@@ -60,7 +60,7 @@ def import_from(plugin_paths: Iterable[Path]) -> None:
         sys.path.insert(0, str(path.resolve()))
 
 
-def made_of(kind: str, config: Mapping[str, Any]) -> Any:
+def build_object(kind: str, config: Mapping[str, Any]) -> Any:
     """The object that a config describes: `_target_` called with the config's other keys.
 
     Args:
@@ -72,12 +72,12 @@ def made_of(kind: str, config: Mapping[str, Any]) -> Any:
     """
     options = {name: value for name, value in config.items() if name != "_target_"}
     try:
-        return named_class(kind, config)(**options)
+        return load_target(kind, config)(**options)
     except TypeError as error:
         raise ConfigError(f"{kind} {config['_target_']} refuses its options: {error}.") from None
 
 
-def named_class(kind: str, config: Mapping[str, Any]) -> Any:
+def load_target(kind: str, config: Mapping[str, Any]) -> Any:
     """The class (or function) that the `_target_` of a config names.
 
     Args:

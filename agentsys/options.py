@@ -10,13 +10,13 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from agentsys.errors import ConfigError, unknown_name
 
-_Shape = TypeVar("_Shape")
+_Options = TypeVar("_Options")
 
 AtLeast0 = Annotated[int, Field(ge=0)]
 AtLeast1 = Annotated[int, Field(ge=1)]
 
 
-def checked(shape: type[_Shape], who: str, options: Mapping[str, Any], **own: Any) -> _Shape:
+def check_options(shape: type[_Options], who: str, options: Mapping[str, Any], **own: Any) -> _Options:
     """Make the dataclass of some options.
 
     Args:
@@ -33,10 +33,10 @@ def checked(shape: type[_Shape], who: str, options: Mapping[str, Any], **own: An
     for name in options:
         if name not in hints or name in own:
             raise ConfigError(unknown_name(f"{who} option", name, hints.keys() - own.keys()))
-    return shape(**{name: _value(who, name, hints[name], value) for name, value in options.items()}, **own)
+    return shape(**{name: _check_value(who, name, hints[name], value) for name, value in options.items()}, **own)
 
 
-def _value(who: str, option: str, hint: Any, value: object) -> Any:
+def _check_value(who: str, option: str, hint: Any, value: object) -> Any:
     kind: TypeAdapter[Any] = TypeAdapter(hint)
     outer = get_origin(hint) or hint
     is_brought_in = isinstance(outer, type) and issubclass(outer, Enum | Mapping)
@@ -48,14 +48,14 @@ def _value(who: str, option: str, hint: Any, value: object) -> Any:
         words = [str(word) for word in schema.get("enum", ())]
         if words:
             raise ConfigError(unknown_name(f"{who} {option}", str(value), words)) from None
-        raise ConfigError(f"{who}: {option} is {value!r}; give {_wanted(schema)}.") from None
+        raise ConfigError(f"{who}: {option} is {value!r}; give {_describe_schema(schema)}.") from None
 
 
-def _wanted(schema: Mapping[str, Any]) -> str:
+def _describe_schema(schema: Mapping[str, Any]) -> str:
     """What a JSON schema asks for, in words."""
     match schema:
         case {"anyOf": [one, {"type": "null"}]}:
-            return f"{_wanted(one)}, or null"
+            return f"{_describe_schema(one)}, or null"
         case {"type": "boolean"}:
             return "true or false"
         case {"type": "integer", "minimum": least, "maximum": most}:

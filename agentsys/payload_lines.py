@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable
 from functools import lru_cache
 
-SHORTEST = 20
+MIN_LINE_CHARS = 20
 """Squeezed characters a line must have to count: shorter ones occur in benign text."""
 
 PayloadLines = tuple[frozenset[str], ...]
@@ -23,7 +23,7 @@ PayloadLines = tuple[frozenset[str], ...]
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 _ESCAPED_SPACE = re.compile(r"\\[nrt]")
 _UNSEEN = "\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff"
-INVISIBLE = re.compile(f"(?<![{_UNSEEN}])[{_UNSEEN}]{{1,{SHORTEST - 1}}}(?![{_UNSEEN}])")
+INVISIBLE = re.compile(f"(?<![{_UNSEEN}])[{_UNSEEN}]{{1,{MIN_LINE_CHARS - 1}}}(?![{_UNSEEN}])")
 """Soft hyphens, zero-width characters and direction marks: an attacker can strew them between letters. A long
 row of them is no fringe of letters but a text written in them."""
 _DROPPED_ASCII = b" \t\n\r\f\v\x1c\x1d\x1e\x1f'\"\\"
@@ -42,7 +42,7 @@ def squeeze(text: str) -> str:
     return squeezed if squeezed.isascii() else INVISIBLE.sub("", "".join(squeezed.split()))
 
 
-def holds_payload(text: str, lines: PayloadLines) -> bool:
+def contains_payload(text: str, lines: PayloadLines) -> bool:
     """Whether a text holds at least one line of the payload.
 
     Args:
@@ -59,7 +59,7 @@ def holds_payload(text: str, lines: PayloadLines) -> bool:
     return False
 
 
-def payload_lines(written: Iterable[str]) -> PayloadLines:
+def find_payload_lines(written: Iterable[str]) -> PayloadLines:
     """The distinct lines to look for.
 
     Args:
@@ -71,11 +71,11 @@ def payload_lines(written: Iterable[str]) -> PayloadLines:
     """
     lines: dict[frozenset[str], None] = {}
     for text in written:
-        lines |= dict.fromkeys(_lines_of(text))
+        lines |= dict.fromkeys(_split_lines(text))
     return tuple(lines)
 
 
-def without_own_words(lines: PayloadLines, own: Iterable[str]) -> PayloadLines:
+def drop_own_words(lines: PayloadLines, own: Iterable[str]) -> PayloadLines:
     """The lines that tell the injection from what stands in the request anyway.
 
     An attack may quote the user's request. Its lines that the user wrote are met in every case, attacked or
@@ -90,23 +90,23 @@ def without_own_words(lines: PayloadLines, own: Iterable[str]) -> PayloadLines:
 
 
 @lru_cache(maxsize=4096)  # attacks write the same few texts into case after case
-def _lines_of(text: str) -> PayloadLines:
+def _split_lines(text: str) -> PayloadLines:
     lines = text.strip().splitlines()
     parts = _SENTENCE_END.split(lines[0]) if len(lines) == 1 else lines
-    long_enough = [part for part in parts if len(squeeze(part)) >= SHORTEST]
-    found = dict.fromkeys(_forms(line) for line in long_enough or [text])
+    long_enough = [part for part in parts if len(squeeze(part)) >= MIN_LINE_CHARS]
+    found = dict.fromkeys(_squeezed_forms(line) for line in long_enough or [text])
     return tuple(forms for forms in found if forms)
 
 
-def _forms(line: str) -> frozenset[str]:
+def _squeezed_forms(line: str) -> frozenset[str]:
     """A line squeezed: as written, as the environment's YAML reads it, and as formatters escape both."""
     forms = set()
-    for meant in {line, _as_environment_reads(line)}:
-        forms |= {squeeze(shown) for shown in (meant, repr(meant), json.dumps(meant), _yaml(meant))}
+    for meant in {line, _resolve_escapes(line)}:
+        forms |= {squeeze(shown) for shown in (meant, repr(meant), json.dumps(meant), _dump_yaml(meant))}
     return frozenset(form for form in forms if form)
 
 
-def _as_environment_reads(line: str) -> str:
+def _resolve_escapes(line: str) -> str:
     """Escapes resolved as in a double-quoted YAML text; the line itself where that is not possible."""
     if "\\" not in line:
         return line
@@ -118,7 +118,7 @@ def _as_environment_reads(line: str) -> str:
         return line
 
 
-def _yaml(text: str) -> str:
+def _dump_yaml(text: str) -> str:
     """The text as `yaml.safe_dump` shows it to a model: what is not printable ASCII becomes escapes."""
     if text.isascii() and text.isprintable():
         return text

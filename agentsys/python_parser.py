@@ -18,23 +18,23 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 # Reentrant: a garbage collection while a tree is built may run a finalizer that parses.
-parsing = threading.RLock()
+parser_lock = threading.RLock()
 """Held by the thread that parses."""
 
 
-def parse(source: str | bytes, filename: str = "<unknown>") -> ast.Module:
+def parse_module(source: str | bytes, filename: str = "<unknown>") -> ast.Module:
     """Parse a module as `ast.parse` does.
 
     Raises:
         SyntaxError, ValueError, RecursionError, MemoryError: As `ast.parse` does.
     """
-    with parsing:
+    with parser_lock:
         return ast.parse(source, filename)
 
 
 def parse_expression(source: str) -> ast.expr:
     """Parse one expression as `ast.parse` does; it raises the same as `parse`."""
-    with parsing:
+    with parser_lock:
         return ast.parse(source, mode="eval").body
 
 
@@ -44,18 +44,18 @@ def literal_eval(text: str) -> Any:
     Raises:
         SyntaxError, ValueError, TypeError, RecursionError, MemoryError: As `ast.literal_eval` does.
     """
-    with parsing:
+    with parser_lock:
         return ast.literal_eval(text)
 
 
-def outside_parsing(function: Callable[_P, _T]) -> Callable[_P, _T]:
+def release_parser_lock(function: Callable[_P, _T]) -> Callable[_P, _T]:
     """The same function, which lets other threads parse while it runs; call it where `parsing` is held."""
 
     def called(*args: _P.args, **kwargs: _P.kwargs) -> _T:
-        parsing.release()
+        parser_lock.release()
         try:
             return function(*args, **kwargs)
         finally:
-            parsing.acquire()
+            parser_lock.acquire()
 
     return called

@@ -14,7 +14,7 @@ from functools import lru_cache
 from importlib.metadata import entry_points
 from pathlib import Path
 
-_GROUP = "agentsys.rooms"
+_ENTRY_POINT_GROUP = "agentsys.rooms"
 _log = logging.getLogger(__name__)
 
 
@@ -31,7 +31,7 @@ class CommandSource:
 
 
 @dataclass(frozen=True)
-class Section:
+class CommandSection:
     """Commands that stand together in `agentsys --help`."""
 
     heading: str
@@ -42,23 +42,23 @@ class Section:
 
 
 @dataclass(frozen=True)
-class Room:
+class Extension:
     """What a room adds to the command line and to what can be run."""
 
-    section: Section | None = None
+    section: CommandSection | None = None
     configs: Path | None = None
     """Folder with YAMLs in groups, as in `configs/`."""
 
 
 @lru_cache(maxsize=1)
-def rooms() -> tuple[Room, ...]:
+def load_extensions() -> tuple[Extension, ...]:
     """The rooms that are installed; one that cannot be loaded is left out with a warning."""
     found = []
-    for entry in sorted(entry_points(group=_GROUP), key=lambda entry: entry.name):
+    for entry in sorted(entry_points(group=_ENTRY_POINT_GROUP), key=lambda entry: entry.name):
         try:
             room = entry.load()
-            if not isinstance(room, Room):
-                raise TypeError(f"it is a {type(room).__name__}, not an agentsys.rooms.Room")
+            if not isinstance(room, Extension):
+                raise TypeError(f"it is a {type(room).__name__}, not an agentsys.rooms.Extension")
         except Exception as error:  # noqa: BLE001 - whatever is wrong with one, all else is to work
             why = " ".join(str(error).split()) or type(error).__name__
             _log.warning("Room '%s' (%s) is left out: %s", entry.name, entry.value, why)
@@ -67,12 +67,12 @@ def rooms() -> tuple[Room, ...]:
     return tuple(found)
 
 
-def commands_by_heading(core: Iterable[Section]) -> dict[str, dict[str, CommandSource]]:
+def group_commands(core: Iterable[CommandSection]) -> dict[str, dict[str, CommandSource]]:
     """Heading -> its commands, the core's and those of rooms; a room takes none of the core's names."""
     own = tuple(core)
     taken = {name for section in own for name in section.commands}
     found: dict[str, dict[str, CommandSource]] = {}
-    brought = [room.section for room in rooms() if room.section is not None]
+    brought = [room.section for room in load_extensions() if room.section is not None]
     for section in sorted([*own, *brought], key=lambda section: section.order):
         free = {n: c for n, c in section.commands.items() if section in own or n not in taken}
         found.setdefault(section.heading, {}).update(free)

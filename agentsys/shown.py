@@ -38,7 +38,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Shown:
+class ResultTables:
     """Numbers, as a frame for programs and as a document for people.
 
     A notebook shows the document; `print` gives it as text.
@@ -79,7 +79,7 @@ class Shown:
 
 
 @dataclass(frozen=True)
-class ComparedDefenses(Shown):
+class ComparedDefenses(ResultTables):
     """A comparison of defenses, models, attacks or runs: differences, and the cases that made them."""
 
     flips: pd.DataFrame
@@ -100,7 +100,7 @@ class Drawing:
     """Matplotlib's figure."""
     frame: pd.DataFrame
     """A row per plotted number."""
-    drawn: Drawn
+    figure_output: Drawn
     """What `save` writes."""
 
     def _repr_png_(self) -> bytes:
@@ -114,4 +114,4 @@ class Drawing:
         """Write PDF, PNG and the plotted numbers (CSV) into a folder, which is made if it is not there."""
         from agentsys.analysis.figures.drawn import save
 
-        return save(self.drawn, Path(folder))
+        return save(self.figure_output, Path(folder))

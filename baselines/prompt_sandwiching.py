@@ -95,7 +95,7 @@ class Remind(LoopStep):
         if self.position == "in_result":
             reminded = rewrite_new_results(at.messages, lambda result: _with_suffix(result, reminder))
             return replace(at, messages=reminded)
-        return at.saying(user(reminder)) if at.messages and at.messages[-1]["role"] == "tool" else at
+        return at.with_messages(user(reminder)) if at.messages and at.messages[-1]["role"] == "tool" else at
 
 
 def _with_suffix(result: ChatToolResultMessage, suffix: str) -> ChatToolResultMessage:

@@ -15,7 +15,7 @@ from agentdojo.types import ChatMessage, ChatUserMessage, text_content_block_fro
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatModel, ChatReply, ChatRequest
 from agentsys.models.element import LoopState, LoopStep
-from agentsys.models.loop import ElementRow, tool_loop
+from agentsys.models.loop import ElementSequence, tool_loop
 from agentsys.models.providers.wire_text import visible_text
 from agentsys.models.trace import span
 
@@ -41,7 +41,7 @@ def with_a_place(defense: str, template: str) -> str:
     return template
 
 
-def reworded_loop(model: ChatModel, system_message: str, defense: str, template: str) -> ElementRow:
+def reworded_loop(model: ChatModel, system_message: str, defense: str, template: str) -> ElementSequence:
     """The plain agent over a model that reads the request as the template puts it."""
     rewrite = partial(filled, template)
     return tool_loop(

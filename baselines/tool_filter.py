@@ -38,7 +38,7 @@ from agentsys.models.loop import default_system_message, tool_loop
 from agentsys.models.providers.wire_text import visible_text
 from agentsys.models.tools import tool_specs
 from agentsys.models.trace import span
-from agentsys.options import checked
+from agentsys.options import check_options
 from baselines.package_wording import Wording, tool_filter_question
 
 Match = Literal["exact", "substring"]
@@ -89,7 +89,7 @@ class ToolFilter:
 
     def __init__(self, name: str = "tool_filter", **options: Any) -> None:
         self.name = name
-        self.options = checked(ToolFilterOptions, name, options)
+        self.options = check_options(ToolFilterOptions, name, options)
 
     @property
     def question(self) -> str:

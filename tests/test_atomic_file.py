@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agentsys.atomic_file import Process, remove_left_behind, write_atomically
+from agentsys.atomic_file import Process, remove_stale_files, write_atomically
 
 
 def ended() -> Process:
@@ -20,7 +20,7 @@ def ended() -> Process:
         text=True,
         check=True,
     )
-    found = Process.parsed(child.stdout.strip())
+    found = Process.from_mark(child.stdout.strip())
     assert found is not None
     return found
 
@@ -28,12 +28,12 @@ def ended() -> Process:
 def test_a_process_is_known_by_its_number_and_its_start() -> None:
     here = Process.here()
     assert (here.pid, here.is_dead) == (os.getpid(), False)
-    assert Process.parsed(here.mark) == here
+    assert Process.from_mark(here.mark) == here
     assert here._replace(started=here.started + 1).is_dead, "another process that has the number now"
     assert here._replace(machine="0" * 8).is_dead is None
     assert here._replace(started=0).is_dead is None
     assert ended().is_dead
-    assert Process.parsed("12-ab-3") is None
+    assert Process.from_mark("12-ab-3") is None
 
 
 def test_an_ended_process_that_nobody_has_waited_for_is_dead() -> None:
@@ -43,7 +43,7 @@ def test_an_ended_process_that_nobody_has_waited_for_is_dead() -> None:
         mark = child.stdout.readline().strip()
         assert child.stdout.read() == ""  # its end of the pipe is closed: it has ended, or is about to
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-        process = Process.parsed(mark)
+        process = Process.from_mark(mark)
         assert process is not None
         assert process.is_dead
 
@@ -60,7 +60,7 @@ def test_only_what_is_left_behind_is_removed(tmp_path: Path) -> None:
     for name in old:
         (tmp_path / name).write_bytes(b"{")
         os.utime(tmp_path / name, (1e9, 1e9))
-    assert remove_left_behind(tmp_path) == 3
+    assert remove_stale_files(tmp_path) == 3
     assert [name for name in [*names, *old] if (tmp_path / name).exists()] == [
         n for n, kept in names.items() if kept
     ]

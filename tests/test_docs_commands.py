@@ -12,7 +12,7 @@ from stored_examples import published, stored
 from typer.testing import CliRunner
 
 from agentsys.cli import COMMANDS, app
-from agentsys.cli.help.lazy import _load
+from agentsys.cli.help.lazy import _load_command
 from agentsys.runs.compose import compose
 
 ROOT = Path(__file__).parents[1]
@@ -62,7 +62,7 @@ def test_the_pages_show_commands() -> None:
 
 @pytest.mark.parametrize("line", SHOWN, ids=str)
 def test_every_option_that_a_page_names_is_one_of_the_command(line: Shown) -> None:
-    command: Any = _load(COMMANDS[line.command], line.command)
+    command: Any = _load_command(COMMANDS[line.command], line.command)
     several = getattr(command, "commands", {})
     commands = [command, *several.values()]
     known = {option for one in commands for parameter in one.params for option in parameter.opts}
@@ -73,7 +73,7 @@ def test_every_option_that_a_page_names_is_one_of_the_command(line: Shown) -> No
 
 @pytest.mark.parametrize("line", OTHERS, ids=str)
 def test_a_command_as_shown_is_understood(line: Shown) -> None:
-    command: Any = _load(COMMANDS[line.command], line.command)
+    command: Any = _load_command(COMMANDS[line.command], line.command)
     words = shlex.split(line.rest, comments=True)
     assert command.make_context(line.command, words) is not None
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from small_runs import Silent, records_in
 
-from agentsys.runs.session import prepare
+from agentsys.runs.session import prepare_session
 
 SWEEP = Path(__file__).parents[1] / "examples" / "hydra_launcher" / "sweep.py"
 PLAN = ["model=simulated", "defense=none,agentsys", "attack=none", "benchmark.suites=[slack]", "limit=1"]
@@ -28,7 +28,7 @@ def test_the_jobs_of_a_launcher_leave_the_records_of_one_command(launcher: str, 
         pytest.importorskip(f"hydra_plugins.hydra_{launcher.partition('_')[0]}_launcher")
     done = swept(tmp_path, *PLAN, f"hydra/launcher={launcher}")
     assert done.returncode == 0, done.stdout + done.stderr
-    prepare([*PLAN, f"logdir={tmp_path / 'one'}"]).execute(Silent())
+    prepare_session([*PLAN, f"logdir={tmp_path / 'one'}"]).execute(Silent())
     assert records_in(tmp_path / "swept") == records_in(tmp_path / "one")
     assert len(records_in(tmp_path / "one")) == 2
 

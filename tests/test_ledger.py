@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentsys.ledger import FILE, Entry, Ledger, Spent, read_ledger, spent
+from agentsys.ledger import LEDGER_FILE, LedgerEntry, Ledger, LedgerTotals, read_ledger, sum_ledgers
 
-ONE = Entry(1.0, "m__none/slack/user_task_0/none/none.json", "m", "agent", 1000, 500, cost_usd=2.0)
+ONE = LedgerEntry(1.0, "m__none/slack/user_task_0/none/none.json", "m", "agent", 1000, 500, cost_usd=2.0)
 WRITER = """
 import sys
 from pathlib import Path
@@ -29,17 +29,17 @@ for number in range(int(sys.argv[2])):
 
 
 def test_what_is_added_is_read_again(tmp_path: Path) -> None:
-    ledger = Ledger(tmp_path / FILE)
-    failed = Entry(2.0, "", "m", "preflight", error="bad_key")
+    ledger = Ledger(tmp_path / LEDGER_FILE)
+    failed = LedgerEntry(2.0, "", "m", "preflight", error="bad_key")
     ledger.add(ONE)
     ledger.add(failed)
-    assert list(read_ledger(tmp_path / FILE)) == [ONE, failed]
-    Ledger(tmp_path / FILE).add(ONE)
-    assert list(read_ledger(tmp_path / FILE)) == [ONE, failed, ONE]
+    assert list(read_ledger(tmp_path / LEDGER_FILE)) == [ONE, failed]
+    Ledger(tmp_path / LEDGER_FILE).add(ONE)
+    assert list(read_ledger(tmp_path / LEDGER_FILE)) == [ONE, failed, ONE]
 
 
 def test_a_torn_line_is_passed_over_and_takes_no_other_with_it(tmp_path: Path) -> None:
-    path = tmp_path / FILE
+    path = tmp_path / LEDGER_FILE
     Ledger(path).add(ONE)
     with path.open("ab") as file:
         file.write(b'{"at": 3.0, "case": "m__no')
@@ -48,7 +48,7 @@ def test_a_torn_line_is_passed_over_and_takes_no_other_with_it(tmp_path: Path) -
 
 
 def test_a_thread_does_not_wait_while_another_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ledger, write = Ledger(tmp_path / FILE), os.write
+    ledger, write = Ledger(tmp_path / LEDGER_FILE), os.write
     ledger.add(ONE)
     begun, ended = threading.Event(), threading.Event()
 
@@ -64,16 +64,16 @@ def test_a_thread_does_not_wait_while_another_writes(tmp_path: Path, monkeypatch
     begun.wait(60)
     threads[1].start()
     threads[1].join(60)
-    assert len(list(read_ledger(tmp_path / FILE))) == 2
+    assert len(list(read_ledger(tmp_path / LEDGER_FILE))) == 2
     ended.set()
     threads[0].join(60)
-    assert len(list(read_ledger(tmp_path / FILE))) == 3
+    assert len(list(read_ledger(tmp_path / LEDGER_FILE))) == 3
 
 
 def test_processes_that_write_at_once_and_are_killed_lose_only_what_they_had_not_written(
     tmp_path: Path,
 ) -> None:
-    path = tmp_path / FILE
+    path = tmp_path / LEDGER_FILE
     command = [sys.executable, "-c", WRITER, str(path)]
     whole = [subprocess.Popen([*command, "300", name]) for name in "abc"]
     killed = subprocess.Popen([*command, "1000000", "k"])
@@ -93,13 +93,13 @@ def test_processes_that_write_at_once_and_are_killed_lose_only_what_they_had_not
 @given(st.lists(st.binary(max_size=60) | st.sampled_from([b'{"at": 1}', b"[]", b"null", b"\xff"])))
 @settings(max_examples=100, deadline=None)
 def test_no_content_is_an_error(tmp_path_factory: pytest.TempPathFactory, lines: list[bytes]) -> None:
-    path = tmp_path_factory.mktemp("ledger") / FILE
+    path = tmp_path_factory.mktemp("ledger") / LEDGER_FILE
     path.write_bytes(b"\n".join(lines))
     list(read_ledger(path))
 
 
 def test_counts_that_are_none_are_no_entry(tmp_path: Path) -> None:
-    path = tmp_path / FILE
+    path = tmp_path / LEDGER_FILE
     base = {"at": 1.0, "case": "", "model": "m", "role": "agent"}
     odd = [base | {"prompt": "7"}, base | {"cost_usd": float("nan")}, base | {"mood": "fine"}, {"at": 1.0}]
     path.write_text("\n".join(json.dumps(line) for line in odd))
@@ -109,15 +109,15 @@ def test_counts_that_are_none_are_no_entry(tmp_path: Path) -> None:
 def test_a_pipeline_folder_counts_its_own_cases_and_a_folder_of_log_folders_all(tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / name / ".agentsys").mkdir(parents=True)
-        ledger = Ledger(tmp_path / name / ".agentsys" / FILE)
+        ledger = Ledger(tmp_path / name / ".agentsys" / LEDGER_FILE)
         ledger.add(ONE)
-        ledger.add(Entry(1.0, "other/slack/x.json", "m", "agent", 5, 5, cost_usd=None, error="timeout"))
+        ledger.add(LedgerEntry(1.0, "other/slack/x.json", "m", "agent", 5, 5, cost_usd=None, error="timeout"))
     (tmp_path / "one" / "m__none").mkdir()
-    assert spent([tmp_path / "one" / "m__none"]) == Spent(1, 0, 1500, 2.0)
-    assert spent([tmp_path]) == Spent(4, 2, 3020, 4.0, 0.0, 2)
-    assert spent([tmp_path / "one", tmp_path / "one"]).requests == 2
-    assert spent([tmp_path / "one"]).line == (
+    assert sum_ledgers([tmp_path / "one" / "m__none"]) == LedgerTotals(1, 0, 1500, 2.0)
+    assert sum_ledgers([tmp_path]) == LedgerTotals(4, 2, 3020, 4.0, 0.0, 2)
+    assert sum_ledgers([tmp_path / "one", tmp_path / "one"]).requests == 2
+    assert sum_ledgers([tmp_path / "one"]).summary_line == (
         "Sent in all, by the ledger: 2 requests, 1,510 tokens, $2.00 (1 without a price); cases that were "
         "run again or dropped are in it. 1 had no usable answer ($0.00)."
     )
-    assert spent([tmp_path / "nothing"]).line == ""
+    assert sum_ledgers([tmp_path / "nothing"]).summary_line == ""

@@ -11,7 +11,7 @@ import pytest
 from pydantic import Field
 
 from agentsys.errors import ConfigError
-from agentsys.options import AtLeast0, AtLeast1, checked
+from agentsys.options import AtLeast0, AtLeast1, check_options
 
 
 class Pace(Enum):
@@ -34,9 +34,9 @@ class Journey:
 
 def test_what_is_given_is_taken_and_the_rest_is_the_dataclass_own() -> None:
     options = {"by": "boat", "pace": "fast", "stops": 0, "warmth": 1, "via": {"north": ["Bergen"]}}
-    made = checked(Journey, "trip", options, number=7)
+    made = check_options(Journey, "trip", options, number=7)
     assert made == Journey("boat", Pace.FAST, stops=0, warmth=1, via={"north": ("Bergen",)}, number=7)
-    assert checked(Journey, "trip", {"pace": Pace.FAST, "seats": None}) == Journey(pace=Pace.FAST)
+    assert check_options(Journey, "trip", {"pace": Pace.FAST, "seats": None}) == Journey(pace=Pace.FAST)
 
 
 @pytest.mark.parametrize(
@@ -61,5 +61,5 @@ def test_what_is_given_is_taken_and_the_rest_is_the_dataclass_own() -> None:
 )
 def test_a_slip_is_told_in_one_line_with_the_mend(options: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said) as caught:
-        checked(Journey, "trip", options, number=7)
+        check_options(Journey, "trip", options, number=7)
     assert "\n" not in str(caught.value)

@@ -7,7 +7,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentsys.payload_lines import holds_payload, payload_lines, squeeze
+from agentsys.payload_lines import contains_payload, find_payload_lines, squeeze
 
 _PIECES = st.sampled_from(
     ["\\", "n", "r", "t", " ", "\n", "\t", "'", '"', "a", "é", "\xa0", "\u2028", "\x1c", "\u200b", "\xad"]
@@ -28,13 +28,13 @@ def test_squeezing_fast_is_squeezing_by_definition(text: str) -> None:
 
 @given(st.sampled_from(["", "before ", "Café "]), st.sampled_from([" ", "\n", "\\n", "'\n  '", "\u2003"]))
 def test_a_line_is_found_however_it_is_folded(before: str, fold: str) -> None:
-    lines = payload_lines([f"<INFORMATION>\n{LONG}\n"])
-    assert holds_payload(before + LONG.replace(" ", fold), lines)
-    assert not holds_payload(before + LONG.replace("money", "books").replace(" ", fold), lines)
+    lines = find_payload_lines([f"<INFORMATION>\n{LONG}\n"])
+    assert contains_payload(before + LONG.replace(" ", fold), lines)
+    assert not contains_payload(before + LONG.replace("money", "books").replace(" ", fold), lines)
 
 
 def test_of_a_text_on_one_line_every_sentence_is_looked_for() -> None:
-    lines = payload_lines([f"Note to whoever writes the fields. {LONG}. Do it at once!"])
-    assert holds_payload(f'{{"key": "{LONG}."}}', lines)
+    lines = find_payload_lines([f"Note to whoever writes the fields. {LONG}. Do it at once!"])
+    assert contains_payload(f'{{"key": "{LONG}."}}', lines)
     assert len(lines) == 2, "a sentence of fewer than 20 characters occurs in benign text"
-    assert not holds_payload(LONG, payload_lines([f"Note to whoever writes it. {LONG}\nand more of it"]))
+    assert not contains_payload(LONG, find_payload_lines([f"Note to whoever writes it. {LONG}\nand more of it"]))

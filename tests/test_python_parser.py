@@ -16,7 +16,7 @@ from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime, make_fun
 
 from agentsys.models.chat import assistant
 from agentsys.models.tools_element import ToolsElement
-from agentsys.python_parser import literal_eval, outside_parsing, parse, parse_expression, parsing
+from agentsys.python_parser import literal_eval, release_parser_lock, parse_module, parse_expression, parser_lock
 
 ROOT = Path(__file__).parents[1]
 TEXT = "[" * 40 + "1" + "]" * 40
@@ -69,7 +69,7 @@ def run_tool() -> object:
     ("work", "expected"),
     [
         (lambda: literal_eval(TEXT), TEXT),
-        (lambda: ast.unparse(parse(TEXT)), TEXT),
+        (lambda: ast.unparse(parse_module(TEXT)), TEXT),
         (lambda: ast.unparse(parse_expression(TEXT)), TEXT),
         (run_tool, "noted"),
     ],
@@ -110,15 +110,15 @@ def test_a_function_that_fails_outside_leaves_the_parser_held() -> None:
     def fails() -> None:
         raise ValueError("no")
 
-    with parsing:
+    with parser_lock:
         with pytest.raises(ValueError, match="no"):
-            outside_parsing(fails)()
-        parsing.release()  # it is held here: else this raises
-        parsing.acquire()
+            release_parser_lock(fails)()
+        parser_lock.release()  # it is held here: else this raises
+        parser_lock.acquire()
     with pytest.raises(SyntaxError):
-        parse("(")
-    assert parsing.acquire(blocking=False)
-    parsing.release()
+        parse_module("(")
+    assert parser_lock.acquire(blocking=False)
+    parser_lock.release()
 
 
 def test_nobody_of_ours_parses_past_the_lock() -> None:

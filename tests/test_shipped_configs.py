@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 import yaml
 
-from agentsys.catalog import config_path, known
+from agentsys.catalog import find_config_file, list_config_names
 from agentsys.config_dir import shipped_config_dirs
 from agentsys.runs.instantiate import instantiate
-from agentsys.runs.references import defense_config
+from agentsys.runs.references import load_defense_config
 
 DOCS = Path(__file__).parents[1] / "docs"
 WITH_TARGET = sorted(
-    config_path(group, name) for group in ("defense", "attack", "model", "benchmark") for name in known(group)
+    find_config_file(group, name) for group in ("defense", "attack", "model", "benchmark") for name in list_config_names(group)
 )
 
 
@@ -49,7 +49,7 @@ def test_a_defense_config_gives_options_its_class_has_and_leaves_none_out_of_sig
 
 @pytest.mark.parametrize("path", [p for p in WITH_TARGET if p.parent.name == "defense"], ids=short)
 def test_a_defense_says_what_it_does_in_a_few_sentences_which_are_in_its_docs_page(path: Path) -> None:
-    text = instantiate("defense", defense_config(path.stem)).description()
+    text = instantiate("defense", load_defense_config(path.stem)).description()
     sentences = re.findall(r"[.](?= |$)", text)
     assert 5 <= len(sentences) <= 10, text
     assert f"## {path.stem}\n\n{text}\n" in (DOCS / "defenses.md").read_text("utf-8"), (
@@ -66,7 +66,7 @@ def test_presets_that_differ_in_what_an_attacker_meets_differ_in_what_it_is_told
         "spotlighting",
         "spotlighting_encoding",
     ):
-        target, node = target_of(config_path("defense", name))
+        target, node = target_of(find_config_file("defense", name))
         told[name] = target(**{key: value for key, value in node.items() if key != "_target_"}).description()
     assert len(set(told.values())) == len(told)
     assert "undeclared keys are cut off" in told["agentsys_strict"]

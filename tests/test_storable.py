@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from agentsys.storable import DEEPEST, as_json, storable
+from agentsys.storable import MAX_DEPTH, to_json_bytes, to_plain_data
 
 
 class Colour(Enum):
@@ -54,7 +54,7 @@ ODD = st.recursive(
 @given(ODD)
 def test_anything_is_written_and_read_by_both_readers(value: Any) -> None:
     for indent in (False, True):
-        written = as_json(value, indent=indent)
+        written = to_json_bytes(value, indent=indent)
         orjson.loads(written)
         json.loads(written)
 
@@ -76,31 +76,31 @@ def test_anything_is_written_and_read_by_both_readers(value: Any) -> None:
     ],
 )
 def test_what_json_has_no_form_for_is_replaced_and_the_rest_kept(value: Any, kept: Any) -> None:
-    assert json.loads(as_json(value)) == kept
+    assert json.loads(to_json_bytes(value)) == kept
 
 
 def test_ordinary_data_is_written_as_orjson_writes_it() -> None:
     value = {"text": "Grüße", "n": 2**63, "f": 1.5, "when": datetime(2024, 5, 15), "list": [None, True]}
-    assert as_json(value) == orjson.dumps(value)
-    assert storable(value) == {**value, "when": "2024-05-15T00:00:00"}
+    assert to_json_bytes(value) == orjson.dumps(value)
+    assert to_plain_data(value) == {**value, "when": "2024-05-15T00:00:00"}
 
 
 def test_nesting_ends_where_readers_could_fail_and_says_so() -> None:
-    kept, depth = json.loads(as_json(nested(5000))), 0
+    kept, depth = json.loads(to_json_bytes(nested(5000))), 0
     while isinstance(kept, list):
         kept, depth = kept[0], depth + 1
-    assert (depth, kept) == (DEEPEST, "(nested too deeply to be stored)")
+    assert (depth, kept) == (MAX_DEPTH, "(nested too deeply to be stored)")
 
 
 def test_a_value_that_contains_itself_is_written() -> None:
     loop: list[Any] = [1]
     loop.append(loop)
-    assert b"nested too deeply" in as_json(loop)
+    assert b"nested too deeply" in to_json_bytes(loop)
 
 
 def test_controls_that_steer_a_terminal_are_escaped_and_come_back() -> None:
     text = "\x9b31mred\x1b[0m\x85 é \xa0 漢"
-    data = as_json({text: [text]})
+    data = to_json_bytes({text: [text]})
     assert not any(mark in data for mark in (b"\x1b", "\x9b".encode(), "\x85".encode()))
     assert json.loads(data) == {text: [text]}
     assert "é \xa0 漢".encode() in data

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from agentsys.analysis.metrics.rates import TARGETED_ASR
-from agentsys.records.published_name import victim_of
+from agentsys.records.published_name import parse_pipeline_name
 
 _PACKAGE = Path(__file__).parents[1]
 PAPER_MODEL = "gpt-4o-mini"
@@ -80,7 +80,7 @@ REPLAY = "replay:"
 
 def short_model(name: str) -> str:
     """The paper's name of a model, or of the one whose recorded runs it replays; any other keeps its own."""
-    recorded = victim_of(name.removeprefix(REPLAY)).model if name.startswith(REPLAY) else name
+    recorded = parse_pipeline_name(name.removeprefix(REPLAY)).model if name.startswith(REPLAY) else name
     return model_names().get(recorded, name)
 
 

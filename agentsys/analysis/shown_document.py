@@ -8,17 +8,17 @@ from dataclasses import replace
 
 from agentsys.analysis.tables.document import Document, Grid
 from agentsys.analysis.tables.output import Output
-from agentsys.records.shown_names import ShownNames
+from agentsys.records.shown_names import DisplayNames
 
 _WORDS = {"none", "simulated"}
 """Names that are words as well: in sentences they are names where they stand as one, as in `against none`,
 `none's` and `none / direct`."""
 
 
-def as_shown(output: Output, shown: ShownNames) -> Output:
+def as_shown(output: Output, shown: DisplayNames) -> Output:
     """Put a result's tables under the names shown; its records, for other programs, keep the stored ones."""
-    names = {name: shown.defense(name) for name in shown.defenses}
-    names |= {name: shown.model(name) for name in shown.models}
+    names = {name: shown.defense_name(name) for name in shown.defenses}
+    names |= {name: shown.model_name(name) for name in shown.models}
     if not names:
         return output
     screen = None if output.screen is None else _document(output.screen, names)

@@ -43,7 +43,7 @@ class ArtefactEntry(_ArtefactPart):
 
     @model_validator(mode="before")
     @classmethod
-    def _without_pairs(cls, entry: object) -> object:
+    def _drop_pairs(cls, entry: object) -> object:
         """Pass over what earlier versions wrote into files of format 2: empty but for texts of suites."""
         if isinstance(entry, dict):
             return {name: value for name, value in entry.items() if name != "pairs"}
@@ -66,9 +66,9 @@ class Artefact(_ArtefactPart):
     entries: tuple[ArtefactEntry, ...]
 
     @model_validator(mode="after")
-    def _one_text_each(self) -> Artefact:
+    def _check_one_text_each(self) -> Artefact:
         """Refuse two texts for the same tasks: nobody could tell which of them a case was run with."""
-        counted = Counter(_key(entry) for entry in self.entries)
+        counted = Counter(_entry_key(entry) for entry in self.entries)
         twice = [key for key, times in counted.items() if times > 1]
         if twice:
             raise ValueError(f"two texts for {' '.join(twice[0][:3]).strip()!a}; keep one")
@@ -79,7 +79,7 @@ class Artefact(_ArtefactPart):
         """The numbers that texts have."""
         return tuple(sorted({entry.variant for entry in self.entries}))
 
-    def entry(
+    def find_entry(
         self, suite: str, user_task: str, injection_task: str, variant: int = 0
     ) -> ArtefactEntry | None:
         """The entry for one pair of tasks: its own, else the one for every user task."""
@@ -90,9 +90,9 @@ class Artefact(_ArtefactPart):
 
     def with_search(self, entries: Sequence[ArtefactEntry]) -> Artefact:
         """A copy with what one search found, in place of what an older one found for the same tasks."""
-        tasks = {_key(entry)[:3] for entry in entries}
-        kept = {_key(old): old for old in self.entries if _key(old)[:3] not in tasks}
-        kept |= {_key(entry): entry for entry in entries}
+        tasks = {_entry_key(entry)[:3] for entry in entries}
+        kept = {_entry_key(old): old for old in self.entries if _entry_key(old)[:3] not in tasks}
+        kept |= {_entry_key(entry): entry for entry in entries}
         several = any(entry.variant for entry in kept.values())
         listed = tuple(kept[key] for key in sorted(kept))
         return self.model_copy(update={"format": 2 if several else 1, "entries": listed})
@@ -102,16 +102,16 @@ class Artefact(_ArtefactPart):
         listed = self.model_dump()
         if self.format == 1:
             listed["entries"] = [
-                {name: value for name, value in entry.items() if name not in _SECOND}
+                {name: value for name, value in entry.items() if name not in _FORMAT_2_KEYS}
                 for entry in listed["entries"]
             ]
         return json.dumps(listed, indent=1, ensure_ascii=False).encode("utf-8", "surrogatepass")
 
 
-_SECOND = ("variant", "score", "attempt")
+_FORMAT_2_KEYS = ("variant", "score", "attempt")
 
 
-def _key(entry: ArtefactEntry) -> tuple[str, str, str, int]:
+def _entry_key(entry: ArtefactEntry) -> tuple[str, str, str, int]:
     return entry.suite, entry.injection_task, entry.user_task or "", entry.variant
 
 
@@ -124,15 +124,15 @@ def read_artefact(path: Path) -> Artefact:
     try:
         text = path.read_bytes().decode("utf-8", "surrogatepass")
     except (OSError, ValueError) as error:
-        raise ConfigError(f"{path} cannot be read: {error}. {_WHERE}") from None
+        raise ConfigError(f"{path} cannot be read: {error}. {_ARTEFACT_HINT}") from None
     try:
         return Artefact.model_validate(json.loads(text))
     except ValidationError as error:
         first = error.errors()[0]
         fault = ": ".join(part for part in (".".join(map(str, first["loc"])), first["msg"]) if part)
-        raise ConfigError(f"{path} is no artefact of a search: {fault}. {_WHERE}") from None
+        raise ConfigError(f"{path} is no artefact of a search: {fault}. {_ARTEFACT_HINT}") from None
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{path} is not JSON: {error}. {_WHERE}") from None
+        raise ConfigError(f"{path} is not JSON: {error}. {_ARTEFACT_HINT}") from None
 
 
-_WHERE = "A search writes its artefact to LOGDIR/.agentsys/searches/ and `agentsys run` prints where."
+_ARTEFACT_HINT = "A search writes its artefact to LOGDIR/.agentsys/searches/ and `agentsys run` prints where."

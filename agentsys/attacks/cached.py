@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from agentsys.attacks.cache_files.cache_file import Key
-from agentsys.attacks.cache_files.texts import name_of_texts, read_texts
-from agentsys.attacks.literal import written_for
+from agentsys.attacks.cache_files.cache_file import TextKey
+from agentsys.attacks.cache_files.texts import name_texts, read_texts
+from agentsys.attacks.literal import escape_for_suite
 from agentsys.attacks.registered import RegisteredAttack
-from agentsys.attacks.vectors import injectable_vectors
+from agentsys.attacks.vectors import find_injectable_vectors
 from agentsys.contracts import (
     Attack,
     AttackKind,
@@ -20,10 +20,10 @@ from agentsys.contracts import (
     UserTask,
     Victim,
 )
-from agentsys.errors import ConfigError, known_name
+from agentsys.errors import ConfigError, require_known_name
 
 DEFAULTS = "defaults"
-_REST = {"goal": "direct", "important_instructions": "important_instructions"}
+_REST_ATTACKS = {"goal": "direct", "important_instructions": "important_instructions"}
 """What stands in vectors without a text -> the attack that writes it; `goal` is AgentDojo's plainest."""
 
 
@@ -66,16 +66,16 @@ class CachedAttack:
         path = Path(file)
         self.name = name or f"cached-{self.name_of_file(path)}"
         self._texts = read_texts(path)
-        self._variant = self._checked(variant)
+        self._variant = self._check_variant(variant)
         self._rest: Attack | None = None
-        if known_name("attack.rest", rest, [DEFAULTS, *_REST]) != DEFAULTS:
-            self._rest = RegisteredAttack(_REST[rest])
+        if require_known_name("attack.rest", rest, [DEFAULTS, *_REST_ATTACKS]) != DEFAULTS:
+            self._rest = RegisteredAttack(_REST_ATTACKS[rest])
         self._escape = bool(self._texts.sources) if escape is None else escape
 
     @staticmethod
     def name_of_file(file: Path) -> str:
         """The file's name; folders and others' files, often called alike, have a fingerprint behind it."""
-        return name_of_texts(file)
+        return name_texts(file)
 
     @property
     def provenance(self) -> list[str]:
@@ -90,41 +90,41 @@ class CachedAttack:
         Raises:
             NotInjectable: If the file has none, or no vector of this user task can carry one.
         """
-        texts = self._own(suite, user_task, injection_task)
+        texts = self._collect_texts(suite, user_task, injection_task)
         if not texts:
             raise NotInjectable(
                 f"{self.name} has no text for {suite.name} {user_task.ID} {injection_task.ID}."
             )
         rest = self._rest.injections(suite, user_task, injection_task, victim) if self._rest else {}
-        own = {vector: written_for(suite, text) if self._escape else text for vector, text in texts.items()}
+        own = {vector: escape_for_suite(suite, text) if self._escape else text for vector, text in texts.items()}
         return {**rest, **own}
 
     def applies_to(self, suite: Suite, user_task: UserTask, injection_task: InjectionTask) -> bool:
         """Whether the file has a text for the pair, in a vector that the user task meets."""
-        if self._text(suite, user_task, injection_task, "") is not None:
+        if self._find_text(suite, user_task, injection_task, "") is not None:
             return True
         try:
-            return bool(self._own(suite, user_task, injection_task))
+            return bool(self._collect_texts(suite, user_task, injection_task))
         except NotInjectable:
             return False
 
     def unmatched(self, benchmark: Benchmark) -> list[str]:
         """Tasks that texts are for and the benchmark does not have, e.g. `'bankin' user_task_0`."""
-        return list(dict.fromkeys(_shown(key) for key in self._texts.texts if not _exists(key, benchmark)))
+        return list(dict.fromkeys(_describe_key(key) for key in self._texts.texts if not _key_exists(key, benchmark)))
 
-    def _own(self, suite: Suite, user_task: UserTask, injection_task: InjectionTask) -> dict[str, str]:
+    def _collect_texts(self, suite: Suite, user_task: UserTask, injection_task: InjectionTask) -> dict[str, str]:
         if not any(key.suite == suite.name for key in self._texts.texts):
             return {}
         tasks = suite, user_task, injection_task
-        found = {vector: self._text(*tasks, vector) for vector in injectable_vectors(suite, user_task)}
+        found = {vector: self._find_text(*tasks, vector) for vector in find_injectable_vectors(suite, user_task)}
         return {vector: text for vector, text in found.items() if text is not None}
 
-    def _text(
+    def _find_text(
         self, suite: Suite, user_task: UserTask, injection_task: InjectionTask, vector: str
     ) -> str | None:
-        return self._texts.text(suite.name, user_task.ID, injection_task.ID, vector, self._variant)
+        return self._texts.find_text(suite.name, user_task.ID, injection_task.ID, vector, self._variant)
 
-    def _checked(self, variant: object) -> int:
+    def _check_variant(self, variant: object) -> int:
         numbers = self._texts.variants
         if variant is None:
             return numbers[0] if numbers else 0
@@ -134,7 +134,7 @@ class CachedAttack:
         return variant
 
 
-def _exists(key: Key, benchmark: Benchmark) -> bool:
+def _key_exists(key: TextKey, benchmark: Benchmark) -> bool:
     try:
         suite = benchmark.suite(key.suite)
     except (ConfigError, KeyError):
@@ -146,6 +146,6 @@ def _exists(key: Key, benchmark: Benchmark) -> bool:
     )
 
 
-def _shown(key: Key) -> str:
+def _describe_key(key: TextKey) -> str:
     named = (key.suite, key.user_task, key.injection_task, key.vector)
     return " ".join(ascii(part[:40]).strip("'") for part in named if part is not None)

@@ -17,7 +17,7 @@ _QUARTERS = "\u200b\u200c\u200d\u2060"
 
 
 @dataclass(frozen=True)
-class Code:
+class TextCode:
     """One code."""
 
     encode: Callable[[str], str]
@@ -63,60 +63,60 @@ class _Alphabet:
         return pattern.sub(read, text)
 
 
-def _braille() -> Mapping[str, str]:
+def _build_braille_signs() -> Mapping[str, str]:
     letters = dict(zip(_LOWER, _LETTER_CELLS, strict=True))
     capitals = {letter.upper(): _CAPITAL + cell for letter, cell in letters.items()}
     digits = {digit: _NUMBER + cell for digit, cell in zip("1234567890", _LETTER_CELLS[:10], strict=True)}
     return {**letters, **capitals, **digits, **_SIGNS}
 
 
-def _invisible(text: str) -> str:
+def _encode_invisibly(text: str) -> str:
     return "".join(_QUARTERS[byte >> shift & 3] for byte in text.encode() for shift in (6, 4, 2, 0))
 
 
-def _visible(text: str) -> str:
+def _decode_invisible(text: str) -> str:
     bits = [_QUARTERS.index(character) for character in text if character in _QUARTERS]
     four = zip(*(bits[place::4] for place in range(4)), strict=True)
     return bytes(a << 6 | b << 4 | c << 2 | d for a, b, c, d in four).decode()
 
 
-_BRAILLE = _Alphabet(_braille(), mark="⠸")
+_BRAILLE = _Alphabet(_build_braille_signs(), mark="⠸")
 _FULLWIDTH = _Alphabet({chr(c): chr(c + 0xFEE0) for c in range(0x21, 0x7F)} | {" ": "\u3000"}, mark="\u30fb")
 _TAGS = _Alphabet({chr(c): chr(c + 0xE0000) for c in range(0x20, 0x7F)}, mark="\U000e0001")
 _LEET = _Alphabet({"a": "4", "e": "3", "i": "1", "o": "0", "s": "5", "t": "7"}, mark="#", alike="2689")
 
-CODES: Mapping[str, Code] = {
-    "braille": Code(
+TEXT_CODES: Mapping[str, TextCode] = {
+    "braille": TextCode(
         _BRAILLE.encode, _BRAILLE.decode, "The following is written in Braille, letter by letter."
     ),
-    "base64": Code(
+    "base64": TextCode(
         lambda text: base64.b64encode(text.encode()).decode(),
         lambda text: base64.b64decode(text).decode(),
         "The following is written in Base64.",
     ),
-    "hex": Code(
+    "hex": TextCode(
         lambda text: text.encode().hex(),
         lambda text: bytes.fromhex(text).decode(),
         "The following is written as the hexadecimal bytes of UTF-8.",
     ),
-    "rot13": Code(
+    "rot13": TextCode(
         lambda text: codecs.encode(text, "rot13"),
         lambda text: codecs.decode(text, "rot13"),
         "The following is written in ROT13: each letter stands for the one 13 places on.",
     ),
-    "fullwidth": Code(_FULLWIDTH.encode, _FULLWIDTH.decode, "The following is written in fullwidth letters."),
-    "tags": Code(
+    "fullwidth": TextCode(_FULLWIDTH.encode, _FULLWIDTH.decode, "The following is written in fullwidth letters."),
+    "tags": TextCode(
         _TAGS.encode,
         _TAGS.decode,
         "The following is written in Unicode tag characters: take E0000 from each to get ASCII.",
     ),
-    "zero_width": Code(
-        _invisible,
-        _visible,
+    "zero_width": TextCode(
+        _encode_invisibly,
+        _decode_invisible,
         "The following is written in the zero-width characters 200B, 200C, 200D and 2060, which are the bits"
         " 00, 01, 10 and 11 of UTF-8.",
     ),
-    "leet": Code(
+    "leet": TextCode(
         _LEET.encode,
         _LEET.decode,
         "The following has 4, 3, 1, 0, 5, 7 in place of a, e, i, o, s, t; digits between two # are digits.",

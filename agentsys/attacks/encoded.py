@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from agentsys.abilities import PicksPairs, SaysWhatIsLeftOut
-from agentsys.attacks.codes import CODES
-from agentsys.attacks.literal import read_of, written_for
+from agentsys.abilities import PicksPairs, NamesExclusions
+from agentsys.attacks.codes import TEXT_CODES
+from agentsys.attacks.literal import unescape_for_suite, escape_for_suite
 from agentsys.attacks.search import is_searched
 from agentsys.contracts import Attack, AttackKind, InjectionTask, Suite, UserTask, Victim
-from agentsys.errors import ConfigError, known_name
+from agentsys.errors import ConfigError, require_known_name
 from agentsys.models.reading_test import ReadingTest
 
 
@@ -35,9 +35,9 @@ class EncodedAttack:
             )
         self.name = name or f"encoded-{code}"
         self.kind: AttackKind = base.kind
-        self.left_out = base.left_out if isinstance(base, SaysWhatIsLeftOut) else "does not apply to"
-        self.reading_test = ReadingTest(code if hint else f"{code}, without a hint", self._coded)
-        self._base, self._code, self._hint = base, CODES[known_name("attack.code", code, CODES)], hint
+        self.left_out = base.left_out if isinstance(base, NamesExclusions) else "does not apply to"
+        self.reading_test = ReadingTest(code if hint else f"{code}, without a hint", self._encode_text)
+        self._base, self._code, self._hint = base, TEXT_CODES[require_known_name("attack.code", code, TEXT_CODES)], hint
 
     def applies_to(self, suite: Suite, user_task: UserTask, injection_task: InjectionTask) -> bool:
         """Whether the base takes the pair."""
@@ -54,9 +54,9 @@ class EncodedAttack:
         """
         texts = self._base.injections(suite, user_task, injection_task, victim)
         return {
-            vector: written_for(suite, self._coded(read_of(suite, text))) for vector, text in texts.items()
+            vector: escape_for_suite(suite, self._encode_text(unescape_for_suite(suite, text))) for vector, text in texts.items()
         }
 
-    def _coded(self, text: str) -> str:
+    def _encode_text(self, text: str) -> str:
         coded = self._code.encode(text)
         return f"{self._code.hint}\n{coded}" if self._hint else coded

@@ -29,7 +29,7 @@ _COMMON = frozenset(_COMMON_WORDS.split())
 
 
 @lru_cache(maxsize=1024)
-def goal_data(goal: str) -> tuple[str, ...]:
+def find_goal_data(goal: str) -> tuple[str, ...]:
     """The addresses, IBANs, ids, amounts, dates, URLs and quoted names in a goal, in order, each once.
 
     A quoted sentence counts as a whole; what stands inside a longer find is not listed again.
@@ -38,38 +38,38 @@ def goal_data(goal: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(item.rstrip(".,;:") for item in found if item.rstrip(".,;:")))
 
 
-def lost_data(goal: str, text: str) -> list[str]:
+def find_lost_data(goal: str, text: str) -> list[str]:
     """The goal's data that a text does not hold; whitespace and case are folded, apostrophes ignored.
 
     Digits must match as whole numbers: `13` is not in `2013`.
     """
     folded = _fold(text)
     return [
-        item for item in goal_data(goal) if not re.search(rf"(?<!\w){re.escape(_fold(item))}(?!\w)", folded)
+        item for item in find_goal_data(goal) if not re.search(rf"(?<!\w){re.escape(_fold(item))}(?!\w)", folded)
     ]
 
 
 def shares_words(goal: str, text: str) -> bool:
     """Whether a text holds any of the goal's data or content words."""
-    data = goal_data(goal)
-    if not data and not _content(goal, goal):
+    data = find_goal_data(goal)
+    if not data and not _content_words(goal, goal):
         return True
-    return len(lost_data(goal, text)) < len(data) or bool(_content(goal, goal) & _content(text, goal))
+    return len(find_lost_data(goal, text)) < len(data) or bool(_content_words(goal, goal) & _content_words(text, goal))
 
 
-def unsaid(goal: str, text: str) -> bool:
+def is_goal_unreadable(goal: str, text: str) -> bool:
     """Whether a text says its goal in no readable way: half of its data and most of its words are missing."""
-    data, words = goal_data(goal), _content(goal, goal)
-    kept = words & _content(text, goal)
-    return 2 * len(lost_data(goal, text)) >= len(data) and 3 * len(kept) < max(len(words), 1)
+    data, words = find_goal_data(goal), _content_words(goal, goal)
+    kept = words & _content_words(text, goal)
+    return 2 * len(find_lost_data(goal, text)) >= len(data) and 3 * len(kept) < max(len(words), 1)
 
 
 def _fold(text: str) -> str:
     return " ".join(text.replace("'", "").replace("\u2019", "").casefold().split())
 
 
-def _content(text: str, goal: str) -> frozenset[str]:
+def _content_words(text: str, goal: str) -> frozenset[str]:
     """The content words beside the goal's data."""
-    for item in goal_data(goal):
+    for item in find_goal_data(goal):
         text = text.replace(item, " ")
     return frozenset(_WORD.findall(text.casefold())) - _COMMON

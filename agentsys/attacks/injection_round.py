@@ -12,7 +12,7 @@ from agentdojo.types import get_text_content_as_str
 
 from agentsys.abilities import PicksPairs
 from agentsys.attacks.search import is_searched, searches_texts
-from agentsys.attacks.vectors import canary, ground_truth_results, once_per_task
+from agentsys.attacks.vectors import make_canary, run_ground_truth, once_per_task
 from agentsys.contracts import Attack, AttackKind, InjectionTask, NotInjectable, Suite, UserTask, Victim
 from agentsys.errors import ConfigError
 
@@ -61,9 +61,9 @@ class InjectionRound:
         Raises:
             NotInjectable: If the base writes into no vector first seen in this round.
         """
-        there = self._vectors(suite, user_task)
+        there = self._select_vectors(suite, user_task)
         texts = self.base.injections(suite, user_task, injection_task, victim)
-        kept = self._in_time(suite, user_task, {v: text for v, text in texts.items() if v in there})
+        kept = self._drop_late_texts(suite, user_task, {v: text for v, text in texts.items() if v in there})
         if not kept:
             raise NotInjectable(
                 f"{suite.name} {user_task.ID} first shows no vector of '{self.base.name}' in tool result"
@@ -79,13 +79,13 @@ class InjectionRound:
         # The goal's words stand for the text, which is not known without the victim's names; what would
         # break the environment's file is left out of them.
         words = injection_task.GOAL.replace('"', "'").replace("\\", "/")
-        goal = dict.fromkeys(self._vectors(suite, user_task), words)
-        return bool(self._in_time(suite, user_task, goal))
+        goal = dict.fromkeys(self._select_vectors(suite, user_task), words)
+        return bool(self._drop_late_texts(suite, user_task, goal))
 
-    def _vectors(self, suite: Suite, user_task: UserTask) -> list[str]:
-        return [vector for vector, number in first_rounds(suite, user_task).items() if number == self.round]
+    def _select_vectors(self, suite: Suite, user_task: UserTask) -> list[str]:
+        return [vector for vector, number in find_first_rounds(suite, user_task).items() if number == self.round]
 
-    def _in_time(self, suite: Suite, user_task: UserTask, texts: Mapping[str, str]) -> dict[str, str]:
+    def _drop_late_texts(self, suite: Suite, user_task: UserTask, texts: Mapping[str, str]) -> dict[str, str]:
         """The texts that are still first seen in this round when they are what tools look through.
 
         A text may hold the very words that an earlier search looks for: an e-mail that asks for "the
@@ -94,14 +94,14 @@ class InjectionRound:
         if self.round == 1 or not texts:
             return dict(texts)
         try:
-            rounds = rounds_of(suite, user_task, texts)
+            rounds = find_rounds(suite, user_task, texts)
         except Exception:  # noqa: BLE001 - a text that breaks the environment: the run meets and books it
             return dict(texts)
         return {vector: text for vector, text in texts.items() if rounds.get(vector) == self.round}
 
 
 @once_per_task
-def first_rounds(suite: Suite, user_task: UserTask) -> Mapping[str, int]:
+def find_first_rounds(suite: Suite, user_task: UserTask) -> Mapping[str, int]:
     """Injection vector -> number of the first tool result that shows it; worked out once per task.
 
     The ground truth is executed once, in an environment whose vectors hold canaries and nothing else.
@@ -109,10 +109,10 @@ def first_rounds(suite: Suite, user_task: UserTask) -> Mapping[str, int]:
     Returns:
         Numbers from 1. Vectors that no result shows are absent.
     """
-    return rounds_of(suite, user_task, dict.fromkeys(suite.get_injection_vector_defaults(), ""))
+    return find_rounds(suite, user_task, dict.fromkeys(suite.get_injection_vector_defaults(), ""))
 
 
-def rounds_of(suite: Suite, user_task: UserTask, texts: Mapping[str, str]) -> dict[str, int]:
+def find_rounds(suite: Suite, user_task: UserTask, texts: Mapping[str, str]) -> dict[str, int]:
     """The same with texts in some vectors: what a tool returns may depend on what it looks through.
 
     Args:
@@ -123,10 +123,10 @@ def rounds_of(suite: Suite, user_task: UserTask, texts: Mapping[str, str]) -> di
     Raises:
         Exception: What the suite raises if a text breaks its environment.
     """
-    marked = {vector: f"{text}{canary(vector)}" for vector, text in texts.items()}
+    marked = {vector: f"{text}{make_canary(vector)}" for vector, text in texts.items()}
     found: dict[str, int] = {}
-    for number, message in enumerate(ground_truth_results(suite, user_task, marked), start=1):
+    for number, message in enumerate(run_ground_truth(suite, user_task, marked), start=1):
         for vector in texts:
-            if canary(vector) in get_text_content_as_str(message["content"] or []):
+            if make_canary(vector) in get_text_content_as_str(message["content"] or []):
                 found.setdefault(vector, number)
     return found

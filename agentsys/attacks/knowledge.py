@@ -13,18 +13,18 @@ from typing import Any
 
 from agentdojo.functions_runtime import Function
 
-from agentsys.attacks.vectors import canary, ground_truth_results, injectable_vectors, once_per_task
+from agentsys.attacks.vectors import make_canary, run_ground_truth, find_injectable_vectors, once_per_task
 from agentsys.contracts import Suite, UserTask
 from agentsys.models.chat import text_of
 
-PLACE = "[[YOUR TEXT STANDS HERE]]"
-AROUND = 700
+TEXT_PLACEHOLDER = "[[YOUR TEXT STANDS HERE]]"
+CONTEXT_CHARS = 700
 """Characters of the tool result that are shown before and after the place."""
-_DESCRIPTION = 120
+_DESCRIPTION_CHARS = 120
 """Characters of a tool's description."""
 
 
-class Knowledge(Enum):
+class KnowledgeLevel(Enum):
     """The part of the situation that the attacker is told."""
 
     NONE = "none"
@@ -49,7 +49,7 @@ class Situation:
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class CaseKnowledge:
     """All that can be known."""
 
     user_name: str = ""
@@ -62,48 +62,48 @@ class Surroundings:
 
 
 @once_per_task
-def situation(suite: Suite, user_task: UserTask) -> Situation:
+def describe_situation(suite: Suite, user_task: UserTask) -> Situation:
     """A user task as its attacker sees it.
 
     Raises:
         NotInjectable: If no vector of the user task can carry an injection.
     """
-    marks = {vector: canary(vector) for vector in injectable_vectors(suite, user_task)}
-    for message in ground_truth_results(suite, user_task, marks):
+    marks = {vector: make_canary(vector) for vector in find_injectable_vectors(suite, user_task)}
+    for message in run_ground_truth(suite, user_task, marks):
         text = text_of(message)
         if any(mark in text for mark in marks.values()):
             call = message["tool_call"]
             args = ", ".join(f"{name}={value!r}" for name, value in call.args.items())
             for mark in marks.values():
-                text = text.replace(mark, PLACE)
-            return Situation(user_task.PROMPT, f"{call.function}({args})", _around(text))
+                text = text.replace(mark, TEXT_PLACEHOLDER)
+            return Situation(user_task.PROMPT, f"{call.function}({args})", _cut_context(text))
     return Situation(user_task.PROMPT, "", "")
 
 
-def _around(text: str) -> str:
-    place = text.index(PLACE)
-    first, last = max(place - AROUND, 0), place + len(PLACE) + AROUND
+def _cut_context(text: str) -> str:
+    place = text.index(TEXT_PLACEHOLDER)
+    first, last = max(place - CONTEXT_CHARS, 0), place + len(TEXT_PLACEHOLDER) + CONTEXT_CHARS
     return f"{'... ' if first else ''}{text[first:last]}{' ...' if last < len(text) else ''}"
 
 
-def signatures(functions: Sequence[Function]) -> tuple[str, ...]:
+def list_signatures(functions: Sequence[Function]) -> tuple[str, ...]:
     """Tools as an attacker reads them, in the order given."""
     return tuple(
-        f"{function.name}({_argument_types(function.parameters)}):"
-        f" {' '.join(function.description.split())[:_DESCRIPTION]}"
+        f"{function.name}({_format_argument_types(function.parameters)}):"
+        f" {' '.join(function.description.split())[:_DESCRIPTION_CHARS]}"
         for function in functions
     )
 
 
 @lru_cache(maxsize=1024)
-def _argument_types(parameters: type[Any]) -> str:
+def _format_argument_types(parameters: type[Any]) -> str:
     properties = parameters.model_json_schema().get("properties", {})
-    return ", ".join(f"{name}: {_type(schema)}" for name, schema in properties.items())
+    return ", ".join(f"{name}: {_format_type(schema)}" for name, schema in properties.items())
 
 
-def _type(schema: dict[str, Any]) -> str:
+def _format_type(schema: dict[str, Any]) -> str:
     if "anyOf" in schema:
-        return " or ".join(_type(one) for one in schema["anyOf"])
+        return " or ".join(_format_type(one) for one in schema["anyOf"])
     if schema.get("type") == "array":
-        return f"list of {_type(schema.get('items', {}))}"
+        return f"list of {_format_type(schema.get('items', {}))}"
     return str(schema.get("type", "object"))

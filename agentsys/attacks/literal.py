@@ -9,32 +9,32 @@ from __future__ import annotations
 
 import yaml
 
-from agentsys.abilities import InjectsInAWay
+from agentsys.abilities import HasInjectionMode
 from agentsys.contracts import Suite
 
-EXACT = "exact"
+EXACT_INJECTION = "exact"
 """The way of injecting in which a model reads what was written."""
-_SHORT = {"\n": "\\n", "\t": "\\t", "\r": "\\r", '"': '\\"', "\\": "\\\\"}
+_SHORT_ESCAPES = {"\n": "\\n", "\t": "\\t", "\r": "\\r", '"': '\\"', "\\": "\\\\"}
 
 
-def folds(suite: Suite) -> bool:
+def has_yaml_environment(suite: Suite) -> bool:
     """Whether a suite's environment is a YAML file that injections are written into."""
-    return not (isinstance(suite, InjectsInAWay) and suite.injection == EXACT)
+    return not (isinstance(suite, HasInjectionMode) and suite.injection == EXACT_INJECTION)
 
 
-def written_for(suite: Suite, text: str) -> str:
+def escape_for_suite(suite: Suite, text: str) -> str:
     """What an attack has to write so that a model reads `text`, letter by letter."""
-    return escaped(text) if folds(suite) else text
+    return escape_yaml(text) if has_yaml_environment(suite) else text
 
 
-def read_of(suite: Suite, written: str) -> str:
+def unescape_for_suite(suite: Suite, written: str) -> str:
     """What a model reads of a written text; the text itself where it would break the environment's file."""
-    return unescaped(written) if folds(suite) else written
+    return unescape_yaml(written) if has_yaml_environment(suite) else written
 
 
-def escaped(text: str) -> str:
+def escape_yaml(text: str) -> str:
     """The text as it stands inside double quotes in YAML, on one line."""
-    middle = "".join(_escape(character) for character in text)
+    middle = "".join(_escape_character(character) for character in text)
     # A line of the file may begin or end here: spaces there would be folded away.
     inner = middle.strip(" ")
     if not inner:
@@ -43,7 +43,7 @@ def escaped(text: str) -> str:
     return "\\x20" * before + inner + "\\x20" * after
 
 
-def unescaped(written: str) -> str:
+def unescape_yaml(written: str) -> str:
     """The text that YAML reads between double quotes; the text itself where that cannot be read."""
     if "\\" not in written and "\n" not in written:
         return written
@@ -54,9 +54,9 @@ def unescaped(written: str) -> str:
     return read if isinstance(read, str) else written
 
 
-def _escape(character: str) -> str:
-    if character in _SHORT:
-        return _SHORT[character]
+def _escape_character(character: str) -> str:
+    if character in _SHORT_ESCAPES:
+        return _SHORT_ESCAPES[character]
     if character.isprintable():
         return character
     point = ord(character)

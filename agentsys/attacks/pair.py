@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from agentsys.attacks.search import Attempt, Place, Quest, Target
+from agentsys.attacks.search import Attempt, AttemptPosition, SearchTask, SearchTarget
 from agentsys.attacks.search_options import SearchOptions, check_count
-from agentsys.attacks.searched import Searched
+from agentsys.attacks.searched import AttackerSearch
 
 
-class PairAttack(Searched):
+class PairAttack(AttackerSearch):
     """Streams of refinements of a start text, which is tried first.
 
     Args:
@@ -34,16 +34,16 @@ class PairAttack(Searched):
         self.depth = check_count("attack.depth", depth)
         self.budget = 1 + self.streams * self.depth
 
-    def search(self, quest: Quest, target: Target) -> Sequence[Attempt]:
+    def search(self, quest: SearchTask, target: SearchTarget) -> Sequence[Attempt]:
         """Stream after stream, until an attempt succeeds or the budget is spent."""
-        made = [self.opened(quest, target)]
-        if self.ends(made[0]):
+        made = [self.try_start_text(quest, target)]
+        if self.ends_search(made[0]):
             return made
         for stream in range(1, self.streams + 1):
             path: list[Attempt] = []
             for depth in range(1, self.depth + 1):
-                place = Place(stream, depth, path[-1].number if path else None)
-                path.append(target.attempt(place, self.proposing(quest, place, path, start=made[0])))
+                place = AttemptPosition(stream, depth, path[-1].number if path else None)
+                path.append(target.attempt(place, self.make_proposer(quest, place, path, start=made[0])))
                 made.append(path[-1])
                 if made[-1].success:
                     return made

@@ -14,15 +14,15 @@ from agentdojo.attacks.baseline_attacks import ManualAttack
 from agentdojo.attacks.important_instructions_attacks import ImportantInstructionsAttack, ToolKnowledgeAttack
 from agentdojo.models import MODEL_NAMES
 
-from agentsys.attacks.vectors import injectable_vectors
+from agentsys.attacks.vectors import find_injectable_vectors
 from agentsys.contracts import AttackKind, InjectionTask, Suite, UserTask, Victim
-from agentsys.errors import ConfigError, known_name
-from agentsys.named_module import import_named
+from agentsys.errors import ConfigError, require_known_name
+from agentsys.named_module import import_module_of_setting
 
-_STAND_IN = "local"
+_FALLBACK_MODEL = "local"
 """A model AgentDojo knows, for victims whose prose name it has never heard."""
 
-Pair = tuple[str, str, str]
+TaskPair = tuple[str, str, str]
 """Suite, user task, injection task."""
 
 
@@ -41,11 +41,11 @@ class RegisteredAttack:
 
     def __init__(self, name: str, modules: Sequence[str] = ()) -> None:
         for module in modules:
-            import_named(module, "attack.modules")
-        self.name = known_name("attack of agentdojo", name, ATTACKS)
+            import_module_of_setting(module, "attack.modules")
+        self.name = require_known_name("attack of agentdojo", name, ATTACKS)
         denies = ATTACKS[name].is_dos_attack
         self.kind = AttackKind.DENIAL_OF_SERVICE if denies else AttackKind.TARGETED
-        self._typed = TypedOnce() if issubclass(ATTACKS[name], ManualAttack) else None
+        self._typed = TypedTexts() if issubclass(ATTACKS[name], ManualAttack) else None
         self._addressed: dict[tuple[int, Victim], BaseAttack] = {}
         self._tellable: dict[tuple[Suite, str], bool] = {}
         self._lock = Lock()
@@ -72,32 +72,32 @@ class RegisteredAttack:
             NotInjectable: If no vector of this user task can carry an injection.
             ConfigError: If a person has to type the text and there is no terminal.
         """
-        attack = self._attack(suite, victim)
+        attack = self._get_attack(suite, victim)
 
         def write() -> dict[str, str]:
             return dict(attack.attack(user_task, injection_task))
 
         if self._typed is not None:
-            return self._typed.texts((suite.name, user_task.ID, injection_task.ID), write)
+            return self._typed.get_texts((suite.name, user_task.ID, injection_task.ID), write)
         return write()
 
-    def _attack(self, suite: Suite, victim: Victim) -> BaseAttack:
+    def _get_attack(self, suite: Suite, victim: Victim) -> BaseAttack:
         """One object per suite object and victim; it holds the suite, so the id is not given away."""
         key = (id(suite), victim)
         with self._lock:
             if key not in self._addressed:
-                self._addressed[key] = _addressed_attack(self.name, suite, victim)
+                self._addressed[key] = _build_addressed_attack(self.name, suite, victim)
             return self._addressed[key]
 
 
-class TypedOnce:
+class TypedTexts:
     """Remembers what a person typed for a pair of tasks, so every defense and epoch meets the same text."""
 
     def __init__(self) -> None:
-        self._texts: dict[Pair, dict[str, str]] = {}
+        self._texts: dict[TaskPair, dict[str, str]] = {}
         self._lock = Lock()  # one question at a time, whatever the number of workers
 
-    def texts(self, pair: Pair, ask: Callable[[], dict[str, str]]) -> Mapping[str, str]:
+    def get_texts(self, pair: TaskPair, ask: Callable[[], dict[str, str]]) -> Mapping[str, str]:
         """Give what was typed for a pair, asking now if it has not been.
 
         Raises:
@@ -114,7 +114,7 @@ class TypedOnce:
             return dict(self._texts[pair])
 
 
-def _addressed_attack(name: str, suite: Suite, victim: Victim) -> BaseAttack:
+def _build_addressed_attack(name: str, suite: Suite, victim: Victim) -> BaseAttack:
     """A registered attack, built as AgentDojo builds it, that addresses `victim`.
 
     AgentDojo guesses the victim's prose name from its pipeline's name and raises where it cannot.
@@ -124,7 +124,7 @@ def _addressed_attack(name: str, suite: Suite, victim: Victim) -> BaseAttack:
     """
     pipeline = GroundTruthPipeline(None)  # any element: only its name is read
     known = (model for model, prose in MODEL_NAMES.items() if prose == victim.model_name)
-    pipeline.name = next(known, _STAND_IN)
+    pipeline.name = next(known, _FALLBACK_MODEL)
     attack = ATTACKS[name](suite, pipeline)
     if getattr(attack, "model_name", None) == MODEL_NAMES[pipeline.name]:
         attack.model_name = victim.model_name
@@ -132,5 +132,5 @@ def _addressed_attack(name: str, suite: Suite, victim: Victim) -> BaseAttack:
     if getattr(attack, "user_name", None) == ImportantInstructionsAttack(suite, pipeline).user_name:
         attack.user_name = victim.user_name
     # On this object only: AgentDojo's own method has one small cache for everything (see vectors).
-    vars(attack)["get_injection_candidates"] = lambda user_task: injectable_vectors(suite, user_task)
+    vars(attack)["get_injection_candidates"] = lambda user_task: find_injectable_vectors(suite, user_task)
     return attack

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from agentsys.attacks.search import Attempt, Place, Quest, Target
+from agentsys.attacks.search import Attempt, AttemptPosition, SearchTask, SearchTarget
 from agentsys.attacks.search_options import SearchOptions, check_count
-from agentsys.attacks.searched import Searched
+from agentsys.attacks.searched import AttackerSearch
 
 
-class SamplerAttack(Searched):
+class SamplerAttack(AttackerSearch):
     """Independent samples, up to the first that succeeds. The start text is shown and not tried.
 
     Args:
@@ -32,12 +32,12 @@ class SamplerAttack(Searched):
         super().__init__(name, SearchOptions(**options))
         self.samples = self.budget = check_count("attack.samples", samples)
 
-    def search(self, quest: Quest, target: Target) -> Sequence[Attempt]:
+    def search(self, quest: SearchTask, target: SearchTarget) -> Sequence[Attempt]:
         """One sample after the other; none where the attacker's first conversations give no text."""
-        made = [target.attempt(Place(1, 1, None), lambda model: self.first(model, quest))]
-        while not self.ends(made[0]) and len(made) < self.samples:
-            place = Place(len(made) + 1, 1, None)
-            propose = self.asking(quest, self.attacker_of(quest).request(place, ()))
+        made = [target.attempt(AttemptPosition(1, 1, None), lambda model: self.ask_first_proposal(model, quest))]
+        while not self.ends_search(made[0]) and len(made) < self.samples:
+            place = AttemptPosition(len(made) + 1, 1, None)
+            propose = self.make_asker(quest, self.build_attacker(quest).build_candidate_request(place, ()))
             made.append(target.attempt(place, propose))
             if made[-1].success:
                 break

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 from agentsys.abilities import ReplaysTexts, SearchesTexts
-from agentsys.attacks.knowledge import Surroundings
+from agentsys.attacks.knowledge import CaseKnowledge
 from agentsys.contracts import Attack
 from agentsys.models.chat import ChatModel
 
@@ -26,14 +26,14 @@ class ToolCall:
 
 
 @dataclass(frozen=True)
-class Quest:
+class SearchTask:
     """The aim of a search, as its attacker may know it."""
 
     goal: str
     """The injection task's goal, verbatim."""
     goal_calls: tuple[ToolCall, ...]
     """The injection task's ground truth; empty where it has none."""
-    start: str
+    start_text: str
     """The text the search starts from."""
     defense: str
     """The defense's public description; shown to a `defense_aware` attacker only."""
@@ -41,14 +41,14 @@ class Quest:
     """Tells this search's questions from every other search's; says nothing."""
     tool: str = ""
     """The one tool that carries the goal out, where the injection task names one (ASB)."""
-    mend: Callable[[str], str] | None = None
+    make_injectable: Callable[[str], str] | None = None
     """What becomes of a text whose characters cannot all be injected; None: all of them can."""
-    known: Surroundings = field(default_factory=Surroundings)
+    case_knowledge: CaseKnowledge = field(default_factory=CaseKnowledge)
     """What of it is shown is up to the attack's `knowledge`."""
 
 
 @dataclass(frozen=True)
-class Place:
+class AttemptPosition:
     """The place of an attempt in its search."""
 
     stream: int
@@ -115,7 +115,7 @@ class Attempt:
 
     number: int
     """From 1, in the order of the search."""
-    place: Place
+    place: AttemptPosition
     proposal: Proposal
     success: bool
     """Whether the injection task was carried out, on every user task it was tried on."""
@@ -124,10 +124,10 @@ class Attempt:
     """Share of these user tasks on which it was."""
 
 
-class Target(Protocol):
+class SearchTarget(Protocol):
     """The whole defended agent on one case."""
 
-    def attempt(self, place: Place, propose: Callable[[ChatModel], Proposal]) -> Attempt:
+    def attempt(self, place: AttemptPosition, propose: Callable[[ChatModel], Proposal]) -> Attempt:
         """Try the next candidate.
 
         Args:
@@ -156,11 +156,11 @@ class SearchedAttack(Attack, Protocol):
     replays: bool
     """Whether the texts come from an artefact, so that nothing is searched."""
 
-    def search(self, quest: Quest, target: Target) -> Sequence[Attempt]:
+    def search(self, quest: SearchTask, target: SearchTarget) -> Sequence[Attempt]:
         """Make attempts until one succeeds or the budget is spent; all of them, in order."""
         ...
 
-    def judged(self, quest: Quest, facts: QueryFacts, text: str, model: ChatModel) -> Judgement:
+    def judge(self, quest: SearchTask, facts: QueryFacts, text: str, model: ChatModel) -> Judgement:
         """Score a query with a text, and say what its attacker hears of it."""
         ...
 
@@ -175,7 +175,7 @@ def searches_texts(attack: Attack) -> bool:
     return isinstance(attack, SearchesTexts) and attack.searched
 
 
-def ranked(attempts: Sequence[Attempt]) -> list[Attempt]:
+def rank_attempts(attempts: Sequence[Attempt]) -> list[Attempt]:
     """The distinct texts that were tried, best first, each as its best attempt.
 
     The one that succeeded on most user tasks, then the one with the best score, then the earliest: so the
@@ -186,25 +186,25 @@ def ranked(attempts: Sequence[Attempt]) -> list[Attempt]:
     return list({attempt.proposal.text: attempt for attempt in reversed(order)}.values())[::-1]
 
 
-def chosen(attempts: Sequence[Attempt]) -> Attempt | None:
+def choose_attempt(attempts: Sequence[Attempt]) -> Attempt | None:
     """The attempt whose text a search settles on; None if none was tried."""
-    return next(iter(ranked(attempts)), None)
+    return next(iter(rank_attempts(attempts)), None)
 
 
 @runtime_checkable
-class SettlesOnTexts(Protocol):
+class SelectsTexts(Protocol):
     """A searching attack that says which of its texts are kept; of others the best one is."""
 
-    def settled_on(self, attempts: Sequence[Attempt]) -> Sequence[Attempt]:
+    def select_texts(self, attempts: Sequence[Attempt]) -> Sequence[Attempt]:
         """The attempts whose texts the artefact keeps, best first; empty if none was tried."""
         ...
 
 
-def settled_on(attack: Attack, attempts: Sequence[Attempt]) -> Sequence[Attempt]:
+def select_attempts(attack: Attack, attempts: Sequence[Attempt]) -> Sequence[Attempt]:
     """The attempts whose texts are kept of a search, best first; the run's own cases have the first one's."""
-    return attack.settled_on(attempts) if isinstance(attack, SettlesOnTexts) else ranked(attempts)[:1]
+    return attack.select_texts(attempts) if isinstance(attack, SelectsTexts) else rank_attempts(attempts)[:1]
 
 
-def attackers_fault(attempts: Sequence[Attempt]) -> str | None:
+def find_attacker_fault(attempts: Sequence[Attempt]) -> str | None:
     """Why a search is none: its attacker never gave a text. None where it did."""
     return attempts[0].proposal.fault if len(attempts) == 1 else None

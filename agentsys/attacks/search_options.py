@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentsys.attacks.artefact import Artefact, read_artefact
-from agentsys.errors import ConfigError, known_name
+from agentsys.errors import ConfigError, require_known_name
 
 TRANSFER, PER_CASE = "transfer", "per_case"
-MODES = (TRANSFER, PER_CASE)
-TOPIC = ("model", "none")
-JUDGES = ("calls", "model")
+SEARCH_MODES = (TRANSFER, PER_CASE)
+TOPIC_JUDGES = ("model", "none")
+SCORE_JUDGES = ("calls", "model")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +50,7 @@ class SearchOptions:
     """Whether the artefact keeps every distinct text that was tried, best first, and not the best alone."""
 
     def __post_init__(self) -> None:
-        known_name("attack.mode", self.mode, MODES)
+        require_known_name("attack.mode", self.mode, SEARCH_MODES)
         if self.mode == TRANSFER:
             check_count("attack.search_on", self.search_on)
         if self.seed is not None and (isinstance(self.seed, bool) or not isinstance(self.seed, int)):
@@ -60,10 +60,10 @@ class SearchOptions:
             raise ConfigError(f"attack.save_all is {self.save_all!r}; give true or false.")
         if self.variant is not None and self.artefact is None:
             raise ConfigError("attack.variant chooses among the texts of attack.artefact; give both.")
-        known_name("attack.on_topic", self.on_topic, TOPIC)
-        known_name("attack.judge", self.judge, JUDGES)
+        require_known_name("attack.on_topic", self.on_topic, TOPIC_JUDGES)
+        require_known_name("attack.judge", self.judge, SCORE_JUDGES)
 
-    def told(self) -> str | None:
+    def read_knowledge_file(self) -> str | None:
         """The text of `knowledge_file`; None without one.
 
         Raises:
@@ -71,7 +71,7 @@ class SearchOptions:
         """
         if self.knowledge_file is None:
             return None
-        file = _file_name("attack.knowledge_file", self.knowledge_file, "a text file")
+        file = _check_file("attack.knowledge_file", self.knowledge_file, "a text file")
         try:
             return file.read_text("utf-8").strip()
         except (OSError, UnicodeDecodeError) as error:
@@ -79,7 +79,7 @@ class SearchOptions:
                 f"attack.knowledge_file {file} cannot be read: {error}. Give a text file in UTF-8."
             ) from None
 
-    def artefact_of(self, name: str) -> Artefact | None:
+    def load_artefact(self, name: str) -> Artefact | None:
         """The artefact; None without one.
 
         Args:
@@ -90,7 +90,7 @@ class SearchOptions:
         """
         if self.artefact is None:
             return None
-        artefact = read_artefact(_file_name("attack.artefact", self.artefact, "a file of a search"))
+        artefact = read_artefact(_check_file("attack.artefact", self.artefact, "a file of a search"))
         if artefact.attack.split("+")[0] != name:
             raise ConfigError(
                 f"attack.artefact {self.artefact} holds texts of attack {artefact.attack[:60]!a}, not of"
@@ -125,7 +125,7 @@ def check_number(option: str, value: object, least: float, most: float) -> float
     return float(value)
 
 
-def _file_name(option: str, value: object, what: str) -> Path:
+def _check_file(option: str, value: object, what: str) -> Path:
     if not isinstance(value, str) or not value:
         raise ConfigError(f"{option} is {value!r}; give the name of {what}, or null.")
     return Path(value)

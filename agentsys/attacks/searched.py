@@ -6,41 +6,41 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from agentsys.attacks import attacker as attackers
-from agentsys.attacks.attacker.prompt import UNUSABLE, Attacker
-from agentsys.attacks.attacker.reply import FAULTS, proposal_in
+from agentsys.attacks.attacker.prompt import UNUSABLE_REPLY, Attacker
+from agentsys.attacks.attacker.reply import ATTACKER_FAULTS, parse_proposal
 from agentsys.attacks.attacker.simulated import play_attacker
-from agentsys.attacks.attacker.topic import off_topic, play_judge, rating
-from agentsys.attacks.judge import Feedback, judged, what_it_did
-from agentsys.attacks.knowledge import Knowledge
-from agentsys.attacks.literal import escaped
-from agentsys.attacks.opi import ObservationInjection, attack_tool
+from agentsys.attacks.attacker.topic import find_off_topic_reason, play_attacker_judge, rate_attempt
+from agentsys.attacks.judge import Feedback, judge_query, describe_agent_actions
+from agentsys.attacks.knowledge import KnowledgeLevel
+from agentsys.attacks.literal import escape_yaml
+from agentsys.attacks.opi import ObservationInjection, find_attack_tool
 from agentsys.attacks.registered import RegisteredAttack
 from agentsys.attacks.search import (
     Attempt,
     Judgement,
-    Place,
+    AttemptPosition,
     Proposal,
     QueryFacts,
-    Quest,
-    Target,
-    ranked,
+    SearchTask,
+    SearchTarget,
+    rank_attempts,
 )
 from agentsys.attacks.search_options import TRANSFER, SearchOptions
-from agentsys.attacks.vectors import injectable_vectors
+from agentsys.attacks.vectors import find_injectable_vectors
 from agentsys.contracts import Attack, AttackKind, InjectionTask, Suite, UserTask, Victim
-from agentsys.errors import ConfigError, member_named
+from agentsys.errors import ConfigError, find_enum_member
 from agentsys.models.chat import ChatModel, ChatRequest, assistant, text_of, user
 from agentsys.models.simulated.role import SimulatedRole
 
-REASKS = 3
+MAX_REASKS = 3
 """How often an attacker whose reply gave no text is asked again, in the same conversation."""
-OPENINGS = 3
+MAX_OPENINGS = 3
 """Fresh conversations, each with its re-asks, before a search counts as having no attacker."""
-_ASKED_CHARS = 4000
+_QUOTED_REPLY_CHARS = 4000
 """Characters of an unusable reply that stand in the conversation that goes on."""
 
 
-class Searched:
+class AttackerSearch:
     """An attack whose text an attacker model searches for (see agentsys.attacks.search).
 
     Args:
@@ -61,14 +61,14 @@ class Searched:
     def __init__(self, name: str, options: SearchOptions) -> None:
         self.name = name
         self.mode = options.mode
-        self.knowledge = member_named("attack.knowledge", options.knowledge, Knowledge)
+        self.knowledge = find_enum_member("attack.knowledge", options.knowledge, KnowledgeLevel)
         self.attacker = options.attacker
         self.search_on = options.search_on if options.mode == TRANSFER else 1
         self.seed = options.seed or 0
         self._options = options
-        self._feedback = member_named("attack.feedback", options.feedback, Feedback)
-        self._told = options.told()
-        self._artefact = options.artefact_of(name)
+        self._feedback = find_enum_member("attack.feedback", options.feedback, Feedback)
+        self._knowledge_text = options.read_knowledge_file()
+        self._artefact = options.load_artefact(name)
         self._variant = options.variant or 0
 
     @property
@@ -79,7 +79,7 @@ class Searched:
     def applies_to(self, suite: Suite, user_task: UserTask, injection_task: InjectionTask) -> bool:
         """Say yes, except where the artefact has no text."""
         ids = (suite.name, user_task.ID, injection_task.ID)
-        return self._artefact is None or self._artefact.entry(*ids, self._variant) is not None
+        return self._artefact is None or self._artefact.find_entry(*ids, self._variant) is not None
 
     def injections(
         self, suite: Suite, user_task: UserTask, injection_task: InjectionTask, victim: Victim
@@ -91,34 +91,34 @@ class Searched:
             ConfigError: If the artefact has no text for these tasks.
         """
         if self._artefact is None:
-            return plain_attack(injection_task).injections(suite, user_task, injection_task, victim)
-        entry = self._artefact.entry(suite.name, user_task.ID, injection_task.ID, self._variant)
+            return choose_start_attack(injection_task).injections(suite, user_task, injection_task, victim)
+        entry = self._artefact.find_entry(suite.name, user_task.ID, injection_task.ID, self._variant)
         if entry is None:
             raise ConfigError(
                 f"attack.artefact has no text for suite {suite.name}, {user_task.ID}, {injection_task.ID}."
             )
-        return dict.fromkeys(injectable_vectors(suite, user_task), entry.text)
+        return dict.fromkeys(find_injectable_vectors(suite, user_task), entry.text)
 
     def simulated_roles(self) -> Mapping[str, SimulatedRole]:
         """The attacker and its judge, for the simulated model."""
-        return {attackers.ROLE: play_attacker, attackers.JUDGE: play_judge}
+        return {attackers.ATTACKER_ROLE: play_attacker, attackers.JUDGE_ROLE: play_attacker_judge}
 
-    def search(self, quest: Quest, target: Target) -> Sequence[Attempt]:
+    def search(self, quest: SearchTask, target: SearchTarget) -> Sequence[Attempt]:
         """Make attempts until one succeeds or the budget is spent."""
         raise NotImplementedError
 
-    def settled_on(self, attempts: Sequence[Attempt]) -> Sequence[Attempt]:
+    def select_texts(self, attempts: Sequence[Attempt]) -> Sequence[Attempt]:
         """The attempts whose texts the artefact keeps, best first; empty if none was tried."""
-        found = ranked(attempts)
+        found = rank_attempts(attempts)
         return found if self._options.save_all else found[:1]
 
-    def judged(self, quest: Quest, facts: QueryFacts, text: str, model: ChatModel) -> Judgement:
+    def judge(self, quest: SearchTask, facts: QueryFacts, text: str, model: ChatModel) -> Judgement:
         """The score of a query and what its attacker hears of it."""
         asks = self._options.judge == "model" and not facts.success
-        rated = rating(model, quest.goal, what_it_did(facts)) if asks else None
-        return judged(quest, facts, self._feedback, text, rated)
+        rated = rate_attempt(model, quest.goal, describe_agent_actions(facts)) if asks else None
+        return judge_query(quest, facts, self._feedback, text, rated)
 
-    def opened(self, quest: Quest, target: Target) -> Attempt:
+    def try_start_text(self, quest: SearchTask, target: SearchTarget) -> Attempt:
         """The first attempt: the start text, which is tried once the attacker has shown that it proposes.
 
         Asking first keeps what a search is from depending on whether its start text succeeded. Where the
@@ -126,31 +126,31 @@ class Searched:
         """
 
         def propose(model: ChatModel) -> Proposal:
-            first = self.first(model, quest)
+            first = self.ask_first_proposal(model, quest)
             if first.fault is not None:
                 return first
-            return Proposal(quest.start, "the text that the search starts from", ahead=first)
+            return Proposal(quest.start_text, "the text that the search starts from", ahead=first)
 
-        return target.attempt(Place(0, 0, None), propose)
+        return target.attempt(AttemptPosition(0, 0, None), propose)
 
-    def first(self, model: ChatModel, quest: Quest) -> Proposal:
+    def ask_first_proposal(self, model: ChatModel, quest: SearchTask) -> Proposal:
         """The attacker's first proposal, asked for in fresh conversations until it gives one."""
-        for variation in range(1, OPENINGS + 1):
-            found = self.asked(model, quest, self._first_request(quest, variation))
+        for variation in range(1, MAX_OPENINGS + 1):
+            found = self.ask_attacker(model, quest, self._build_first_request(quest, variation))
             if found.fault is None:
                 break
         return found
 
-    def _first_request(self, quest: Quest, variation: int) -> ChatRequest:
-        return self.attacker_of(quest).request(Place(1, 1, None), (), variation)
+    def _build_first_request(self, quest: SearchTask, variation: int) -> ChatRequest:
+        return self.build_attacker(quest).build_candidate_request(AttemptPosition(1, 1, None), (), variation)
 
     @staticmethod
-    def ends(first: Attempt) -> bool:
+    def ends_search(first: Attempt) -> bool:
         """Whether nothing follows the first attempt: it succeeded, or there is no attacker."""
-        return first.success or first.proposal.fault in FAULTS
+        return first.success or first.proposal.fault in ATTACKER_FAULTS
 
-    def proposing(
-        self, quest: Quest, place: Place, path: Sequence[Attempt], *, start: Attempt, variation: int = 1
+    def make_proposer(
+        self, quest: SearchTask, place: AttemptPosition, path: Sequence[Attempt], *, start: Attempt, variation: int = 1
     ) -> Callable[[ChatModel], Proposal]:
         """Give the function that asks for the candidate at `place` and checks it.
 
@@ -164,50 +164,50 @@ class Searched:
         ahead = start.proposal.ahead
         if ahead is not None and (place.stream, place.depth, variation) == (1, 1, 1):
             return lambda model: ahead
-        return self.asking(quest, self.attacker_of(quest).request(place, tuple(path), variation, start))
+        return self.make_asker(quest, self.build_attacker(quest).build_candidate_request(place, tuple(path), variation, start))
 
-    def asking(self, quest: Quest, request: ChatRequest) -> Callable[[ChatModel], Proposal]:
+    def make_asker(self, quest: SearchTask, request: ChatRequest) -> Callable[[ChatModel], Proposal]:
         """Give the function that asks a question and checks what comes of it."""
-        return lambda model: self.asked(model, quest, request)
+        return lambda model: self.ask_attacker(model, quest, request)
 
-    def asked(self, model: ChatModel, quest: Quest, request: ChatRequest) -> Proposal:
+    def ask_attacker(self, model: ChatModel, quest: SearchTask, request: ChatRequest) -> Proposal:
         """A proposal; where a reply gives none, its attacker is told why and asked again, free of budget."""
         messages = list(request.messages)
-        for _ in range(1 + REASKS):
+        for _ in range(1 + MAX_REASKS):
             said = text_of(model.complete(replace(request, messages=tuple(messages))).message)
-            proposal = proposal_in(said)
+            proposal = parse_proposal(said)
             if proposal.fault is None:
-                proposal = self.checked(model, quest, proposal)
+                proposal = self.check_proposal(model, quest, proposal)
             if proposal.fault is None:
                 return proposal
             messages += [
-                assistant(said[:_ASKED_CHARS] or "(nothing)"),
-                user(UNUSABLE.format(why=proposal.refused)),
+                assistant(said[:_QUOTED_REPLY_CHARS] or "(nothing)"),
+                user(UNUSABLE_REPLY.format(why=proposal.refused)),
             ]
         return proposal
 
-    def checked(self, model: ChatModel, quest: Quest, proposal: Proposal) -> Proposal:
+    def check_proposal(self, model: ChatModel, quest: SearchTask, proposal: Proposal) -> Proposal:
         """The proposal in characters that can be injected, refused where the judge finds it off topic."""
-        fit = escaped if self.literal else quest.mend
-        text = proposal.text if quest.mend is None or fit is None else fit(proposal.text)
+        fit = escape_yaml if self.literal else quest.make_injectable
+        text = proposal.text if quest.make_injectable is None or fit is None else fit(proposal.text)
         kept = proposal if text == proposal.text else replace(proposal, text=text, proposed=proposal.text)
         prunes = self._options.on_topic == "model"
-        return replace(kept, refused=off_topic(model, quest.goal, text)) if prunes else kept
+        return replace(kept, refused=find_off_topic_reason(model, quest.goal, text)) if prunes else kept
 
-    def attacker_of(self, quest: Quest) -> Attacker:
+    def build_attacker(self, quest: SearchTask) -> Attacker:
         """The attacker of one search, with what it is told."""
         aware = self._feedback is Feedback.DEFENSE_AWARE
         told = quest.defense if aware else ""
-        told = told if self._told is None else self._told
-        told_of = replace(quest, mend=None) if self.literal else quest
+        told = told if self._knowledge_text is None else self._knowledge_text
+        told_of = replace(quest, make_injectable=None) if self.literal else quest
         return Attacker(told_of, float(self._options.temperature), self.seed, self.knowledge, told)
 
 
-def plain_attack(injection_task: InjectionTask) -> Attack:
+def choose_start_attack(injection_task: InjectionTask) -> Attack:
     """The attack whose text a search starts from; its name is the label of that attack's own cases.
 
     AgentDojo's standard attack; where the injection task names a tool, ASB's strongest, which names it.
     """
-    if attack_tool(injection_task) is not None:
+    if find_attack_tool(injection_task) is not None:
         return ObservationInjection("combined_attack")
     return RegisteredAttack("important_instructions")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from agentsys.attacks.vectors import injectable_vectors
+from agentsys.attacks.vectors import find_injectable_vectors
 from agentsys.contracts import AttackKind, InjectionTask, Suite, UserTask, Victim
-from agentsys.errors import ConfigError, known_name
+from agentsys.errors import ConfigError, require_known_name
 
 _PLACEHOLDER = re.compile(r"\{(goal|user|model|task)\}")
 _KINDS = {kind.value: kind for kind in (AttackKind.TARGETED, AttackKind.DENIAL_OF_SERVICE)}
@@ -29,7 +29,7 @@ class TemplateAttack:
     def __init__(self, template: str, name: str = "template", kind: str = "targeted") -> None:
         self.template = template
         self.name = name
-        self.kind = _KINDS[known_name("attack.kind", kind, _KINDS)]
+        self.kind = _KINDS[require_known_name("attack.kind", kind, _KINDS)]
         if self.kind is AttackKind.TARGETED and "{goal}" not in template:
             raise ConfigError(
                 f"attack '{name}': its template has no {{goal}}, so no injection task could be meant;"
@@ -40,11 +40,11 @@ class TemplateAttack:
         self, suite: Suite, user_task: UserTask, injection_task: InjectionTask, victim: Victim
     ) -> Mapping[str, str]:
         """The filled template, in every vector."""
-        text = filled(self.template, user_task, injection_task, victim)
-        return dict.fromkeys(injectable_vectors(suite, user_task), text)
+        text = fill_template(self.template, user_task, injection_task, victim)
+        return dict.fromkeys(find_injectable_vectors(suite, user_task), text)
 
 
-def filled(template: str, user_task: UserTask, injection_task: InjectionTask, victim: Victim) -> str:
+def fill_template(template: str, user_task: UserTask, injection_task: InjectionTask, victim: Victim) -> str:
     """The template with the words of a pair of tasks in place of `{goal}`, `{user}`, `{model}`, `{task}`."""
     values = {
         "goal": injection_task.GOAL,

@@ -16,21 +16,21 @@ from agentsys.contracts import NotInjectable, Suite, UserTask
 
 # AgentDojo keeps 128 answers for all suites and attacks together, fewer than one grid has, does not
 # keep refusals, and may work out one answer in several threads. This is the function underneath.
-_PACKAGES_RULE = BaseAttack.get_injection_candidates.__wrapped__
-_Found = TypeVar("_Found")
+_AGENTDOJO_RULE = BaseAttack.get_injection_candidates.__wrapped__
+_Result = TypeVar("_Result")
 
 
-def once_per_task(work: Callable[[Suite, UserTask], _Found]) -> Callable[[Suite, UserTask], _Found]:
+def once_per_task(work: Callable[[Suite, UserTask], _Result]) -> Callable[[Suite, UserTask], _Result]:
     """Work something out once per user task of a suite object; safe to use from many threads.
 
     By identity, like AgentDojo: a task's id means another task in another version. Suite and task are kept
     beside the answer so that their identities are not given to others.
     """
-    known: dict[tuple[int, int], tuple[Suite, UserTask, _Found]] = {}
+    known: dict[tuple[int, int], tuple[Suite, UserTask, _Result]] = {}
     lock = Lock()
 
     @wraps(work)
-    def found(suite: Suite, user_task: UserTask) -> _Found:
+    def found(suite: Suite, user_task: UserTask) -> _Result:
         key = id(suite), id(user_task)
         with lock:
             if key not in known:
@@ -40,29 +40,29 @@ def once_per_task(work: Callable[[Suite, UserTask], _Found]) -> Callable[[Suite,
     return found
 
 
-def injectable_vectors(suite: Suite, user_task: UserTask) -> list[str]:
+def find_injectable_vectors(suite: Suite, user_task: UserTask) -> list[str]:
     """The vectors whose text an agent that follows the ground truth is shown.
 
     Raises:
         NotInjectable: If there is none.
     """
-    found = _vectors(suite, user_task)
+    found = _find_vectors(suite, user_task)
     if not found:
         raise NotInjectable(f"{suite.name} {user_task.ID} shows no injection vector.")
     return list(found)
 
 
 @once_per_task
-def _vectors(suite: Suite, user_task: UserTask) -> tuple[str, ...]:
+def _find_vectors(suite: Suite, user_task: UserTask) -> tuple[str, ...]:
     try:
-        return tuple(_PACKAGES_RULE(BaseAttack(suite, GroundTruthPipeline(None)), user_task))
+        return tuple(_AGENTDOJO_RULE(BaseAttack(suite, GroundTruthPipeline(None)), user_task))
     except ValueError as error:
         if "is not injectable" in str(error):
             return ()
         raise
 
 
-def ground_truth_results(
+def run_ground_truth(
     suite: Suite, user_task: UserTask, texts: Mapping[str, str]
 ) -> list[ChatToolResultMessage]:
     """What tools return to one who follows a user task's ground truth.
@@ -81,6 +81,6 @@ def ground_truth_results(
     return [message for message in messages if message["role"] == "tool"]
 
 
-def canary(vector: str) -> str:
+def make_canary(vector: str) -> str:
     """One word, so that no formatter breaks it over two lines; ends so that `x_1` is not met in `x_10`."""
     return f"<CANARY---{vector}--->"

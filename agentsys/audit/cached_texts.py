@@ -13,23 +13,23 @@ from pathlib import Path
 
 from agentsys.analysis.tables.document import Document, Grid, cells
 from agentsys.analysis.tables.output import Output, records_of
-from agentsys.attacks.cache_files.cache_file import Key, read_file
+from agentsys.attacks.cache_files.cache_file import TextKey, read_cache_file
 from agentsys.attacks.cache_files.texts import CacheTexts
-from agentsys.attacks.goal_data import lost_data
+from agentsys.attacks.goal_data import find_lost_data
 from agentsys.audit.transfer import (
     OptimisedFor,
-    Origins,
+    TextOrigins,
     TransferRow,
-    transfer_grids,
-    transfer_notes,
-    transfers,
+    build_transfer_grids,
+    write_transfer_notes,
+    measure_transfers,
 )
 from agentsys.contracts import Benchmark
 from agentsys.errors import ConfigError
 from agentsys.records.case_row import CaseRow
 
 _ENDINGS = (".json", ".jsonl", ".ndjson")
-_NAMES = 5
+_NAME_COLUMNS = 5
 """Leading columns of the grid that hold names."""
 
 
@@ -72,7 +72,7 @@ class CacheAudit:
     """Distinct sets of texts."""
     skipped: Mapping[str, str]
     """File -> why it could not be read."""
-    origins: Origins
+    origins: TextOrigins
     """What the texts of a fingerprint were optimised against: those of a file, and those of all suites of
     one victim and defense together."""
 
@@ -82,7 +82,7 @@ class CacheAudit:
         return sum(row.other_defenses > 0 for row in self.rows)
 
 
-def cache_audit(folder: Path, benchmark: Benchmark) -> CacheAudit:
+def audit_cache_files(folder: Path, benchmark: Benchmark) -> CacheAudit:
     """Compare the files of a folder, and of those in it; the benchmark names the goals.
 
     Raises:
@@ -92,11 +92,11 @@ def cache_audit(folder: Path, benchmark: Benchmark) -> CacheAudit:
     rows: dict[str, CacheFileRow] = {}
     sets: defaultdict[frozenset[tuple[str, ...]], list[str]] = defaultdict(list)
     skipped: dict[str, str] = {}
-    suites: defaultdict[OptimisedFor, dict[Key, str]] = defaultdict(dict)
+    suites: defaultdict[OptimisedFor, dict[TextKey, str]] = defaultdict(dict)
     for path in files:
         name = path.relative_to(folder).as_posix()
         try:
-            row, read, texts = _row(path, name, benchmark)
+            row, read, texts = _build_row(path, name, benchmark)
         except ConfigError as error:
             skipped[name] = str(error)
             continue
@@ -107,16 +107,16 @@ def cache_audit(folder: Path, benchmark: Benchmark) -> CacheAudit:
         why = f" {next(iter(skipped.values()))}" if skipped else ""
         raise ConfigError(f"caches={folder}: no file of injection texts in it.{why}")
     return CacheAudit(
-        [_grouped(rows, names, name) for names in sets.values() for name in names],
+        [_mark_same_texts(rows, names, name) for names in sets.values() for name in names],
         len(sets),
         skipped,
-        _origins([[rows[name] for name in names] for names in sets.values()], suites),
+        _map_origins([[rows[name] for name in names] for names in sets.values()], suites),
     )
 
 
-def _origins(
-    sets: Iterable[Sequence[CacheFileRow]], suites: Mapping[OptimisedFor, Mapping[Key, str]]
-) -> Origins:
+def _map_origins(
+    sets: Iterable[Sequence[CacheFileRow]], suites: Mapping[OptimisedFor, Mapping[TextKey, str]]
+) -> TextOrigins:
     found: defaultdict[str, list[OptimisedFor]] = defaultdict(list)
     for alike in sets:
         # One number or another: whoever holds the same texts is named with them.
@@ -127,12 +127,12 @@ def _origins(
     return {fingerprint: sorted(set(named)) for fingerprint, named in found.items()}
 
 
-def _row(
+def _build_row(
     path: Path, name: str, benchmark: Benchmark
-) -> tuple[CacheFileRow, dict[Key, str], frozenset[tuple[str, ...]]]:
-    texts, source = read_file(path)
+) -> tuple[CacheFileRow, dict[TextKey, str], frozenset[tuple[str, ...]]]:
+    texts, source = read_cache_file(path)
     distinct = {(key.suite, key.injection_task, text) for key, text in texts.items()}
-    lacking = sum(bool(lost_data(_goal(benchmark, suite, task), text)) for suite, task, text in distinct)
+    lacking = sum(bool(find_lost_data(_get_goal(benchmark, suite, task), text)) for suite, task, text in distinct)
     variants = len(texts) + (source.unchanged if source else 0)
     row = CacheFileRow(
         file=name,
@@ -153,7 +153,7 @@ def _row(
     return row, texts, frozenset(identities)
 
 
-def _goal(benchmark: Benchmark, suite: str, task: str) -> str:
+def _get_goal(benchmark: Benchmark, suite: str, task: str) -> str:
     """The goal; empty where the benchmark does not have the task, so that nothing can be lacking."""
     try:
         return str(benchmark.suite(suite).injection_tasks[task].GOAL)
@@ -161,19 +161,19 @@ def _goal(benchmark: Benchmark, suite: str, task: str) -> str:
         return ""
 
 
-def _grouped(rows: Mapping[str, CacheFileRow], names: Sequence[str], name: str) -> CacheFileRow:
+def _mark_same_texts(rows: Mapping[str, CacheFileRow], names: Sequence[str], name: str) -> CacheFileRow:
     defenses = {rows[other].defense for other in names} - {rows[name].defense, "?"}
     first = names[0] if len(names) > 1 else ""
     return replace(rows[name], same=len(names), same_as=first, other_defenses=len(defenses))
 
 
-def transfer_output(found: CacheAudit, cases: Iterable[CaseRow]) -> Output:
+def build_transfer_output(found: CacheAudit, cases: Iterable[CaseRow]) -> Output:
     """Say what the files' texts did in stored cases, ready to be written in any form.
 
     Raises:
         ConfigError: If no case has texts of these files.
     """
-    matrix = transfers(cases, found.origins)
+    matrix = measure_transfers(cases, found.origins)
     if not matrix.rows:
         known = ", ".join(matrix.unknown) or "none with attack=cached"
         raise ConfigError(
@@ -181,16 +181,16 @@ def transfer_output(found: CacheAudit, cases: Iterable[CaseRow]) -> Output:
             " ends in the texts' fingerprint is needed: leave out attack.name."
         )
     document = Document(
-        [("Transfer", list(transfer_grids(matrix)))],
-        list(transfer_notes(matrix)),
+        [("Transfer", list(build_transfer_grids(matrix)))],
+        list(write_transfer_notes(matrix)),
         title="Transfer of cached texts",
-        quotable=list(_sentences(found)),
+        quotable=list(_write_sentences(found)),
     )
     records = records_of(TransferRow, matrix.rows)
     return Output(document.title, document, records, {"rows": records.rows, "unknown": list(matrix.unknown)})
 
 
-def cache_output(found: CacheAudit) -> Output:
+def build_cache_output(found: CacheAudit) -> Output:
     """Make it ready to be written in any form."""
     rows = sorted(found.rows, key=lambda row: row.file)
     grid = Grid(
@@ -214,12 +214,12 @@ def cache_output(found: CacheAudit) -> Output:
             )
             for row in rows
         ],
-        names=_NAMES,
-        wraps=frozenset(range(_NAMES)),
+        names=_NAME_COLUMNS,
+        wraps=frozenset(range(_NAME_COLUMNS)),
     )
     notes = [f"{name}: {why}" for name, why in found.skipped.items()]
     document = Document(
-        [("Files", [grid])], notes, title="Audit of cached texts", quotable=list(_sentences(found))
+        [("Files", [grid])], notes, title="Audit of cached texts", quotable=list(_write_sentences(found))
     )
     records = records_of(CacheFileRow, rows)
     data = {
@@ -232,7 +232,7 @@ def cache_output(found: CacheAudit) -> Output:
     return Output(document.title, document, records, data)
 
 
-def _sentences(found: CacheAudit) -> Iterator[str]:
+def _write_sentences(found: CacheAudit) -> Iterator[str]:
     yield f"{len(found.rows)} files hold {found.sets} distinct sets of texts."
     if found.shared:
         yield (

@@ -12,24 +12,24 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from agentsys.analysis.tables.output import OutputFormat
-from agentsys.cli.output import ConfigDirOption, FormatOption, OutOption, PluginPathOption, put
-from agentsys.cli.stored_runs import NamesOption, read_stored
-from agentsys.cli.terminal import one_line
+from agentsys.cli.output import ConfigDirOption, FormatOption, OutOption, PluginPathOption, write_output
+from agentsys.cli.stored_runs import NamesOption, read_stored_runs
+from agentsys.cli.terminal import escape_to_line
 from agentsys.errors import ConfigError
-from agentsys.named_module import import_from
+from agentsys.named_module import add_plugin_paths
 
 if TYPE_CHECKING:
     from agentsys.analysis.tables.output import Output
     from agentsys.audit.report import AuditReport
-    from agentsys.audit.static.audit import Build
-    from agentsys.records.names_file import Names
+    from agentsys.audit.static.audit import BuildBenchmark
+    from agentsys.records.names_file import RunNames
 
 
 @dataclass(frozen=True)
 class AuditRequest:
     """A checked request."""
 
-    build: Build
+    build: BuildBenchmark
     """Makes the benchmark, also in another process."""
     benchmark: str
     version: str
@@ -64,25 +64,25 @@ def audit(
     names: NamesOption = None,
 ) -> None:
     """Audit a benchmark: what its checks accept, demand and destroy. Needs no model and no key."""
-    from agentsys.audit.report import audit_output
-    from agentsys.records.names_file import Names
+    from agentsys.audit.report import build_audit_output
+    from agentsys.records.names_file import RunNames
 
-    if any(text.startswith(_CACHES) for text in overrides or []):
-        put(_cached_texts(overrides or [], config_dir or [], plugin_path or [], names), form, out)
+    if any(text.startswith(_CACHES_OVERRIDE) for text in overrides or []):
+        write_output(_compare_cached_texts(overrides or [], config_dir or [], plugin_path or [], names), form, out)
         return
-    said = Names(names)
-    request = audit_request(overrides or [], config_dir or [], plugin_path or [])
+    said = RunNames(names)
+    request = parse_audit_request(overrides or [], config_dir or [], plugin_path or [])
     # Before the work is done: a file that is not there must not show after a minute.
-    compared = _expectation(request, expected) if strict or expected is not None else None
-    found = _found(request, said, checks=compared is not None or write_expected is not None)
-    put(audit_output(found, every_task=every_task), form, out)
+    compared = _load_expectation(request, expected) if strict or expected is not None else None
+    found = _run_audit(request, said, checks=compared is not None or write_expected is not None)
+    write_output(build_audit_output(found, every_task=every_task), form, out)
     if write_expected is not None:
         _write_expected(found, write_expected)
     if compared is not None:
-        _compare(found, compared)
+        _report_changes(found, compared)
 
 
-def audit_request(
+def parse_audit_request(
     overrides: Sequence[str], config_dirs: Sequence[Path], plugin_paths: Sequence[Path]
 ) -> AuditRequest:
     """Read the command line's overrides.
@@ -99,8 +99,8 @@ def audit_request(
     from agentsys.runs.compose import compose
     from agentsys.runs.instantiate import instantiate
 
-    import_from(plugin_paths)
-    runs = tuple(_folder(text) for text in overrides if text.startswith("runs="))
+    add_plugin_paths(plugin_paths)
+    runs = tuple(_check_folder(text) for text in overrides if text.startswith("runs="))
     others = [text for text in overrides if not text.startswith("runs=")]
     for text in others:
         if not text.lstrip("+~").startswith(("benchmark=", "benchmark.")):
@@ -119,90 +119,90 @@ def audit_request(
     return AuditRequest(build, made.name, made.version, runs)
 
 
-_CACHES = "caches="
+_CACHES_OVERRIDE = "caches="
 
 
-def _cached_texts(
+def _compare_cached_texts(
     overrides: Sequence[str], config_dirs: Sequence[Path], plugin_paths: Sequence[Path], names: Path | None
 ) -> Output:
     """Compare the files of one folder of injection texts; with stored runs, say what they did there."""
     try:
-        from agentsys.audit.cached_texts import cache_audit, cache_output, transfer_output
+        from agentsys.audit.cached_texts import audit_cache_files, build_cache_output, build_transfer_output
     except ModuleNotFoundError:  # of the room `red_team`, which may not be installed
         raise ConfigError("caches= needs the attack `cached`, which is not installed here.") from None
 
-    folders = [text for text in overrides if text.startswith(_CACHES)]
+    folders = [text for text in overrides if text.startswith(_CACHES_OVERRIDE)]
     if len(folders) > 1:
         raise ConfigError("caches= is of one folder; leave the others out, or put them into one.")
-    runs = [_folder(text) for text in overrides if text.startswith("runs=")]
-    others = [text for text in overrides if not text.startswith((_CACHES, "runs="))]
-    request = audit_request(others, config_dirs, plugin_paths)
-    found = cache_audit(_folder(folders[0]), request.build())
+    runs = [_check_folder(text) for text in overrides if text.startswith("runs=")]
+    others = [text for text in overrides if not text.startswith((_CACHES_OVERRIDE, "runs="))]
+    request = parse_audit_request(others, config_dirs, plugin_paths)
+    found = audit_cache_files(_check_folder(folders[0]), request.build())
     return (
-        transfer_output(found, read_stored(runs, names, whole_names=True).cases)
+        build_transfer_output(found, read_stored_runs(runs, names, whole_names=True).cases)
         if runs
-        else cache_output(found)
+        else build_cache_output(found)
     )
 
 
-def _folder(text: str) -> Path:
+def _check_folder(text: str) -> Path:
     path = Path(text.partition("=")[2]).expanduser()
     if not path.exists():
         raise ConfigError(f"{text}: no such folder.")
     return path
 
 
-def _expectation(request: AuditRequest, path: Path | None) -> Mapping[str, Any]:
-    from agentsys.audit.static.expected_findings import read_expectation, shipped_expectation
+def _load_expectation(request: AuditRequest, path: Path | None) -> Mapping[str, Any]:
+    from agentsys.audit.static.expected_findings import read_expectation, load_shipped_expectation
 
     if path is not None:
         return read_expectation(path)
-    return shipped_expectation(request.benchmark, request.version)
+    return load_shipped_expectation(request.benchmark, request.version)
 
 
-def _found(request: AuditRequest, names: Names, *, checks: bool) -> AuditReport:
+def _run_audit(request: AuditRequest, names: RunNames, *, checks: bool) -> AuditReport:
     """The benchmark's checks audited, or the stored runs; both where there are runs and `checks` is set."""
     from rich.console import Console
 
     from agentsys.audit.report import AuditReport
-    from agentsys.audit.static.audit import package, static_audit
+    from agentsys.audit.static.audit import describe_package, audit_benchmark
     from agentsys.audit.static.rows import StaticAudit
 
-    static = StaticAudit(request.benchmark, request.version, package(), ())
+    static = StaticAudit(request.benchmark, request.version, describe_package(), ())
     # On standard error: a progress line must not get into what is piped on.
     if checks or not request.runs:
         with Console(stderr=True).status("Auditing every task ..."):
-            static = static_audit(request.build)
+            static = audit_benchmark(request.build)
     if not request.runs:
         return AuditReport(static)
     with Console(stderr=True).status("Looking through the stored runs ..."):
-        from agentsys.audit.traces.audit import trace_audit
-        from agentsys.records.reading_notes import settled_lines
+        from agentsys.audit.traces.audit import audit_traces
+        from agentsys.records.reading_notes import describe_resolution
 
-        traces = trace_audit(request.runs, request.version, names)
-    for line in settled_lines(traces.notes):
-        print(one_line(line), file=sys.stderr)
+        traces = audit_traces(request.runs, request.version, names)
+    for line in describe_resolution(traces.notes):
+        print(escape_to_line(line), file=sys.stderr)
     return AuditReport(static, traces)
 
 
 def _write_expected(found: AuditReport, path: Path) -> None:
-    from agentsys.audit.static.expected_findings import expectation_text
-    from agentsys.audit.static.json_form import expectation
+    from agentsys.audit.static.expected_findings import format_expectation
+    from agentsys.audit.static.json_form import build_expectation
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(expectation_text(expectation(found.static)), encoding="utf-8")
+    path.write_text(format_expectation(build_expectation(found.static)), encoding="utf-8")
 
 
-def _compare(found: AuditReport, expected: Mapping[str, Any]) -> None:
-    from agentsys.audit.static.expected_findings import differences
-    from agentsys.audit.static.json_form import expectation
+def _report_changes(found: AuditReport, expected: Mapping[str, Any]) -> None:
+    from agentsys.audit.static.expected_findings import list_expectation_changes
+    from agentsys.audit.static.json_form import build_expectation
 
-    moved = differences(expected, expectation(found.static))
+    moved = list_expectation_changes(expected, build_expectation(found.static))
     for line in moved:
-        print(one_line(line), file=sys.stderr)
+        print(escape_to_line(line), file=sys.stderr)
     if moved:
         if (package := expected.get("package")) != found.static.package:
-            print(one_line(f"Expected of {package}; installed is {found.static.package}."), file=sys.stderr)
+            print(escape_to_line(f"Expected of {package}; installed is {found.static.package}."), file=sys.stderr)
         print(f"Findings that are not as expected: {len(moved)}.", file=sys.stderr)
         raise typer.Exit(1)
     print("All findings are as expected.", file=sys.stderr)

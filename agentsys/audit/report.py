@@ -7,12 +7,12 @@ from typing import Any
 
 from agentsys.analysis.tables.document import Document
 from agentsys.analysis.tables.output import Output, grid_records
-from agentsys.audit.static.document import static_sections
-from agentsys.audit.static.json_form import static_data
-from agentsys.audit.static.paper_sentences import sentences, title
+from agentsys.audit.static.document import build_static_sections
+from agentsys.audit.static.json_form import build_static_data
+from agentsys.audit.static.paper_sentences import write_static_sentences, name_benchmark
 from agentsys.audit.static.rows import StaticAudit
 from agentsys.audit.traces.audit import TraceAudit
-from agentsys.audit.traces.document import trace_sections, trace_sentences
+from agentsys.audit.traces.document import build_trace_sections, write_trace_sentences
 
 
 @dataclass(frozen=True)
@@ -25,36 +25,36 @@ class AuditReport:
     """Of stored runs, where there were any to look at."""
 
 
-def audit_sentences(report: AuditReport) -> list[str]:
+def write_audit_sentences(report: AuditReport) -> list[str]:
     """Sentences that a paper can quote."""
-    said = sentences(report.static) if report.static.suites else []
-    return said + (trace_sentences(report.trace) if report.trace else [])
+    said = write_static_sentences(report.static) if report.static.suites else []
+    return said + (write_trace_sentences(report.trace) if report.trace else [])
 
 
-def audit_output(report: AuditReport, *, every_task: bool = False) -> Output:
+def build_audit_output(report: AuditReport, *, every_task: bool = False) -> Output:
     """Make an audit ready to be written in any form.
 
     Args:
         report: What was found.
         every_task: Whether tasks of which nothing was found are shown, too; JSON has the rows of all.
     """
-    document = audit_document(report, every_task=every_task)
-    data: dict[str, Any] = {**static_data(report.static), "sentences": audit_sentences(report)}
+    document = build_audit_document(report, every_task=every_task)
+    data: dict[str, Any] = {**build_static_data(report.static), "sentences": write_audit_sentences(report)}
     if report.trace is not None:
         data["runs"] = report.trace.to_json()
     return Output(document.title, document, grid_records(document), data)
 
 
-def audit_document(report: AuditReport, *, every_task: bool = False) -> Document:
+def build_audit_document(report: AuditReport, *, every_task: bool = False) -> Document:
     """Arrange the sentences and then the grids.
 
     Args:
         report: The findings.
         every_task: Whether tasks of which nothing was found are shown, too.
     """
-    sections = static_sections(report.static, every_task=every_task) if report.static.suites else []
+    sections = build_static_sections(report.static, every_task=every_task) if report.static.suites else []
     if report.trace:
-        sections += trace_sections(report.trace, every_task=every_task)
+        sections += build_trace_sections(report.trace, every_task=every_task)
     return Document(
-        sections, notes=(), title=f"Audit of {title(report.static)}", quotable=audit_sentences(report)
+        sections, notes=(), title=f"Audit of {name_benchmark(report.static)}", quotable=write_audit_sentences(report)
     )

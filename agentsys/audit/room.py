@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from agentsys.rooms import CommandSource, Room, Section
+from agentsys.rooms import CommandSource, Extension, CommandSection
 
-ROOM = Room(
-    Section(
+ROOM = Extension(
+    CommandSection(
         "Doubt a benchmark",
         30,
         {
@@ -15,7 +15,7 @@ ROOM = Room(
                 ("agentsys audit", "agentsys audit benchmark.version=v1.1 runs=results/runs"),
             ),
             "rescore": CommandSource(
-                "agentsys.audit.rescoring.command:rescore",
+                "agentsys.audit.rescoring.command:rescore_command",
                 "Score recorded runs again under any version.",
                 (
                     "agentsys rescore results/runs --version v1.2.2",

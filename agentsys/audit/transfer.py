@@ -20,7 +20,7 @@ from agentsys.records.case_row import CaseRow
 
 _LABEL = re.compile(r"cached-.*-(?P<print>[0-9a-f]{8})(?P<options>(?:\+.*)?)", re.DOTALL)
 _VARIANT = re.compile(r"\+variant=[^+]*")
-ADAPTIVE = "*"
+ADAPTIVE_MARK = "*"
 """Ends the text of a number whose texts were optimised against this very model and defense alone."""
 
 
@@ -36,7 +36,7 @@ class OptimisedFor:
         return f"{self.victim} / {self.defense}"
 
 
-Origins = Mapping[str, Sequence[OptimisedFor]]
+TextOrigins = Mapping[str, Sequence[OptimisedFor]]
 """Fingerprint of texts -> what the files that hold exactly these texts name."""
 
 
@@ -66,7 +66,7 @@ class TransferRow:
 
 
 @dataclass(frozen=True)
-class Transfers:
+class TransferMatrix:
     """The matrix."""
 
     rows: Sequence[TransferRow]
@@ -74,7 +74,7 @@ class Transfers:
     """Labels of `cached` attacks whose texts the files do not have."""
 
 
-def transfers(cases: Iterable[CaseRow], origins: Origins) -> Transfers:
+def measure_transfers(cases: Iterable[CaseRow], origins: TextOrigins) -> TransferMatrix:
     """Measure each pipeline under the texts of each origin; cases of other attacks are left out."""
     found, unknown, models = list[CaseRow](), dict[str, None](), dict[str, set[str]]()
     for case in cases:
@@ -83,16 +83,16 @@ def transfers(cases: Iterable[CaseRow], origins: Origins) -> Transfers:
             # Variants together: a pair of tasks counts once for each of them.
             options = _VARIANT.sub("", label["options"])
             found.append(replace(case, attack=f"{label['print']}{options}"))
-            models.setdefault(case.shown_model, set()).add("" if case.simulated else case.model)
+            models.setdefault(case.table_model, set()).add("" if case.simulated else case.model)
         elif case.attack.startswith("cached-"):
             unknown[case.attack] = None
     rates = [row for row in measure(found) if (row.metric, row.suite) == (TARGETED_ASR, OVERALL)]
-    rows = [_row(rate, origins[rate.attack[:8]], models[rate.model]) for rate in rates]
+    rows = [_build_row(rate, origins[rate.attack[:8]], models[rate.model]) for rate in rates]
     order = attrgetter("benchmark", "version", "optimised_for", "options", "model", "defense")
-    return Transfers(sorted(rows, key=order), sorted(unknown))
+    return TransferMatrix(sorted(rows, key=order), sorted(unknown))
 
 
-def _row(rate: MetricRow, origins: Sequence[OptimisedFor], models: Iterable[str]) -> TransferRow:
+def _build_row(rate: MetricRow, origins: Sequence[OptimisedFor], models: Iterable[str]) -> TransferRow:
     named = sorted(set(origins))
     own = len(named) == 1 and (named[0].defense, [named[0].victim]) == (rate.defense, list(models))
     return TransferRow(
@@ -111,7 +111,7 @@ def _row(rate: MetricRow, origins: Sequence[OptimisedFor], models: Iterable[str]
     )
 
 
-def transfer_grids(found: Transfers) -> Iterator[Grid]:
+def build_transfer_grids(found: TransferMatrix) -> Iterator[Grid]:
     """One matrix for each benchmark and version: a row for what was optimised, a column for what was met."""
     for (benchmark, version), group in groupby(found.rows, lambda row: (row.benchmark, row.version)):
         rows = list(group)
@@ -122,24 +122,24 @@ def transfer_grids(found: Transfers) -> Iterator[Grid]:
         yield Grid(
             caption=f"Targeted ASR of texts by what they were optimised for, {benchmark} {version}",
             header=("optimised for", *(f"{model} / {defense}" for model, defense in met)),
-            rows=[cells(name, *(_cell(of.get(place)) for place in met)) for name, of in lines.items()],
+            rows=[cells(name, *(_build_cell(of.get(place)) for place in met)) for name, of in lines.items()],
             names=1,
             wraps=frozenset({0}),
             captioned=True,
         )
 
 
-def _cell(row: TransferRow | None) -> GridCell:
+def _build_cell(row: TransferRow | None) -> GridCell:
     if row is None:
         return GridCell(MISSING)
     number = number_cell(Number(row.asr, row.ci_low, row.ci_high, row.n))
-    return number._replace(text=f"{number.text}{ADAPTIVE if row.adaptive else ''}")
+    return number._replace(text=f"{number.text}{ADAPTIVE_MARK if row.adaptive else ''}")
 
 
-def transfer_notes(found: Transfers) -> Iterator[str]:
+def write_transfer_notes(found: TransferMatrix) -> Iterator[str]:
     """What has to be said below the matrix."""
     yield (
-        f"Only numbers with {ADAPTIVE} are adaptive: their texts were optimised against this model with this"
+        f"Only numbers with {ADAPTIVE_MARK} are adaptive: their texts were optimised against this model with this"
         " defense and no other defense's file has them; and once the model is another version of itself, they"
         " are static. All others are a transfer. Mean of the suites over all variants that were run."
     )

@@ -8,17 +8,17 @@ from threading import Lock
 
 from agentdojo.task_suite import load_suites
 
-from agentsys.benchmarks.clock import DEFAULT, parsed_clock, read_case_clocks
+from agentsys.benchmarks.clock import DEFAULT_CLOCK, parse_clock, install_case_clocks
 from agentsys.benchmarks.fixes.append_injection import IDENTIFIERS, ONLY_IDENTIFIERS, AppendingLoader
-from agentsys.benchmarks.fixes.catalog import FIXES, expanded
+from agentsys.benchmarks.fixes.catalog import FIXES, expand_fixes
 from agentsys.benchmarks.fixes.fixed_scores import FixedScores
 from agentsys.benchmarks.loading.environment import EnvironmentLoader, Injection
-from agentsys.benchmarks.options import injection_named, offered
-from agentsys.benchmarks.scoring import checked_on_copies
+from agentsys.benchmarks.options import parse_injection, choose_suites
+from agentsys.benchmarks.scoring import check_on_copies
 from agentsys.benchmarks.set_order import keep_set_order
 from agentsys.contracts import Suite
-from agentsys.errors import known_name
-from agentsys.named_module import import_named
+from agentsys.errors import require_known_name
+from agentsys.named_module import import_module_of_setting
 
 
 class AgentDojo:
@@ -48,15 +48,15 @@ class AgentDojo:
         user_name: str = "Emma Johnson",
         modules: Sequence[str] = (),
         fixes: Sequence[str] | str = (),
-        clock: str = DEFAULT,
+        clock: str = DEFAULT_CLOCK,
         name: str = "agentdojo",
     ) -> None:
-        self.injection = injection_named(injection)
+        self.injection = parse_injection(injection)
         for module in modules:
-            import_named(module, "benchmark.modules")
+            import_module_of_setting(module, "benchmark.modules")
         self.version = version
-        self.fixes = expanded(fixes)
-        self.clock = parsed_clock(clock)
+        self.fixes = expand_fixes(fixes)
+        self.clock = parse_clock(clock)
         changes = [injection] if injection != "folded" else []
         changes += [name for name in self.fixes if FIXES[name].changes_runs]
         self.name = "+".join([name, *changes])
@@ -64,8 +64,8 @@ class AgentDojo:
         # The package's table, read directly: its `get_suites` adds an empty entry for an unknown version.
         table: Mapping[str, Mapping[str, Suite]] = load_suites._SUITES
         known = [name for name, registered in table.items() if registered]
-        self._registered = dict(table[known_name("version of agentdojo", version, known)])
-        self._names = offered(f"suite of agentdojo {version}", suites, self._registered)
+        self._registered = dict(table[require_known_name("version of agentdojo", version, known)])
+        self._names = choose_suites(f"suite of agentdojo {version}", suites, self._registered)
         self._adapted: dict[str, Suite] = {}
         self._lock = Lock()
 
@@ -82,14 +82,14 @@ class AgentDojo:
         Raises:
             ConfigError: If this version has no such suite.
         """
-        known_name(f"suite of agentdojo {self.version}", name, self._registered)
+        require_known_name(f"suite of agentdojo {self.version}", name, self._registered)
         with self._lock:
             if name not in self._adapted:
-                self._adapted[name] = adapted(self._registered[name], self.injection, self.fixes)
+                self._adapted[name] = adapt_suite(self._registered[name], self.injection, self.fixes)
             return self._adapted[name]
 
 
-def adapted(suite: Suite, injection: Injection = "folded", fixes: tuple[str, ...] = ()) -> Suite:
+def adapt_suite(suite: Suite, injection: Injection = "folded", fixes: tuple[str, ...] = ()) -> Suite:
     """A copy of an AgentDojo suite that loads environments fast, checks on copies and scores fixes too.
 
     The package's suite is shared by everyone in the process and stays as it is: only attributes of
@@ -97,7 +97,7 @@ def adapted(suite: Suite, injection: Injection = "folded", fixes: tuple[str, ...
     """
     replacing = EnvironmentLoader(suite, injection)
     loader: EnvironmentLoader | AppendingLoader = replacing
-    read_case_clocks(suite)
+    install_case_clocks(suite)
     keep_set_order(suite)
     copied = copy.copy(suite)
     if "append_injection" in fixes:
@@ -106,8 +106,8 @@ def adapted(suite: Suite, injection: Injection = "folded", fixes: tuple[str, ...
     vars(copied).update(
         injection=injection,
         load_and_inject_default_environment=loader.load,
-        get_injection_vector_defaults=loader.defaults,
-        _check_task_result=checked_on_copies(copied._check_task_result),
+        get_injection_vector_defaults=loader.get_defaults,
+        _check_task_result=check_on_copies(copied._check_task_result),
         measured=FixedScores(suite.name, suite._check_task_result, fixes),
     )
     return copied

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agentsys.benchmarks.loading.double_quoted import breaking_character
+from agentsys.benchmarks.loading.double_quoted import find_breaking_character
 
 
 class InjectionBreaksEnvironment(Exception):
@@ -25,14 +25,14 @@ class InjectionBreaksEnvironment(Exception):
         self.character = None if position is None else text[position]
 
 
-def folded_break(suite: str, vector: str, text: str, error: Exception) -> InjectionBreaksEnvironment:
+def build_folded_error(suite: str, vector: str, text: str, error: Exception) -> InjectionBreaksEnvironment:
     """The error for a text that broke AgentDojo's substitution with `error`."""
-    position, reason = breaking_character(text) or (None, _one_line(error))
+    position, reason = find_breaking_character(text) or (None, _one_line(error))
     mend = "change the attack's text or use benchmark.injection=exact"
     return InjectionBreaksEnvironment(suite, vector, text, position, f"{reason}; {mend}")
 
 
-def exact_break(suite: str, vector: str, text: str, error: Exception) -> InjectionBreaksEnvironment:
+def build_exact_error(suite: str, vector: str, text: str, error: Exception) -> InjectionBreaksEnvironment:
     """The error for a text that the environment's types refuse as it is: half a surrogate pair, mostly."""
     position = next((index for index, char in enumerate(text) if "\ud800" <= char <= "\udfff"), None)
     reason = _one_line(error) if position is None else "half of a surrogate pair is not text"

@@ -31,49 +31,49 @@ class CaseRandom(random.Random):
         text = json.dumps([str(part) for part in key])
         super().__init__(int.from_bytes(hashlib.sha256(text.encode()).digest(), "big"))
         self._recorded = tuple(recorded)
-        self.drawn: list[str] = []
+        self.drawn_numbers: list[str] = []
         """The numbers drawn so far."""
 
     def choices(self, population: Any, *args: Any, **options: Any) -> list[Any]:
         """Draw as the base class does; where the digits of a code are drawn, the recorded code."""
         found = super().choices(population, *args, **options)
-        return found if population != DIGITS else list(self._number("".join(found)))
+        return found if population != DIGITS else list(self._recorded_or("".join(found)))
 
     def randint(self, a: int, b: int) -> int:
         """Draw as the base class does, or the recorded number."""
-        return int(self._number(str(super().randint(a, b))))
+        return int(self._recorded_or(str(super().randint(a, b))))
 
-    def _number(self, own: str) -> str:
-        place = len(self.drawn)
+    def _recorded_or(self, own: str) -> str:
+        place = len(self.drawn_numbers)
         told = self._recorded[place] if place < len(self._recorded) else None
-        self.drawn.append(own if told is None or len(told) != len(own) else told)
-        return self.drawn[-1]
+        self.drawn_numbers.append(own if told is None or len(told) != len(own) else told)
+        return self.drawn_numbers[-1]
 
 
-_CURRENT: ContextVar[CaseRandom | None] = ContextVar("agentsys_random", default=None)
+_CURRENT_RANDOM: ContextVar[CaseRandom | None] = ContextVar("agentsys_random", default=None)
 
 
 @contextmanager
-def drawing(generator: CaseRandom) -> Iterator[CaseRandom]:
+def use_case_random(generator: CaseRandom) -> Iterator[CaseRandom]:
     """Let tools of this thread's context draw from a generator of their own inside the block."""
-    token = _CURRENT.set(generator)
+    token = _CURRENT_RANDOM.set(generator)
     try:
         yield generator
     finally:
-        _CURRENT.reset(token)
+        _CURRENT_RANDOM.reset(token)
 
 
-class _Module:
+class _RandomModule:
     """In place of the module `random`: the same, but that the current case's generator draws."""
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(_CURRENT.get() or random, name)
+        return getattr(_CURRENT_RANDOM.get() or random, name)
 
 
-_STAND_IN = _Module()
+_RANDOM_STAND_IN = _RandomModule()
 
 
-def draw_per_case(modules: Iterable[ModuleType]) -> None:
+def install_case_random(modules: Iterable[ModuleType]) -> None:
     """Let the tools in some modules draw from the generator of the case they run in.
 
     As with clocks (agentsys.benchmarks.clock), the name `random` in these modules is the only place where a
@@ -81,4 +81,4 @@ def draw_per_case(modules: Iterable[ModuleType]) -> None:
     """
     for module in modules:
         if vars(module).get("random") is random:
-            vars(module)["random"] = _STAND_IN
+            vars(module)["random"] = _RANDOM_STAND_IN

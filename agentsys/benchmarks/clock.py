@@ -17,13 +17,13 @@ from typing import Any, get_args
 
 from pydantic import BaseModel
 
-from agentsys.abilities import Clocked
+from agentsys.abilities import HasClock
 from agentsys.contracts import Suite
 from agentsys.errors import ConfigError
 
-REAL = "real"
+REAL_CLOCK = "real"
 """`benchmark.clock` where tools read the machine's clock."""
-DEFAULT = "2025-01-01 12:00:00.5"
+DEFAULT_CLOCK = "2025-01-01 12:00:00.5"
 """Where a case's clock starts. One moment for all runs: taken from a run's start, no two runs would agree.
 
 Later than every date in AgentDojo's data (the last is 12 July 2024), as the present was in every published
@@ -47,31 +47,31 @@ class CaseClock:
         return read if tz is None else read.astimezone(tz)
 
 
-_CURRENT: ContextVar[CaseClock | None] = ContextVar("agentsys_clock", default=None)
+_CURRENT_CLOCK: ContextVar[CaseClock | None] = ContextVar("agentsys_clock", default=None)
 
 
 @contextmanager
-def reading(start: datetime.datetime | None) -> Iterator[None]:
+def use_case_clock(start: datetime.datetime | None) -> Iterator[None]:
     """Let tools of this thread's context read a clock of their own inside the block; None: the machine's."""
-    token = _CURRENT.set(None if start is None else CaseClock(start))
+    token = _CURRENT_CLOCK.set(None if start is None else CaseClock(start))
     try:
         yield
     finally:
-        _CURRENT.reset(token)
+        _CURRENT_CLOCK.reset(token)
 
 
-def start_of(benchmark: object) -> datetime.datetime | None:
+def find_clock_start(benchmark: object) -> datetime.datetime | None:
     """Start of the clock of a benchmark's cases; None where they read the machine's or none at all."""
-    return benchmark.clock if isinstance(benchmark, Clocked) else None
+    return benchmark.clock if isinstance(benchmark, HasClock) else None
 
 
-def parsed_clock(value: object) -> datetime.datetime | None:
+def parse_clock(value: object) -> datetime.datetime | None:
     """`benchmark.clock` as it is meant.
 
     Raises:
         ConfigError: If it is neither `real` nor a date and time without a zone.
     """
-    if str(value) == REAL:
+    if str(value) == REAL_CLOCK:
         return None
     try:
         start = datetime.datetime.fromisoformat(str(value))
@@ -79,12 +79,12 @@ def parsed_clock(value: object) -> datetime.datetime | None:
         start = None
     if start is None or start.tzinfo is not None:
         raise ConfigError(
-            f"benchmark.clock={value}: give 'real', or a date and time without a zone, e.g. '{DEFAULT}'."
+            f"benchmark.clock={value}: give 'real', or a date and time without a zone, e.g. '{DEFAULT_CLOCK}'."
         )
     return start
 
 
-class _Class:
+class _ClockClass:
     """In place of `datetime.datetime` or `datetime.date`: the same, but that the current time is the case's.
 
     Not a subclass: what tools make with it must be of the real class, or it would not be equal to, and not
@@ -107,25 +107,25 @@ class _Class:
         return issubclass(cls, self._real)
 
     def today(self) -> datetime.date:
-        clock = _CURRENT.get()
+        clock = _CURRENT_CLOCK.get()
         if clock is None:
             return self._real.today()
         return clock.now() if self._real is datetime.datetime else clock.now().date()
 
 
-class _DatetimeClass(_Class):
+class _ClockDatetime(_ClockClass):
     def now(self, tz: datetime.tzinfo | None = None) -> datetime.datetime:
-        clock = _CURRENT.get()
+        clock = _CURRENT_CLOCK.get()
         return datetime.datetime.now(tz) if clock is None else clock.now(tz)
 
     def utcnow(self) -> datetime.datetime:
         return self.now(datetime.UTC).replace(tzinfo=None)
 
 
-_DATETIME, _DATE = _DatetimeClass(datetime.datetime), _Class(datetime.date)
+_DATETIME, _DATE = _ClockDatetime(datetime.datetime), _ClockClass(datetime.date)
 
 
-class _Module:
+class _ClockModule:
     """In place of the module `datetime`."""
 
     datetime, date = _DATETIME, _DATE
@@ -135,13 +135,13 @@ class _Module:
 
 
 _STAND_INS: dict[int, object] = {
-    id(datetime): _Module(),
+    id(datetime): _ClockModule(),
     id(datetime.datetime): _DATETIME,
     id(datetime.date): _DATE,
 }
 
 
-def read_case_clocks(suite: Suite, further: Iterable[ModuleType] = ()) -> None:
+def install_case_clocks(suite: Suite, further: Iterable[ModuleType] = ()) -> None:
     """Let a suite's tools read the clock of the case they run in.
 
     AgentDojo's tools call `datetime.datetime.now()` in methods of the environment's models, and take no
@@ -155,14 +155,14 @@ def read_case_clocks(suite: Suite, further: Iterable[ModuleType] = ()) -> None:
         suite: The suite.
         further: Modules of its tools that are not found from the suite itself.
     """
-    found = (sys.modules.get(name) for name in tool_modules(suite))
+    found = (sys.modules.get(name) for name in find_tool_modules(suite))
     for module in (*(module for module in found if module is not None), *further):
         for key, value in list(vars(module).items()):
             if id(value) in _STAND_INS:
                 vars(module)[key] = _STAND_INS[id(value)]
 
 
-def tool_modules(suite: Suite) -> set[str]:
+def find_tool_modules(suite: Suite) -> set[str]:
     """Names of the modules that hold a suite's tools and its environment's models."""
     found: set[type[BaseModel]] = set()
     _collect(suite.environment_type, found)

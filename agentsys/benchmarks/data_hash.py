@@ -11,7 +11,7 @@ from agentdojo.task_suite.task_suite import read_suite_file
 from agentsys.contracts import Suite
 
 
-def data_hash(suite: Suite) -> str:
+def hash_suite_data(suite: Suite) -> str:
     """SHA-256, in hex, of a suite's environment data and injection vectors.
 
     Includes are resolved first, so a change in any included file shows. A suite that builds its

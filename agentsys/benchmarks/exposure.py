@@ -15,11 +15,11 @@ from pydantic import BaseModel
 
 from agentsys.models.chat import ChatRequest
 from agentsys.models.trace import ACTING_ROLES
-from agentsys.payload_lines import PayloadLines, payload_lines, squeeze, without_own_words
+from agentsys.payload_lines import PayloadLines, find_payload_lines, squeeze, drop_own_words
 
 
 @dataclass(frozen=True)
-class ExposureSeen:
+class ExposureFacts:
     """Fate of the injected text in one case. Fields as in `agentsys.records.schema.Exposure`."""
 
     exposed_raw: bool = False
@@ -41,11 +41,11 @@ class ExposureSeen:
 
 
 @dataclass
-class _Found:
+class _LineProgress:
     """The lines met so far on one of the two ways."""
 
     missing: set[frozenset[str]]
-    of: int
+    total: int
     round: int | None = None
 
     def add(self, met: Iterable[frozenset[str]], round_: int) -> None:
@@ -53,12 +53,12 @@ class _Found:
         self.round = round_ if self.round is None else self.round
 
     @property
-    def done(self) -> bool:
+    def is_complete(self) -> bool:
         return not self.missing and self.round is not None
 
     @property
     def fraction(self) -> float:
-        return (self.of - len(self.missing)) / self.of if self.of else 0.0
+        return (self.total - len(self.missing)) / self.total if self.total else 0.0
 
 
 @dataclass
@@ -74,12 +74,12 @@ class ExposureWatch:
     though not as one of the text's lines."""
     _lines: PayloadLines = field(init=False)
     _goal: PayloadLines = field(init=False)
-    _raw: _Found = field(init=False)
-    _shown: _Found = field(init=False)
-    _returned: int = field(init=False, default=0)
-    _looked_at: dict[str, set[str]] = field(init=False, default_factory=dict)
+    _raw: _LineProgress = field(init=False)
+    _shown_progress: _LineProgress = field(init=False)
+    _result_count: int = field(init=False, default=0)
+    _checked_texts: dict[str, set[str]] = field(init=False, default_factory=dict)
     """Role -> texts it was sent and that have been looked through."""
-    _met_in: dict[str, PayloadLines | None] = field(init=False, default_factory=dict)
+    _lines_by_text: dict[str, PayloadLines | None] = field(init=False, default_factory=dict)
     """Text -> lines found in it; None where not even the goal was."""
     _originals: dict[str, str] = field(init=False, default_factory=dict)
     """Text as a defense passed it on -> what it was before."""
@@ -87,84 +87,84 @@ class ExposureWatch:
     _copies: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
-        self._lines = without_own_words(payload_lines(self.written.values()), self.own_words)
+        self._lines = drop_own_words(find_payload_lines(self.written.values()), self.own_words)
         self._goal = self._goal_lines()
-        self._raw = _Found(set(self._lines), len(self._lines))
-        self._shown = _Found(set(self._lines), len(self._lines))
+        self._raw = _LineProgress(set(self._lines), len(self._lines))
+        self._shown_progress = _LineProgress(set(self._lines), len(self._lines))
 
     def tool_returned(self, value: object, error: str | None) -> None:
         """Look through what a tool returned."""
-        self._returned += 1
-        if self._raw.done or not self._looks:
+        self._result_count += 1
+        if self._raw.is_complete or not self._has_payload:
             return
         for text in (*_texts(value), *([error] if error else [])):
-            met = self._met(text)
+            met = self._find_payload(text)
             if met is not None:
-                self._raw.add(met, self._returned)
+                self._raw.add(met, self._result_count)
 
     def text_rewritten(self, original: str, shown: str) -> None:
         """Remember what a marked or encoded text says."""
-        if self._looks and original != shown:
+        if self._has_payload and original != shown:
             self._originals[shown] = original
 
     def holds_planted(self, text: str) -> bool:
         """Whether a line of the injected text, or its goal, stands in a text."""
-        return self._looks and self._met(text) is not None
+        return self._has_payload and self._find_payload(text) is not None
 
     def model_asked(self, request: ChatRequest) -> None:
         """Look through the messages that this role has not been sent before."""
         acting = request.role in ACTING_ROLES
-        if not self._looks or (self._shown.done if acting else request.role in self._read_by):
+        if not self._has_payload or (self._shown_progress.is_complete if acting else request.role in self._read_by):
             return
-        looked_at = self._looked_at.setdefault("acting" if acting else request.role, set())
+        looked_at = self._checked_texts.setdefault("acting" if acting else request.role, set())
         results = 0
         for message in request.messages:
             results += message["role"] == "tool"
             for text in _message_texts(message):
                 if text not in looked_at:
                     looked_at.add(text)
-                    self._look(text, request.role, max(results, 1))
+                    self._check_text(text, request.role, max(results, 1))
 
-    def seen(self) -> ExposureSeen:
+    def summarize(self) -> ExposureFacts:
         """Say what has been met so far."""
-        return ExposureSeen(
+        return ExposureFacts(
             exposed_raw=self._raw.round is not None,
-            exposed_shown=self._shown.round is not None,
+            exposed_shown=self._shown_progress.round is not None,
             raw_round=self._raw.round,
-            shown_round=self._shown.round,
+            shown_round=self._shown_progress.round,
             raw_fraction=self._raw.fraction,
-            shown_fraction=self._shown.fraction,
+            shown_fraction=self._shown_progress.fraction,
             read_by=tuple(self._read_by),
             copies_shown=self._copies,
         )
 
     @property
-    def _looks(self) -> bool:
+    def _has_payload(self) -> bool:
         return bool(self._lines or self._goal)
 
     def _goal_lines(self) -> PayloadLines:
         if not self.goal or not self.written:
             return ()
         injected = squeeze(" ".join(self.written.values()))
-        stated = [forms for forms in payload_lines([self.goal]) if any(form in injected for form in forms)]
-        return without_own_words(tuple(stated), self.own_words)
+        stated = [forms for forms in find_payload_lines([self.goal]) if any(form in injected for form in forms)]
+        return drop_own_words(tuple(stated), self.own_words)
 
-    def _look(self, text: str, role: str, round_: int) -> None:
+    def _check_text(self, text: str, role: str, round_: int) -> None:
         for said in (text, *(original for shown, original in self._originals.items() if shown in text)):
-            met = self._met(said)
+            met = self._find_payload(said)
             if met is not None:
                 self._read_by.setdefault(role)
                 if role in ACTING_ROLES:
-                    self._shown.add(met, round_)
+                    self._shown_progress.add(met, round_)
                     self._copies = max(self._copies, _copies(said, met or self._goal))
 
-    def _met(self, text: str) -> PayloadLines | None:
-        if text not in self._met_in:
+    def _find_payload(self, text: str) -> PayloadLines | None:
+        if text not in self._lines_by_text:
             squeezed = squeeze(text)
             lines = tuple(forms for forms in self._lines if any(form in squeezed for form in forms))
             goal = any(form in squeezed for forms in self._goal for form in forms)
-            self._met_in[text] = lines if lines or goal else None
-        return self._met_in[text]
+            self._lines_by_text[text] = lines if lines or goal else None
+        return self._lines_by_text[text]
 
 
 def _copies(text: str, lines: PayloadLines) -> int:

@@ -6,10 +6,10 @@ from collections.abc import Collection, Sequence
 from typing import cast, get_args
 
 from agentsys.benchmarks.loading.environment import Injection
-from agentsys.errors import ConfigError, known_name
+from agentsys.errors import ConfigError, require_known_name
 
 
-def offered(what: str, suites: Sequence[str] | str | None, known: Collection[str]) -> tuple[str, ...]:
+def choose_suites(what: str, suites: Sequence[str] | str | None, known: Collection[str]) -> tuple[str, ...]:
     """The suites to offer, in the order in which they are known.
 
     Args:
@@ -22,17 +22,17 @@ def offered(what: str, suites: Sequence[str] | str | None, known: Collection[str
     """
     wanted = known if suites is None else [suites] if isinstance(suites, str) else suites
     for name in wanted:
-        known_name(what, name, known)
+        require_known_name(what, name, known)
     if not wanted:
         kind = what.partition(" ")[0]
         raise ConfigError(f"benchmark.suites=[] leaves no {kind}; name some, or give null for all.")
     return tuple(name for name in known if name in wanted)
 
 
-def injection_named(name: str) -> Injection:
+def parse_injection(name: str) -> Injection:
     """`benchmark.injection` as it is meant.
 
     Raises:
         ConfigError: If there is no such way of injecting.
     """
-    return cast("Injection", known_name("benchmark.injection", name, get_args(Injection)))
+    return cast("Injection", require_known_name("benchmark.injection", name, get_args(Injection)))

@@ -15,24 +15,24 @@ from typing import Any
 from agentdojo.functions_runtime import FunctionsRuntime, TaskEnvironment
 
 from agentsys.abilities import DrawsAtRandom
-from agentsys.benchmarks.case_random import CaseRandom, drawing
-from agentsys.benchmarks.clock import DEFAULT, parsed_clock, reading
+from agentsys.benchmarks.case_random import CaseRandom, use_case_random
+from agentsys.benchmarks.clock import DEFAULT_CLOCK, parse_clock, use_case_clock
 from agentsys.contracts import Suite
-from agentsys.models.replay.recorded_run import name_today
-from agentsys.models.tools import as_executed
+from agentsys.models.replay.recorded_run import current_tool_name
+from agentsys.models.tools import normalize_arguments
 
-Execute = Callable[[], Sequence[str]]
+CallRunner = Callable[[], Sequence[str]]
 """Does a record's calls on a fresh environment and gives what each tool returns, as a model reads it."""
-_BEFORE = (24, 12, 6)
+_CONTEXT_LENGTHS = (24, 12, 6)
 """Characters before a number by which its place is found again: fewer, where a clock's stamp stands there."""
 
 
-def draws(suite: object) -> bool:
+def has_random_draws(suite: object) -> bool:
     """Whether a suite's tools draw at random."""
     return isinstance(suite, DrawsAtRandom) and suite.draws_at_random
 
 
-def recorded_draws(execute: Execute, recorded: Sequence[str | None]) -> list[str | None]:
+def find_recorded_draws(execute: CallRunner, recorded: Sequence[str | None]) -> list[str | None]:
     """The numbers that were drawn, in order; None for one that no recorded text shows.
 
     Args:
@@ -41,31 +41,31 @@ def recorded_draws(execute: Execute, recorded: Sequence[str | None]) -> list[str
     """
     known: list[str | None] = []
     for _ in range(len(recorded) + 1):
-        with reading(parsed_clock(DEFAULT)), drawing(CaseRandom(("recorded",), known)) as generator:
+        with use_case_clock(parse_clock(DEFAULT_CLOCK)), use_case_random(CaseRandom(("recorded",), known)) as generator:
             today = execute()
-        told = [_told(number, today, recorded) for number in generator.drawn]
+        told = [_find_recorded_number(number, today, recorded) for number in generator.drawn_numbers]
         if told == known:
             break
         known = told
     return known
 
 
-def results_again(
+def repeat_calls(
     suite: Suite, environment: TaskEnvironment, calls: Iterable[tuple[str, Mapping[str, Any]]]
 ) -> Iterator[tuple[Any, str | None]]:
     """Make recorded calls on an environment, which changes as their values and errors are taken."""
     runtime = FunctionsRuntime(suite.tools)
     for recorded, args in calls:
-        function = name_today(recorded, runtime.functions)
+        function = current_tool_name(recorded, runtime.functions)
         if function in runtime.functions:
-            yield runtime.run_function(environment, function, as_executed(args))
+            yield runtime.run_function(environment, function, normalize_arguments(args))
         else:  # in the executor's words: such a call never reaches the runtime
             yield "", f"Invalid tool {function} provided."
 
 
-def _told(number: str, today: Sequence[str], recorded: Sequence[str | None]) -> str | None:
+def _find_recorded_number(number: str, today: Sequence[str], recorded: Sequence[str | None]) -> str | None:
     """What a record has in the place where a number stands today."""
-    for length in _BEFORE:
+    for length in _CONTEXT_LENGTHS:
         for now, then in zip(today, recorded, strict=False):
             place = now.find(number)
             if place < 0 or then is None:

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from agentsys.models.trace import current_tracer
 
 
-class WatchedRuntime(FunctionsRuntime):  # type: ignore[misc]
+class TracedRuntime(FunctionsRuntime):  # type: ignore[misc]
     """Pass it to `run_task_with_pipeline` as `runtime_class`.
 
     Whoever executes a tool - a plain loop, a defense's inner agent, a call nested in another's
@@ -35,7 +35,7 @@ class WatchedRuntime(FunctionsRuntime):  # type: ignore[misc]
             unknown: tuple[Any, str | None] = super().run_function(env, function, kwargs, raise_on_error)
             return unknown
         # Before the call: a tool may change the lists it is given.
-        args = {str(name): json_ready(value) for name, value in kwargs.items()}
+        args = {str(name): to_json_ready(value) for name, value in kwargs.items()}
         try:
             value, error = super().run_function(env, function, kwargs, raise_on_error)
         except Exception as raised:  # whatever it was: booked, then raised again
@@ -45,14 +45,14 @@ class WatchedRuntime(FunctionsRuntime):  # type: ignore[misc]
         return value, error
 
 
-def json_ready(value: object) -> Any:
+def to_json_ready(value: object) -> Any:
     """A copy of a tool argument as JSON-ready data; what JSON has no form for becomes its `str`."""
     if value is None or isinstance(value, str | bool | int | float):
         return value
     if isinstance(value, BaseModel):
-        return json_ready(value.model_dump())
+        return to_json_ready(value.model_dump())
     if isinstance(value, Mapping):
-        return {str(key): json_ready(item) for key, item in value.items()}
+        return {str(key): to_json_ready(item) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
-        return [json_ready(item) for item in value]
+        return [to_json_ready(item) for item in value]
     return str(value)

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from agentsys.benchmarks.clock import tool_modules
+from agentsys.benchmarks.clock import find_tool_modules
 from agentsys.contracts import Suite
 
 
@@ -20,7 +20,7 @@ class _CountsSets(type):
         return isinstance(value, set)
 
 
-class FirstSeen(set[Any], metaclass=_CountsSets):
+class InsertionOrderedSet(set[Any], metaclass=_CountsSets):
     """A set that is walked in the order in which its members came.
 
     Args:
@@ -56,7 +56,7 @@ def keep_set_order(suite: Suite) -> None:
 
     The name is bound in these modules alone, once; modules with a `set` of their own stay as they are.
     """
-    for name in tool_modules(suite):
+    for name in find_tool_modules(suite):
         module = sys.modules.get(name)
         if module is not None:
-            vars(module).setdefault("set", FirstSeen)
+            vars(module).setdefault("set", InsertionOrderedSet)

@@ -27,13 +27,13 @@ _LEAVES = frozenset(
 )
 
 
-def twins(before: TaskEnvironment, after: TaskEnvironment) -> tuple[TaskEnvironment, TaskEnvironment]:
+def copy_environments(before: TaskEnvironment, after: TaskEnvironment) -> tuple[TaskEnvironment, TaskEnvironment]:
     """Copies of two environments; parts of the second that equal those of the first *are* those of the first.
 
     Equal means of the same types and in the same order all the way down, so whoever compares the
     copies without changing them finds what he would find in the originals.
     """
-    first, shared = _copy_before(before), _Shared()
+    first, shared = _copy_before(before), _SharedParts()
     try:
         _find_same(first, after, shared)
         # What its memo holds is taken from there and not copied: most of a large environment.
@@ -42,14 +42,14 @@ def twins(before: TaskEnvironment, after: TaskEnvironment) -> tuple[TaskEnvironm
         return deep_copy(before), deep_copy(after)
 
 
-_LOADS_AGAIN: ContextVar[tuple[TaskEnvironment, Callable[[], TaskEnvironment]] | None] = ContextVar(
+_RELOADING: ContextVar[tuple[TaskEnvironment, Callable[[], TaskEnvironment]] | None] = ContextVar(
     "agentsys_loads_again", default=None
 )
 """The environment before the case, and what loads the same once more: half the time of copying it."""
 
 
 def _copy_before(before: TaskEnvironment) -> TaskEnvironment:
-    known = _LOADS_AGAIN.get()
+    known = _RELOADING.get()
     return known[1]() if known is not None and known[0] is before else deep_copy(before)
 
 
@@ -64,7 +64,7 @@ def deep_copy(environment: TaskEnvironment) -> TaskEnvironment:
 
 
 @contextmanager
-def copied_quickly(
+def use_quick_copy(
     suite: Suite,
     user_task: UserTask,
     environment: TaskEnvironment,
@@ -85,13 +85,13 @@ def copied_quickly(
         again: The same, loaded a second time. Nobody changes it.
         load: Loads the same once more, where a check needs a copy of `again`.
     """
-    token = _LOADS_AGAIN.set((again, load))
+    token = _RELOADING.set((again, load))
     on_copies = hasattr(getattr(suite, "_check_task_result", None), "on_copies")
 
     def model_copy(*, update: Mapping[str, Any] | None = None, deep: bool = False) -> TaskEnvironment:
         del vars(environment)["model_copy"]
         if deep and not update:
-            return again if on_copies and alike(environment, again) else deep_copy(environment)
+            return again if on_copies and are_equal(environment, again) else deep_copy(environment)
         return environment.model_copy(update=update, deep=deep)
 
     own_way = getattr(suite.run_task_with_pipeline, "__func__", None) is not TaskSuite.run_task_with_pipeline
@@ -101,10 +101,10 @@ def copied_quickly(
         yield
     finally:
         vars(environment).pop("model_copy", None)
-        _LOADS_AGAIN.reset(token)
+        _RELOADING.reset(token)
 
 
-def alike(first: object, second: object) -> bool:
+def are_equal(first: object, second: object) -> bool:
     """Say whether two environments are equal, one that contains itself included.
 
     Pydantic's `==` goes round and round in such a one; here a pair of parts is compared once.
@@ -112,10 +112,10 @@ def alike(first: object, second: object) -> bool:
     try:
         return bool(first == second)
     except RecursionError:
-        return _alike_parts(first, second)
+        return _are_parts_equal(first, second)
 
 
-def _alike_parts(first: object, second: object) -> bool:
+def _are_parts_equal(first: object, second: object) -> bool:
     pairs, seen = [(first, second)], set[tuple[int, int]]()
     while pairs:
         one, other = pairs.pop()
@@ -123,7 +123,7 @@ def _alike_parts(first: object, second: object) -> bool:
             continue
         seen.add((id(one), id(other)))
         if isinstance(one, BaseModel) and type(one) is type(other):
-            pairs += zip(_kept_by(one), _kept_by(other), strict=True)
+            pairs += zip(_model_state(one), _model_state(other), strict=True)
         elif isinstance(one, dict) and isinstance(other, dict) and one.keys() == other.keys():
             pairs += [(value, other[key]) for key, value in one.items()]
         elif isinstance(one, list | tuple) and type(one) is type(other) and len(one) == len(other):
@@ -133,17 +133,17 @@ def _alike_parts(first: object, second: object) -> bool:
     return True
 
 
-def _kept_by(model: object) -> tuple[object, ...]:
+def _model_state(model: object) -> tuple[object, ...]:
     """Collect what makes up a pydantic model: the same as its `==` compares."""
     assert isinstance(model, BaseModel)
     return vars(model), model.__pydantic_extra__, model.__pydantic_private__
 
 
-class _Shared(dict[int, Any]):
+class _SharedParts(dict[int, Any]):
     """Identity of a part of the second environment -> the part of the first that it equals."""
 
 
-def _find_same(first: Any, second: Any, shared: _Shared) -> bool:
+def _find_same(first: Any, second: Any, shared: _SharedParts) -> bool:
     """Note the parts of `second` that equal those of `first` in the same places; say if all of it does."""
     kind = type(second)
     if kind is not type(first):
@@ -159,7 +159,7 @@ def _find_same(first: Any, second: Any, shared: _Shared) -> bool:
         same = len(first) == len(second) and all(found)
     elif BaseModel in kind.__mro__:  # pydantic's own `isinstance` takes longer than comparing most models
         # Not the dict that holds its fields: that one belongs to one model alone.
-        same = _same_items(vars(first), vars(second), shared) and _same_about(first, second)
+        same = _same_items(vars(first), vars(second), shared) and _is_rest_equal(first, second)
     else:
         return isinstance(first, Enum) and first == second
     if same:
@@ -167,7 +167,7 @@ def _find_same(first: Any, second: Any, shared: _Shared) -> bool:
     return same
 
 
-def _same_items(first: dict[Any, Any], second: dict[Any, Any], shared: _Shared) -> bool:
+def _same_items(first: dict[Any, Any], second: dict[Any, Any], shared: _SharedParts) -> bool:
     same = [*first] == [*second] and [*map(type, first)] == [*map(type, second)]
     for key, other in second.items():
         if key in first:
@@ -179,7 +179,7 @@ def _same_items(first: dict[Any, Any], second: dict[Any, Any], shared: _Shared) 
     return same
 
 
-def _same_about(first: BaseModel, second: BaseModel) -> bool:
+def _is_rest_equal(first: BaseModel, second: BaseModel) -> bool:
     """Say whether what pydantic keeps beside the fields is the same; rare contents are taken to differ."""
     beside = (
         first.__pydantic_extra__

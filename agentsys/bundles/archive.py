@@ -15,18 +15,18 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 
-from agentsys.bundles.manifest import FILES, NAME, RECORDS, Manifest, MemberMark, manifest_of
+from agentsys.bundles.manifest import FILES, MANIFEST_NAME, RECORDS, Manifest, MemberMark, parse_manifest
 from agentsys.errors import ConfigError
 
-_PART = re.compile(r"[^\x00-\x1f/\\:*?\"<>|]{1,255}")
-_MOST_BYTES = 256_000_000
+_SAFE_PART = re.compile(r"[^\x00-\x1f/\\:*?\"<>|]{1,255}")
+_MAX_MEMBER_BYTES = 256_000_000
 """Of one member."""
-_MOST_IN_ALL = 64_000_000_000
-_MOST_MEMBERS = 5_000_000
-_BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError)
+_MAX_TOTAL_BYTES = 64_000_000_000
+_MAX_MEMBERS = 5_000_000
+_BROKEN_ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError)
 
 
-class NewBundle:
+class BundleWriter:
     """A bundle being written; a file of its name that is there is never replaced.
 
     Raises:
@@ -44,7 +44,7 @@ class NewBundle:
         except OSError as error:
             raise ConfigError(f"Cannot write {file}: {error.strerror}. Give another --out.") from None
 
-    def __enter__(self) -> NewBundle:
+    def __enter__(self) -> BundleWriter:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, _: object, __: TracebackType | None) -> None:
@@ -54,20 +54,20 @@ class NewBundle:
 
     def add(self, name: str, content: bytes) -> None:
         """Add a member; names must come in order for two bundles of one folder to be equal."""
-        self._write(name, content)
+        self._write_member(name, content)
         self.members[name] = MemberMark(len(content), hashlib.sha256(content).hexdigest())
 
     def finish(self, manifest: Manifest) -> None:
         """Add the manifest, as the last member."""
-        self._write(NAME, manifest.model_dump_json().encode())
+        self._write_member(MANIFEST_NAME, manifest.model_dump_json().encode())
 
-    def _write(self, name: str, content: bytes) -> None:
+    def _write_member(self, name: str, content: bytes) -> None:
         member = zipfile.ZipInfo(name)  # of 1980-01-01, the same at any time
         member.create_system, member.external_attr = 3, (stat.S_IFREG | 0o644) << 16
         self._zip.writestr(member, content, zipfile.ZIP_DEFLATED, compresslevel=6)
 
 
-class OpenBundle:
+class BundleReader:
     """A bundle being read. Use as a context.
 
     Raises:
@@ -81,34 +81,34 @@ class OpenBundle:
             raise ConfigError(f"There is no file {file}.")
         try:
             self._zip = zipfile.ZipFile(file)
-        except (*_BROKEN, OSError, ValueError, UnicodeError) as error:
+        except (*_BROKEN_ZIP_ERRORS, OSError, ValueError, UnicodeError) as error:
             raise ConfigError(f"{file} is no bundle: {error}.") from None
         try:
-            self._infos = self._checked(self._zip.infolist())
-            self.manifest = manifest_of(self._content(NAME), file)
+            self._infos = self._check_infos(self._zip.infolist())
+            self.manifest = parse_manifest(self._read_content(MANIFEST_NAME), file)
             self._compare_lists()
         except BaseException:
             self._zip.close()
             raise
 
-    def __enter__(self) -> OpenBundle:
+    def __enter__(self) -> BundleReader:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, _: object, __: TracebackType | None) -> None:
         self._zip.close()
 
-    def names(self, folder: str) -> list[str]:
+    def list_members(self, folder: str) -> list[str]:
         """The members in one of its folders, by the manifest."""
         return sorted(name for name in self.manifest.members if name.startswith(f"{folder}/"))
 
-    def read(self, name: str) -> tuple[bytes, bool]:
+    def read_member(self, name: str) -> tuple[bytes, bool]:
         """A member's content (empty where it is missing or broken), and whether it is as it was packed."""
         if name not in self._infos:
             return b"", False
         try:
             with self._zip.open(self._infos[name]) as member:
                 content = member.read()
-        except _BROKEN:
+        except _BROKEN_ZIP_ERRORS:
             return b"", False
         found = MemberMark(len(content), hashlib.sha256(content).hexdigest())
         return content, found == self.manifest.members[name]
@@ -134,64 +134,64 @@ class OpenBundle:
             raise ConfigError(f"{self.file} takes {needed / 1e9:.1f} GB; {folder} has not so much room.")
         changed = []
         for name in sorted(wanted):
-            content, as_packed = self.read(name)
+            content, as_packed = self.read_member(name)
             if not as_packed:
                 changed.append(name)
             top, _, rest = name.partition("/")
             if not as_packed and top != FILES:
                 continue
             if not as_packed and not content:
-                raise ConfigError(f"{self.file} has no {_shown(name)}, which its settings name.")
+                raise ConfigError(f"{self.file} has no {_shorten_name(name)}, which its settings name.")
             target = folder / places[top] / rest
             target.parent.mkdir(parents=True, exist_ok=True)
             with target.open("xb") as file:
                 file.write(content)
         return changed
 
-    def changed_records(self) -> list[str]:
+    def find_changed_records(self) -> list[str]:
         """The records that are not as they were packed."""
-        return [name for name in self.names(RECORDS) if not self.read(name)[1]]
+        return [name for name in self.list_members(RECORDS) if not self.read_member(name)[1]]
 
-    def _checked(self, infos: Iterable[zipfile.ZipInfo]) -> dict[str, zipfile.ZipInfo]:
+    def _check_infos(self, infos: Iterable[zipfile.ZipInfo]) -> dict[str, zipfile.ZipInfo]:
         found: dict[str, zipfile.ZipInfo] = {}
         total = 0
         for info in infos:
-            why = _trouble(info) or ("there twice" if info.filename in found else "")
+            why = _find_trouble(info) or ("there twice" if info.filename in found else "")
             total += info.file_size
-            if total > _MOST_IN_ALL or len(found) >= _MOST_MEMBERS:
+            if total > _MAX_TOTAL_BYTES or len(found) >= _MAX_MEMBERS:
                 why = "one too many: there is more inside than a bundle may hold"
             if why:
-                raise ConfigError(f"{self.file} is refused: its member {_shown(info.filename)} is {why}.")
+                raise ConfigError(f"{self.file} is refused: its member {_shorten_name(info.filename)} is {why}.")
             found[info.filename] = info
-        if NAME not in found:
-            raise ConfigError(f"{self.file} is no bundle: it has no {NAME}. `agentsys bundle DIR` makes one.")
+        if MANIFEST_NAME not in found:
+            raise ConfigError(f"{self.file} is no bundle: it has no {MANIFEST_NAME}. `agentsys bundle DIR` makes one.")
         return found
 
-    def _content(self, name: str) -> bytes:
+    def _read_content(self, name: str) -> bytes:
         try:
             return self._zip.read(self._infos[name])
-        except _BROKEN as error:
+        except _BROKEN_ZIP_ERRORS as error:
             raise ConfigError(f"{self.file} is damaged: {name} cannot be read ({error}).") from None
 
     def _compare_lists(self) -> None:
         members = self.manifest.members
         for name in self._infos:
-            if name != NAME and name not in members:
-                raise ConfigError(f"{self.file} is refused: its member {_shown(name)} is not in its list.")
+            if name != MANIFEST_NAME and name not in members:
+                raise ConfigError(f"{self.file} is refused: its member {_shorten_name(name)} is not in its list.")
         for name in members:
-            if name == NAME or not _is_safe(name):
-                raise ConfigError(f"{self.file} is refused: its list has {_shown(name)}.")
+            if name == MANIFEST_NAME or not _is_safe(name):
+                raise ConfigError(f"{self.file} is refused: its list has {_shorten_name(name)}.")
 
 
-def _trouble(info: zipfile.ZipInfo) -> str:
+def _find_trouble(info: zipfile.ZipInfo) -> str:
     """Why a member has no place in a bundle; an empty text: it has."""
     kind = stat.S_IFMT(info.external_attr >> 16)
     if not _is_safe(info.filename) or info.filename != info.orig_filename:
         return "no path inside a bundle"
     if info.is_dir() or kind not in (0, stat.S_IFREG):
         return "no plain file (a link, a folder or a device)"
-    if info.file_size > _MOST_BYTES:
-        return f"larger than {_MOST_BYTES / 1e6:.0f} MB"
+    if info.file_size > _MAX_MEMBER_BYTES:
+        return f"larger than {_MAX_MEMBER_BYTES / 1e6:.0f} MB"
     if info.flag_bits & 1 or info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         return "packed in a way that no bundle is"
     return ""
@@ -199,8 +199,8 @@ def _trouble(info: zipfile.ZipInfo) -> str:
 
 def _is_safe(name: str) -> bool:
     parts = name.split("/")
-    return len(name) < 2000 and all(_PART.fullmatch(part) and part.strip(". ") for part in parts)
+    return len(name) < 2000 and all(_SAFE_PART.fullmatch(part) and part.strip(". ") for part in parts)
 
 
-def _shown(name: str) -> str:
+def _shorten_name(name: str) -> str:
     return ascii(name[:100])

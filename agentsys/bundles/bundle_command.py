@@ -9,9 +9,9 @@ from typing import Annotated
 
 import typer
 
-from agentsys.amounts import counted
-from agentsys.cli.output import say
-from agentsys.cli.terminal import one_line
+from agentsys.amounts import format_count
+from agentsys.cli.output import print_line
+from agentsys.cli.terminal import escape_to_line
 
 
 def bundle(
@@ -23,20 +23,20 @@ def bundle(
 ) -> None:
     """Pack records, configs and the replies of models into one file; `agentsys verify` runs it again."""
     # Here, because the benchmark's package takes seconds that `--help` does without.
-    from agentsys.bundles.packing import pack
+    from agentsys.bundles.packing import pack_bundle
 
     file = out or folder.absolute().with_name(f"{folder.absolute().name}.bundle.zip")
-    packed = pack(folder, file)
-    attempts = f", {counted(packed.attempts, 'attempt')} of searches" if packed.attempts else ""
+    packed = pack_bundle(folder, file)
+    attempts = f", {format_count(packed.attempts, 'attempt')} of searches" if packed.attempts else ""
     size = packed.file.stat().st_size / 1e6
-    say(
-        f"{packed.file}: {counted(packed.records, 'record')}{attempts}, "
-        f"{counted(packed.replies, 'reply', 'replies')}, {size:.1f} MB."
+    print_line(
+        f"{packed.file}: {format_count(packed.records, 'record')}{attempts}, "
+        f"{format_count(packed.replies, 'reply', 'replies')}, {size:.1f} MB."
     )
     if packed.unfinished:
-        say(f"Without a record: {counted(packed.unfinished, 'planned case')}; the bundle says so too.")
+        print_line(f"Without a record: {format_count(packed.unfinished, 'planned case')}; the bundle says so too.")
     for note in packed.notes:
-        say(one_line(f"{note}."))
+        print_line(escape_to_line(f"{note}."))
     with packed.file.open("rb") as content:
-        say(f"SHA-256, to be printed beside it: {hashlib.file_digest(content, 'sha256').hexdigest()}")
-    say(f"Next: agentsys verify {shlex.quote(str(packed.file))}")
+        print_line(f"SHA-256, to be printed beside it: {hashlib.file_digest(content, 'sha256').hexdigest()}")
+    print_line(f"Next: agentsys verify {shlex.quote(str(packed.file))}")

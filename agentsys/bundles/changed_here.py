@@ -6,16 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from agentsys.bundles.manifest import Manifest
-from agentsys.bundles.rerun import Rerun
-from agentsys.bundles.surroundings import data_files, versions
-from agentsys.runs.plan import differing_entries
-from agentsys.runs.provenance.package_files import package_files
+from agentsys.bundles.rerun import RerunPlan
+from agentsys.bundles.surroundings import hash_data_files, list_package_versions
+from agentsys.runs.plan import list_differences
+from agentsys.runs.provenance.package_files import hash_package_files
 
-_MOST = 8
+_MAX_NAMES = 8
 
 
 @dataclass(frozen=True)
-class ChangedHere:
+class MachineChanges:
     """The differences, in words."""
 
     versions: tuple[str, ...]
@@ -28,7 +28,7 @@ class ChangedHere:
     files: Mapping[str, tuple[str, ...]]
     """Hash of a cell -> options whose files have other contents here."""
 
-    def data_of(self, suite: str) -> list[str]:
+    def list_changed_data(self, suite: str) -> list[str]:
         """The dataset files of one suite."""
         return [name for name in self.data if f"/{suite}/" in name or name.startswith("fetched")]
 
@@ -36,47 +36,47 @@ class ChangedHere:
     def lines(self) -> list[str]:
         """A line for each kind."""
         told = {"versions": self.versions, "code": self.code, "datasets": self.data}
-        return [f"{kind}: {listed_names(several)}" for kind, several in told.items() if several]
+        return [f"{kind}: {format_names(several)}" for kind, several in told.items() if several]
 
 
-def listed_names(several: Sequence[str]) -> str:
+def format_names(several: Sequence[str]) -> str:
     """The first few of several names, and how many more there are."""
-    more = f" and {len(several) - _MOST} more" if len(several) > _MOST else ""
-    return f"{', '.join(several[:_MOST])}{more}"
+    more = f" and {len(several) - _MAX_NAMES} more" if len(several) > _MAX_NAMES else ""
+    return f"{', '.join(several[:_MAX_NAMES])}{more}"
 
 
-def changes(manifest: Manifest, rerun: Rerun) -> ChangedHere:
+def compare_machines(manifest: Manifest, rerun: RerunPlan) -> MachineChanges:
     """Compare what a bundle was made with and what is here."""
     settings, files, code = {}, {}, list[str]()
     for config_hash, cell in manifest.cells.items():
-        found = differing_entries(cell.identity, rerun.identities[config_hash])
+        found = list_differences(cell.identity, rerun.identities[config_hash])
         files[config_hash] = tuple(one for one in found if one.startswith("content of "))
         settings[config_hash] = tuple(
             one for one in found if not one.startswith(("content of ", "version of ", "code of "))
         )
         code += [one for one in found if one.startswith("code of ")]
-    now, files_here = versions(), package_files()
+    now, files_here = list_package_versions(), hash_package_files()
     other = [name for name, then in sorted(manifest.versions.items()) if then != now.get(name)]
     # Our files as they differ from the nearest state that cases were run with.
-    own = min((_differing(state, files_here) for state in manifest.code), key=len, default=())
-    return ChangedHere(
+    own = min((_list_differing(state, files_here) for state in manifest.code), key=len, default=())
+    return MachineChanges(
         tuple(f"{name} ({manifest.versions[name]} then, {now.get(name, 'none')} now)" for name in other),
         (*own, *dict.fromkeys(code)),
-        _differing(manifest.data, _data(rerun)),
+        _list_differing(manifest.data, _hash_data(rerun)),
         settings,
         files,
     )
 
 
-def _data(rerun: Rerun) -> dict[str, str]:
+def _hash_data(rerun: RerunPlan) -> dict[str, str]:
     found: dict[str, str] = {}
     for cell in rerun.cells.values():
         suites = {job.case.suite for job in rerun.jobs if job.cell is cell}
         if not str(cell.settings.benchmark.get("data", "")).startswith("/"):
-            found |= data_files(cell.benchmark, cell.settings.benchmark, suites)
+            found |= hash_data_files(cell.benchmark, cell.settings.benchmark, suites)
     return found
 
 
-def _differing(then: Mapping[str, str], now: Mapping[str, str]) -> tuple[str, ...]:
+def _list_differing(then: Mapping[str, str], now: Mapping[str, str]) -> tuple[str, ...]:
     """Names of the files that are not the same."""
     return tuple(name for name in sorted({*then, *now}) if then.get(name) != now.get(name))

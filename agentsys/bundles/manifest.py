@@ -10,11 +10,11 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 from agentsys.errors import ConfigError
 from agentsys.named_module import by_registered_names, with_todays_paths
 
-NAME = "bundle.json"
+MANIFEST_NAME = "bundle.json"
 RECORDS, REPLIES, KEPT, FILES, CODE = "records", "replies", "kept", "files", "code"
 """Folders of a bundle: records, replies of models, files that defenses keep, files that options name, and
 source files of the user's."""
-HERE = "bundle:"
+MEMBER_PREFIX = "bundle:"
 """Begins an option's value that names a member, e.g. `bundle:files/attack.file/texts.json`."""
 
 
@@ -25,11 +25,11 @@ class MemberMark(NamedTuple):
     sha256: str
 
 
-class _Part(BaseModel):
+class _ManifestPart(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class BundledCell(_Part):
+class BundledCell(_ManifestPart):
     """One cell of the run."""
 
     settings: Annotated[dict[str, Any], AfterValidator(with_todays_paths)]
@@ -38,7 +38,7 @@ class BundledCell(_Part):
     """Everything that a case's outcome depends on, likewise."""
 
 
-class Manifest(_Part):
+class Manifest(_ManifestPart):
     """All of a bundle but the content of its members."""
 
     format: Literal[1] = 1
@@ -56,7 +56,7 @@ class Manifest(_Part):
     """Name of every other member -> its mark."""
 
 
-def manifest_of(content: bytes, file: object) -> Manifest:
+def parse_manifest(content: bytes, file: object) -> Manifest:
     """Read a bundle's manifest.
 
     Raises:
@@ -69,4 +69,4 @@ def manifest_of(content: bytes, file: object) -> Manifest:
         where = ".".join(str(part) for part in first["loc"][:3])
         raise ConfigError(f"{file} is no bundle that this version reads: {where}: {first['msg']}.") from None
     except (ValueError, RecursionError):
-        raise ConfigError(f"{file} is no bundle: its {NAME} is not valid JSON.") from None
+        raise ConfigError(f"{file} is no bundle: its {MANIFEST_NAME} is not valid JSON.") from None

@@ -8,18 +8,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agentsys.bundles.manifest import CODE, FILES, HERE
+from agentsys.bundles.manifest import CODE, FILES, MEMBER_PREFIX
 from agentsys.errors import ConfigError
 from agentsys.records.case import safe_name
-from agentsys.runs.instantiate import kept_folders
+from agentsys.runs.instantiate import find_kept_folders
 from agentsys.runs.provenance.recipe import Recipe
-from agentsys.runs.settings import Settings, checked_settings
+from agentsys.runs.settings import Settings, validate_settings
 from agentsys.runs.source_code import content_digest
 
-GROUPS = ("model", "defense", "attack", "benchmark")
-_FOLDERS = {"attack.file", "attack.artefact", "attack.base.file", "attack.base.artefact", "benchmark.data"}
+CONFIG_GROUPS = ("model", "defense", "attack", "benchmark")
+_FOLDER_OPTIONS = {"attack.file", "attack.artefact", "attack.base.file", "attack.base.artefact", "benchmark.data"}
 """Options that may name a folder, which is only read."""
-_AGAIN = "Put back what it was then, or run the cases anew (agentsys run ... --again)."
+_AGAIN_HINT = "Put back what it was then, or run the cases anew (agentsys run ... --again)."
 
 
 @dataclass
@@ -33,7 +33,7 @@ class PortableCell:
     """Folders of the log folder's own in which the defense keeps files."""
 
 
-def portable(recipe: Recipe) -> PortableCell:
+def make_portable(recipe: Recipe) -> PortableCell:
     """Take the machine's paths out of a recipe.
 
     Raises:
@@ -44,11 +44,11 @@ def portable(recipe: Recipe) -> PortableCell:
     settings["cache"] = {}
     _refuse_folders(settings)
     for option, digest in (settings.get("files") or {}).items():
-        _take(cell, option, folder, digest)
+        _take_file(cell, option, folder, digest)
     if settings["benchmark"].get("data") not in (None, "sample", "fetched"):
-        _take(cell, "benchmark.data", folder, None)
-    for node in _nodes(settings["defense"]):
-        for option, own in kept_folders(node).items():
+        _take_file(cell, "benchmark.data", folder, None)
+    for node in _iterate_nodes(settings["defense"]):
+        for option, own in find_kept_folders(node).items():
             cell.kept.add(own)
             if node.get(option) is not None:
                 raise ConfigError(
@@ -57,8 +57,8 @@ def portable(recipe: Recipe) -> PortableCell:
                 )
     for name, path in recipe.code.items():
         _take_code(cell, name, Path(path))
-    for option, value in _texts({group: settings[group] for group in GROUPS}):
-        if Path(value).is_absolute() and _exists(Path(value)):
+    for option, value in _iterate_texts({group: settings[group] for group in CONFIG_GROUPS}):
+        if Path(value).is_absolute() and _path_exists(Path(value)):
             raise ConfigError(
                 f"{option} is {value}, a place of this machine that no bundle holds. Name it in a way that"
                 " holds elsewhere, and run again into another logdir."
@@ -66,7 +66,7 @@ def portable(recipe: Recipe) -> PortableCell:
     return cell
 
 
-def placed(settings: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+def insert_paths(settings: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """Settings of a bundle with the paths of what was unpacked to a folder.
 
     Raises:
@@ -74,32 +74,32 @@ def placed(settings: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """
 
     def path_of(value: str) -> str:
-        if not value.startswith(HERE):
+        if not value.startswith(MEMBER_PREFIX):
             return value
-        path = (folder / value.removeprefix(HERE)).resolve()
+        path = (folder / value.removeprefix(MEMBER_PREFIX)).resolve()
         if not path.is_relative_to(folder.resolve()):
             raise ConfigError(f"The bundle is refused: a setting names {value[:100]!a}.")
         return str(path)
 
-    found: dict[str, Any] = _mapped(dict(settings), path_of)
-    for option, value in _texts({group: found.get(group, {}) for group in GROUPS}):
+    found: dict[str, Any] = _map_texts(dict(settings), path_of)
+    for option, value in _iterate_texts({group: found.get(group, {}) for group in CONFIG_GROUPS}):
         path = Path(value)
         if path.is_absolute() and path.is_relative_to(folder.resolve()):
             # Of weights or a checkout a folder could hold code.
-            if path.is_dir() and option not in _FOLDERS:
+            if path.is_dir() and option not in _FOLDER_OPTIONS:
                 raise ConfigError(f"The bundle is refused: {option} names a folder in it.")
-        elif (path.is_absolute() or ".." in path.parts or value.startswith("~")) and _exists(path):
+        elif (path.is_absolute() or ".." in path.parts or value.startswith("~")) and _path_exists(path):
             raise ConfigError(f"The bundle is refused: {option} names {value} of this machine.")
     return found
 
 
-def bundled_settings(values: Mapping[str, Any], logdir: Path, **more: Any) -> Settings:
+def check_bundled_settings(values: Mapping[str, Any], logdir: Path, **more: Any) -> Settings:
     """Settings of a bundle, to be run into a folder.
 
     Raises:
         ConfigError: If they are none.
     """
-    return checked_settings({**values, "executor": {"workers": 1}, "logdir": logdir, **more})
+    return validate_settings({**values, "executor": {"workers": 1}, "logdir": logdir, **more})
 
 
 def _refuse_folders(settings: Mapping[str, Any]) -> None:
@@ -121,7 +121,7 @@ def _refuse_folders(settings: Mapping[str, Any]) -> None:
         )
 
 
-def _take(cell: PortableCell, option: str, folder: Path, digest: str | None) -> None:
+def _take_file(cell: PortableCell, option: str, folder: Path, digest: str | None) -> None:
     """Put the file or folder that an option names among the members, and the member in its place."""
     *above, last = option.split(".")
     node = cell.settings
@@ -134,11 +134,11 @@ def _take(cell: PortableCell, option: str, folder: Path, digest: str | None) -> 
     try:
         now = content_digest(path)
     except OSError as error:
-        raise ConfigError(f"{option} {path} cannot be read: {error.strerror}. {_AGAIN}") from None
+        raise ConfigError(f"{option} {path} cannot be read: {error.strerror}. {_AGAIN_HINT}") from None
     if digest is not None and now != digest:
-        raise ConfigError(f"{option} {path} was changed since the run. {_AGAIN}")
+        raise ConfigError(f"{option} {path} was changed since the run. {_AGAIN_HINT}")
     top = f"{FILES}/{safe_name(option)}-{now[:8]}/{safe_name(path.name)}"
-    node[last] = f"{HERE}{top}"
+    node[last] = f"{MEMBER_PREFIX}{top}"
     if path.is_file():
         cell.members[top] = path
         return
@@ -150,9 +150,9 @@ def _take_code(cell: PortableCell, name: str, path: Path) -> None:
     try:
         now = content_digest(path)
     except OSError as error:
-        raise ConfigError(f"Source file {path} cannot be read: {error.strerror}. {_AGAIN}") from None
+        raise ConfigError(f"Source file {path} cannot be read: {error.strerror}. {_AGAIN_HINT}") from None
     if now != cell.settings["code"][name]:
-        raise ConfigError(f"Source file {path} was changed since the run. {_AGAIN}")
+        raise ConfigError(f"Source file {path} was changed since the run. {_AGAIN_HINT}")
     if Path(name).is_absolute():
         raise ConfigError(
             f"Source file {path} lies outside the folder that its module is imported from, where no bundle "
@@ -161,39 +161,39 @@ def _take_code(cell: PortableCell, name: str, path: Path) -> None:
     cell.members[f"{CODE}/{name}"] = path
 
 
-def _nodes(value: Any) -> Iterator[dict[str, Any]]:
+def _iterate_nodes(value: Any) -> Iterator[dict[str, Any]]:
     """A config and every config inside it."""
     if isinstance(value, dict):
         if "_target_" in value:
             yield value
         for inner in value.values():
-            yield from _nodes(inner)
+            yield from _iterate_nodes(inner)
     elif isinstance(value, list):
         for inner in value:
-            yield from _nodes(inner)
+            yield from _iterate_nodes(inner)
 
 
-def _texts(value: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
+def _iterate_texts(value: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
     """Option -> its text, for every text in plain data."""
     if isinstance(value, dict):
         for key, inner in value.items():
-            yield from _texts(inner, f"{prefix}.{key}" if prefix else str(key))
+            yield from _iterate_texts(inner, f"{prefix}.{key}" if prefix else str(key))
     elif isinstance(value, list):
         for inner in value:
-            yield from _texts(inner, prefix)
+            yield from _iterate_texts(inner, prefix)
     elif isinstance(value, str):
         yield prefix, value
 
 
-def _mapped(value: Any, change: Callable[[str], str]) -> Any:
+def _map_texts(value: Any, change: Callable[[str], str]) -> Any:
     if isinstance(value, dict):
-        return {key: _mapped(inner, change) for key, inner in value.items()}
+        return {key: _map_texts(inner, change) for key, inner in value.items()}
     if isinstance(value, list):
-        return [_mapped(inner, change) for inner in value]
+        return [_map_texts(inner, change) for inner in value]
     return change(value) if isinstance(value, str) else value
 
 
-def _exists(path: Path) -> bool:
+def _path_exists(path: Path) -> bool:
     try:
         return path.expanduser().exists()
     except (OSError, ValueError, RuntimeError):

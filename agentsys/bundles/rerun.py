@@ -13,10 +13,10 @@ import orjson
 import yaml
 from pydantic import ValidationError
 
-from agentsys.bundles.archive import OpenBundle
+from agentsys.bundles.archive import BundleReader
 from agentsys.bundles.manifest import CODE, FILES, KEPT, RECORDS, REPLIES, BundledCell
-from agentsys.bundles.portable import bundled_settings, placed
-from agentsys.catalog import known
+from agentsys.bundles.portable import check_bundled_settings, insert_paths
+from agentsys.catalog import list_config_names
 from agentsys.errors import ConfigError
 from agentsys.models.wrappers.reply_store import CacheMode
 from agentsys.records.case import ATTEMPTS, Case
@@ -24,19 +24,19 @@ from agentsys.records.schema import OWN_KEY
 from agentsys.runs.cell import Cell, CellBuilder
 from agentsys.runs.claims import Claims
 from agentsys.runs.executors.outcome import Listener
-from agentsys.runs.executors.threads import execute
+from agentsys.runs.executors.threads import run_on_threads
 from agentsys.runs.plan import Job
-from agentsys.runs.references import with_content
+from agentsys.runs.references import add_contents
 from agentsys.runs.settings import Settings
 from agentsys.runs.store import OWN_FOLDER, Store
 
-_RUN = "run"
-PLACES = {REPLIES: "replies", KEPT: f"{_RUN}/{OWN_FOLDER}", FILES: FILES, CODE: CODE}
+_RUN_FOLDER = "run"
+UNPACK_FOLDERS = {REPLIES: "replies", KEPT: f"{_RUN_FOLDER}/{OWN_FOLDER}", FILES: FILES, CODE: CODE}
 """Folder of a bundle -> where it is unpacked to."""
 
 
 @dataclass(frozen=True)
-class Rerun:
+class RerunPlan:
     """A bundle that can be run."""
 
     store: Store
@@ -52,14 +52,14 @@ class Rerun:
     def run(self, listener: Listener, workers: int) -> str | None:
         """Run every case; what ended it early, if anything did."""
         with Claims(self.store) as claims:
-            outcome = execute(
+            outcome = run_on_threads(
                 self.jobs, workers=workers, store=self.store, claims=claims, listener=listener, meter=None
             )
         return outcome.fatal or ("interrupted" if outcome.interrupted else None)
 
 
 @contextmanager
-def importing(folder: Path) -> Iterator[None]:
+def importable_folder(folder: Path) -> Iterator[None]:
     """Inside the block a bundle's own modules can be imported."""
     place = str(folder / CODE)
     sys.path.insert(0, place)
@@ -69,13 +69,13 @@ def importing(folder: Path) -> Iterator[None]:
         sys.path.remove(place)
 
 
-def prepared(bundle: OpenBundle, folder: Path) -> Rerun:
+def prepare_rerun(bundle: BundleReader, folder: Path) -> RerunPlan:
     """Build what the cases of a bundle need that was unpacked by `PLACES`.
 
     Raises:
         ConfigError: If its settings are none, or lead out of it, or this machine lacks something.
     """
-    store = Store(folder / _RUN)
+    store = Store(folder / _RUN_FOLDER)
     configs = folder / "configs"
     (configs / "model").mkdir(parents=True)
     for cell in bundle.manifest.cells.values():
@@ -83,23 +83,23 @@ def prepared(bundle: OpenBundle, folder: Path) -> Rerun:
     builder = CellBuilder(store, (configs,))
     cells, identities = {}, {}
     for config_hash, cell in bundle.manifest.cells.items():
-        settings = _settings(cell, folder, configs)
+        settings = _build_settings(cell, folder, configs)
         cells[config_hash] = builder.build(settings)
         content = {"files": settings.files, "others": settings.others, "code": settings.code}
-        identities[config_hash] = bundled_settings(cell.settings, Path()).model_copy(update=content).identity
-    jobs, failed = _jobs(bundle, cells)
-    return Rerun(store, tuple(jobs), cells, identities, failed)
+        identities[config_hash] = check_bundled_settings(cell.settings, Path()).model_copy(update=content).identity
+    jobs, failed = _build_jobs(bundle, cells)
+    return RerunPlan(store, tuple(jobs), cells, identities, failed)
 
 
-def _settings(cell: BundledCell, folder: Path, configs: Path) -> Settings:
-    replies = {"mode": CacheMode.READ_ONLY, "dir": folder / PLACES[REPLIES]}
-    found = bundled_settings(placed(cell.settings, folder), folder / _RUN, cache=replies, preflight=False)
-    return with_content([found], [configs])[0]
+def _build_settings(cell: BundledCell, folder: Path, configs: Path) -> Settings:
+    replies = {"mode": CacheMode.READ_ONLY, "dir": folder / UNPACK_FOLDERS[REPLIES]}
+    found = check_bundled_settings(insert_paths(cell.settings, folder), folder / _RUN_FOLDER, cache=replies, preflight=False)
+    return add_contents([found], [configs])[0]
 
 
 def _write_models(cell: BundledCell, folder: Path) -> None:
     """Give the models of further roles their YAMLs, unless they are shipped ones."""
-    shipped = set(known("model"))
+    shipped = set(list_config_names("model"))
     for name, node in (cell.settings.get("others") or {}).items():
         if (
             not isinstance(node, dict)
@@ -110,19 +110,19 @@ def _write_models(cell: BundledCell, folder: Path) -> None:
             (folder / f"{name}.yaml").write_text(yaml.safe_dump(node), encoding="utf-8")
 
 
-def _jobs(bundle: OpenBundle, cells: Mapping[str, Cell]) -> tuple[list[Job], dict[str, str]]:
+def _build_jobs(bundle: BundleReader, cells: Mapping[str, Cell]) -> tuple[list[Job], dict[str, str]]:
     jobs, failed = [], {}
-    for name in bundle.names(RECORDS):
+    for name in bundle.list_members(RECORDS):
         if ATTEMPTS in name:  # run by its case's search
             continue
         try:
-            jobs.append(_job(name, bundle.read(name)[0], cells))
+            jobs.append(_build_job(name, bundle.read_member(name)[0], cells))
         except (ValueError, KeyError, TypeError, ValidationError) as error:
             failed[name] = f"no case can be read from it ({type(error).__name__})"
     return jobs, failed
 
 
-def _job(name: str, content: bytes, cells: Mapping[str, Cell]) -> Job:
+def _build_job(name: str, content: bytes, cells: Mapping[str, Cell]) -> Job:
     block = orjson.loads(content)[OWN_KEY]
     case, cell = Case.model_validate(block["case"]), cells[block["config_hash"]]
     suite = cell.benchmark.suite(case.suite)

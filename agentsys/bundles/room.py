@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from agentsys.rooms import CommandSource, Room, Section
+from agentsys.rooms import CommandSource, Extension, CommandSection
 
-ROOM = Room(
-    Section(
+ROOM = Extension(
+    CommandSection(
         "Keep and publish",
         60,
         {

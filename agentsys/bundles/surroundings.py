@@ -9,18 +9,18 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from agentsys.benchmarks.agentdyn.checkout import fetched_folder as fetched_agentdyn
+from agentsys.benchmarks.agentdyn.checkout import agentdyn_folder as fetched_agentdyn
 from agentsys.benchmarks.asb.source import FETCHED
-from agentsys.benchmarks.asb.source import fetched_folder as fetched_asb
+from agentsys.benchmarks.asb.source import asb_folder as fetched_asb
 from agentsys.contracts import Benchmark
 from agentsys.runs.build_record import package_versions
 from agentsys.runs.source_code import content_digest
 
 _PROJECT = "agentsys-bench"
-_DATA = {".yaml", ".yml", ".json", ".jsonl", ".csv", ".txt"}
+_DATA_SUFFIXES = {".yaml", ".yml", ".json", ".jsonl", ".csv", ".txt"}
 
 
-def versions() -> dict[str, str]:
+def list_package_versions() -> dict[str, str]:
     """Package -> version: ours, Python, and every package that ours needs."""
     found = dict(package_versions())
     try:
@@ -36,7 +36,7 @@ def versions() -> dict[str, str]:
     return dict(sorted(found.items()))
 
 
-def data_files(benchmark: Benchmark, options: Mapping[str, Any], suites: Collection[str]) -> dict[str, str]:
+def hash_data_files(benchmark: Benchmark, options: Mapping[str, Any], suites: Collection[str]) -> dict[str, str]:
     """Data file of some suites -> the beginning of its SHA-256."""
     found: dict[str, str] = {}
     for name in sorted(suites):
@@ -54,5 +54,5 @@ def _digests(folder: Path, shown: str) -> dict[str, str]:
     return {
         f"{shown}/{path.relative_to(folder).as_posix()}": content_digest(path)
         for path in (sorted(folder.rglob("*")) if folder.is_dir() else ())
-        if path.suffix in _DATA and path.is_file()
+        if path.suffix in _DATA_SUFFIXES and path.is_file()
     }

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agentsys.amounts import counted
-from agentsys.cli.errors import asked_to_end
-from agentsys.cli.output import say
-from agentsys.cli.terminal import one_line
+from agentsys.amounts import format_count
+from agentsys.cli.errors import raise_on_stop_signals
+from agentsys.cli.output import print_line
+from agentsys.cli.terminal import escape_to_line
 from agentsys.runs.executors.outcome import Listener
 
 if TYPE_CHECKING:
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from agentsys.records.schema import CaseRecord
     from agentsys.runs.plan import Job
 
-DIFFERS = 1
+EXIT_DIFFERS = 1
 """Exit status where something is not as the bundle says."""
-_MOST_LINES = 20
-_EVERY = 100
-_OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
+_MAX_LINES = 20
+_REPORT_EVERY = 100
+_OFFLINE_ENVIRONMENT = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
 """What keeps detectors' libraries from looking for weights on the network."""
 
 
@@ -56,89 +56,89 @@ def verify(
 
     Exits with 0 if all is equal, 1 if something differs, 2 if the bundle is refused.
     """
-    os.environ.update(_OFFLINE)
-    from agentsys.bundles.verify import verify as verified
+    os.environ.update(_OFFLINE_ENVIRONMENT)
+    from agentsys.bundles.verify import verify_bundle as verified
 
     warnings.filterwarnings("ignore", message="Model output was None")
     # Some of AgentDojo's checkers print.
-    with asked_to_end(), redirect_stdout(io.StringIO()):
-        found = verified(file, listener=_Told, workers=workers, trust_code=trust_code)
+    with raise_on_stop_signals(), redirect_stdout(io.StringIO()):
+        found = verified(file, listener=_ProgressPrinter, workers=workers, trust_code=trust_code)
     if output is VerifyOutput.JSON:
-        sys.stdout.write(f"{json.dumps(_document(found), indent=2)}\n")
+        sys.stdout.write(f"{json.dumps(_build_document(found), indent=2)}\n")
     else:
-        _show(found)
-    if not found.holds:
-        raise typer.Exit(DIFFERS)
+        _print_verification(found)
+    if not found.is_verified:
+        raise typer.Exit(EXIT_DIFFERS)
 
 
-class _Told(Listener):
+class _ProgressPrinter(Listener):
     """Says on standard error how far it is, now and then."""
 
     def __init__(self, jobs: Sequence[Job]) -> None:
         self._planned, self._done = len(jobs), 0
-        self._say(f"Running {counted(len(jobs), 'case')} again; no model is asked.")
+        self._print_line(f"Running {format_count(len(jobs), 'case')} again; no model is asked.")
 
     def finished(self, record: CaseRecord) -> None:
         """Count a case."""
         self._done += 1
-        if self._done % max(_EVERY, self._planned // 10) == 0:
-            self._say(f"{self._done:,} of {self._planned:,}")
+        if self._done % max(_REPORT_EVERY, self._planned // 10) == 0:
+            self._print_line(f"{self._done:,} of {self._planned:,}")
 
     def stopping(self, why: str, running: int) -> None:
         """Say that it is ending early."""
-        self._say(one_line(f"Stopping: {why}"))
+        self._print_line(escape_to_line(f"Stopping: {why}"))
 
-    def _say(self, line: str) -> None:
+    def _print_line(self, line: str) -> None:
         print(line, file=sys.stderr)
 
 
-def _show(found: Verification) -> None:
-    from agentsys.bundles.verify import Outcome
+def _print_verification(found: Verification) -> None:
+    from agentsys.bundles.verify import VerifyOutcome
 
     counts = found.counts
-    for line in found.changed[:_MOST_LINES]:
-        say(one_line(f"Changed or missing: {line}"))
-    _say_rest(found.changed)
-    differing = [case for case in found.cases if case.outcome in (Outcome.DIFFERS, Outcome.NOT_RUN)]
-    for case in differing[:_MOST_LINES]:
-        _show_case(case)
-    _say_rest(differing)
+    for line in found.changed[:_MAX_LINES]:
+        print_line(escape_to_line(f"Changed or missing: {line}"))
+    _print_rest(found.changed)
+    differing = [case for case in found.cases if case.outcome in (VerifyOutcome.DIFFERS, VerifyOutcome.NOT_RUN)]
+    for case in differing[:_MAX_LINES]:
+        _print_case(case)
+    _print_rest(differing)
     for line in found.here.lines:
-        say(one_line(f"Other here than then: {line}"))
+        print_line(escape_to_line(f"Other here than then: {line}"))
     if found.unfinished:
-        say(f"Planned and without a record, then as now: {counted(found.unfinished, 'case')}.")
-    if counts[Outcome.ERROR_THEN]:
-        say(
-            f"Ended in an error then, for want of a reply: {counted(counts[Outcome.ERROR_THEN], 'case')}; "
+        print_line(f"Planned and without a record, then as now: {format_count(found.unfinished, 'case')}.")
+    if counts[VerifyOutcome.ERROR_THEN]:
+        print_line(
+            f"Ended in an error then, for want of a reply: {format_count(counts[VerifyOutcome.ERROR_THEN], 'case')}; "
             "nothing to compare."
         )
     if found.ended:
-        say(one_line(f"Stopped early: {found.ended}"))
-    several = counted(len(found.cases), "record")
-    say(
-        f"{'Holds' if found.holds else 'Does not hold'}: of {several} {counts[Outcome.EQUAL]:,} equal, "
-        f"{counts[Outcome.DIFFERS]:,} different, {counts[Outcome.NOT_RUN]:,} not run."
+        print_line(escape_to_line(f"Stopped early: {found.ended}"))
+    several = format_count(len(found.cases), "record")
+    print_line(
+        f"{'Holds' if found.is_verified else 'Does not hold'}: of {several} {counts[VerifyOutcome.EQUAL]:,} equal, "
+        f"{counts[VerifyOutcome.DIFFERS]:,} different, {counts[VerifyOutcome.NOT_RUN]:,} not run."
     )
 
 
-def _show_case(case: VerifiedCase) -> None:
-    say(one_line(f"{case.outcome.value.replace('_', ' ')}: {case.record}"))
+def _print_case(case: VerifiedCase) -> None:
+    print_line(escape_to_line(f"{case.outcome.value.replace('_', ' ')}: {case.record}"))
     for line in case.differences:
-        say(one_line(f"  {line}"))
+        print_line(escape_to_line(f"  {line}"))
     for line in case.details:
-        say(one_line(f"  why: {line}"))
+        print_line(escape_to_line(f"  why: {line}"))
 
 
-def _say_rest(several: Iterable[Any]) -> None:
-    left = len(list(several)) - _MOST_LINES
+def _print_rest(several: Iterable[Any]) -> None:
+    left = len(list(several)) - _MAX_LINES
     if left > 0:
-        say(f"and {left:,} more (--output json has all)")
+        print_line(f"and {left:,} more (--output json has all)")
 
 
-def _document(found: Verification) -> dict[str, Any]:
+def _build_document(found: Verification) -> dict[str, Any]:
     counts = found.counts
     return {
-        "holds": found.holds,
+        "holds": found.is_verified,
         "records": len(found.cases),
         "counts": {outcome.value: count for outcome, count in sorted(counts.items())},
         "changed_members": list(found.changed),

@@ -12,13 +12,13 @@ from typing import Annotated
 import typer
 
 from agentsys import __version__
-from agentsys.cli.errors import exit_status
-from agentsys.cli.help.lazy import lazy_group
-from agentsys.cli.terminal import filter_logs, forgive_encoding, outlive_readers
-from agentsys.rooms import CommandSource, Section, commands_by_heading
+from agentsys.cli.errors import run_to_exit_status
+from agentsys.cli.help.lazy import make_lazy_group
+from agentsys.cli.terminal import filter_logs, replace_unencodable, ignore_closed_output
+from agentsys.rooms import CommandSource, CommandSection, group_commands
 
-_CORE = (
-    Section(
+_CORE_SECTIONS = (
+    CommandSection(
         "Run",
         10,
         {
@@ -31,7 +31,7 @@ _CORE = (
             ),
         },
     ),
-    Section(
+    CommandSection(
         "Read what was run",
         20,
         {
@@ -45,12 +45,12 @@ _CORE = (
         },
     ),
 )
-SECTIONS = commands_by_heading(_CORE)
+SECTIONS = group_commands(_CORE_SECTIONS)
 """Every command, in the order in which a user needs them, under the headings of `agentsys --help`."""
 COMMANDS = {name: source for section in SECTIONS.values() for name, source in section.items()}
 
 app = typer.Typer(
-    cls=lazy_group(SECTIONS),
+    cls=make_lazy_group(SECTIONS),
     help="A research harness for defenses of LLM agents against indirect prompt injection.",
     epilog="Begin with: agentsys run experiment=quickstart (no key, no network)",
     no_args_is_help=True,
@@ -62,10 +62,10 @@ app = typer.Typer(
 
 def main() -> None:
     """Run the command of `sys.argv`; exits with 2 after a user's slip, 130 after Ctrl-C."""
-    outlive_readers()
-    forgive_encoding()
+    ignore_closed_output()
+    replace_unencodable()
     filter_logs()
-    sys.exit(exit_status(lambda: app(standalone_mode=False, prog_name="agentsys")))
+    sys.exit(run_to_exit_status(lambda: app(standalone_mode=False, prog_name="agentsys")))
 
 
 def _print_version(wanted: bool) -> None:
@@ -75,7 +75,7 @@ def _print_version(wanted: bool) -> None:
 
 
 @app.callback()
-def _options(
+def _global_options(
     version: Annotated[
         bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version.")
     ] = False,

@@ -12,12 +12,12 @@ from agentsys.analysis.metrics.search_attempts import StoredSearches, read_searc
 from agentsys.analysis.metrics.search_budget import budget_rows
 from agentsys.analysis.tables.output import OutputFormat
 from agentsys.analysis.tables.search_budget_document import budget_output
-from agentsys.cli.output import FormatOption, OutOption, put
-from agentsys.cli.terminal import one_line
-from agentsys.records.reading_notes import skipped_lines
+from agentsys.cli.output import FormatOption, OutOption, write_output
+from agentsys.cli.terminal import escape_to_line
+from agentsys.records.reading_notes import describe_skipped
 
 
-def budget(
+def budget_command(
     folders: Annotated[
         list[Path], typer.Argument(metavar="DIR...", help="Log folders of runs with attack=pair or tap.")
     ],
@@ -33,18 +33,18 @@ def budget(
 ) -> None:
     """Show attack success at a budget of 1, 2, 5, 10, ... queries, and what the searches took."""
     searches = read_searches(folders)
-    for line in skipped_lines(searches.skipped):
-        print(one_line(line), file=sys.stderr)
-    put(budget_output(budget_rows(searches.found), searches), form, out)
+    for line in describe_skipped(searches.skipped):
+        print(escape_to_line(line), file=sys.stderr)
+    write_output(budget_output(budget_rows(searches.found), searches), form, out)
     if figure is not None:
-        _draw(searches, figure, model)
+        _draw_curve(searches, figure, model)
 
 
-def _draw(searches: StoredSearches, out: Path, model: str | None) -> None:
+def _draw_curve(searches: StoredSearches, out: Path, model: str | None) -> None:
     from agentsys.analysis.figures.budget_figure import budget_figure
     from agentsys.analysis.figures.drawn import save
 
     stem = out.stem if out.suffix in (".pdf", ".png", ".csv") else out.name
     for path in save(budget_figure(searches.found, stem, model), out.parent):
         # The numbers may be piped on; where the files are is said aside.
-        print(one_line(str(path)), file=sys.stderr)
+        print(escape_to_line(str(path)), file=sys.stderr)

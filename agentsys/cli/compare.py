@@ -18,20 +18,20 @@ from agentsys.analysis.statistics.error_rule import ErrorRule
 from agentsys.analysis.tables.compare_document import compare_output, count_notes
 from agentsys.analysis.tables.flips import ReportPages
 from agentsys.analysis.tables.output import OutputFormat
-from agentsys.cli.output import ConfigDirOption, FormatOption, OutOption, PluginPathOption, put
-from agentsys.cli.report import default_page
+from agentsys.cli.output import ConfigDirOption, FormatOption, OutOption, PluginPathOption, write_output
+from agentsys.cli.report import default_report_path
 from agentsys.cli.stored_runs import (
     ErrorsOption,
     NamesOption,
-    own_metrics,
-    read_stored,
-    say_unfinished,
+    load_own_metrics,
+    read_stored_runs,
+    print_unfinished,
 )
-from agentsys.cli.terminal import one_line
-from agentsys.records.names_file import Names
+from agentsys.cli.terminal import escape_to_line
+from agentsys.records.names_file import RunNames
 
 
-def compare(
+def compare_command(
     folders: Annotated[
         list[Path],
         typer.Argument(metavar="DIR...", help="Folders of stored runs; two that hold the same cases: A B."),
@@ -63,12 +63,12 @@ def compare(
 ) -> None:
     """Compare defenses, models, attacks or runs on the same cases: differences with intervals, and flips."""
     asked = metric or COMPARED_METRICS
-    own = own_metrics(asked, config_dir, plugin_path)
+    own = load_own_metrics(asked, config_dir, plugin_path)
     chosen = contending(
-        folders, by, baseline, lambda some: read_stored(some, names, whole_names=form.for_programs)
+        folders, by, baseline, lambda some: read_stored_runs(some, names, whole_names=form.for_programs)
     )
     for reading in chosen.readings.values():
-        say_unfinished(reading)
+        print_unfinished(reading)
     found = compared(
         chosen.sides,
         baseline,
@@ -78,16 +78,16 @@ def compare(
     )
     if form in (OutputFormat.CSV, OutputFormat.PARQUET):
         for note in (*found.notes, *count_notes(found)):
-            print(one_line(note), file=sys.stderr)
-    shown = compare_output(found, None if full else flips, _pages(chosen, folders))
-    put(shown, form, out, Names(names).shown)
+            print(escape_to_line(note), file=sys.stderr)
+    shown = compare_output(found, None if full else flips, _report_pages(chosen, folders))
+    write_output(shown, form, out, RunNames(names).display_names)
 
 
-def _pages(chosen: Contending, folders: Sequence[Path]) -> ReportPages:
+def _report_pages(chosen: Contending, folders: Sequence[Path]) -> ReportPages:
     """The reports of these folders, as far as they are written where `agentsys report` writes them."""
     if chosen.sides.by is Axis.RUN:
         runs = zip(folders, chosen.readings.items(), strict=True)
-        pages = {side: default_page(folder, reading) for folder, (side, reading) in runs}
+        pages = {side: default_report_path(folder, reading) for folder, (side, reading) in runs}
     else:
-        pages = dict.fromkeys(chosen.sides.cases, default_page(folders[0], chosen.readings[""]))
+        pages = dict.fromkeys(chosen.sides.cases, default_report_path(folders[0], chosen.readings[""]))
     return ReportPages({side: page for side, page in pages.items() if page.is_file()})

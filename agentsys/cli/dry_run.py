@@ -10,17 +10,17 @@ from rich.console import Console
 
 from agentsys.analysis.tables.document import Grid, cells
 from agentsys.analysis.tables.write_terminal import GridTables
-from agentsys.catalog import node
-from agentsys.cli.output import tell
+from agentsys.catalog import load_config
+from agentsys.cli.output import print_to_console
 from agentsys.errors import ConfigError
-from agentsys.models.card import ModelCard, model_card
-from agentsys.runs.cell import model_node
-from agentsys.runs.estimate import CellKey, CostEstimate, can_exceed, estimate, rehearsed
+from agentsys.models.card import ModelCard, parse_card
+from agentsys.runs.cell import resolve_model_config
+from agentsys.runs.estimate import CellKey, CostEstimate, can_cost_more, estimate_costs, rehearse_jobs
 from agentsys.runs.plan import Jobs
-from agentsys.runs.preflight import by_cause
+from agentsys.runs.preflight import group_by_cause
 from agentsys.runs.session import Session
 
-_HOW_ESTIMATED = (
+_ESTIMATE_NOTE = (
     "Estimated from sample cases of each cell played by the simulated model; "
     "a real model talks more: expect up to twice that. Searches are counted as if none succeeded."
 )
@@ -28,33 +28,33 @@ _HOW_ESTIMATED = (
 
 def show_estimate(session: Session, config_dirs: Sequence[Path], console: Console) -> None:
     """Print what each cell of a rehearsal will cost, and what cannot run here."""
-    counts = counts_by_cell(session.plan.todo)
+    counts = count_cases_by_cell(session.plan.todo)
     with console.status("Estimating tokens on the simulated model ..."):
-        estimates = estimate(session.plan.todo, _cards(session, config_dirs))
+        estimates = estimate_costs(session.plan.todo, _load_role_cards(session, config_dirs))
     blocks = session.plan.todo.blocks
     needs = {block.labels: block.cell.lacks[0].needs for block in blocks if block.cell.lacks}
-    rows = [cells(*key, str(count), *_told(estimates[key], needs.get(key))) for key, count in counts.items()]
+    rows = [cells(*key, str(count), *_estimate_columns(estimates[key], needs.get(key))) for key, count in counts.items()]
     header = ("model", "defense", "attack", "cases", "tokens (estimated)", "cost (estimated)")
     console.print(GridTables(Grid("the plan", header, rows, names=3)), crop=False)
-    tell(console, _in_all(sum(counts.values()), estimates))
-    for names, why in by_cause(session.obstacles):
-        tell(console, f"Cannot run here: {names}. {why}")
+    print_to_console(console, _total_line(sum(counts.values()), estimates))
+    for names, why in group_by_cause(session.obstacles):
+        print_to_console(console, f"Cannot run here: {names}. {why}")
     if session.obstacles:
-        tell(console, "So the run will be refused; --skip-unavailable runs what can run.")
+        print_to_console(console, "So the run will be refused; --skip-unavailable runs what can run.")
 
 
-def refuse_if_dear(session: Session, config_dirs: Sequence[Path], console: Console) -> None:
+def refuse_if_expensive(session: Session, config_dirs: Sequence[Path], console: Console) -> None:
     """Stop before a plan that is estimated to cost more than `budget.ask_above_usd`.
 
     Raises:
         ConfigError: If it does, and the run has no budget of its own.
     """
     budget = session.settings[0].budget
-    if budget.usd is not None or not can_exceed(session.plan.todo, budget.ask_above_usd):
+    if budget.usd is not None or not can_cost_more(session.plan.todo, budget.ask_above_usd):
         return
     with console.status("Estimating the cost on the simulated model ..."):
-        jobs = rehearsed(session.plan.todo, session.store, config_dirs)
-        found = estimate(jobs, _cards(session, config_dirs)).values()
+        jobs = rehearse_jobs(session.plan.todo, session.store, config_dirs)
+        found = estimate_costs(jobs, _load_role_cards(session, config_dirs)).values()
     usd = sum(guess.cost_usd or 0.0 for guess in found)
     if usd > budget.ask_above_usd:
         raise ConfigError(
@@ -63,7 +63,7 @@ def refuse_if_dear(session: Session, config_dirs: Sequence[Path], console: Conso
         )
 
 
-def counts_by_cell(jobs: Jobs) -> Counter[CellKey]:
+def count_cases_by_cell(jobs: Jobs) -> Counter[CellKey]:
     """How many cases each cell has."""
     counts: Counter[CellKey] = Counter()
     for block in jobs.blocks:
@@ -71,22 +71,22 @@ def counts_by_cell(jobs: Jobs) -> Counter[CellKey]:
     return counts
 
 
-def _cards(session: Session, config_dirs: Sequence[Path]) -> dict[str, ModelCard]:
-    roles = {name for one in session.settings for name in model_card(model_node(one)).roles.values()}
-    return {name: model_card(node("model", name, config_dirs)) for name in roles}
+def _load_role_cards(session: Session, config_dirs: Sequence[Path]) -> dict[str, ModelCard]:
+    roles = {name for one in session.settings for name in parse_card(resolve_model_config(one)).roles.values()}
+    return {name: parse_card(load_config("model", name, config_dirs)) for name in roles}
 
 
-def _told(guess: CostEstimate, needs: str | None) -> tuple[str, str]:
+def _estimate_columns(guess: CostEstimate, needs: str | None) -> tuple[str, str]:
     """Tokens and cost of a cell, as the table has them."""
     if guess.fails is not None:
         return f"needs {needs}" if needs else "cannot run here", "n/a"
     return f"{guess.tokens:,}", "unknown" if guess.cost_usd is None else f"${guess.cost_usd:,.2f}"
 
 
-def _in_all(cases: int, estimates: Mapping[CellKey, CostEstimate]) -> str:
+def _total_line(cases: int, estimates: Mapping[CellKey, CostEstimate]) -> str:
     able = [guess for guess in estimates.values() if guess.fails is None]
     costs = [guess.cost_usd for guess in able]
     cost = "unknown" if None in costs else f"${sum(cost for cost in costs if cost is not None):,.2f}"
     without = "" if len(able) == len(estimates) else " (without what cannot run here)"
     tokens = sum(guess.tokens for guess in able)
-    return f"In all {cases} cases, {tokens:,} tokens, {cost}{without}. {_HOW_ESTIMATED}"
+    return f"In all {cases} cases, {tokens:,} tokens, {cost}{without}. {_ESTIMATE_NOTE}"

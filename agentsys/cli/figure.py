@@ -13,15 +13,15 @@ from agentsys.cli.stored_runs import (
     FoldersArgument,
     NamesOption,
     RunsOption,
-    given,
-    read_stored,
-    say_unfinished,
+    require_folders,
+    read_stored_runs,
+    print_unfinished,
 )
 from agentsys.errors import ConfigError, unknown_name
-from agentsys.records.names_file import Names
+from agentsys.records.names_file import RunNames
 
 
-def figure(
+def figure_command(
     name: Annotated[str, typer.Argument(metavar="2|3|4|table1|tokens", help="Which figure.")],
     folders: FoldersArgument = None,
     runs: RunsOption = None,
@@ -49,8 +49,8 @@ def figure(
     if name not in FIGURES:
         raise ConfigError(unknown_name("figure", name, FIGURES))
     wish = Wish(model, tuple(defense.split(",")) if defense else ())
-    reading = read_stored(given(folders, runs, "figure"), names, whole_names=True)
-    say_unfinished(reading)
-    shown = Names(names).shown
+    reading = read_stored_runs(require_folders(folders, runs, "figure"), names, whole_names=True)
+    print_unfinished(reading)
+    shown = RunNames(names).display_names
     for path in save(make_figure(FIGURES[name], reading.cases, wish, errors, bare=plain, shown=shown), out):
         print(path)

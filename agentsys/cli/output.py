@@ -12,10 +12,10 @@ import typer
 from agentsys.analysis.shown_document import as_shown
 from agentsys.analysis.tables.escaping import between_words
 from agentsys.analysis.tables.output import FILE_WIDTH, Output, OutputFormat, written
-from agentsys.cli.terminal import printable
+from agentsys.cli.terminal import escape_controls
 from agentsys.errors import ConfigError
 from agentsys.models.secrets import without_credentials
-from agentsys.records.shown_names import AS_STORED, ShownNames
+from agentsys.records.shown_names import STORED_NAMES, DisplayNames
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -39,7 +39,7 @@ PluginPathOption = Annotated[
 ]
 
 
-def put(output: Output, form: OutputFormat, out: Path | None = None, shown: ShownNames = AS_STORED) -> None:
+def write_output(output: Output, form: OutputFormat, out: Path | None = None, shown: DisplayNames = STORED_NAMES) -> None:
     """Write a result.
 
     Args:
@@ -61,7 +61,7 @@ def put(output: Output, form: OutputFormat, out: Path | None = None, shown: Show
         from agentsys.analysis.tables.write_terminal import terminal_document
 
         # Not cropped: what cannot be made to fit, a path say, is left to the terminal to break.
-        Console(width=shown_width()).print(terminal_document(output.screen or output.document), crop=False)
+        Console(width=table_width()).print(terminal_document(output.screen or output.document), crop=False)
     elif form is OutputFormat.PARQUET:
         if sys.stdout.isatty():
             raise ConfigError(
@@ -72,7 +72,7 @@ def put(output: Output, form: OutputFormat, out: Path | None = None, shown: Show
         sys.stdout.write(written(output, form).decode())
 
 
-def say(line: str, file: TextIO | None = None, hang: str = "") -> None:
+def print_line(line: str, file: TextIO | None = None, hang: str = "") -> None:
     """Print a line for people, broken between words where it is wider than the screen.
 
     Args:
@@ -80,16 +80,16 @@ def say(line: str, file: TextIO | None = None, hang: str = "") -> None:
         file: Where to; None: standard output.
         hang: What a line begins with that goes on with the one above.
     """
-    print(between_words(printable(line), known_width(), hang), file=file or sys.stdout)
+    print(between_words(escape_controls(line), terminal_width(), hang), file=file or sys.stdout)
 
 
-def tell(console: Console, line: str, hang: str = "") -> None:
+def print_to_console(console: Console, line: str, hang: str = "") -> None:
     """`say` on a console, which may be a quiet one; without user and password of an address in the line."""
-    text = without_credentials(printable(line))
-    console.print(between_words(text, known_width(), hang), markup=False, highlight=False, soft_wrap=True)
+    text = without_credentials(escape_controls(line))
+    console.print(between_words(text, terminal_width(), hang), markup=False, highlight=False, soft_wrap=True)
 
 
-def known_width() -> int | None:
+def terminal_width() -> int | None:
     """Columns of standard output, as `COLUMNS` or the terminal says; None: a pipe or a file has none."""
     wanted = os.environ.get("COLUMNS", "")
     if wanted.isdigit() and int(wanted):
@@ -101,6 +101,6 @@ def known_width() -> int | None:
     return Console().width
 
 
-def shown_width() -> int:
+def table_width() -> int:
     """Columns of a table on standard output."""
-    return known_width() or FILE_WIDTH
+    return terminal_width() or FILE_WIDTH

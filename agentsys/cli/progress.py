@@ -12,18 +12,18 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from agentsys.amounts import counted
-from agentsys.cli.output import tell
-from agentsys.cli.terminal import one_line
+from agentsys.amounts import format_count
+from agentsys.cli.output import print_to_console
+from agentsys.cli.terminal import escape_to_line
 from agentsys.models.budget import Meter
 from agentsys.records.case_row import NO_ATTACK
 from agentsys.records.schema import CaseRecord
-from agentsys.runs.totals import CellName, CellTotals, RunningTotals, share
+from agentsys.runs.totals import CellLabels, CellTotals, RunningTotals, format_share
 
 LINE_EVERY_S = 60.0
 
 
-def _joined(processes: Sequence[int]) -> str:
+def _joined_text(processes: Sequence[int]) -> str:
     who = (
         "process " + ", ".join(map(str, processes[:8]))
         if len(processes) == 1
@@ -32,11 +32,11 @@ def _joined(processes: Sequence[int]) -> str:
     return f"Already at work in this folder: {who}. This run helps: each case is run once, by one of them."
 
 
-def _stopping(why: str, running: int) -> str:
-    return f"stopping ({one_line(why)}): finishing {counted(running, 'case')}; Ctrl-C again drops them"
+def _stopping_text(why: str, running: int) -> str:
+    return f"stopping ({escape_to_line(why)}): finishing {format_count(running, 'case')}; Ctrl-C again drops them"
 
 
-class _Counting:
+class _CountingListener:
     """Counts what ends, whichever way that is shown."""
 
     def __init__(self, totals: RunningTotals, console: Console, meter: Meter | None = None) -> None:
@@ -55,7 +55,7 @@ class _Counting:
         self._totals.planned -= 1
 
 
-class LiveProgress(_Counting):
+class LiveProgress(_CountingListener):
     """A bar per cell and the running figures, redrawn in place."""
 
     def __init__(self, totals: RunningTotals, console: Console, meter: Meter | None = None) -> None:
@@ -67,7 +67,7 @@ class LiveProgress(_Counting):
             refresh_per_second=4,
             transient=True,
             redirect_stdout=False,
-            get_renderable=self._drawn,
+            get_renderable=self._render,
         )
 
     def __enter__(self) -> LiveProgress:
@@ -79,58 +79,58 @@ class LiveProgress(_Counting):
 
     def joined(self, processes: Sequence[int]) -> None:
         """Say that the work is shared."""
-        self._live.console.print(_joined(processes), markup=False, highlight=False, soft_wrap=True)
+        self._live.console.print(_joined_text(processes), markup=False, highlight=False, soft_wrap=True)
 
     def tick(self) -> None:
         """Nothing to do: the display redraws itself."""
 
     def stopping(self, why: str, running: int) -> None:
         """Say that the run is ending early."""
-        self._note = _stopping(why, running)
+        self._note = _stopping_text(why, running)
 
-    def _drawn(self) -> Group:
-        head = Text(f"{self._totals.progress}{_patience(self._meter)}")
+    def _render(self) -> Group:
+        head = Text(f"{self._totals.progress}{_format_waiting(self._meter)}")
         note = [Text(self._note, style="yellow")] if self._note else []
-        bars = [self._bars()] if self._totals.cells else []
-        return Group(head, *bars, Text(self._totals.spent), *note)
+        bars = [self._render_bars()] if self._totals.cells else []
+        return Group(head, *bars, Text(self._totals.spending_text), *note)
 
-    def _bars(self) -> Table:
+    def _render_bars(self) -> Table:
         """A line per cell: those under way first, then those that wait, then those that are done."""
-        cells = sorted(self._totals.cells.items(), key=lambda item: _stage(item[1]))
-        label = _labels(self._totals.cells)
+        cells = sorted(self._totals.cells.items(), key=lambda item: _display_rank(item[1]))
+        label = _make_labeller(self._totals.cells)
         rows = [
-            (cell, f"{cell.done}/{cell.planned}", one_line(label(name)), _rates(name, cell))
-            for name, cell in cells[:MOST_CELLS]
+            (cell, f"{cell.done}/{cell.planned}", escape_to_line(label(name)), _format_rates(name, cell))
+            for name, cell in cells[:MAX_CELLS]
         ]
         counts, rates = max(len(row[1]) for row in rows), max(len(row[3]) for row in rows)
         # Counts and rates are whole; a name gives way where the terminal is too narrow for all.
-        left = max(self._console.width - BAR - counts - rates - 3, 8)
+        left = max(self._console.width - BAR_WIDTH - counts - rates - 3, 8)
         table = Table.grid(padding=(0, 1))
-        table.add_column(width=BAR)
+        table.add_column(width=BAR_WIDTH)
         table.add_column(justify="right", width=counts)
         table.add_column(no_wrap=True, overflow="ellipsis", max_width=left)
         table.add_column(width=rates)
         for cell, count, name, came in rows:
-            bar = ProgressBar(total=max(cell.planned, 1), completed=cell.done, width=BAR)
+            bar = ProgressBar(total=max(cell.planned, 1), completed=cell.done, width=BAR_WIDTH)
             table.add_row(bar, count, Text(name), Text(came))
-        if len(cells) > MOST_CELLS:
-            table.add_row("", "", f"and {counted(len(cells) - MOST_CELLS, 'more cell')}", "")
+        if len(cells) > MAX_CELLS:
+            table.add_row("", "", f"and {format_count(len(cells) - MAX_CELLS, 'more cell')}", "")
         return table
 
 
-MOST_CELLS = 12
+MAX_CELLS = 12
 """Cells with a line of their own: more would not fit a terminal's height."""
-BAR = 10
+BAR_WIDTH = 10
 """Columns of a bar."""
 
 
-def _labels(cells: Iterable[CellName]) -> Callable[[CellName], str]:
+def _make_labeller(cells: Iterable[CellLabels]) -> Callable[[CellLabels], str]:
     """How cells are named beside each other: by what not all of them have in common."""
     listed = list(cells)
     models = {name.model for name in listed}
     attacks = {name.attack for name in listed} - {NO_ATTACK}
 
-    def label(name: CellName) -> str:
+    def label(name: CellLabels) -> str:
         kind = "attacked" if len(attacks) == 1 else name.attack
         parts = (
             name.model if len(models) > 1 else "",
@@ -142,28 +142,28 @@ def _labels(cells: Iterable[CellName]) -> Callable[[CellName], str]:
     return label
 
 
-def _stage(cell: CellTotals) -> int:
+def _display_rank(cell: CellTotals) -> int:
     """Under way, not begun, done."""
     return 2 if cell.done >= cell.planned else 0 if cell.done else 1
 
 
-def _rates(name: CellName, cell: CellTotals) -> str:
+def _format_rates(name: CellLabels, cell: CellTotals) -> str:
     """What a cell's cases came to so far."""
     if not cell.done:
         return "waiting"
-    errors = f", {counted(cell.errors, 'error')}" if cell.errors else ""
-    hit = f"ASR {share(cell.hit, cell.rated)}, " if name.attack != NO_ATTACK else ""
-    return f"{hit}utility {share(cell.solved, cell.rated)}{errors}"
+    errors = f", {format_count(cell.errors, 'error')}" if cell.errors else ""
+    hit = f"ASR {format_share(cell.hit, cell.rated)}, " if name.attack != NO_ATTACK else ""
+    return f"{hit}utility {format_share(cell.solved, cell.rated)}{errors}"
 
 
-def _patience(meter: Meter | None) -> str:
+def _format_waiting(meter: Meter | None) -> str:
     """Retries so far, and who waits for one now; nothing where there were none."""
     if meter is None or not (meter.retries or meter.waiting):
         return ""
-    return f", {counted(meter.retries, 'retry', 'retries')}, {meter.waiting} waiting"
+    return f", {format_count(meter.retries, 'retry', 'retries')}, {meter.waiting} waiting"
 
 
-class PlainProgress(_Counting):
+class PlainProgress(_CountingListener):
     """A line of text now and then, for logs and pipes."""
 
     def __init__(self, totals: RunningTotals, console: Console, meter: Meter | None = None) -> None:
@@ -178,27 +178,27 @@ class PlainProgress(_Counting):
 
     def joined(self, processes: Sequence[int]) -> None:
         """Say that the work is shared."""
-        self._print(_joined(processes))
+        self._print_text(_joined_text(processes))
 
     def tick(self) -> None:
         """Print a line if a minute has passed."""
         if time.monotonic() - self._last >= LINE_EVERY_S:
             self._last = time.monotonic()
-            self._say()
+            self._print_progress()
 
     def stopping(self, why: str, running: int) -> None:
         """Say that the run is ending early."""
-        self._print(_stopping(why, running))
+        self._print_text(_stopping_text(why, running))
 
-    def _say(self) -> None:
+    def _print_progress(self) -> None:
         totals = self._totals
-        self._print(f"{totals.progress}{_patience(self._meter)}; {totals.figures()}")
+        self._print_text(f"{totals.progress}{_format_waiting(self._meter)}; {totals.format_figures()}")
 
-    def _print(self, line: str) -> None:
-        tell(self._console, line, "  ")
+    def _print_text(self, line: str) -> None:
+        print_to_console(self._console, line, "  ")
 
 
-class ToldProgress(PlainProgress):
+class VerboseProgress(PlainProgress):
     """Also a line for every case that ends."""
 
     def finished(self, record: CaseRecord) -> None:
@@ -206,12 +206,12 @@ class ToldProgress(PlainProgress):
         super().finished(record)
         case = record.case
         task = "/".join(filter(None, (case.user_task_id, case.injection_task_id)))
-        self._print(
-            one_line(f"{case.model} / {case.defense} / {case.attack}: {case.suite} {task}: {_came(record)}")
+        self._print_text(
+            escape_to_line(f"{case.model} / {case.defense} / {case.attack}: {case.suite} {task}: {_format_case(record)}")
         )
 
 
-def _came(record: CaseRecord) -> str:
+def _format_case(record: CaseRecord) -> str:
     """What became of a case, in words."""
     if record.status == "error":
         return f"error ({record.error_kind})"

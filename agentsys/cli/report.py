@@ -13,22 +13,22 @@ from agentsys.analysis.html_report.paper_figures import paper_figures
 from agentsys.analysis.statistics.error_rule import ErrorRule
 from agentsys.analysis.tables.report import report as measured
 from agentsys.atomic_file import write_atomically
-from agentsys.cli.output import ConfigDirOption, PluginPathOption, say
+from agentsys.cli.output import ConfigDirOption, PluginPathOption, print_line
 from agentsys.cli.stored_runs import (
     ErrorsOption,
     MetricOption,
     NamesOption,
-    own_metrics,
-    read_stored,
+    load_own_metrics,
+    read_stored_runs,
 )
-from agentsys.cli.terminal import one_line
+from agentsys.cli.terminal import escape_to_line
 from agentsys.errors import ConfigError
-from agentsys.records.reading import Reading
+from agentsys.records.reading import LoadedCases
 
-DEFAULT_NAME = "report.html"
+DEFAULT_REPORT_NAME = "report.html"
 
 
-def report(
+def report_command(
     folders: Annotated[
         list[Path],
         typer.Argument(metavar="DIR...", help="Log, pipeline or suite folders: ours or published runs."),
@@ -37,7 +37,7 @@ def report(
         Path | None,
         typer.Option(
             metavar="FILE.html",
-            help=f"Where to write it; default: {DEFAULT_NAME} in the first DIR; of foreign runs: here.",
+            help=f"Where to write it; default: {DEFAULT_REPORT_NAME} in the first DIR; of foreign runs: here.",
         ),
     ] = None,
     max_cases: Annotated[
@@ -53,8 +53,8 @@ def report(
     names: NamesOption = None,
 ) -> None:
     """Write an HTML report: tables, figures, errors, configs and every trajectory, in one file."""
-    own = own_metrics(metric, config_dir, plugin_path)
-    reading = read_stored(folders, names)
+    own = load_own_metrics(metric, config_dir, plugin_path)
+    reading = read_stored_runs(folders, names)
     made = html_report(
         reading,
         measured(reading, errors, own=own),
@@ -63,29 +63,29 @@ def report(
         figures=paper_figures(reading.cases, errors) if figures else (),
         made_on=f"{datetime.now():%Y-%m-%d %H:%M}",
     )
-    path = out or default_page(folders[0], reading)
-    _write(path, made.html)
-    say(_summary(path, made))
+    path = out or default_report_path(folders[0], reading)
+    _write_report(path, made.html)
+    print_line(_summary_line(path, made))
 
 
-def default_page(folder: Path, reading: Reading) -> Path:
+def default_report_path(folder: Path, reading: LoadedCases) -> Path:
     """The report's place: beside runs of ours; nothing is ever written into anyone else's folder."""
     ours = any(not case.foreign and Path(case.source).is_relative_to(folder) for case in reading.cases)
-    return (Path() if not ours else folder if folder.is_dir() else folder.parent) / DEFAULT_NAME
+    return (Path() if not ours else folder if folder.is_dir() else folder.parent) / DEFAULT_REPORT_NAME
 
 
-def _write(path: Path, html: str) -> None:
+def _write_report(path: Path, html: str) -> None:
     if path.is_dir():
-        raise ConfigError(f"'{path}' is a folder. Name a file: --out {path / DEFAULT_NAME}")
+        raise ConfigError(f"'{path}' is a folder. Name a file: --out {path / DEFAULT_REPORT_NAME}")
     try:
         write_atomically(path, html.encode())
     except OSError as error:
         raise ConfigError(
-            f"Cannot write {path}: {error.strerror}. Name another file: --out {DEFAULT_NAME}"
+            f"Cannot write {path}: {error.strerror}. Name another file: --out {DEFAULT_REPORT_NAME}"
         ) from None
 
 
-def _summary(path: Path, made: HtmlReport) -> str:
+def _summary_line(path: Path, made: HtmlReport) -> str:
     size = path.stat().st_size / 1e6
     left = f"; {made.left_out:,} trajectories left out (see the note in it)" if made.left_out else ""
-    return one_line(f"Wrote {path}: {made.trajectories:,} trajectories, {size:.1f} MB{left}.")
+    return escape_to_line(f"Wrote {path}: {made.trajectories:,} trajectories, {size:.1f} MB{left}.")

@@ -23,25 +23,25 @@ from agentsys.cli.output import (
     FormatOption,
     OutOption,
     PluginPathOption,
-    put,
-    say,
-    shown_width,
+    write_output,
+    print_line,
+    table_width,
 )
 from agentsys.cli.stored_runs import (
     ErrorsOption,
     MetricOption,
     NamesOption,
-    next_line,
-    own_metrics,
-    paid_lines,
-    read_stored,
-    say_unfinished,
+    next_step_line,
+    load_own_metrics,
+    ledger_lines,
+    read_stored_runs,
+    print_unfinished,
 )
-from agentsys.cli.terminal import one_line
+from agentsys.cli.terminal import escape_to_line
 from agentsys.records.case_row import CaseRow
-from agentsys.records.names_file import Names
-from agentsys.records.reading import Reading
-from agentsys.records.shown_names import ShownNames
+from agentsys.records.names_file import RunNames
+from agentsys.records.reading import LoadedCases
+from agentsys.records.shown_names import DisplayNames
 
 BestAttackOption = Annotated[
     bool,
@@ -52,7 +52,7 @@ AmongOption = Annotated[
 ]
 
 
-def results(
+def results_command(
     folders: Annotated[
         list[Path],
         typer.Argument(
@@ -86,11 +86,11 @@ def results(
     names: NamesOption = None,
 ) -> None:
     """Show utility, attack success and defense quality of stored runs, with 95% intervals."""
-    own = own_metrics(metric, config_dir, plugin_path)
-    reading = read_stored(folders, names, whole_names=form.for_programs)
+    own = load_own_metrics(metric, config_dir, plugin_path)
+    reading = read_stored_runs(folders, names, whole_names=form.for_programs)
     if form.for_programs:
-        say_unfinished(reading)
-    reading, notes = _attacks_as_asked(reading, as_one, among if best_attack else None)
+        print_unfinished(reading)
+    reading, notes = _select_attacks(reading, as_one, among if best_attack else None)
     if fixed or by is not None:
         variants = variants_of(reading.cases, fixed=fixed, tag=by)
         found = variant_report(reading, variants, errors, own=own)
@@ -101,20 +101,20 @@ def results(
     found = replace(found, notes=(*notes, *found.notes))
     if form.for_programs:
         for note in notes_apart:
-            print(one_line(note), file=sys.stderr)
-        put(results_output(found), form, out, Names(names).shown)
+            print(escape_to_line(note), file=sys.stderr)
+        write_output(results_output(found), form, out, RunNames(names).display_names)
         return
-    _show(found, reading.cases, folders, errors, form, out, Names(names).shown, full=full)
+    _write_for_people(found, reading.cases, folders, errors, form, out, RunNames(names).display_names, full=full)
 
 
-def _show(
+def _write_for_people(
     found: Report,
     cases: Sequence[CaseRow],
     folders: Sequence[Path],
     errors: ErrorRule,
     form: OutputFormat,
     out: Path | None,
-    called: ShownNames,
+    called: DisplayNames,
     *,
     full: bool,
 ) -> None:
@@ -122,19 +122,19 @@ def _show(
     from agentsys.analysis.tables.write_terminal import BULLET  # here, as other programs need no rich
 
     screen = form is OutputFormat.TABLE and not full
-    width = shown_width() if out is None else FILE_WIDTH
-    below = [spent_line(cases), *paid_lines(folders), next_line(folders, full=full)]
+    width = table_width() if out is None else FILE_WIDTH
+    below = [spent_line(cases), *ledger_lines(folders), next_step_line(folders, full=full)]
     said = findings(cases, errors, width=width - len(BULLET) if screen else None)
     shown = results_screen(found, cases, said, width) if screen else None
-    put(results_output(found, said, shown), form, out, called)
+    write_output(results_output(found, said, shown), form, out, called)
     if form is OutputFormat.TABLE and out is None:
         for line in below:
-            say(line)
+            print_line(line)
 
 
-def _attacks_as_asked(
-    reading: Reading, as_one: str | None, among: str | None
-) -> tuple[Reading, tuple[str, ...]]:
+def _select_attacks(
+    reading: LoadedCases, as_one: str | None, among: str | None
+) -> tuple[LoadedCases, tuple[str, ...]]:
     """The reading with several attacks taken for one, or the best in their place; what to say of it."""
     if as_one is not None:
         reading = replace(reading, cases=together(reading.cases, as_one))

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from agentsys.amounts import counted
-from agentsys.cli.errors import asked_to_end
-from agentsys.cli.help.completion import overrides_beginning_with
-from agentsys.cli.terminal import printable
+from agentsys.amounts import format_count
+from agentsys.cli.errors import raise_on_stop_signals
+from agentsys.cli.help.completion import complete_overrides
+from agentsys.cli.terminal import escape_controls
 from agentsys.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -42,12 +42,12 @@ _LogLevelOption = Annotated[
 ]
 
 
-def run(
+def run_cases_command(
     overrides: Annotated[
         list[str] | None,
         typer.Argument(
             help="Hydra overrides, e.g. model=simulated defense=none,agentsys limit=10 experiment=NAME",
-            autocompletion=overrides_beginning_with,
+            autocompletion=complete_overrides,
         ),
     ] = None,
     config_dir: Annotated[
@@ -78,11 +78,11 @@ def run(
     Comma lists sweep (defense=none,agentsys); experiment=NAME loads a preset.
     The same command again resumes: only what is missing, or ended in an error, is run.
     """
-    console, chatter = _consoles(quiet, verbose, log_level)
+    console, chatter = _make_consoles(quiet, verbose, log_level)
     with chatter.status("Loading the benchmark ..."):
-        from agentsys.runs.session import prepare
+        from agentsys.runs.session import prepare_session
 
-        session = prepare(
+        session = prepare_session(
             overrides or [],
             config_dirs=config_dir or [],
             plugin_paths=plugin_path or [],
@@ -90,126 +90,126 @@ def run(
             again=again,
             skip_unavailable=skip_unavailable,
         )
-    _announce(session, chatter)
+    _print_plan(session, chatter)
     if dry_run:
         from agentsys.cli.dry_run import show_estimate
 
         show_estimate(session, config_dir or [], console)
         return
     if session.plan.todo and not yes:
-        _refuse_if_dear(session, config_dir or [], chatter)
-    _look_and_run(session, console, chatter, skip_unavailable=skip_unavailable, verbose=verbose)
+        _refuse_if_expensive(session, config_dir or [], chatter)
+    _preflight_and_run(session, console, chatter, skip_unavailable=skip_unavailable, verbose=verbose)
 
 
-def _consoles(quiet: bool, verbose: bool, log_level: str) -> tuple[Console, Console]:
+def _make_consoles(quiet: bool, verbose: bool, log_level: str) -> tuple[Console, Console]:
     """Where results go, and where plan and progress go; what our modules log is set as well."""
     if quiet and verbose:
         raise ConfigError("-q and -v contradict each other: leave one out.")
     from rich.console import Console
 
-    from agentsys.cli.output import shown_width
+    from agentsys.cli.output import table_width
 
     for room in ("agentsys", "baselines"):
         logging.getLogger(room).setLevel(log_level.upper())
     # This very stream, also while standard output is redirected.
-    console = Console(file=sys.stdout, width=shown_width())
-    return console, Console(file=sys.stdout, width=shown_width(), quiet=quiet)
+    console = Console(file=sys.stdout, width=table_width())
+    return console, Console(file=sys.stdout, width=table_width(), quiet=quiet)
 
 
-def _refuse_if_dear(session: Session, config_dirs: list[Path], chatter: Console) -> None:
-    from agentsys.cli.dry_run import refuse_if_dear  # here: a run that is finished does without estimates
+def _refuse_if_expensive(session: Session, config_dirs: list[Path], chatter: Console) -> None:
+    from agentsys.cli.dry_run import refuse_if_expensive  # here: a run that is finished does without estimates
 
-    refuse_if_dear(session, config_dirs, chatter)
+    refuse_if_expensive(session, config_dirs, chatter)
 
 
-def _look_and_run(
+def _preflight_and_run(
     session: Session, console: Console, chatter: Console, *, skip_unavailable: bool, verbose: bool
 ) -> None:
     with chatter.status("Asking each model one question ..."):
-        session = session.looked_at(skip_unavailable=skip_unavailable)
-    _tell_findings(session, chatter)
-    _run_and_tell(session, console, chatter, verbose=verbose)
+        session = session.preflight(skip_unavailable=skip_unavailable)
+    _print_preflight(session, chatter)
+    _run_and_print(session, console, chatter, verbose=verbose)
 
 
-def _run_and_tell(session: Session, console: Console, chatter: Console, *, verbose: bool) -> None:
+def _run_and_print(session: Session, console: Console, chatter: Console, *, verbose: bool) -> None:
     started = time.monotonic()
-    outcome = _execute(session, chatter, verbose=verbose)
+    outcome = _run_with_progress(session, chatter, verbose=verbose)
     spent = ""
     if outcome.finished or outcome.elsewhere or session.plan.finished or session.plan.failed_before:
-        spent = _screen(session, console, time.monotonic() - started)
+        spent = _print_results(session, console, time.monotonic() - started)
     try:
-        _conclude(session, outcome, console)
+        _print_conclusion(session, outcome, console)
     finally:
         # The same last lines in a terminal and in a log, however the run ended.
-        _last_lines(session, console, spent)
+        _print_last_lines(session, console, spent)
 
 
-def _announce(session: Session, console: Console) -> None:
+def _print_plan(session: Session, console: Console) -> None:
     plan = session.plan
     again = f", {plan.failed_before} of them after an error" if plan.failed_before else ""
-    _say(
+    _print_line(
         console,
-        f"{counted(len(plan.jobs), 'case')} in {counted(len(session.settings), 'cell')}; "
+        f"{format_count(len(plan.jobs), 'case')} in {format_count(len(session.settings), 'cell')}; "
         f"{plan.finished} finished before, "
         f"{len(plan.todo)} to run{again}. Records: {session.store.root}",
     )
     if plan.replaced:
         aside = session.store.own / "aside"
-        _say(
+        _print_line(
             console,
             f"{plan.replaced} of them have a record: it is kept in {aside} and counts in"
             " no table. Should this run stop, go on without --again.",
         )
     for left_out in plan.skipped:
-        _say(console, left_out.line)
-    if session.searches.line:
-        _say(console, session.searches.line)
+        _print_line(console, left_out.summary_line)
+    if session.searches.summary_line:
+        _print_line(console, session.searches.summary_line)
     for key in plan.corrupt[:5]:
-        _say(
+        _print_line(
             console,
             f"{session.store.root / key} does not parse: it is run again, the old file kept as .corrupt",
         )
 
 
-def _tell_findings(session: Session, console: Console) -> None:
-    from agentsys.runs.preflight import by_cause
+def _print_preflight(session: Session, console: Console) -> None:
+    from agentsys.runs.preflight import group_by_cause
 
     for oddity in session.oddities:
-        _say(console, oddity)
-    for names, why in by_cause(session.obstacles):
-        _say(console, f"Left out: {names}. {why}")
+        _print_line(console, oddity)
+    for names, why in group_by_cause(session.obstacles):
+        _print_line(console, f"Left out: {names}. {why}")
 
 
-def _execute(session: Session, console: Console, *, verbose: bool) -> RunOutcome:
-    from agentsys.cli.progress import LiveProgress, PlainProgress, ToldProgress
+def _run_with_progress(session: Session, console: Console, *, verbose: bool) -> RunOutcome:
+    from agentsys.cli.progress import LiveProgress, PlainProgress, VerboseProgress
     from agentsys.runs.totals import RunningTotals
 
-    totals = RunningTotals.of(session.plan.todo)
+    totals = RunningTotals.of_jobs(session.plan.todo)
     meter = None if session.books is None else session.books.meter
-    show = ToldProgress if verbose else LiveProgress if console.is_terminal else PlainProgress
+    show = VerboseProgress if verbose else LiveProgress if console.is_terminal else PlainProgress
     try:
         # Some of AgentDojo's checkers print, and it warns of empty answers; the records hold both.
         warnings.filterwarnings("ignore", message="Model output was None")
-        with asked_to_end(), show(totals, console, meter) as progress, redirect_stdout(io.StringIO()):
+        with raise_on_stop_signals(), show(totals, console, meter) as progress, redirect_stdout(io.StringIO()):
             return session.execute(progress)
     except KeyboardInterrupt:
-        _say(console, f"Stopped. Finished and on disk: {counted(totals.done, 'case')}. {_RESUME}")
+        _print_line(console, f"Stopped. Finished and on disk: {format_count(totals.done, 'case')}. {_RESUME_HINT}")
         # Cases under way sit in threads that wait for a model; nothing of theirs is half written.
         os._exit(130)
 
 
-_RESUME = "To go on, run the same command again: only what is missing is run."
+_RESUME_HINT = "To go on, run the same command again: only what is missing is run."
 
 
-def _screen(session: Session, console: Console, seconds: float) -> str:
+def _print_results(session: Session, console: Console, seconds: float) -> str:
     """Show what the run's folders hold; what that took is handed back, to be said last."""
     from agentsys.analysis.tables.finding import findings
     from agentsys.analysis.tables.report import report
     from agentsys.analysis.tables.results_screen import results_screen, spent_line
     from agentsys.analysis.tables.write_terminal import BULLET, terminal_document
     from agentsys.records.reading import WORTH_AN_INDEX, read_cases
-    from agentsys.records.short_names import with_short_names
-    from agentsys.records.unfinished import unfinished_in
+    from agentsys.records.short_names import shorten_names
+    from agentsys.records.unfinished import find_unfinished
 
     folders = [folder for folder in session.folders if session.store.holds(folder.name)]
     if not folders:
@@ -219,79 +219,79 @@ def _screen(session: Session, console: Console, seconds: float) -> str:
     if many:
         read = read_cases([session.store.root], only=session.folders, looked=session.plan.looked)
     else:
-        read = replace(read_cases(folders), unfinished=unfinished_in(session.folders))
-    reading = replace(read, cases=with_short_names(read.cases))
+        read = replace(read_cases(folders), unfinished=find_unfinished(session.folders))
+    reading = replace(read, cases=shorten_names(read.cases))
     said = findings(reading.cases, width=console.width - len(BULLET))
     screen = results_screen(report(reading), reading.cases, said, console.width)
     console.print(terminal_document(screen), crop=False)
     return spent_line(reading.cases, seconds)
 
 
-def _last_lines(session: Session, console: Console, spent: str) -> None:
+def _print_last_lines(session: Session, console: Console, spent: str) -> None:
     if not spent:
         return
-    from agentsys.cli.stored_runs import next_line
+    from agentsys.cli.stored_runs import next_step_line
 
     before = f"; {session.plan.finished} of them finished before" if session.plan.finished else ""
-    _say(console, f"{spent}{before}")
-    _say(console, next_line([session.store.root]))
+    _print_line(console, f"{spent}{before}")
+    _print_line(console, next_step_line([session.store.root]))
 
 
-def _conclude(session: Session, outcome: RunOutcome, console: Console) -> None:
-    from agentsys.ledger import spent
+def _print_conclusion(session: Session, outcome: RunOutcome, console: Console) -> None:
+    from agentsys.ledger import sum_ledgers
 
     for text in outcome.tracebacks:
-        _say(console, f"Code broke; its cases are errors, and each record keeps this:\n{printable(text)}")
+        _print_line(console, f"Code broke; its cases are errors, and each record keeps this:\n{escape_controls(text)}")
     for cell in outcome.ended_cells:
-        left = counted(cell.left, "case")
-        _say(console, f"Given up: {' / '.join(cell.labels)}, {left} not started: {cell.why}")
-    if paid := spent([session.store.root]).line:
-        _say(console, paid)
+        left = format_count(cell.left, "case")
+        _print_line(console, f"Given up: {' / '.join(cell.labels)}, {left} not started: {cell.why}")
+    if paid := sum_ledgers([session.store.root]).summary_line:
+        _print_line(console, paid)
     if outcome.no_text:
-        _say(
+        _print_line(
             console,
-            f"Without a text: {counted(outcome.no_text, 'case')}, for the attacker gave none to try "
+            f"Without a text: {format_count(outcome.no_text, 'case')}, for the attacker gave none to try "
             "(attacker_refused, attacker_unreadable); in no rate. Take another one: attack.attacker=NAME",
         )
     if outcome.errors > outcome.no_text:
         failed = outcome.errors - outcome.no_text
-        _say(console, f"Ended in an error and in no rate: {counted(failed, 'case')}. {_RESUME}")
+        _print_line(console, f"Ended in an error and in no rate: {format_count(failed, 'case')}. {_RESUME_HINT}")
     if outcome.fatal is not None:
-        _say(console, f"Stopped early: {outcome.fatal} {_RESUME}")
+        _print_line(console, f"Stopped early: {outcome.fatal} {_RESUME_HINT}")
         raise typer.Exit(1)
     if outcome.interrupted:
-        done = counted(outcome.finished, "case")
-        _say(console, f"Interrupted: {done} finished in this run, and on disk. {_RESUME}")
+        done = format_count(outcome.finished, "case")
+        _print_line(console, f"Interrupted: {done} finished in this run, and on disk. {_RESUME_HINT}")
         raise typer.Exit(128 + outcome.signal)
     if outcome.elsewhere:
-        _say(console, f"Run by other processes meanwhile: {counted(outcome.elsewhere, 'case')} of this plan.")
+        _print_line(console, f"Run by other processes meanwhile: {format_count(outcome.elsewhere, 'case')} of this plan.")
     if outcome.budget is not None:
-        _say(console, f"Ended by its budget: {outcome.budget} {_RESUME}")
+        _print_line(console, f"Ended by its budget: {outcome.budget} {_RESUME_HINT}")
         return
-    _tell_artefacts(session, console)
+    _print_artefacts(session, console)
     if outcome.finished and outcome.errors == outcome.finished and not session.plan.finished:
-        from agentsys.runs.executors.outcome import likely_cause
+        from agentsys.runs.executors.outcome import describe_likely_cause
 
-        _say(console, f"Nothing completed: {likely_cause(outcome.troubles, session.settings)}")
+        _print_line(console, f"Nothing completed: {describe_likely_cause(outcome.troubles, session.settings)}")
         raise typer.Exit(1)
     if outcome.ended_cells:
         raise typer.Exit(1)
 
 
-def _tell_artefacts(session: Session, console: Console) -> None:
+def _print_artefacts(session: Session, console: Console) -> None:
     for path in session.artefacts:
-        _say(console, f"Searched texts: {path}")
+        _print_line(console, f"Searched texts: {path}")
     if session.artefacts:
-        _say(console, _HOW_REPLAYED)
+        _print_line(console, _REPLAY_HINT)
 
 
-_HOW_REPLAYED = (
+_REPLAY_HINT = (
     "To use such texts again without an attacker, give the file to the same attack, in both kinds of quotes: "
     """'attack.artefact="FILE"'"""
 )
 
 
-def _say(console: Console, line: str) -> None:
-    from agentsys.cli.output import tell  # Here, because what it brings along takes a while to import.
+def _print_line(console: Console, line: str) -> None:
+    from agentsys.cli.output import print_to_console  # Here, because what it brings along takes a while to import.
 
-    tell(console, line)
+    print_to_console(console, line)

@@ -14,15 +14,15 @@ import typer
 from agentsys.analysis.metrics.own_metric import Metric, checked_metric
 from agentsys.analysis.metrics.rates import METRICS
 from agentsys.analysis.statistics.error_rule import ErrorRule
-from agentsys.cli.terminal import one_line
+from agentsys.cli.terminal import escape_to_line
 from agentsys.errors import ConfigError, unknown_name
-from agentsys.ledger import spent
-from agentsys.named_module import import_from, made_of
-from agentsys.records.names_file import Names
-from agentsys.records.reading import Reading, read_cases
-from agentsys.records.reading_notes import settled_lines, skipped_lines
-from agentsys.records.short_names import with_short_names
-from agentsys.records.unfinished import unfinished_lines
+from agentsys.ledger import sum_ledgers
+from agentsys.named_module import add_plugin_paths, build_object
+from agentsys.records.names_file import RunNames
+from agentsys.records.reading import LoadedCases, read_cases
+from agentsys.records.reading_notes import describe_resolution, describe_skipped
+from agentsys.records.short_names import shorten_names
+from agentsys.records.unfinished import describe_unfinished
 
 ErrorsOption = Annotated[
     ErrorRule,
@@ -60,7 +60,7 @@ MetricOption = Annotated[
 """The option of commands that show every metric; None as its default."""
 
 
-def read_stored(folders: Iterable[Path], names: Path | None = None, *, whole_names: bool = False) -> Reading:
+def read_stored_runs(folders: Iterable[Path], names: Path | None = None, *, whole_names: bool = False) -> LoadedCases:
     """The cases under some folders.
 
     On standard error: a line for each file that could not be used, and what folders' names decided.
@@ -73,13 +73,13 @@ def read_stored(folders: Iterable[Path], names: Path | None = None, *, whole_nam
     Raises:
         ConfigError: If a folder does not exist, none holds a case, or a file of names is not one.
     """
-    reading = read_cases(folders, Names(names))
-    for line in (*skipped_lines(reading.skipped), *settled_lines(reading.settled)):
-        print(one_line(line), file=sys.stderr)
-    return reading if whole_names else replace(reading, cases=with_short_names(reading.cases))
+    reading = read_cases(folders, RunNames(names))
+    for line in (*describe_skipped(reading.skipped_files), *describe_resolution(reading.resolution_notes)):
+        print(escape_to_line(line), file=sys.stderr)
+    return reading if whole_names else replace(reading, cases=shorten_names(reading.cases))
 
 
-def given(folders: list[Path] | None, runs: list[Path] | None, command: str) -> list[Path]:
+def require_folders(folders: list[Path] | None, runs: list[Path] | None, command: str) -> list[Path]:
     """The folders of a command that takes them in two ways.
 
     Raises:
@@ -91,24 +91,24 @@ def given(folders: list[Path] | None, runs: list[Path] | None, command: str) -> 
     return found
 
 
-def say_unfinished(reading: Reading) -> None:
+def print_unfinished(reading: LoadedCases) -> None:
     """Tell on standard error which planned cases have no record, beside what has no room for notes."""
-    for line in unfinished_lines(reading.unfinished):
-        print(one_line(line), file=sys.stderr)
+    for line in describe_unfinished(reading.unfinished):
+        print(escape_to_line(line), file=sys.stderr)
 
 
-def next_line(folders: Iterable[Path], *, full: bool = False) -> str:
+def next_step_line(folders: Iterable[Path], *, full: bool = False) -> str:
     """What to type next, after some results of these folders; `full`: all of them was shown."""
     names = " ".join(shlex.quote(str(folder)) for folder in folders)
     return f"Next: agentsys report {names}{'' if full else ' (results DIR --full: all notes)'}"
 
 
-def paid_lines(folders: Iterable[Path]) -> list[str]:
+def ledger_lines(folders: Iterable[Path]) -> list[str]:
     """What the ledgers of these folders come to; nothing where there are none (simulated runs)."""
-    return [line] if (line := spent(folders).line) else []
+    return [line] if (line := sum_ledgers(folders).summary_line) else []
 
 
-def own_metrics(
+def load_own_metrics(
     names: Sequence[str] | None, config_dirs: Sequence[Path] | None, plugin_paths: Sequence[Path] | None
 ) -> tuple[Metric, ...]:
     """Make the metrics that were asked for by their configs' names; standard ones' are passed over.
@@ -116,17 +116,17 @@ def own_metrics(
     Raises:
         ConfigError: If there is no such config, or what it describes is no metric.
     """
-    import_from(plugin_paths or ())
+    add_plugin_paths(plugin_paths or ())
     if not names and not config_dirs:
         return ()
-    from agentsys.catalog import known, node  # here, because it brings YAML along, and few ask for a metric
+    from agentsys.catalog import list_config_names, load_config  # here, because it brings YAML along, and few ask for a metric
 
     made: list[Metric] = []
-    listed = known("metric", config_dirs or ())
+    listed = list_config_names("metric", config_dirs or ())
     for name in dict.fromkeys(name for name in names or () if name not in METRICS):
         if name not in listed:
             raise ConfigError(unknown_name("metric", name, [*listed, *METRICS]))
-        config = node("metric", name, config_dirs or ())
+        config = load_config("metric", name, config_dirs or ())
         taken = {*METRICS, *(one.name for one in made)}
-        made.append(checked_metric(made_of("metric", config), name, taken))
+        made.append(checked_metric(build_object("metric", config), name, taken))
     return tuple(made)

@@ -14,22 +14,22 @@ from agentsys.analysis.paper.paper_document import paper_document, table_output,
 from agentsys.analysis.statistics.error_rule import ErrorRule
 from agentsys.analysis.tables.output import OutputFormat
 from agentsys.analysis.tables.score_variants import variants_of
-from agentsys.cli.output import FormatOption, OutOption, put
+from agentsys.cli.output import FormatOption, OutOption, write_output
 from agentsys.cli.stored_runs import (
     ErrorsOption,
     FoldersArgument,
     NamesOption,
     RunsOption,
-    given,
-    read_stored,
-    say_unfinished,
+    require_folders,
+    read_stored_runs,
+    print_unfinished,
 )
 from agentsys.errors import ConfigError, unknown_name
-from agentsys.records.names_file import Names
-from agentsys.records.reading import Reading
+from agentsys.records.names_file import RunNames
+from agentsys.records.reading import LoadedCases
 
 
-def table(
+def table_command(
     number: Annotated[str, typer.Argument(metavar="1|2|3|4|5|6|7", help="The paper's table.")],
     folders: FoldersArgument = None,
     runs: RunsOption = None,
@@ -53,19 +53,19 @@ def table(
             f"--fixed and --by cannot be written as {form.value} here;"
             " give another --format, or use agentsys results DIR --fixed --format csv."
         )
-    chosen_folders = given(folders, runs, "table")
-    reading = read_stored(chosen_folders, names, whole_names=form.for_programs)
+    chosen_folders = require_folders(folders, runs, "table")
+    reading = read_stored_runs(chosen_folders, names, whole_names=form.for_programs)
     if form.for_programs:
-        say_unfinished(reading)
+        print_unfinished(reading)
     filled = fill(chosen, reading.cases, errors)
-    document = paper_document(filled, reading, errors, logdir=_logdir(chosen_folders, reading))
+    document = paper_document(filled, reading, errors, logdir=_suggest_logdir(chosen_folders, reading))
     if fixed or by is not None:
         variants = variants_of(reading.cases, fixed=fixed, tag=by)
         document = with_variants(document, filled, variants, errors)
-    put(table_output(filled, document), form, out, Names(names).shown)
+    write_output(table_output(filled, document), form, out, RunNames(names).display_names)
 
 
-def _logdir(folders: Sequence[Path], reading: Reading) -> str:
+def _suggest_logdir(folders: Sequence[Path], reading: LoadedCases) -> str:
     """The first folder with runs of ours: a folder of published runs is no place for new ones."""
     ours = [case.source for case in reading.cases if not case.foreign]
     return next(

@@ -15,29 +15,29 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TextIO
 
-_NOBODY_READS = frozenset({errno.EPIPE, errno.EIO})
-_ESCAPED = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+_CLOSED_ERRNOS = frozenset({errno.EPIPE, errno.EIO})
+_ESCAPED_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 """Unicode categories that steer a terminal or hide text: controls, bidi and zero-width marks, separators."""
 
 
-def printable(text: str) -> str:
+def escape_controls(text: str) -> str:
     r"""`text` with everything but newlines and tabs that steers a terminal spelled out (`\x1b`)."""
     if text.isprintable():
         return text
     return "".join(
-        char if char in "\n\t" or unicodedata.category(char) not in _ESCAPED else _spelled(char)
+        char if char in "\n\t" or unicodedata.category(char) not in _ESCAPED_CATEGORIES else _escape_char(char)
         for char in text
     )
 
 
-def one_line(text: str) -> str:
+def escape_to_line(text: str) -> str:
     """`printable`, on a single line: newlines are spelled out too."""
-    return printable(text).replace("\n", "\\n").replace("\t", " ")
+    return escape_controls(text).replace("\n", "\\n").replace("\t", " ")
 
 
-class _Printable(logging.Formatter):
+class _EscapingFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        return printable(super().format(record))
+        return escape_controls(super().format(record))
 
 
 def filter_logs() -> None:
@@ -46,43 +46,43 @@ def filter_logs() -> None:
     They may quote what a server said. Shown as without this: from warnings on, on stderr, the message alone.
     """
     shown = logging.StreamHandler()
-    shown.setFormatter(_Printable())
+    shown.setFormatter(_EscapingFormatter())
     logging.basicConfig(level=logging.WARNING, handlers=[shown])
     logging.captureWarnings(True)
 
 
-def outlive_readers() -> None:
+def ignore_closed_output() -> None:
     """Let a command go on where nobody reads what it prints: a run that is paid for must not die of that.
 
     The reader may never have been there (`>&-`), or go away (`| head`, a closed terminal).
     """
-    sys.stdout, sys.stderr = _Unread.over(sys.stdout), _Unread.over(sys.stderr)
+    sys.stdout, sys.stderr = _ForgivingStream.wrap(sys.stdout), _ForgivingStream.wrap(sys.stderr)
 
 
-class _Unread:
+class _ForgivingStream:
     """A text stream that drops what it cannot get rid of."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
 
     @classmethod
-    def over(cls, stream: TextIO | None) -> Any:
+    def wrap(cls, stream: TextIO | None) -> Any:
         return cls(Path(os.devnull).open("w") if stream is None else stream)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
 
     def write(self, text: str) -> int:
-        return self._done(lambda: self._stream.write(text)) or 0
+        return self._try_write(lambda: self._stream.write(text)) or 0
 
     def flush(self) -> None:
-        self._done(self._stream.flush)
+        self._try_write(self._stream.flush)
 
-    def _done(self, action: Callable[[], int | None]) -> int | None:
+    def _try_write(self, action: Callable[[], int | None]) -> int | None:
         try:
             return action()
         except OSError as error:
-            if error.errno not in _NOBODY_READS:
+            if error.errno not in _CLOSED_ERRNOS:
                 raise
             # The file itself: what waits in the buffer is written to it when the process ends.
             with Path(os.devnull).open("w") as nowhere:
@@ -90,7 +90,7 @@ class _Unread:
             return None
 
 
-def forgive_encoding() -> None:
+def replace_unencodable() -> None:
     """Let the terminal's encoding lack a character without ending the command."""
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
@@ -98,7 +98,7 @@ def forgive_encoding() -> None:
             reconfigure(errors="backslashreplace")
 
 
-def _spelled(char: str) -> str:
+def _escape_char(char: str) -> str:
     code = ord(char)
     if code <= 0xFF:
         return f"\\x{code:02x}"

@@ -13,15 +13,15 @@ from agentdojo.types import ChatMessage
 
 from agentsys.contracts import Suite
 from agentsys.defense.delegation import serve_turn
-from agentsys.defense.description import described
+from agentsys.defense.description import describe_variant
 from agentsys.defense.no_isolation import GuardedAgent
-from agentsys.defense.privileges import Labels, Privilege, book_at
-from agentsys.defense.prompts import MAIN, prompts_of
+from agentsys.defense.privileges import Labels, Privilege, get_privilege_store
+from agentsys.defense.prompts import MAIN, collect_prompts
 from agentsys.defense.session import AgentSession, SessionElement
 from agentsys.defense.settings import AgentSysSettings
-from agentsys.defense.simulated.roles import ROLES
-from agentsys.defense.tool_turn import next_message
-from agentsys.defense.worker import Caller
+from agentsys.defense.simulated.roles import SIMULATED_ROLES
+from agentsys.defense.tool_turn import ask_next_message
+from agentsys.defense.worker import CallingAgent
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatModel
 from agentsys.models.loop import default_system_message, named_pipeline
@@ -56,12 +56,12 @@ class AgentSys:
         self.name = name
         self.corrections = read_corrections(None if tool_labels is None else Path(tool_labels))
         self.privileges_dir = None if privileges_dir is None else Path(privileges_dir)
-        self.settings = AgentSysSettings.of(options)
+        self.settings = AgentSysSettings.from_options(options)
 
     def pipeline(self, model: ChatModel, suite: Suite) -> BasePipelineElement:
         """The agent for one case, as a pipeline that AgentDojo's own benchmark runs and logs."""
         message = default_system_message(suite)
-        book = book_at(self.privileges_dir, self.corrections)
+        book = get_privilege_store(self.privileges_dir, self.corrections)
         agent: BasePipelineElement
         if self.settings.isolation:
             message = f"{message}\n\n{MAIN}"
@@ -72,18 +72,18 @@ class AgentSys:
 
     def description(self) -> str:
         """Say what is kept apart, what crosses and what is checked, as this variant is set."""
-        return described(self.settings)
+        return describe_variant(self.settings)
 
     def simulated_roles(self) -> Mapping[str, SimulatedRole]:
         """Give the simulated model's play of worker, validator, sanitizer and the sorting of tools."""
-        return ROLES
+        return SIMULATED_ROLES
 
     def prompts(self) -> dict[str, str]:
         """Every text this variant says to a model, by name."""
-        return prompts_of(self.settings)
+        return collect_prompts(self.settings)
 
 
-_WORDS = {label.value: label for label in Privilege}
+_LABEL_WORDS = {label.value: label for label in Privilege}
 
 
 def read_corrections(path: Path | None) -> Labels:
@@ -108,12 +108,12 @@ def read_corrections(path: Path | None) -> Labels:
             f"{where} has no labels; write a line for each tool: NAME: query, or NAME: command."
         )
     for tool, word in stored.items():
-        if not isinstance(tool, str) or not isinstance(word, str) or word not in _WORDS:
+        if not isinstance(tool, str) or not isinstance(word, str) or word not in _LABEL_WORDS:
             raise ConfigError(f"{where}: tool {tool!r} is {word!r}; write query or command.")
-    return {tool: _WORDS[word] for tool, word in stored.items()}
+    return {tool: _LABEL_WORDS[word] for tool, word in stored.items()}
 
 
-ROLE = "main"
+MAIN_ROLE = "main"
 
 
 class MainAgent(SessionElement):
@@ -127,9 +127,9 @@ class MainAgent(SessionElement):
         Bounded like AgentDojo's loop, so that variants and baselines are compared under one limit: a first
         message, then at most `main_steps` rounds of calls, each followed by one more message.
         """
-        agent = Caller()
+        agent = CallingAgent()
         for step in range(session.settings.main_steps + 1):
-            message = next_message(session.main_model, ROLE, context, session.tools)
+            message = ask_next_message(session.main_model, MAIN_ROLE, context, session.tools)
             context.append(message)
             if not message["tool_calls"]:
                 return True

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agentsys.defense.grounding import Request
+from agentsys.defense.grounding import UserRequest
 from agentsys.defense.intent import Intent
 
 
@@ -28,16 +28,16 @@ class TracedCall:
         call: dict[str, Any] = {"tool": self.tool, "args": dict(self.args)}
         return call if self.intent is None else {**call, "intent": dict(self.intent)}
 
-    def masked(self, request: Request) -> dict[str, Any]:
+    def mask(self, request: UserRequest) -> dict[str, Any]:
         """The call as a validator may see it: a worker's words only where the user's request has them."""
         if not self.by_worker:
             return self.as_data()
-        call = {"tool": self.tool, "args": {key: request.masked(value) for key, value in self.args.items()}}
-        return call if self.intent is None else {**call, "intent": request.masked_fields(self.intent)}
+        call = {"tool": self.tool, "args": {key: request.mask_value(value) for key, value in self.args.items()}}
+        return call if self.intent is None else {**call, "intent": request.mask_fields(self.intent)}
 
 
 @dataclass(frozen=True)
-class GivenUp:
+class AbandonedCall:
     """A call that ran for a worker which was given up: its arguments are forgotten with the worker."""
 
     tool: str
@@ -46,12 +46,12 @@ class GivenUp:
         """The call as JSON-ready data."""
         return {"tool": self.tool}
 
-    def masked(self, request: Request) -> dict[str, Any]:
+    def mask(self, request: UserRequest) -> dict[str, Any]:
         """The same: a tool's name is nobody's words."""
         return self.as_data()
 
 
-Entry = TracedCall | GivenUp
+TraceEntry = TracedCall | AbandonedCall
 
 
 class CallTrace:
@@ -62,30 +62,30 @@ class CallTrace:
     cannot colour the validator's next judgement.
     """
 
-    def __init__(self, calls: Sequence[Entry] = ()) -> None:
-        self.calls: list[Entry] = list(calls)
+    def __init__(self, calls: Sequence[TraceEntry] = ()) -> None:
+        self.calls: list[TraceEntry] = list(calls)
 
-    def add(self, call: Entry) -> None:
+    def add(self, call: TraceEntry) -> None:
         """Enter a call that is about to run."""
         self.calls.append(call)
 
-    def branch(self, given_up: Sequence[Entry] = ()) -> CallTrace:
+    def branch(self, given_up: Sequence[TraceEntry] = ()) -> CallTrace:
         """The trace of a new worker: this one, and the tools that ran for workers given up."""
-        return CallTrace([*self.calls, *(GivenUp(call.tool) for call in given_up)])
+        return CallTrace([*self.calls, *(AbandonedCall(call.tool) for call in given_up)])
 
-    def beyond(self, other: CallTrace) -> Sequence[Entry]:
+    def list_new_calls(self, other: CallTrace) -> Sequence[TraceEntry]:
         """The calls of a trace that was branched from another one and are not in that."""
         return self.calls[len(other.calls) :]
 
     def as_json(self) -> str:
         """The trace as one line of JSON, for a worker."""
-        return one_line([call.as_data() for call in self.calls])
+        return write_json_line([call.as_data() for call in self.calls])
 
-    def masked_json(self, request: Request) -> str:
+    def as_masked_json(self, request: UserRequest) -> str:
         """The trace as one line of JSON, for a validator."""
-        return one_line([call.masked(request) for call in self.calls])
+        return write_json_line([call.mask(request) for call in self.calls])
 
 
-def one_line(data: object) -> str:
+def write_json_line(data: object) -> str:
     """Data as a single line of JSON; values that JSON does not know are written as text."""
     return json.dumps(data, ensure_ascii=False, default=str)

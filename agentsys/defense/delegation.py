@@ -10,25 +10,25 @@ from typing import Any
 from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatToolResultMessage
 
-from agentsys.defense.call_trace import CallTrace, Entry, TracedCall
-from agentsys.defense.extraction import fill
+from agentsys.defense.call_trace import CallTrace, TraceEntry, TracedCall
+from agentsys.defense.extraction import fill_fields
 from agentsys.defense.failures import Failure, ends_subtask
-from agentsys.defense.gate import Accepted
-from agentsys.defense.intent import PARAMETER, Intent, NoIntent, parse_intent
+from agentsys.defense.gate import AcceptedValue
+from agentsys.defense.intent import INTENT_PARAMETER, Intent, NoIntent, parse_intent
 from agentsys.defense.meter import OutOfCalls
 from agentsys.defense.sanitizer import sanitize
 from agentsys.defense.session import AgentSession
-from agentsys.defense.settings import Repeats, Retry
-from agentsys.defense.tool_errors import shown_error
-from agentsys.defense.tool_turn import Arguments, ToolOutput, read_arguments, run_tool
-from agentsys.defense.worker import Caller, Task, WorkerCallDenied, work
+from agentsys.defense.settings import RepeatPolicy, GateRetry
+from agentsys.defense.tool_errors import filter_tool_error
+from agentsys.defense.tool_turn import CheckedArguments, ToolOutput, check_arguments, run_tool
+from agentsys.defense.worker import CallingAgent, WorkerTask, WorkerCallDenied, run_worker
 from agentsys.models.chat import tool_message
 from agentsys.models.errors import ModelError
 from agentsys.models.trace import span
 
 
 def serve_turn(
-    session: AgentSession, calls: Sequence[FunctionCall], agent: Caller
+    session: AgentSession, calls: Sequence[FunctionCall], agent: CallingAgent
 ) -> list[ChatToolResultMessage]:
     """Carry out the calls of one turn in order; those beyond `calls_per_turn` are refused.
 
@@ -38,12 +38,12 @@ def serve_turn(
         ModelError: If a model gave no reply.
     """
     most = session.settings.calls_per_turn
-    served = [tool_message(call, serve(session, call, agent)) for call in calls[:most]]
-    refused = Failure.BUDGET_EXHAUSTED.text(tool_ran=False)
+    served = [tool_message(call, serve_call(session, call, agent)) for call in calls[:most]]
+    refused = Failure.BUDGET_EXHAUSTED.as_text(tool_ran=False)
     return [*served, *(tool_message(call, refused) for call in calls[most:])]
 
 
-def serve(session: AgentSession, call: FunctionCall, agent: Caller) -> str:
+def serve_call(session: AgentSession, call: FunctionCall, agent: CallingAgent) -> str:
     """Run a call and have a fresh worker read its output.
 
     Returns:
@@ -53,90 +53,90 @@ def serve(session: AgentSession, call: FunctionCall, agent: Caller) -> str:
         WorkerCallDenied, OutOfCalls, ModelError: As `serve_turn`.
     """
     if agent.depth >= session.settings.max_depth:
-        return Failure.DEPTH_EXCEEDED.text(tool_ran=False)
-    arguments = read_arguments(session.runtime, call)
+        return Failure.DEPTH_EXCEEDED.as_text(tool_ran=False)
+    arguments = check_arguments(session.runtime, call)
     if isinstance(arguments, str):
         return arguments
     try:
-        intent = parse_intent(call.args.get(PARAMETER))
+        intent = parse_intent(call.args.get(INTENT_PARAMETER))
     except NoIntent as mistake:
-        return Failure.NO_INTENT.text(tool_ran=False, message=str(mistake))
-    traced = TracedCall(call.function, arguments.read, intent, by_worker=not agent.is_main)
+        return Failure.NO_INTENT.as_text(tool_ran=False, message=str(mistake))
+    traced = TracedCall(call.function, arguments.parsed, intent, by_worker=not agent.is_main)
     if agent.is_main:
-        return _serve_main(session, traced, arguments, agent)
+        return _serve_main_call(session, traced, arguments, agent)
     if not session.allows(session.settings.validator, traced, agent.trace, arguments.undeclared):
         raise WorkerCallDenied(traced)
-    return _carried_out(session, traced, arguments, agent)
+    return _carry_out(session, traced, arguments, agent)
 
 
-def _serve_main(session: AgentSession, call: TracedCall, arguments: Arguments, agent: Caller) -> str:
+def _serve_main_call(session: AgentSession, call: TracedCall, arguments: CheckedArguments, agent: CallingAgent) -> str:
     """A call of the main agent: begins a subtask, and ends it where its model calls are used up."""
     session.begin_subtask()
-    kept = session.settings.repeats is Repeats.KEPT
-    if kept and (before := session.answers.get(call)) is not None:
+    kept = session.settings.repeats is RepeatPolicy.KEPT
+    if kept and (before := session.earlier_answers.get(call)) is not None:
         return before
     try:
         if not session.allows(session.settings.validate_main, call, agent.trace, arguments.undeclared):
-            return Failure.DENIED.text(tool_ran=False)
+            return Failure.DENIED.as_text(tool_ran=False)
     except OutOfCalls:
-        return Failure.DENIED.text(tool_ran=False)
-    text = _carried_out(session, call, arguments, agent)
+        return Failure.DENIED.as_text(tool_ran=False)
+    text = _carry_out(session, call, arguments, agent)
     if kept:
-        session.answers.put(call, text, only_read=session.reads(call.tool) and not session.commands.run)
+        session.earlier_answers.put(call, text, only_read=session.only_reads(call.tool) and not session.commands.run_count)
     return text
 
 
-def _carried_out(session: AgentSession, call: TracedCall, arguments: Arguments, agent: Caller) -> str:
+def _carry_out(session: AgentSession, call: TracedCall, arguments: CheckedArguments, agent: CallingAgent) -> str:
     agent.trace.add(call)
-    output = _output(session, call, arguments, agent)
+    output = _get_output(session, call, arguments, agent)
     if output.error is not None:
-        shown = shown_error(output.error, session.runtime.functions[call.tool], arguments.given)
-        return Failure.TOOL_ERROR.text(tool_ran=True, **shown)
-    outcome = _value(session, call, output, agent)
+        shown = filter_tool_error(output.error, session.runtime.functions[call.tool], arguments.raw)
+        return Failure.TOOL_ERROR.as_text(tool_ran=True, **shown)
+    outcome = _get_value(session, call, output, agent)
     if isinstance(outcome, Failure):
-        return outcome.text(tool_ran=True)
+        return outcome.as_text(tool_ran=True)
     if agent.is_main:
-        session.known.add(outcome.value)
+        session.known_values.add(outcome.value)
     return outcome.text
 
 
-def _output(session: AgentSession, call: TracedCall, arguments: Arguments, agent: Caller) -> ToolOutput:
+def _get_output(session: AgentSession, call: TracedCall, arguments: CheckedArguments, agent: CallingAgent) -> ToolOutput:
     """Run the tool; a command that a worker given up had run already gives what it gave then."""
-    if agent.is_main or not session.settings.judged or session.reads(call.tool):
-        return run_tool(session.runtime, session.env, call.tool, arguments.given)
-    output = session.commands.kept(call)
+    if agent.is_main or not session.settings.has_judge or session.only_reads(call.tool):
+        return run_tool(session.runtime, session.env, call.tool, arguments.raw)
+    output = session.commands.find_output(call)
     if output is None:
-        output = run_tool(session.runtime, session.env, call.tool, arguments.given)
-        session.commands.ran(call, output)
+        output = run_tool(session.runtime, session.env, call.tool, arguments.raw)
+        session.commands.record_run(call, output)
     return output
 
 
-def _value(session: AgentSession, call: TracedCall, output: ToolOutput, agent: Caller) -> Accepted | Failure:
+def _get_value(session: AgentSession, call: TracedCall, output: ToolOutput, agent: CallingAgent) -> AcceptedValue | Failure:
     assert call.intent is not None
-    filled = fill(output.value, call.intent, session.settings.fill)
+    filled = fill_fields(output.value, call.intent, session.settings.fill)
     if filled.fields:
         with span("extraction", call.tool) as opened:
             opened.decision = {"fields": dict(filled.fields)}
-    read: Accepted | Failure = Accepted({}, "{}")
+    read: AcceptedValue | Failure = AcceptedValue({}, "{}")
     if filled.rest:
-        task = Task(output.text, filled.rest, agent.depth + 1, call.tool, (*agent.path, call))
+        task = WorkerTask(output.text, filled.rest, agent.depth + 1, call.tool, (*agent.path, call))
         read = _read_output(session, task, agent)
     if isinstance(read, Failure) or not filled.fields:
         return read
-    return _merged(read, filled.fields, call.intent)
+    return _merge_fields(read, filled.fields, call.intent)
 
 
-def _merged(read: Accepted, filled: Mapping[str, Any], intent: Intent) -> Accepted:
+def _merge_fields(read: AcceptedValue, filled: Mapping[str, Any], intent: Intent) -> AcceptedValue:
     """Both parts in the declared order; a worker's undeclared fields come last and replace nothing."""
     both = {**read.value, **filled}
     value = {name: both.pop(name) for name in intent if name in both} | both
     return replace(read, value=value, text=json.dumps(value, ensure_ascii=False))
 
 
-def _read_output(session: AgentSession, task: Task, agent: Caller) -> Accepted | Failure:
+def _read_output(session: AgentSession, task: WorkerTask, agent: CallingAgent) -> AcceptedValue | Failure:
     """Have a worker extract the fields; on a denial clean the output and start again with a fresh one."""
     try:
-        return _extracted(session, task, agent)
+        return _extract_fields(session, task, agent)
     except OutOfCalls:
         if not agent.is_main:
             raise
@@ -147,35 +147,35 @@ def _read_output(session: AgentSession, task: Task, agent: Caller) -> Accepted |
         return Failure.WORKER_FAILED
 
 
-def _extracted(session: AgentSession, task: Task, agent: Caller) -> Accepted | Failure:
+def _extract_fields(session: AgentSession, task: WorkerTask, agent: CallingAgent) -> AcceptedValue | Failure:
     settings = session.settings
     if settings.sanitizes_first:
         cleaned = sanitize(session.model, task.raw, task.tool)
-        if not cleaned.complete and not settings.judged:
+        if not cleaned.complete and not settings.has_judge:
             return Failure.WORKER_FAILED
         task = replace(task, raw=cleaned.text)
-    given_up: Sequence[Entry] = ()
-    for restart in range(settings.restarts + 1):
+    given_up: Sequence[TraceEntry] = ()
+    for restart in range(settings.max_restarts + 1):
         trace, mark = agent.trace.branch(given_up), session.commands.mark()
         try:
-            return _asked(session, task, trace, agent.trace)
+            return _ask_worker(session, task, trace, agent.trace)
         except WorkerCallDenied:
-            session.commands.back_to(mark)
-            given_up = trace.beyond(agent.trace)
-            if restart < settings.restarts:
+            session.commands.rewind_to(mark)
+            given_up = trace.list_new_calls(agent.trace)
+            if restart < settings.max_restarts:
                 task = replace(task, raw=sanitize(session.model, task.raw, task.tool).text)
     return Failure.DENIED
 
 
-def _asked(session: AgentSession, task: Task, trace: CallTrace, above: CallTrace) -> Accepted | Failure:
+def _ask_worker(session: AgentSession, task: WorkerTask, trace: CallTrace, above: CallTrace) -> AcceptedValue | Failure:
     """Give a worker's outcome; with `gate_retry: fresh_context`, that of the first the gate lets pass."""
-    fresh = session.settings.gate_retry is Retry.FRESH
+    fresh = session.settings.gate_retry is GateRetry.FRESH
     for _ in range(session.settings.gate_retries if fresh else 0):
         mark = session.commands.mark()
-        outcome = work(session, task, trace, serve_turn)
+        outcome = run_worker(session, task, trace, serve_turn)
         if outcome not in (Failure.INVALID_JSON, Failure.SCHEMA_MISMATCH):
             return outcome
-        session.commands.back_to(mark)
-        gone = trace.beyond(above)
+        session.commands.rewind_to(mark)
+        gone = trace.list_new_calls(above)
         trace.calls[:] = above.branch(gone).calls
-    return work(session, task, trace, serve_turn)
+    return run_worker(session, task, trace, serve_turn)

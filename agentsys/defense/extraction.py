@@ -12,23 +12,23 @@ from typing import Any
 from pydantic import BaseModel
 
 from agentsys.defense.intent import Intent
-from agentsys.defense.reading.closed_formats import is_closed
-from agentsys.defense.settings import Fill
+from agentsys.defense.reading.closed_formats import has_closed_format
+from agentsys.defense.settings import FillMode
 
 STATUS_ONLY: Intent = {"status": "string"}
 """What a call that only acts declares."""
-DONE = "done"
+DONE_STATUS = "done"
 
 
 @dataclass(frozen=True)
-class Filled:
+class FilledFields:
     """The fields that code filled in, and those left for a worker."""
 
     fields: Mapping[str, Any]
     rest: Intent
 
 
-def fill(value: Any, intent: Intent, how: Fill) -> Filled:
+def fill_fields(value: Any, intent: Intent, how: FillMode) -> FilledFields:
     """The declared fields that need no reader.
 
     Args:
@@ -36,15 +36,15 @@ def fill(value: Any, intent: Intent, how: Fill) -> Filled:
         intent: The declared return value.
         how: The fields that code may fill in.
     """
-    if how is Fill.NONE:
-        return Filled({}, intent)
+    if how is FillMode.NONE:
+        return FilledFields({}, intent)
     if intent == STATUS_ONLY:
-        return Filled({"status": DONE}, {})
-    fields = _typed(value, intent) if how is Fill.TYPED else {}
-    return Filled(fields, {name: kind for name, kind in intent.items() if name not in fields})
+        return FilledFields({"status": DONE_STATUS}, {})
+    fields = _fill_typed(value, intent) if how is FillMode.TYPED else {}
+    return FilledFields(fields, {name: kind for name, kind in intent.items() if name not in fields})
 
 
-def _typed(value: Any, intent: Intent) -> dict[str, Any]:
+def _fill_typed(value: Any, intent: Intent) -> dict[str, Any]:
     """Leaves that a single record or a single value gives by its type.
 
     Free text is never filled in, nor anything out of a list: which record is meant is for a reader to say.
@@ -52,34 +52,34 @@ def _typed(value: Any, intent: Intent) -> dict[str, Any]:
     if isinstance(value, bool | int | float | datetime.date):
         if len(intent) == 1:
             ((name, kind),) = intent.items()
-            return _leaf(name, value, kind)
+            return _fill_leaf(name, value, kind)
         return {}
-    record = _record(value)
+    record = _fold_record(value)
     found: dict[str, Any] = {}
     for name, kind in intent.items():
-        held = record.get(_folded(name), ())
+        held = record.get(_fold_name(name), ())
         if len(held) == 1:
-            found |= _leaf(name, held[0], kind)
+            found |= _fill_leaf(name, held[0], kind)
     return found
 
 
-def _record(value: Any) -> dict[str, list[Any]]:
+def _fold_record(value: Any) -> dict[str, list[Any]]:
     """A record's values by folded name; several where names differ by case and underscores only."""
     if isinstance(value, BaseModel):
         value = {name: getattr(value, name) for name in type(value).model_fields}
     record: dict[str, list[Any]] = {}
     if isinstance(value, Mapping):
         for name, child in value.items():
-            record.setdefault(_folded(str(name)), []).append(child)
+            record.setdefault(_fold_name(str(name)), []).append(child)
     return record
 
 
-def _folded(name: str) -> str:
+def _fold_name(name: str) -> str:
     return name.replace("_", "").casefold()
 
 
-def _leaf(name: str, value: Any, kind: Any) -> dict[str, Any]:
-    plain = _plain(value)
+def _fill_leaf(name: str, value: Any, kind: Any) -> dict[str, Any]:
+    plain = _convert_plain(value)
     fits = {
         "string": isinstance(plain, str),
         "boolean": isinstance(plain, bool),
@@ -88,11 +88,11 @@ def _leaf(name: str, value: Any, kind: Any) -> dict[str, Any]:
     }
     if isinstance(plain, float) and not math.isfinite(plain):
         return {}
-    closed = is_closed(value) and (plain is None or (isinstance(kind, str) and fits[kind]))
+    closed = has_closed_format(value) and (plain is None or (isinstance(kind, str) and fits[kind]))
     return {name: plain} if closed else {}
 
 
-def _plain(value: Any) -> Any:
+def _convert_plain(value: Any) -> Any:
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, datetime.date | datetime.time):

@@ -38,7 +38,7 @@ class Failure(Enum):
     WORKER_FAILED = "worker_failed"
     """The output could not be read: a model refused it or found it too long, or it could not be cleaned."""
 
-    def text(self, *, tool_ran: bool, **more: str) -> str:
+    def as_text(self, *, tool_ran: bool, **more: str) -> str:
         """The failure object as JSON text.
 
         Args:
@@ -48,7 +48,7 @@ class Failure(Enum):
         return json.dumps({"error": self.value, "tool_ran": tool_ran, **more}, ensure_ascii=False)
 
 
-_OF_THE_SUBTASK = frozenset({ErrorKind.CONTEXT_LENGTH, ErrorKind.CONTENT_REFUSED, ErrorKind.BAD_REQUEST})
+_SUBTASK_ERRORS = frozenset({ErrorKind.CONTEXT_LENGTH, ErrorKind.CONTENT_REFUSED, ErrorKind.BAD_REQUEST})
 
 
 def ends_subtask(error: ModelError) -> bool:
@@ -57,7 +57,7 @@ def ends_subtask(error: ModelError) -> bool:
     An attacker can cause these (an output that is too long or that a provider's filter refuses), and the main
     agent is not shown what caused them.
     """
-    return error.kind in _OF_THE_SUBTASK and not isinstance(error, QuestionFailed)
+    return error.kind in _SUBTASK_ERRORS and not isinstance(error, QuestionFailed)
 
 
 class QuestionFailed(ModelError):

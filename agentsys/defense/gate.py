@@ -16,15 +16,15 @@ from enum import Enum
 from typing import Any
 
 from agentsys.defense.failures import Failure
-from agentsys.defense.intent import RESERVED, Intent
-from agentsys.models.loose_json import PROSE_BRACES, without_last_commas
+from agentsys.defense.intent import RESERVED_FIELD, Intent
+from agentsys.models.loose_json import PROSE_BRACES, drop_trailing_commas
 
 NOT_AVAILABLE = "Not Available"
 """Stands for a value that the output does not hold; a string may go on with a reason."""
 
-LONGEST_STRING = 20_000
+MAX_STRING_CHARS = 20_000
 """Most characters of a string under `schema`. Ours: a long mail or file has less."""
-MOST_ITEMS = 1_000
+MAX_LIST_ITEMS = 1_000
 """Most elements of a list under `schema`."""
 
 
@@ -40,7 +40,7 @@ class GateRule(Enum):
 
 
 @dataclass(frozen=True)
-class Accepted:
+class AcceptedValue:
     """A return value that may enter the caller's context."""
 
     value: dict[str, Any]
@@ -54,7 +54,7 @@ class _Mismatch(Exception):
     """The value does not have the declared shape."""
 
 
-def admit(reply: str, intent: Intent, rule: GateRule) -> Accepted | Failure:
+def admit_reply(reply: str, intent: Intent, rule: GateRule) -> AcceptedValue | Failure:
     """Give what a caller gets for a worker's final reply. Never raises.
 
     Args:
@@ -66,10 +66,10 @@ def admit(reply: str, intent: Intent, rule: GateRule) -> Accepted | Failure:
         The accepted value; `INFEASIBLE` where the reply is exactly that failure object; else `INVALID_JSON`
         or `SCHEMA_MISMATCH`.
     """
-    value = first_object(reply)
+    value = find_first_object(reply)
     if value is None:
         return Failure.INVALID_JSON
-    if value == {RESERVED: Failure.INFEASIBLE.value}:
+    if value == {RESERVED_FIELD: Failure.INFEASIBLE.value}:
         return Failure.INFEASIBLE
     dropped = 0
     if rule is GateRule.SCHEMA:
@@ -77,13 +77,13 @@ def admit(reply: str, intent: Intent, rule: GateRule) -> Accepted | Failure:
             value, dropped = conform(value, intent)
         except _Mismatch:
             return Failure.SCHEMA_MISMATCH
-    elif RESERVED in value:
+    elif RESERVED_FIELD in value:
         return Failure.SCHEMA_MISMATCH
-    text = _written(value)
-    return Failure.INVALID_JSON if text is None else Accepted(value, text, dropped)
+    text = _write_json(value)
+    return Failure.INVALID_JSON if text is None else AcceptedValue(value, text, dropped)
 
 
-def first_object(text: str) -> dict[str, Any] | None:
+def find_first_object(text: str) -> dict[str, Any] | None:
     """The JSON object from the first `{` to its matching `}`; None if there is none.
 
     Braces in the prose before it ("the {name} asked for") are passed over if they close again; an object that
@@ -93,19 +93,19 @@ def first_object(text: str) -> dict[str, Any] | None:
     behind a last element, which models write and JSON forbids, are left out where nothing else is wrong: that
     can add nothing to the value.
     """
-    found = _first_object(text)
+    found = _scan_first_object(text)
     if found is None:
-        mended = without_last_commas(text)
-        found = _first_object(mended) if mended != text else None
+        mended = drop_trailing_commas(text)
+        found = _scan_first_object(mended) if mended != text else None
     return found
 
 
-def _first_object(text: str) -> dict[str, Any] | None:
+def _scan_first_object(text: str) -> dict[str, Any] | None:
     start = text.find("{")
     while start >= 0:
-        value, end = _object_at(text, start)
+        value, end = _parse_object_at(text, start)
         if value is not None:
-            return None if _in_a_list(text, start, end) else value
+            return None if _is_in_list(text, start, end) else value
         closed = PROSE_BRACES.match(text, start)
         start = text.find("{", closed.end()) if closed is not None else -1
     return None
@@ -114,7 +114,7 @@ def _first_object(text: str) -> dict[str, Any] | None:
 _SURROUNDING_LISTS = 8
 
 
-def _object_at(text: str, start: int) -> tuple[dict[str, Any] | None, int]:
+def _parse_object_at(text: str, start: int) -> tuple[dict[str, Any] | None, int]:
     # Line breaks inside strings are no JSON, but what models write; they are written afresh below.
     decoder = json.JSONDecoder(parse_constant=_refuse_constant, strict=False)
     try:
@@ -124,7 +124,7 @@ def _object_at(text: str, start: int) -> tuple[dict[str, Any] | None, int]:
     return (value, end) if isinstance(value, dict) else (None, start)
 
 
-def _in_a_list(text: str, start: int, end: int) -> bool:
+def _is_in_list(text: str, start: int, end: int) -> bool:
     """Whether the object is an element of a JSON list that begins before it."""
     if not text[end:].lstrip().startswith((",", "]")):
         return False
@@ -146,7 +146,7 @@ def _refuse_constant(name: str) -> float:
     raise ValueError(f"{name} is not JSON")
 
 
-def _written(value: dict[str, Any]) -> str | None:
+def _write_json(value: dict[str, Any]) -> str | None:
     # 1e999 decodes to infinity and "\ud800" to half a character: valid JSON that cannot be sent or stored.
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False)
@@ -183,7 +183,7 @@ def _conform_node(value: Any, declared: Any) -> tuple[Any, int]:
 
 
 def _conform_list(value: Any, declared: Any) -> tuple[list[Any], int]:
-    if not isinstance(value, list) or len(value) > MOST_ITEMS:
+    if not isinstance(value, list) or len(value) > MAX_LIST_ITEMS:
         raise _Mismatch("list")
     pairs = [_conform_node(item, declared) for item in value]
     return [kept for kept, _ in pairs], sum(dropped for _, dropped in pairs)
@@ -196,7 +196,7 @@ def conforms(value: object, declared: object) -> bool:
     if isinstance(declared, list):
         return (
             isinstance(value, list)
-            and len(value) <= MOST_ITEMS
+            and len(value) <= MAX_LIST_ITEMS
             and all(conforms(item, declared[0]) for item in value)
         )
     if not isinstance(value, dict) or not isinstance(declared, Mapping):
@@ -205,7 +205,7 @@ def conforms(value: object, declared: object) -> bool:
 
 
 _NUMBER = re.compile(r"-?\d{1,300}(?:\.\d{1,300})?(?:[eE][+-]?\d{1,2})?")
-_TRUTH = {"true": True, "yes": True, "false": False, "no": False}
+_TRUTH_WORDS = {"true": True, "yes": True, "false": False, "no": False}
 
 
 def conform_leaf(value: object, type_name: str) -> Any:
@@ -232,7 +232,7 @@ def _read_leaf(text: str, type_name: str) -> Any:
     if text.startswith(NOT_AVAILABLE):
         return NOT_AVAILABLE
     if type_name == "boolean":
-        return _TRUTH.get(text.casefold(), text)
+        return _TRUTH_WORDS.get(text.casefold(), text)
     return json.loads(text) if _NUMBER.fullmatch(text) and _is_json(text) else text
 
 
@@ -248,7 +248,7 @@ def _is_leaf(value: object, type_name: str) -> bool:
     if value is None or value == NOT_AVAILABLE:
         return True
     if type_name == "string":
-        return isinstance(value, str) and len(value) <= LONGEST_STRING
+        return isinstance(value, str) and len(value) <= MAX_STRING_CHARS
     if type_name == "boolean":
         return isinstance(value, bool)
     if isinstance(value, bool) or not isinstance(value, int | float):

@@ -18,19 +18,19 @@ from weakref import WeakKeyDictionary
 from agentdojo.functions_runtime import Function
 from pydantic import BaseModel
 
-from agentsys.defense.reading.intent_forms import as_schema, listed, type_name
+from agentsys.defense.reading.intent_forms import translate_schema, parse_list_type, parse_type_name
 from agentsys.errors import ConfigError
 from agentsys.models.chat import JsonSchema, ToolSpec
-from agentsys.models.tools import tool_spec
+from agentsys.models.tools import describe_tool
 from agentsys.python_parser import literal_eval
 
 Intent = Mapping[str, Any]
 """A value that `parse_intent` returned."""
 
-PARAMETER = "intent"
+INTENT_PARAMETER = "intent"
 """The name of the argument every tool gets in addition to its own."""
 
-RESERVED = "error"
+RESERVED_FIELD = "error"
 """A field that no intent may declare on top: there it would look like a failure."""
 
 MAX_NESTING = 8
@@ -60,7 +60,7 @@ def parse_intent(value: object) -> Intent:
         NoIntent: Naming the place and the word that is wrong.
     """
     if isinstance(value, str):
-        value = _unquoted(value)
+        value = _unquote(value)
     if value is None:
         raise NoIntent("the argument `intent` is missing")
     if not isinstance(value, dict):
@@ -69,15 +69,15 @@ def parse_intent(value: object) -> Intent:
     if value.get("type") == "object" and isinstance(properties, dict):
         value = properties
     try:
-        fields = _object(value, PARAMETER, MAX_NESTING)
+        fields = _parse_object(value, INTENT_PARAMETER, MAX_NESTING)
     except RecursionError:
         raise NoIntent("`intent` is nested too deeply") from None
-    if RESERVED in fields:
-        raise NoIntent(f"`{PARAMETER}.{RESERVED}` is reserved for failures; choose another name")
+    if RESERVED_FIELD in fields:
+        raise NoIntent(f"`{INTENT_PARAMETER}.{RESERVED_FIELD}` is reserved for failures; choose another name")
     return fields
 
 
-def _unquoted(text: str) -> object:
+def _unquote(text: str) -> object:
     for read in (json.loads, literal_eval):
         try:
             return read(text[:_LONGEST])
@@ -86,68 +86,68 @@ def _unquoted(text: str) -> object:
     return text
 
 
-def _node(value: object, path: str, depth: int) -> Any:
+def _parse_node(value: object, path: str, depth: int) -> Any:
     if depth == 0:
         raise NoIntent(f"`{path[:80]}` is nested too deeply; use at most {MAX_NESTING} levels")
-    value = as_schema(value)
+    value = translate_schema(value)
     if value is None:
         return "string"
     if isinstance(value, str):
-        return _word(value, path)
+        return _parse_word(value, path)
     if isinstance(value, dict):
-        return _object(value, path, depth)
+        return _parse_object(value, path, depth)
     if isinstance(value, list):
-        return [_element(value, path, depth)]
-    raise NoIntent(f'`{path}` is {_shown(value)}; give a type name such as "string"')
+        return [_parse_element(value, path, depth)]
+    raise NoIntent(f'`{path}` is {_shorten(value)}; give a type name such as "string"')
 
 
-def _word(word: str, path: str) -> Any:
-    element = listed(word)
+def _parse_word(word: str, path: str) -> Any:
+    element = parse_list_type(word)
     if element is not None:
-        return [_word(element, path)]
-    name = type_name(word)
+        return [_parse_word(element, path)]
+    name = parse_type_name(word)
     if name is None:
         raise NoIntent(
-            f'`{path}` is {_shown(word)}, which is no type; use "string", "number", "integer", "boolean",'
+            f'`{path}` is {_shorten(word)}, which is no type; use "string", "number", "integer", "boolean",'
             " an object of fields, or a list with one element"
         )
     return name
 
 
-def _element(items: list[Any], path: str, depth: int) -> Any:
-    kinds = [_node(item, f"{path}[{place}]", depth - 1) for place, item in enumerate(items[:20])]
+def _parse_element(items: list[Any], path: str, depth: int) -> Any:
+    kinds = [_parse_node(item, f"{path}[{place}]", depth - 1) for place, item in enumerate(items[:20])]
     if any(kind != kinds[0] for kind in kinds) or len(items) > len(kinds):
         raise NoIntent(f"`{path}` is a list of several types; give a list with one element")
     return kinds[0] if kinds else "string"
 
 
-def _object(fields: Mapping[Any, Any], path: str, depth: int) -> dict[str, Any]:
+def _parse_object(fields: Mapping[Any, Any], path: str, depth: int) -> dict[str, Any]:
     if not fields:
         raise NoIntent(f"`{path}` declares no field; name at least one")
-    named = {_field(key, path): child for key, child in fields.items()}
+    named = {_parse_field_name(key, path): child for key, child in fields.items()}
     if len(named) < len(fields):
         raise NoIntent(f"`{path}` declares a field twice")
-    return {key: _node(child, f"{path}.{key}", depth - 1) for key, child in named.items()}
+    return {key: _parse_node(child, f"{path}.{key}", depth - 1) for key, child in named.items()}
 
 
-def _field(key: object, path: str) -> str:
+def _parse_field_name(key: object, path: str) -> str:
     """A field's name as an identifier: blanks, dashes and dots become underscores."""
     name = _BLANKS.sub("_", str(key).strip())
     if not _FIELD.fullmatch(name):
         raise NoIntent(
-            f"`{path}` has a field named {_shown(key)}; a name begins with a letter and has at most 41"
+            f"`{path}` has a field named {_shorten(key)}; a name begins with a letter and has at most 41"
             " letters, digits and underscores"
         )
     return name
 
 
-def _shown(value: object) -> str:
+def _shorten(value: object) -> str:
     """An agent's own words, short: they are told to nobody else."""
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def tools_with_intent(functions: Sequence[Function]) -> list[ToolSpec]:
+def add_intent_to_tools(functions: Sequence[Function]) -> list[ToolSpec]:
     """Describe these functions to a model, each with the required argument `intent` added.
 
     What an intent is stands in the agents' system messages, once, and not in every tool's schema.
@@ -155,27 +155,27 @@ def tools_with_intent(functions: Sequence[Function]) -> list[ToolSpec]:
     Raises:
         ConfigError: If a tool has a parameter of that name itself.
     """
-    return [_with_intent(function) for function in functions]
+    return [_add_intent(function) for function in functions]
 
 
-def _with_intent(function: Function) -> ToolSpec:
-    plain = tool_spec(function)
+def _add_intent(function: Function) -> ToolSpec:
+    plain = describe_tool(function)
     schema = _SCHEMAS.get(function.parameters)
     if schema is None:
-        schema = _SCHEMAS[function.parameters] = _extended(plain)
+        schema = _SCHEMAS[function.parameters] = _extend_schema(plain)
     return ToolSpec(plain.name, plain.description, schema)
 
 
-def _extended(spec: ToolSpec) -> JsonSchema:
+def _extend_schema(spec: ToolSpec) -> JsonSchema:
     properties = spec.parameters.get("properties", {})
-    if PARAMETER in properties:
+    if INTENT_PARAMETER in properties:
         raise ConfigError(
-            f"Tool '{spec.name}' has a parameter named '{PARAMETER}', which AgentSys adds to every tool;"
+            f"Tool '{spec.name}' has a parameter named '{INTENT_PARAMETER}', which AgentSys adds to every tool;"
             " rename the tool's parameter to use this defense."
         )
     return {
         **spec.parameters,
         "type": "object",
-        "properties": {**properties, PARAMETER: {"type": "object", "additionalProperties": True}},
-        "required": [*spec.parameters.get("required", []), PARAMETER],
+        "properties": {**properties, INTENT_PARAMETER: {"type": "object", "additionalProperties": True}},
+        "required": [*spec.parameters.get("required", []), INTENT_PARAMETER],
     }

@@ -33,19 +33,19 @@ class CallMeter:
         self._subtask_left = self._subtask_calls
 
     @property
-    def main(self) -> ChatModel:
+    def main_model(self) -> ChatModel:
         """The model as the main agent asks it."""
-        return _Face(self, self._model, main=True)
+        return _MeteredModel(self, self._model, main=True)
 
     @property
-    def inner(self) -> ChatModel:
+    def inner_model(self) -> ChatModel:
         """The model as workers, validators and sanitizers ask it.
 
         It raises `OutOfCalls` when theirs are spent.
         """
-        return _Face(self, self._model, main=False)
+        return _MeteredModel(self, self._model, main=False)
 
-    def take(self, *, main: bool) -> None:
+    def count_call(self, *, main: bool) -> None:
         """Count one call.
 
         Raises:
@@ -60,7 +60,7 @@ class CallMeter:
             self._subtask_left -= 1
 
 
-class _Face:
+class _MeteredModel:
     """The model, each call counted first."""
 
     def __init__(self, meter: CallMeter, model: ChatModel, *, main: bool) -> None:
@@ -78,5 +78,5 @@ class _Face:
             OutOfCalls: If no call is left.
             ModelError: If the model raises it.
         """
-        self._meter.take(main=self._main)
+        self._meter.count_call(main=self._main)
         return self._model.complete(request)

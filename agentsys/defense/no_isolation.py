@@ -17,10 +17,10 @@ from agentsys.defense.failures import Failure
 from agentsys.defense.meter import OutOfCalls
 from agentsys.defense.sanitizer import sanitize
 from agentsys.defense.session import AgentSession, SessionElement
-from agentsys.defense.tool_turn import Arguments, next_message, read_arguments, run_tool
+from agentsys.defense.tool_turn import CheckedArguments, ask_next_message, check_arguments, run_tool
 from agentsys.models.chat import text_of, tool_message
 
-ROLE = "agent"
+GUARDED_AGENT_ROLE = "agent"
 
 
 class GuardedAgent(SessionElement):
@@ -32,18 +32,18 @@ class GuardedAgent(SessionElement):
         """Extend the context turn by turn, under the main agent's bounds."""
         trace = CallTrace()
         for step in range(session.settings.main_steps + 1):
-            message, refused = _judged_step(session, context, trace)
+            message, refused = _ask_judged_message(session, context, trace)
             context.append(message)
             if not message["tool_calls"]:
                 return True
             if step == session.settings.main_steps:
                 break
             for place, call in enumerate(message["tool_calls"]):
-                context.append(_answered(session, call, trace, refused.get(place)))
+                context.append(_run_call(session, call, trace, refused.get(place)))
         return False
 
 
-def _judged_step(
+def _ask_judged_message(
     session: AgentSession, context: list[ChatMessage], trace: CallTrace
 ) -> tuple[ChatAssistantMessage, Mapping[int, Failure]]:
     """The agent's next message and, by place, why some of its calls may not run.
@@ -52,44 +52,44 @@ def _judged_step(
     cleaned and the agent is asked again, as often as the budget allows; the refused message is forgotten.
     """
     session.begin_subtask()
-    message = next_message(session.main_model, ROLE, context, session.plain_tools)
-    refused = _refused(session, message, trace)
-    for _ in range(session.settings.restarts):
+    message = ask_next_message(session.main_model, GUARDED_AGENT_ROLE, context, session.plain_tools)
+    refused = _find_refusals(session, message, trace)
+    for _ in range(session.settings.max_restarts):
         if Failure.DENIED not in refused.values():
             break
         try:
-            context[:] = [_cleaned(session, item) for item in context]
-            message = next_message(session.model, ROLE, context, session.plain_tools)
+            context[:] = [_sanitize_result(session, item) for item in context]
+            message = ask_next_message(session.model, GUARDED_AGENT_ROLE, context, session.plain_tools)
         except OutOfCalls:
             break
-        refused = _refused(session, message, trace)
+        refused = _find_refusals(session, message, trace)
     return message, refused
 
 
-def _refused(session: AgentSession, message: ChatAssistantMessage, trace: CallTrace) -> Mapping[int, Failure]:
+def _find_refusals(session: AgentSession, message: ChatAssistantMessage, trace: CallTrace) -> Mapping[int, Failure]:
     earlier = trace.branch()
     refused: dict[int, Failure] = {}
     for place, call in enumerate(message["tool_calls"] or ()):
-        arguments = read_arguments(session.runtime, call)
+        arguments = check_arguments(session.runtime, call)
         if place >= session.settings.calls_per_turn:
             refused[place] = Failure.BUDGET_EXHAUSTED
         elif not isinstance(arguments, str):
-            proposed = TracedCall(call.function, arguments.read, None)
-            if _allowed(session, proposed, earlier, arguments):
+            proposed = TracedCall(call.function, arguments.parsed, None)
+            if _is_allowed(session, proposed, earlier, arguments):
                 earlier.add(proposed)
             else:
                 refused[place] = Failure.DENIED
     return refused
 
 
-def _allowed(session: AgentSession, call: TracedCall, earlier: CallTrace, arguments: Arguments) -> bool:
+def _is_allowed(session: AgentSession, call: TracedCall, earlier: CallTrace, arguments: CheckedArguments) -> bool:
     try:
         return session.allows(session.settings.validator, call, earlier, arguments.undeclared)
     except OutOfCalls:
         return False
 
 
-def _cleaned(session: AgentSession, message: ChatMessage) -> ChatMessage:
+def _sanitize_result(session: AgentSession, message: ChatMessage) -> ChatMessage:
     if message["role"] != "tool":
         return message
     tool = message["tool_call"].function
@@ -99,14 +99,14 @@ def _cleaned(session: AgentSession, message: ChatMessage) -> ChatMessage:
     return {**message, "content": [text_content_block_from_string(text)], "error": error}
 
 
-def _answered(
+def _run_call(
     session: AgentSession, call: FunctionCall, trace: CallTrace, refused: Failure | None
 ) -> ChatToolResultMessage:
-    arguments = read_arguments(session.runtime, call)
+    arguments = check_arguments(session.runtime, call)
     if isinstance(arguments, str):
         return tool_message(call, arguments)
     if refused is not None:
-        return tool_message(call, refused.text(tool_ran=False))
-    trace.add(TracedCall(call.function, arguments.read, None))
-    output = run_tool(session.runtime, session.env, call.function, arguments.given)
+        return tool_message(call, refused.as_text(tool_ran=False))
+    trace.add(TracedCall(call.function, arguments.parsed, None))
+    output = run_tool(session.runtime, session.env, call.function, arguments.raw)
     return tool_message(call, output.text, output.error)

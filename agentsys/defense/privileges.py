@@ -27,10 +27,10 @@ from agentsys.defense.prompts import PRIVILEGES, PRIVILEGES_AGAIN, PRIVILEGES_SE
 from agentsys.defense.reading.sections import write_sections
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatModel, ChatRequest, ToolSpec, Usage, system, text_of, user
-from agentsys.models.loose_json import loose_values
-from agentsys.models.trace import Tracer, tracing
+from agentsys.models.loose_json import find_json_values
+from agentsys.models.trace import Tracer, use_tracer
 
-ROLE = "privileges"
+PRIVILEGES_ROLE = "privileges"
 _log = logging.getLogger(__name__)
 
 
@@ -55,21 +55,21 @@ def read_labels(reply: str, tools: Sequence[ToolSpec]) -> dict[str, Privilege]:
     """The label of each tool that a reply names clearly; the others are missing."""
     said: dict[str, Privilege] = {}
     names = {tool.name for tool in tools}
-    for value in loose_values(reply):
-        for name, word in _pairs(value):
-            label = _label(word)
+    for value in find_json_values(reply):
+        for name, word in _iterate_pairs(value):
+            label = _parse_label(word)
             if name in names and label is not None:
                 said.setdefault(name, label)
     return said
 
 
-def _pairs(value: Any) -> Iterator[tuple[str, Any]]:
+def _iterate_pairs(value: Any) -> Iterator[tuple[str, Any]]:
     """Names and words of an object, or of a list of objects such as {"name": ..., "label": ...}."""
     if isinstance(value, dict):
         for name, word in value.items():
             if isinstance(word, dict):
-                yield from _pairs(word)
-                word = next((w for w in word.values() if _label(w) is not None), None)
+                yield from _iterate_pairs(word)
+                word = next((w for w in word.values() if _parse_label(w) is not None), None)
             yield name, word
     elif isinstance(value, list):
         for item in value:
@@ -78,13 +78,13 @@ def _pairs(value: Any) -> Iterator[tuple[str, Any]]:
                 yield words[0], words[1]
 
 
-def _label(word: object) -> Privilege | None:
+def _parse_label(word: object) -> Privilege | None:
     clear = word.strip().casefold() if isinstance(word, str) else ""
     return next((label for label in Privilege if label.value == clear), None)
 
 
 @dataclass(frozen=True)
-class Sorted:
+class SortedTools:
     """A toolset's labels and what the question cost."""
 
     labels: Labels
@@ -104,7 +104,7 @@ class Sorted:
 
 
 @dataclass
-class PrivilegeBook:
+class PrivilegeStore:
     """Labels of toolsets, each asked for once, by however many threads.
 
     Args:
@@ -114,11 +114,11 @@ class PrivilegeBook:
     folder: Path | None = None
     corrections: Labels = field(default_factory=dict)
     """An operator's own labels. They go before a model's, and what they name needs no other."""
-    _sorted: dict[tuple[str, str], Sorted] = field(default_factory=dict)
+    _sorted_toolsets: dict[tuple[str, str], SortedTools] = field(default_factory=dict)
     _locks: dict[tuple[str, str], threading.Lock] = field(default_factory=dict)
-    _guard: threading.Lock = field(default_factory=threading.Lock)
+    _locks_guard: threading.Lock = field(default_factory=threading.Lock)
 
-    def sorted(self, model: ChatModel, tools: Sequence[ToolSpec]) -> Sorted:
+    def sort_tools(self, model: ChatModel, tools: Sequence[ToolSpec]) -> SortedTools:
         """These tools sorted: as corrected, from memory, from the folder, or by the model.
 
         Raises:
@@ -126,33 +126,33 @@ class PrivilegeBook:
         """
         own = {tool.name: self.corrections[tool.name] for tool in tools if tool.name in self.corrections}
         if tools and len(own) == len(tools):
-            return Sorted(own, (), dict.fromkeys(_QUESTION), tuple(own))
-        found = self._uncorrected(model, tools)
+            return SortedTools(own, (), dict.fromkeys(_QUESTION_KEYS), tuple(own))
+        found = self._sort_uncorrected(model, tools)
         unclear = tuple(name for name in found.unclear if name not in own)
-        return Sorted({**found.labels, **own}, unclear, found.question, tuple(own)) if own else found
+        return SortedTools({**found.labels, **own}, unclear, found.question, tuple(own)) if own else found
 
-    def _uncorrected(self, model: ChatModel, tools: Sequence[ToolSpec]) -> Sorted:
+    def _sort_uncorrected(self, model: ChatModel, tools: Sequence[ToolSpec]) -> SortedTools:
         key = (model.name, toolset_hash(tools))
-        with self._guard:
+        with self._locks_guard:
             lock = self._locks.setdefault(key, threading.Lock())
         with lock:
-            if key not in self._sorted:
-                self._sorted[key] = self._stored(key, tools) or self._asked(key, model, tools)
-            return self._sorted[key]
+            if key not in self._sorted_toolsets:
+                self._sorted_toolsets[key] = self._load_stored(key, tools) or self._ask_once(key, model, tools)
+            return self._sorted_toolsets[key]
 
-    def _asked(self, key: tuple[str, str], model: ChatModel, tools: Sequence[ToolSpec]) -> Sorted:
+    def _ask_once(self, key: tuple[str, str], model: ChatModel, tools: Sequence[ToolSpec]) -> SortedTools:
         try:
             if self.folder is not None:  # Before anything is paid for.
                 self.folder.mkdir(parents=True, exist_ok=True)
             found = ask_privileges(model, tools)
             if self.folder is not None and not found.unclear:
                 # Another process may have asked meanwhile: one answer holds for all.
-                known = self._stored(key, tools)
+                known = self._load_stored(key, tools)
                 if known is not None:
                     return known
                 data = json.dumps(_as_data(key, found), indent=2).encode()
-                write_atomically(self._file(self.folder, key), data)
-                write_atomically(self._file(self.folder, key).with_suffix(".yaml"), _as_listed(found))
+                write_atomically(self._file_path(self.folder, key), data)
+                write_atomically(self._file_path(self.folder, key).with_suffix(".yaml"), _format_labels(found))
         except OSError as error:
             raise ConfigError(
                 f"Cannot write tool labels to '{self.folder}' ({error.strerror});"
@@ -162,41 +162,41 @@ class PrivilegeBook:
             _log.warning("Tools without a clear label count as commands: %s.", ", ".join(found.unclear))
         return found
 
-    def _stored(self, key: tuple[str, str], tools: Sequence[ToolSpec]) -> Sorted | None:
+    def _load_stored(self, key: tuple[str, str], tools: Sequence[ToolSpec]) -> SortedTools | None:
         if self.folder is None:
             return None
         try:
-            stored = json.loads(self._file(self.folder, key).read_text(encoding="utf-8"))
+            stored = json.loads(self._file_path(self.folder, key).read_text(encoding="utf-8"))
             said = stored["tools"]
             labels = {tool.name: Privilege(said[tool.name]) for tool in tools}
-            return Sorted(labels, (), {name: stored.get(name) for name in _QUESTION})
+            return SortedTools(labels, (), {name: stored.get(name) for name in _QUESTION_KEYS})
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return None  # Not there, or damaged: the model is asked and the file written anew.
 
     @staticmethod
-    def _file(folder: Path, key: tuple[str, str]) -> Path:
+    def _file_path(folder: Path, key: tuple[str, str]) -> Path:
         model = re.sub(r"[^A-Za-z0-9._-]+", "_", key[0])
         return folder / f"{model}-{key[1][:16]}.json"
 
 
-ASKS = 2
+MAX_PRIVILEGE_ASKS = 2
 """How often a model is asked in all: once more where it named a tool not at all, or unclearly."""
-_QUESTION = ("usage", "cost_usd", "model_id")
+_QUESTION_KEYS = ("usage", "cost_usd", "model_id")
 
 
-def ask_privileges(model: ChatModel, tools: Sequence[ToolSpec]) -> Sorted:
+def ask_privileges(model: ChatModel, tools: Sequence[ToolSpec]) -> SortedTools:
     """Ask a model to sort a toolset.
 
     The call is not booked to the case that happens to need it first: which one that is depends on threads,
     and records of the same seed must not differ. Its usage stands in the labels' file and in every record.
     """
-    lines = [json.dumps(_described(tool), ensure_ascii=False) for tool in tools]
+    lines = [json.dumps(_describe_tool(tool), ensure_ascii=False) for tool in tools]
     messages = [system(PRIVILEGES), user(write_sections(PRIVILEGES_SECTIONS, ["\n".join(lines)]))]
     said: dict[str, Privilege] = {}
     usage, costs, model_id = Usage(), [], ""
-    for _ in range(ASKS):
-        with tracing(Tracer()):
-            reply = model.complete(ChatRequest(list(messages), role=ROLE))
+    for _ in range(MAX_PRIVILEGE_ASKS):
+        with use_tracer(Tracer()):
+            reply = model.complete(ChatRequest(list(messages), role=PRIVILEGES_ROLE))
         usage, model_id = usage + reply.usage, reply.model_id
         costs.append(reply.cost_usd)
         said = {**read_labels(text_of(reply.message), tools), **said}
@@ -207,10 +207,10 @@ def ask_privileges(model: ChatModel, tools: Sequence[ToolSpec]) -> Sorted:
     known = [cost for cost in costs if cost is not None]
     cost = sum(known) if len(known) == len(costs) else None
     labels = {tool.name: said.get(tool.name, Privilege.COMMAND) for tool in tools}
-    return Sorted(labels, unclear, dict(zip(_QUESTION, (asdict(usage), cost, model_id), strict=True)))
+    return SortedTools(labels, unclear, dict(zip(_QUESTION_KEYS, (asdict(usage), cost, model_id), strict=True)))
 
 
-def _described(tool: ToolSpec) -> dict[str, Any]:
+def _describe_tool(tool: ToolSpec) -> dict[str, Any]:
     """A tool's name, description and usage signature (section 5.4)."""
     properties = tool.parameters.get("properties", {})
     required = tool.parameters.get("required", [])
@@ -221,12 +221,12 @@ def _described(tool: ToolSpec) -> dict[str, Any]:
     return {"name": tool.name, "description": tool.description, "arguments": arguments}
 
 
-def _as_data(key: tuple[str, str], found: Sorted) -> dict[str, Any]:
+def _as_data(key: tuple[str, str], found: SortedTools) -> dict[str, Any]:
     tools = {name: label.value for name, label in found.labels.items()}
     return {"model": key[0], "toolset": key[1], "tools": tools, **found.question}
 
 
-def _as_listed(found: Sorted) -> bytes:
+def _format_labels(found: SortedTools) -> bytes:
     """The labels as an operator may copy and correct them (agentsys.defense.agentsys.read_corrections)."""
     told = "# What a model says of these tools. To correct it: copy this file, and name the copy in\n"
     told += "# defense.tool_labels. query: a tool that only reads; command: one that has effects.\n"
@@ -235,15 +235,15 @@ def _as_listed(found: Sorted) -> bytes:
 
 
 @cache
-def _book(folder: Path | None, corrections: tuple[tuple[str, Privilege], ...]) -> PrivilegeBook:
-    return PrivilegeBook(folder, dict(corrections))
+def _cached_store(folder: Path | None, corrections: tuple[tuple[str, Privilege], ...]) -> PrivilegeStore:
+    return PrivilegeStore(folder, dict(corrections))
 
 
-def book_at(folder: Path | None, corrections: Labels | None = None) -> PrivilegeBook:
+def get_privilege_store(folder: Path | None, corrections: Labels | None = None) -> PrivilegeStore:
     """The one book of this folder (or of this process's memory), shared by all its defenses.
 
     Args:
         folder: The folder.
         corrections: An operator's own labels; defenses with other ones have a book of their own.
     """
-    return _book(folder, tuple(sorted((corrections or {}).items(), key=itemgetter(0))))
+    return _cached_store(folder, tuple(sorted((corrections or {}).items(), key=itemgetter(0))))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agentsys.defense.settings import AgentSysSettings, CommandJudge, Retry, Sanitizing, WorkerTools
+from agentsys.defense.settings import AgentSysSettings, CommandJudge, GateRetry, SanitizerTiming, WorkerTools
 
 INTENT = """\
 Every tool also takes `intent`, an object that names the fields you need and their types. A type is \
@@ -145,10 +145,10 @@ PRIVILEGES_SECTIONS = ("TOOLS",)
 """The question holds one JSON line per tool."""
 
 
-def prompts_of(settings: AgentSysSettings) -> dict[str, str]:
+def collect_prompts(settings: AgentSysSettings) -> dict[str, str]:
     """Every text that a variant says to a model, by name, for `agentsys show prompts`."""
     calls = settings.isolation and settings.max_depth > 1
-    retries = settings.isolation and settings.gate_retries > 0 and settings.gate_retry is Retry.SAME
+    retries = settings.isolation and settings.gate_retries > 0 and settings.gate_retry is GateRetry.SAME
     judges = {settings.validator, settings.validate_main}
     parts = [
         (settings.isolation, {"main": MAIN, "worker": WORKER}),
@@ -156,9 +156,9 @@ def prompts_of(settings: AgentSysSettings) -> dict[str, str]:
         (calls and settings.worker_tools is WorkerTools.ON_REQUEST, {"worker_missing": WORKER_MISSING}),
         (retries, {f"worker_again_{kind}": text for kind, text in WORKER_AGAIN.items()}),
         (bool(judges & {CommandJudge.MODEL, CommandJudge.HYBRID}), {"validator": VALIDATOR}),
-        (settings.sanitizer is not Sanitizing.OFF, {"sanitizer": SANITIZER}),
+        (settings.sanitizer is not SanitizerTiming.OFF, {"sanitizer": SANITIZER}),
         (
-            settings.sanitizer is not Sanitizing.OFF,
+            settings.sanitizer is not SanitizerTiming.OFF,
             {f"sanitizer_again_{kind}": text for kind, text in SANITIZER_AGAIN.items()},
         ),
         (settings.sorts_tools, {"privileges": PRIVILEGES, "privileges_again": PRIVILEGES_AGAIN}),

@@ -13,11 +13,11 @@ from enum import Enum
 from typing import Any
 
 from agentsys.defense.call_trace import TracedCall
-from agentsys.defense.grounding import Request
-from agentsys.defense.reading.closed_formats import ADDRESS, is_closed
+from agentsys.defense.grounding import UserRequest
+from agentsys.defense.reading.closed_formats import ADDRESS, has_closed_format
 
 
-class Decision(Enum):
+class RuleDecision(Enum):
     """A rule's verdict on a proposal."""
 
     ALLOW = "allow"
@@ -25,7 +25,7 @@ class Decision(Enum):
     ASK = "ask"
 
 
-class Known:
+class KnownValues:
     """Values that the main agent was given, as far as they are of a closed format and so carry no text."""
 
     def __init__(self) -> None:
@@ -33,11 +33,11 @@ class Known:
 
     def add(self, value: Any) -> None:
         """Take note of an accepted value."""
-        self._values |= {_plain(leaf) for leaf in leaves(value) if is_closed(leaf)}
+        self._values |= {_format_scalar(leaf) for leaf in iterate_scalars(value) if has_closed_format(leaf)}
 
-    def holds(self, leaf: Any) -> bool:
+    def contains(self, leaf: Any) -> bool:
         """Whether a leaf is one of them."""
-        return _plain(leaf) in self._values
+        return _format_scalar(leaf) in self._values
 
 
 @dataclass(frozen=True)
@@ -47,97 +47,97 @@ class ProposedCommand:
     call: TracedCall
     undeclared: tuple[str, ...]
     """Arguments that the tool does not have."""
-    request: Request
-    known: Known
-    run: int
+    request: UserRequest
+    known: KnownValues
+    commands_run: int
     """Commands that workers have run in this subtask."""
-    limit: int
+    command_limit: int
     """How many they may."""
 
-    def grounded(self, leaf: Any) -> bool:
+    def is_grounded(self, leaf: Any) -> bool:
         """Whether an argument's leaf is in the request or reached the main agent in a closed format."""
-        text = _plain(leaf)
-        return self.request.holds(text) or self.known.holds(leaf)
+        text = _format_scalar(leaf)
+        return self.request.contains(text) or self.known.contains(leaf)
 
 
 @dataclass(frozen=True)
 class Ruling:
     """The verdict of all rules together."""
 
-    decision: Decision
+    decision: RuleDecision
     rule: str
     """The rule that decided; of an ALLOW, the last."""
 
 
-def declared_args(proposal: ProposedCommand) -> Decision:
+def declared_args(proposal: ProposedCommand) -> RuleDecision:
     """A worker that adds arguments which the tool does not have speaks to whoever reads the call."""
-    return Decision.DENY if proposal.undeclared else Decision.ALLOW
+    return RuleDecision.DENY if proposal.undeclared else RuleDecision.ALLOW
 
 
-def command_budget(proposal: ProposedCommand) -> Decision:
+def command_budget(proposal: ProposedCommand) -> RuleDecision:
     """Reading one output rarely takes a command, and hardly ever two."""
-    return Decision.DENY if proposal.run >= proposal.limit else Decision.ALLOW
+    return RuleDecision.DENY if proposal.commands_run >= proposal.command_limit else RuleDecision.ALLOW
 
 
-def destination(proposal: ProposedCommand) -> Decision:
+def destination(proposal: ProposedCommand) -> RuleDecision:
     """Where a worker's command goes to, and how much, has to come from the user and not from an output."""
-    found = list(_destinations(proposal.call.args))
+    found = list(_find_destinations(proposal.call.args))
     if not found:
-        return Decision.ASK
-    return Decision.ALLOW if all(proposal.grounded(leaf) for leaf in found) else Decision.DENY
+        return RuleDecision.ASK
+    return RuleDecision.ALLOW if all(proposal.is_grounded(leaf) for leaf in found) else RuleDecision.DENY
 
 
-def user_words(proposal: ProposedCommand) -> Decision:
+def user_words(proposal: ProposedCommand) -> RuleDecision:
     """A command of which the user said no word at all comes from an output alone."""
-    texts = _texts(proposal)
-    return Decision.DENY if texts and not any(map(proposal.grounded, texts)) else Decision.ALLOW
+    texts = _list_texts(proposal)
+    return RuleDecision.DENY if texts and not any(map(proposal.is_grounded, texts)) else RuleDecision.ALLOW
 
 
-def own_words(proposal: ProposedCommand) -> Decision:
+def own_words(proposal: ProposedCommand) -> RuleDecision:
     """A command that says only what the user said needs no judge; any other text needs one.
 
     So does a short number that names something and that the main agent was not given: the 13 of "June 13" is
     not yet file 13.
     """
-    said = all(map(proposal.grounded, _texts(proposal)))
-    return Decision.ALLOW if said and not _numbered_by_chance(proposal) else Decision.ASK
+    said = all(map(proposal.is_grounded, _list_texts(proposal)))
+    return RuleDecision.ALLOW if said and not _has_chance_number(proposal) else RuleDecision.ASK
 
 
-def _numbered_by_chance(proposal: ProposedCommand) -> bool:
+def _has_chance_number(proposal: ProposedCommand) -> bool:
     named = {
         name: value
         for name, value in proposal.call.args.items()
         if _DESTINATION.search(name) and not _QUANTITY.search(name)
     }
     return any(
-        _SHORT_NUMBER.fullmatch(_plain(leaf)) and not proposal.known.holds(leaf) for leaf in leaves(named)
+        _SHORT_NUMBER.fullmatch(_format_scalar(leaf)) and not proposal.known.contains(leaf) for leaf in iterate_scalars(named)
     )
 
 
-def _texts(proposal: ProposedCommand) -> list[str]:
-    return [leaf for leaf in leaves(proposal.call.args) if isinstance(leaf, str)]
+def _list_texts(proposal: ProposedCommand) -> list[str]:
+    return [leaf for leaf in iterate_scalars(proposal.call.args) if isinstance(leaf, str)]
 
 
-def main_destination(proposal: ProposedCommand) -> Decision:
+def main_destination(proposal: ProposedCommand) -> RuleDecision:
     """The main agent's own command: no destination, or one from the request or a closed format."""
-    grounded = all(proposal.grounded(leaf) for leaf in _destinations(proposal.call.args))
-    return Decision.ALLOW if grounded else Decision.ASK
+    grounded = all(proposal.is_grounded(leaf) for leaf in _find_destinations(proposal.call.args))
+    return RuleDecision.ALLOW if grounded else RuleDecision.ASK
 
 
-Rule = Callable[[ProposedCommand], Decision]
-OF_WORKERS: tuple[Rule, ...] = (declared_args, command_budget, destination, user_words, own_words)
-OF_MAIN: tuple[Rule, ...] = (main_destination,)
+CommandRule = Callable[[ProposedCommand], RuleDecision]
+WORKER_RULES: tuple[CommandRule, ...] = (declared_args, command_budget, destination, user_words, own_words)
+MAIN_RULES: tuple[CommandRule, ...] = (main_destination,)
 
 
-def rule(proposal: ProposedCommand) -> Ruling:
+def apply_rules(proposal: ProposedCommand) -> Ruling:
     """Apply the rules for the proposal's agent and put their verdicts together."""
-    rules = OF_WORKERS if proposal.call.by_worker else OF_MAIN
+    rules = WORKER_RULES if proposal.call.by_worker else MAIN_RULES
     said = [(each(proposal), each.__name__) for each in rules]
-    for wanted in (Decision.DENY, Decision.ASK):
+    for wanted in (RuleDecision.DENY, RuleDecision.ASK):
         for decision, name in said:
             if decision is wanted:
                 return Ruling(decision, name)
-    return Ruling(Decision.ALLOW, said[-1][1])
+    return Ruling(RuleDecision.ALLOW, said[-1][1])
 
 
 _DESTINATION = re.compile(
@@ -153,31 +153,31 @@ _SHORT_NUMBER = re.compile(r"\d{1,4}")
 """Days, years and counts; longer ones stand in a request for their own sake."""
 
 
-def _destinations(args: Mapping[str, Any]) -> Iterator[Any]:
+def _find_destinations(args: Mapping[str, Any]) -> Iterator[Any]:
     for name, value in args.items():
-        for leaf in leaves(value):
-            if leaf is not None and (_DESTINATION.search(name) or (isinstance(leaf, str) and _points(leaf))):
+        for leaf in iterate_scalars(value):
+            if leaf is not None and (_DESTINATION.search(name) or (isinstance(leaf, str) and _is_address(leaf))):
                 yield leaf
 
 
-def _points(text: str) -> bool:
+def _is_address(text: str) -> bool:
     """Whether a text is an address wherever it stands: of a person, an account or a page."""
     return ADDRESS.fullmatch(text) is not None
 
 
-def leaves(value: Any) -> Iterator[Any]:
+def iterate_scalars(value: Any) -> Iterator[Any]:
     """The scalars inside arguments, whatever holds them."""
     if isinstance(value, Mapping):
         for child in value.values():
-            yield from leaves(child)
+            yield from iterate_scalars(child)
     elif isinstance(value, list | tuple | set):
         for child in value:
-            yield from leaves(child)
+            yield from iterate_scalars(child)
     else:
         yield value
 
 
-def _plain(leaf: Any) -> str:
+def _format_scalar(leaf: Any) -> str:
     if isinstance(leaf, float) and leaf.is_integer():
         leaf = int(leaf)
     return str(leaf).strip().casefold()

@@ -13,18 +13,18 @@ from agentdojo.types import ChatMessage
 
 from agentsys.defense.failures import ends_subtask
 from agentsys.defense.prompts import SANITIZER, SANITIZER_AGAIN, SANITIZER_SECTIONS
-from agentsys.defense.reading.quotation import Quotable, without
+from agentsys.defense.reading.quotation import QuotableText, cut_places
 from agentsys.defense.reading.sections import write_sections
 from agentsys.models.chat import ChatModel, ChatRequest, JsonSchema, system, text_of, user
 from agentsys.models.errors import ModelError
-from agentsys.models.loose_json import loose_values
+from agentsys.models.loose_json import find_json_values
 from agentsys.models.trace import Span, span
 
-ROLE = "sanitizer"
-ASKS = 2
+SANITIZER_ROLE = "sanitizer"
+MAX_SANITIZER_ASKS = 2
 """How often a model is asked in all: once more where its reply is malformed or a passage is not found."""
 
-REPLY_SCHEMA: JsonSchema = {
+SANITIZER_REPLY_SCHEMA: JsonSchema = {
     "type": "object",
     "properties": {"spans": {"type": "array", "items": {"type": "string"}}},
     "required": ["spans"],
@@ -33,7 +33,7 @@ REPLY_SCHEMA: JsonSchema = {
 
 
 @dataclass(frozen=True)
-class Cleaned:
+class CleanedOutput:
     """An output without the passages that were found in it."""
 
     text: str
@@ -52,7 +52,7 @@ class Cleaned:
         return self.well_formed and not self.missed
 
 
-def sanitize(model: ChatModel, output: str, tool: str | None = None) -> Cleaned:
+def sanitize(model: ChatModel, output: str, tool: str | None = None) -> CleanedOutput:
     """The output without the instructions that the model found in it.
 
     The model is given the output alone: neither the user's request nor the intent. Where it names a passage
@@ -68,9 +68,9 @@ def sanitize(model: ChatModel, output: str, tool: str | None = None) -> Cleaned:
             refuses or finds too long is one that could not be cleaned.
     """
     if not output.strip():
-        return Cleaned(output)
-    with span(ROLE, tool) as opened:
-        cleaned = _ask(model, output, opened)
+        return CleanedOutput(output)
+    with span(SANITIZER_ROLE, tool) as opened:
+        cleaned = _ask_sanitizer(model, output, opened)
         opened.decision = {
             "well_formed": cleaned.well_formed,
             "spans_named": cleaned.named,
@@ -81,30 +81,30 @@ def sanitize(model: ChatModel, output: str, tool: str | None = None) -> Cleaned:
     return cleaned
 
 
-def _ask(model: ChatModel, output: str, opened: Span) -> Cleaned:
+def _ask_sanitizer(model: ChatModel, output: str, opened: Span) -> CleanedOutput:
     context: list[ChatMessage] = [
         system(SANITIZER),
         user(write_sections(SANITIZER_SECTIONS, [output])),
     ]
     opened.messages = context  # The same list: the span holds the context however this ends.
     named: list[str] = []
-    cleaned = Cleaned(output)
-    for _ in range(ASKS):
+    cleaned = CleanedOutput(output)
+    for _ in range(MAX_SANITIZER_ASKS):
         try:
-            reply = model.complete(ChatRequest(list(context), role=ROLE, reply_schema=REPLY_SCHEMA)).message
+            reply = model.complete(ChatRequest(list(context), role=SANITIZER_ROLE, reply_schema=SANITIZER_REPLY_SCHEMA)).message
         except ModelError as error:
             if not ends_subtask(error):
                 raise
             return replace(cleaned, well_formed=False)
         context.append(reply)
-        cleaned = _cut_again(output, named, spans_in(text_of(reply)), cleaned)
+        cleaned = _cut_again(output, named, parse_spans(text_of(reply)), cleaned)
         if cleaned.complete:
             break
         context.append(user(SANITIZER_AGAIN["missed" if cleaned.well_formed else "malformed"]))
     return cleaned
 
 
-def _cut_again(output: str, named: list[str], spans: Sequence[str] | None, before: Cleaned) -> Cleaned:
+def _cut_again(output: str, named: list[str], spans: Sequence[str] | None, before: CleanedOutput) -> CleanedOutput:
     """Cut again once one more reply is known. `named` grows by its passages.
 
     A reply that points at something settles what an earlier one said in other words; one that points at
@@ -113,31 +113,31 @@ def _cut_again(output: str, named: list[str], spans: Sequence[str] | None, befor
     if spans is None:
         return replace(before, well_formed=False)
     named += spans
-    here = cut(output, spans)
-    return Cleaned(
-        (both := cut(output, named)).text,
+    here = cut_spans(output, spans)
+    return CleanedOutput(
+        (both := cut_spans(output, named)).text,
         both.cut,
         both.named,
         here.missed if here.cut else max(here.missed, before.missed),
     )
 
 
-def spans_in(reply: str) -> list[str] | None:
+def parse_spans(reply: str) -> list[str] | None:
     """The passages a reply names; None where it names none and does not say that there are none.
 
     Understood is, besides the form asked for, what models make of it: fences and prose around, a list on its
     own, one passage instead of a list, objects with a passage in them. It only ever leads to cuts.
     """
-    values = list(loose_values(reply))
+    values = list(find_json_values(reply))
     for spans in [v["spans"] for v in values if isinstance(v, dict) and "spans" in v] + values:
         if isinstance(spans, str):
             return [spans]
-        if isinstance(spans, list) and (passages := _passages(spans)) is not None:
+        if isinstance(spans, list) and (passages := _check_passages(spans)) is not None:
             return passages
     return None
 
 
-def _passages(items: Sequence[object]) -> list[str] | None:
+def _check_passages(items: Sequence[object]) -> list[str] | None:
     passages = []
     for item in items:
         held = [part for part in item.values() if isinstance(part, str)] if isinstance(item, dict) else [item]
@@ -147,14 +147,14 @@ def _passages(items: Sequence[object]) -> list[str] | None:
     return passages
 
 
-def cut(text: str, spans: Sequence[str]) -> Cleaned:
+def cut_spans(text: str, spans: Sequence[str]) -> CleanedOutput:
     """A text without every occurrence of the given spans, in whatever layout.
 
     All places are found in the original before anything is removed: pieces that only meet through a cut
     are never taken for a span. Spans that do not occur, or are blank, change nothing.
     """
-    quotable = Quotable(text)
+    quotable = QuotableText(text)
     wanted = [item for item in dict.fromkeys(spans) if item.strip()]
-    places = [quotable.places(item) for item in wanted]
-    kept, pieces = without(text, [place for found in places for place in found])
-    return Cleaned(kept, pieces, len(wanted), sum(not found for found in places))
+    places = [quotable.find_quotation(item) for item in wanted]
+    kept, pieces = cut_places(text, [place for found in places for place in found])
+    return CleanedOutput(kept, pieces, len(wanted), sum(not found for found in places))

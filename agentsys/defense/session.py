@@ -11,13 +11,13 @@ from agentdojo.functions_runtime import FunctionsRuntime, TaskEnvironment
 from agentdojo.types import ChatMessage
 
 from agentsys.defense.call_trace import CallTrace, TracedCall
-from agentsys.defense.commands import Commands, EarlierAnswers
+from agentsys.defense.commands import CommandLog, EarlierAnswers
 from agentsys.defense.failures import QuestionFailed
-from agentsys.defense.grounding import Request
-from agentsys.defense.intent import tools_with_intent
+from agentsys.defense.grounding import UserRequest
+from agentsys.defense.intent import add_intent_to_tools
 from agentsys.defense.meter import CallMeter
-from agentsys.defense.privileges import Labels, Privilege, PrivilegeBook
-from agentsys.defense.rules import Decision, Known, ProposedCommand, rule
+from agentsys.defense.privileges import Labels, Privilege, PrivilegeStore
+from agentsys.defense.rules import RuleDecision, KnownValues, ProposedCommand, apply_rules
 from agentsys.defense.settings import AgentSysSettings, CommandJudge
 from agentsys.defense.validator import note_ruling, validate
 from agentsys.models.chat import ChatModel, ToolSpec
@@ -43,36 +43,36 @@ class AgentSession:
         self,
         model: ChatModel,
         settings: AgentSysSettings,
-        book: PrivilegeBook,
+        book: PrivilegeStore,
         query: str,
         runtime: FunctionsRuntime,
         env: TaskEnvironment,
     ) -> None:
         self.settings, self.runtime, self.env = settings, runtime, env
-        self.request = Request(query)
+        self.request = UserRequest(query)
         self.meter = CallMeter(
             model,
             case_calls=settings.case_calls,
             subtask_calls=settings.subtask_calls,
             main_calls=settings.main_steps + 1,
         )
-        self.main_model, self.model = self.meter.main, self.meter.inner
-        self.commands = Commands()
+        self.main_model, self.model = self.meter.main_model, self.meter.inner_model
+        self.commands = CommandLog()
         """Commands of the current subtask."""
-        self.answers = EarlierAnswers()
-        self.known = Known()
+        self.earlier_answers = EarlierAnswers()
+        self.known_values = KnownValues()
         """What the main agent was given so far, as far as it is of a closed format."""
-        self._book, self._unmetered = book, model
+        self._privilege_store, self._unmetered = book, model
 
     def begin_subtask(self) -> None:
         """The main agent makes a call: its subtask starts with budgets of its own."""
         self.meter.begin_subtask()
-        self.commands = Commands()
+        self.commands = CommandLog()
 
     @cached_property
     def tools(self) -> Sequence[ToolSpec]:
         """The tools as isolated agents see them, each with an intent."""
-        return tools_with_intent(list(self.runtime.functions.values()))
+        return add_intent_to_tools(list(self.runtime.functions.values()))
 
     @cached_property
     def reading_tools(self) -> Sequence[ToolSpec]:
@@ -92,14 +92,14 @@ class AgentSession:
             QuestionFailed: If it gave no reply.
         """
         try:
-            found = self._book.sorted(self._unmetered, self.plain_tools)
+            found = self._privilege_store.sort_tools(self._unmetered, self.plain_tools)
         except ModelError as error:
             raise QuestionFailed(error) from error
         with span("privileges") as opened:
             opened.decision = found.as_decision()
         return found.labels
 
-    def reads(self, tool: str) -> bool:
+    def only_reads(self, tool: str) -> bool:
         """Whether a tool only reads."""
         return self.labels[tool] is Privilege.QUERY
 
@@ -114,22 +114,22 @@ class AgentSession:
             earlier: The calls before it that its agent knows of.
             undeclared: Arguments that the tool does not have.
         """
-        if judge is CommandJudge.OFF or self.reads(call.tool):
+        if judge is CommandJudge.OFF or self.only_reads(call.tool):
             return True
         if judge is not CommandJudge.MODEL:
-            ruling = rule(
+            ruling = apply_rules(
                 ProposedCommand(
                     call,
                     tuple(undeclared),
                     self.request,
-                    self.known,
-                    self.commands.run,
+                    self.known_values,
+                    self.commands.run_count,
                     self.settings.worker_commands,
                 )
             )
-            if ruling.decision is not Decision.ASK or judge is CommandJudge.RULES:
+            if ruling.decision is not RuleDecision.ASK or judge is CommandJudge.RULES:
                 note_ruling(call, ruling)
-                return ruling.decision is Decision.ALLOW
+                return ruling.decision is RuleDecision.ALLOW
         described = self.runtime.functions[call.tool].description
         return validate(self.model, self.request, earlier, call, described).allow
 
@@ -143,14 +143,14 @@ class SessionElement(LoopStep):
         book: The book that the tools' privileges are kept in.
     """
 
-    def __init__(self, model: ChatModel, settings: AgentSysSettings, book: PrivilegeBook) -> None:
+    def __init__(self, model: ChatModel, settings: AgentSysSettings, book: PrivilegeStore) -> None:
         self.model = model
         self.settings = settings
-        self.book = book
+        self.privilege_store = book
 
     def step(self, at: LoopState) -> LoopState:
         """Work on the user's request until the model answers or its steps are used up."""
-        session = AgentSession(self.model, self.settings, self.book, at.query, at.runtime, at.env)
+        session = AgentSession(self.model, self.settings, self.privilege_store, at.query, at.runtime, at.env)
         context = list(at.messages)
         with span("main") as opened:
             opened.messages = context  # The same list: the span holds the context however this ends.

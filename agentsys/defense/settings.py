@@ -11,7 +11,7 @@ from pydantic import Field
 
 from agentsys.defense.gate import GateRule
 from agentsys.errors import ConfigError
-from agentsys.options import AtLeast0, AtLeast1, checked
+from agentsys.options import AtLeast0, AtLeast1, check_options
 
 
 class CommandJudge(Enum):
@@ -27,7 +27,7 @@ class CommandJudge(Enum):
     """The rules; the validator is asked only what they leave open."""
 
 
-class Sanitizing(Enum):
+class SanitizerTiming(Enum):
     """The moment at which an output is cleaned."""
 
     OFF = "off"
@@ -40,7 +40,7 @@ class Sanitizing(Enum):
     """Every output, and once more after a refused call."""
 
 
-class Retry(Enum):
+class GateRetry(Enum):
     """The context in which a worker whose reply the gate refused is asked again."""
 
     SAME = "same_context"
@@ -49,7 +49,7 @@ class Retry(Enum):
     """A new one, as if it had not replied: nothing it wrote or fetched is left."""
 
 
-class Fill(Enum):
+class FillMode(Enum):
     """The declared fields that code fills in, without a model."""
 
     NONE = "none"
@@ -82,7 +82,7 @@ class TraceView(Enum):
     """Those on the way from the main agent to its output: the ones whose results are being read."""
 
 
-class Repeats(Enum):
+class RepeatPolicy(Enum):
     """The answer to a main agent that makes the very same reading call again."""
 
     RUN = "run"
@@ -106,12 +106,12 @@ class AgentSysSettings:
     isolation: bool = True
     validator: CommandJudge = CommandJudge.MODEL
     validate_main: CommandJudge = CommandJudge.OFF
-    sanitizer: Sanitizing = Sanitizing.ON_DENIAL
-    gate_retry: Retry = Retry.SAME
-    fill: Fill = Fill.NONE
+    sanitizer: SanitizerTiming = SanitizerTiming.ON_DENIAL
+    gate_retry: GateRetry = GateRetry.SAME
+    fill: FillMode = FillMode.NONE
     worker_tools: WorkerTools = WorkerTools.ALWAYS
     trace: TraceView = TraceView.CALLS
-    repeats: Repeats = Repeats.RUN
+    repeats: RepeatPolicy = RepeatPolicy.RUN
     max_depth: AtLeast1 = 3
     worker_steps: AtLeast1 = 15
     main_steps: AtLeast1 = 15
@@ -123,7 +123,7 @@ class AgentSysSettings:
     worker_commands: AtLeast0 = 1
 
     @classmethod
-    def of(cls, options: Mapping[str, Any]) -> AgentSysSettings:
+    def from_options(cls, options: Mapping[str, Any]) -> AgentSysSettings:
         """The settings that a YAML's options say.
 
         Raises:
@@ -131,11 +131,11 @@ class AgentSysSettings:
         """
         given = {"validator": True, "validate_main": False, "sanitizer": True, **options}
         for name in ("validator", "validate_main"):
-            given[name] = _switched(given[name], on=CommandJudge.MODEL)
+            given[name] = _resolve_switch(given[name], on=CommandJudge.MODEL)
         judged = given["validator"] not in (CommandJudge.OFF, CommandJudge.OFF.value)
-        cleaned = Sanitizing.ON_DENIAL if judged else Sanitizing.AT_INGESTION
-        given["sanitizer"] = _switched(given["sanitizer"], on=cleaned)
-        return checked(cls, "AgentSys", given)
+        cleaned = SanitizerTiming.ON_DENIAL if judged else SanitizerTiming.AT_INGESTION
+        given["sanitizer"] = _resolve_switch(given["sanitizer"], on=cleaned)
+        return check_options(cls, "AgentSys", given)
 
     def __post_init__(self) -> None:
         self._check_judges()
@@ -154,7 +154,7 @@ class AgentSysSettings:
                 f"AgentSys option '{cause}' needs 'validator: true'; set it,"
                 " or use defense=none for a plain agent."
             )
-        if self.sanitizer is Sanitizing.ON_DENIAL and self.validator is CommandJudge.OFF:
+        if self.sanitizer is SanitizerTiming.ON_DENIAL and self.validator is CommandJudge.OFF:
             raise ConfigError(
                 "AgentSys option 'sanitizer: on_denial' needs a validator that denies; set 'validator: true',"
                 " or 'sanitizer: at_ingestion'."
@@ -163,10 +163,10 @@ class AgentSysSettings:
     @property
     def sanitizes_first(self) -> bool:
         """Whether every output is cleaned before a worker sees it."""
-        return self.sanitizer in (Sanitizing.AT_INGESTION, Sanitizing.BOTH)
+        return self.sanitizer in (SanitizerTiming.AT_INGESTION, SanitizerTiming.BOTH)
 
     @property
-    def judged(self) -> bool:
+    def has_judge(self) -> bool:
         """Whether anything stands behind the sanitizer."""
         return self.validator is not CommandJudge.OFF
 
@@ -174,15 +174,15 @@ class AgentSysSettings:
     def sorts_tools(self) -> bool:
         """Whether it matters which tools only read."""
         late = self.worker_tools is WorkerTools.ON_REQUEST and self.max_depth > 1
-        return self.judged or late or self.repeats is Repeats.KEPT
+        return self.has_judge or late or self.repeats is RepeatPolicy.KEPT
 
     @property
-    def restarts(self) -> int:
+    def max_restarts(self) -> int:
         """Number of times an output is cleaned and read again after a denial."""
-        again = self.sanitizer in (Sanitizing.ON_DENIAL, Sanitizing.BOTH)
+        again = self.sanitizer in (SanitizerTiming.ON_DENIAL, SanitizerTiming.BOTH)
         return self.sanitize_budget if again else 0
 
 
-def _switched(value: object, on: Enum) -> object:
+def _resolve_switch(value: object, on: Enum) -> object:
     """The choice that true or false stands for (YAML reads a bare `off` as false); else the value itself."""
     return (on if value else type(on)("off")) if isinstance(value, bool) else value

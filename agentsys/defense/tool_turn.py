@@ -14,12 +14,12 @@ from agentdojo.types import (
 )
 from pydantic import ValidationError
 
-from agentsys.defense.intent import PARAMETER
+from agentsys.defense.intent import INTENT_PARAMETER
 from agentsys.models.chat import ChatModel, ChatRequest, ToolSpec
 from agentsys.python_parser import literal_eval
 
 
-def next_message(
+def ask_next_message(
     model: ChatModel, role: str, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]
 ) -> ChatAssistantMessage:
     """The model's next message, its calls copied and their arguments mended as AgentDojo's executor does.
@@ -28,16 +28,16 @@ def next_message(
         ModelError: If the model gave no reply.
     """
     message = model.complete(ChatRequest(list(messages), tools, role)).message
-    calls = [_mended(call) for call in message["tool_calls"] or ()]
+    calls = [_mend_call(call) for call in message["tool_calls"] or ()]
     return {"role": "assistant", "content": message["content"], "tool_calls": calls or None}
 
 
-def _mended(call: FunctionCall) -> FunctionCall:
-    args = {key: value if key == PARAMETER else _mended_arg(value) for key, value in call.args.items()}
+def _mend_call(call: FunctionCall) -> FunctionCall:
+    args = {key: value if key == INTENT_PARAMETER else _mend_argument(value) for key, value in call.args.items()}
     return FunctionCall(function=call.function, args=args, id=call.id)
 
 
-def _mended_arg(value: Any) -> Any:
+def _mend_argument(value: Any) -> Any:
     """A list that a model wrote as a string becomes the list (AgentDojo's executor does the same).
 
     A nested `FunctionCall` would run without being judged; models cannot send one, but it is made inert.
@@ -54,18 +54,18 @@ def _mended_arg(value: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class Arguments:
+class CheckedArguments:
     """A call's arguments that the tool's schema accepts."""
 
-    given: dict[str, Any]
+    raw: dict[str, Any]
     """As the agent wrote them, without what the tool does not have: what it is run with."""
-    read: dict[str, Any]
+    parsed: dict[str, Any]
     """As the schema reads them: what stands in traces and is judged."""
     undeclared: tuple[str, ...]
     """Names of arguments that the tool does not have. They never have an effect."""
 
 
-def read_arguments(runtime: FunctionsRuntime, call: FunctionCall) -> Arguments | str:
+def check_arguments(runtime: FunctionsRuntime, call: FunctionCall) -> CheckedArguments | str:
     """A call's arguments, or what the calling agent did wrong, in full: it holds no text but the agent's own.
 
     The arguments are checked before anything runs: an error of the same class that a tool raises later may
@@ -82,7 +82,7 @@ def read_arguments(runtime: FunctionsRuntime, call: FunctionCall) -> Arguments |
         return f"The arguments are not valid, so the tool did not run. {error}"
     # 1200 stays 1200 where the schema reads 1200.0: what is judged is compared with the request.
     read = {key: given[key] if given[key] == value else value for key, value in read.items()}
-    return Arguments(given, read, tuple(key for key in call.args if key not in declared and key != PARAMETER))
+    return CheckedArguments(given, read, tuple(key for key in call.args if key not in declared and key != INTENT_PARAMETER))
 
 
 @dataclass(frozen=True)

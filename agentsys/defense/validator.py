@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from agentsys.defense.call_trace import CallTrace, TracedCall, one_line
+from agentsys.defense.call_trace import CallTrace, TracedCall, write_json_line
 from agentsys.defense.failures import ends_subtask
-from agentsys.defense.grounding import Request
+from agentsys.defense.grounding import UserRequest
 from agentsys.defense.prompts import VALIDATOR, VALIDATOR_SECTIONS
 from agentsys.defense.reading.sections import write_sections
-from agentsys.defense.rules import Decision, Ruling
+from agentsys.defense.rules import RuleDecision, Ruling
 from agentsys.models.chat import ChatModel, ChatRequest, system, text_of, user
 from agentsys.models.errors import ModelError
 from agentsys.models.trace import span
 
-ROLE = "validator"
+VALIDATOR_ROLE = "validator"
 
 
 @dataclass(frozen=True)
-class Verdict:
+class ValidatorVerdict:
     """The validator's answer about one call."""
 
     allow: bool
@@ -27,8 +27,8 @@ class Verdict:
 
 
 def validate(
-    model: ChatModel, request: Request, trace: CallTrace, call: TracedCall, described: str = ""
-) -> Verdict:
+    model: ChatModel, request: UserRequest, trace: CallTrace, call: TracedCall, described: str = ""
+) -> ValidatorVerdict:
     """Ask whether a call serves the user's request.
 
     Args:
@@ -45,22 +45,22 @@ def validate(
     Raises:
         ModelError: If the model gave no reply for a reason that is not in the question.
     """
-    proposed = {**call.masked(request), "tool_does": " ".join(described.split())}
+    proposed = {**call.mask(request), "tool_does": " ".join(described.split())}
     question = write_sections(
-        VALIDATOR_SECTIONS, [trace.masked_json(request), one_line(proposed), request.text]
+        VALIDATOR_SECTIONS, [trace.as_masked_json(request), write_json_line(proposed), request.text]
     )
     messages = [system(VALIDATOR), user(question)]
-    with span(ROLE, call.tool) as opened:
+    with span(VALIDATOR_ROLE, call.tool) as opened:
         opened.messages = messages
         opened.decision = {"allow": False, "by": "model", "call": call.as_data()}
         try:
-            reply = model.complete(ChatRequest(messages, role=ROLE)).message
+            reply = model.complete(ChatRequest(messages, role=VALIDATOR_ROLE)).message
         except ModelError as error:
             if not ends_subtask(error):
                 raise
             opened.decision |= {"model_error": error.kind.value}
-            return Verdict(allow=False, reply="")
-        verdict = Verdict(is_clear_true(text_of(reply)), text_of(reply))
+            return ValidatorVerdict(allow=False, reply="")
+        verdict = ValidatorVerdict(is_clear_true(text_of(reply)), text_of(reply))
         opened.messages = [*messages, reply]
         opened.decision |= {"allow": verdict.allow}
     return verdict
@@ -68,8 +68,8 @@ def validate(
 
 def note_ruling(call: TracedCall, ruling: Ruling) -> None:
     """Put a decision that the rules made without a model into the case's trace."""
-    allow = ruling.decision is Decision.ALLOW
-    with span(ROLE, call.tool) as opened:
+    allow = ruling.decision is RuleDecision.ALLOW
+    with span(VALIDATOR_ROLE, call.tool) as opened:
         opened.decision = {"allow": allow, "by": f"rule {ruling.rule}", "call": call.as_data()}
 
 

@@ -8,21 +8,21 @@ from dataclasses import dataclass, field
 from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatMessage, ChatToolResultMessage
 
-from agentsys.defense.call_trace import CallTrace, TracedCall, one_line
+from agentsys.defense.call_trace import CallTrace, TracedCall, write_json_line
 from agentsys.defense.failures import Failure
-from agentsys.defense.gate import NOT_AVAILABLE, Accepted, admit
+from agentsys.defense.gate import NOT_AVAILABLE, AcceptedValue, admit_reply
 from agentsys.defense.intent import Intent
 from agentsys.defense.meter import OutOfCalls
 from agentsys.defense.prompts import WORKER, WORKER_AGAIN, WORKER_MISSING, WORKER_SECTIONS, WORKER_TOOLS
 from agentsys.defense.reading.sections import write_sections
 from agentsys.defense.session import AgentSession
-from agentsys.defense.settings import Retry, TraceView, WorkerTools
-from agentsys.defense.tool_turn import next_message
+from agentsys.defense.settings import GateRetry, TraceView, WorkerTools
+from agentsys.defense.tool_turn import ask_next_message
 from agentsys.models.chat import ToolSpec, system, text_of, user
 from agentsys.models.errors import ModelError
 from agentsys.models.trace import Span, span
 
-ROLE = "worker"
+WORKER_ROLE = "worker"
 MAIN_DEPTH = 0
 """The main agent's depth; its workers stand at 1, theirs at 2."""
 
@@ -36,7 +36,7 @@ class WorkerCallDenied(Exception):
 
 
 @dataclass(frozen=True)
-class Caller:
+class CallingAgent:
     """An agent that makes calls: the main agent or a worker."""
 
     depth: int = MAIN_DEPTH
@@ -51,12 +51,12 @@ class Caller:
         return self.depth == MAIN_DEPTH
 
 
-ServeTurn = Callable[[AgentSession, Sequence[FunctionCall], Caller], list[ChatToolResultMessage]]
+ServeTurn = Callable[[AgentSession, Sequence[FunctionCall], CallingAgent], list[ChatToolResultMessage]]
 """Carries out an agent's calls and gives the messages it may see. Raises `WorkerCallDenied`."""
 
 
 @dataclass(frozen=True)
-class Task:
+class WorkerTask:
     """A worker's task: what its context starts from, and where it stands in the tree."""
 
     raw: str
@@ -69,7 +69,7 @@ class Task:
     """The calls from the main agent down to the one whose output this is."""
 
 
-def work(session: AgentSession, task: Task, trace: CallTrace, serve_turn: ServeTurn) -> Accepted | Failure:
+def run_worker(session: AgentSession, task: WorkerTask, trace: CallTrace, serve_turn: ServeTurn) -> AcceptedValue | Failure:
     """Extract the declared fields from an output; the calls this takes are added to the trace.
 
     Raises:
@@ -77,7 +77,7 @@ def work(session: AgentSession, task: Task, trace: CallTrace, serve_turn: ServeT
         OutOfCalls: If no model call is left.
         ModelError: If the model gave no reply.
     """
-    with span(ROLE, task.tool) as opened:
+    with span(WORKER_ROLE, task.tool) as opened:
         opened.decision = {
             "depth": task.depth,
             "intent": dict(task.intent),
@@ -94,43 +94,43 @@ def work(session: AgentSession, task: Task, trace: CallTrace, serve_turn: ServeT
         except ModelError as error:
             opened.decision |= {"failure": Failure.WORKER_FAILED.value, "model_error": error.kind.value}
             raise
-        opened.decision |= _decision(session, outcome)
+        opened.decision |= _describe_outcome(session, outcome)
     return outcome
 
 
-def _decision(session: AgentSession, outcome: Accepted | Failure) -> dict[str, object]:
+def _describe_outcome(session: AgentSession, outcome: AcceptedValue | Failure) -> dict[str, object]:
     if isinstance(outcome, Failure):
         return {"gate": None, "failure": outcome.value}
     return {"gate": session.settings.gate.value, "failure": None, "keys_dropped": outcome.dropped}
 
 
-def _context(session: AgentSession, task: Task, trace: CallTrace, *, may_call: bool) -> list[ChatMessage]:
+def _build_context(session: AgentSession, task: WorkerTask, trace: CallTrace, *, may_call: bool) -> list[ChatMessage]:
     shown = CallTrace(task.path) if session.settings.trace is TraceView.PATH else trace
-    bodies = [one_line(dict(task.intent)), shown.as_json(), task.raw]
+    bodies = [write_json_line(dict(task.intent)), shown.as_json(), task.raw]
     rules = f"{WORKER}\n\n{WORKER_TOOLS}" if may_call else WORKER
     return [system(rules), user(write_sections(WORKER_SECTIONS, bodies))]
 
 
 def _converse(
-    session: AgentSession, task: Task, trace: CallTrace, serve_turn: ServeTurn, opened: Span
-) -> Accepted | Failure:
+    session: AgentSession, task: WorkerTask, trace: CallTrace, serve_turn: ServeTurn, opened: Span
+) -> AcceptedValue | Failure:
     settings = session.settings
-    tools, later = _offered(session, task)
-    context = _context(session, task, trace, may_call=bool(tools))
-    agent = Caller(task.depth, trace, task.path)
-    retries = settings.gate_retries if settings.gate_retry is Retry.SAME else 0
+    tools, later = _offer_tools(session, task)
+    context = _build_context(session, task, trace, may_call=bool(tools))
+    agent = CallingAgent(task.depth, trace, task.path)
+    retries = settings.gate_retries if settings.gate_retry is GateRetry.SAME else 0
     failures: list[Failure] = []
-    found: Accepted | None = None
+    found: AcceptedValue | None = None
     opened.messages = context  # The same list: the span holds the context however this ends.
     for _ in range(settings.worker_steps):
-        message = next_message(session.model, ROLE, context, tools)
+        message = ask_next_message(session.model, WORKER_ROLE, context, tools)
         context.append(message)
         if message["tool_calls"]:
             context += serve_turn(session, message["tool_calls"], agent)
             continue
-        outcome = admit(text_of(message), task.intent, settings.gate)
-        if isinstance(outcome, Accepted):
-            if not (later and lacks(outcome.value, task.intent)):
+        outcome = admit_reply(text_of(message), task.intent, settings.gate)
+        if isinstance(outcome, AcceptedValue):
+            if not (later and lacks_value(outcome.value, task.intent)):
                 return outcome
             found, tools, later = outcome, later, ()
             context.append(user(WORKER_MISSING))
@@ -142,7 +142,7 @@ def _converse(
     return found or (failures[-1] if failures else Failure.BUDGET_EXHAUSTED)
 
 
-def _offered(session: AgentSession, task: Task) -> tuple[Sequence[ToolSpec], Sequence[ToolSpec]]:
+def _offer_tools(session: AgentSession, task: WorkerTask) -> tuple[Sequence[ToolSpec], Sequence[ToolSpec]]:
     """The tools on offer from the start, and those on offer once a field is missing."""
     choice = session.settings.worker_tools
     if task.depth >= session.settings.max_depth or choice is WorkerTools.NEVER:
@@ -150,12 +150,12 @@ def _offered(session: AgentSession, task: Task) -> tuple[Sequence[ToolSpec], Seq
     return (session.tools, ()) if choice is WorkerTools.ALWAYS else ((), session.reading_tools)
 
 
-def lacks(value: object, declared: object) -> bool:
+def lacks_value(value: object, declared: object) -> bool:
     """Whether a declared leaf has no value: null, or words that begin with "Not Available"."""
     if isinstance(declared, dict):
         return not isinstance(value, dict) or any(
-            lacks(value.get(key), below) for key, below in declared.items()
+            lacks_value(value.get(key), below) for key, below in declared.items()
         )
     if isinstance(declared, list):
-        return not isinstance(value, list) or any(lacks(item, declared[0]) for item in value)
+        return not isinstance(value, list) or any(lacks_value(item, declared[0]) for item in value)
     return value is None or (isinstance(value, str) and value.startswith(NOT_AVAILABLE))

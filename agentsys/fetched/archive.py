@@ -19,15 +19,15 @@ from urllib.parse import urlsplit
 from agentsys.errors import ConfigError
 
 TIMEOUT_S = 60.0
-_LARGEST = 32 * 2**20
+_MAX_FILE_BYTES = 32 * 2**20
 """Bytes of one file; the largest of a published run has 2 MB."""
-_MOST = 4 * 2**30
+_MAX_TOTAL_BYTES = 4 * 2**30
 """Bytes of all files that are kept."""
-_BROKEN = (OSError, http.client.HTTPException, tarfile.TarError, zlib.error, EOFError, ValueError)
+_DOWNLOAD_ERRORS = (OSError, http.client.HTTPException, tarfile.TarError, zlib.error, EOFError, ValueError)
 
 
 @dataclass(frozen=True)
-class Part:
+class ArchivePart:
     """What is taken of an archive."""
 
     prefix: str
@@ -37,7 +37,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Arrived:
+class DownloadedFolder:
     """Result of a download."""
 
     folder: Path
@@ -47,9 +47,9 @@ class Arrived:
     """Whether they were downloaded now; else they were there."""
 
 
-def fetch_part(
-    url: str, part: Part, folder: Path, check: Callable[[Path], None], timeout_s: float = TIMEOUT_S
-) -> Arrived:
+def fetch_archive_part(
+    url: str, part: ArchivePart, folder: Path, check: Callable[[Path], None], timeout_s: float = TIMEOUT_S
+) -> DownloadedFolder:
     """Get a part of an archive into a folder.
 
     Args:
@@ -70,12 +70,12 @@ def fetch_part(
             check(folder)
         except ConfigError as error:
             raise ConfigError(f"{folder} holds other files already ({error}) Give another --to.") from None
-        return Arrived(folder, _count(folder), False)
+        return DownloadedFolder(folder, _count_files(folder), False)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".fetching-") as beside:
             made = Path(beside) / "files"
-            _unpack(url, part, made, timeout_s)
+            _unpack_archive(url, part, made, timeout_s)
             check(made)
             (made / "SOURCE.txt").write_text(f"{part.prefix} of {url}\n", encoding="utf-8")
             if folder.is_dir():
@@ -83,10 +83,10 @@ def fetch_part(
             shutil.move(made, folder)
     except OSError as error:
         raise ConfigError(f"{folder} cannot be written ({error.strerror}); try another --to.") from None
-    return Arrived(folder, _count(folder), True)
+    return DownloadedFolder(folder, _count_files(folder), True)
 
 
-def digest_of(folder: Path, pattern: str) -> str:
+def hash_files(folder: Path, pattern: str) -> str:
     """SHA-256, in hex, of the names and contents of the files that a glob pattern finds, in order of name."""
     found = {path.relative_to(folder).as_posix(): path for path in folder.glob(pattern) if path.is_file()}
     whole = hashlib.sha256()
@@ -96,12 +96,12 @@ def digest_of(folder: Path, pattern: str) -> str:
     return whole.hexdigest()
 
 
-def expecting(known: Mapping[str, str]) -> Callable[[Path], None]:
+def make_digest_check(known: Mapping[str, str]) -> Callable[[Path], None]:
     """Make what compares the files that patterns find with the digests they should have."""
 
     def check(folder: Path) -> None:
         for pattern, expected in known.items():
-            if (found := digest_of(folder, pattern)) != expected:
+            if (found := hash_files(folder, pattern)) != expected:
                 raise ConfigError(
                     f"the files {pattern} have SHA-256 {found}, not {expected}:"
                     " they are not those that were published."
@@ -110,11 +110,11 @@ def expecting(known: Mapping[str, str]) -> Callable[[Path], None]:
     return check
 
 
-def _count(folder: Path) -> int:
+def _count_files(folder: Path) -> int:
     return sum(path.is_file() and path.name != "SOURCE.txt" for path in folder.rglob("*"))
 
 
-def _unpack(url: str, part: Part, into: Path, timeout_s: float) -> None:
+def _unpack_archive(url: str, part: ArchivePart, into: Path, timeout_s: float) -> None:
     beside: dict[str, None] = {}
     kept = 0
     try:
@@ -125,32 +125,32 @@ def _unpack(url: str, part: Part, into: Path, timeout_s: float) -> None:
             for member in archive:
                 name = member.name.partition("/")[2]
                 if not name.startswith(part.prefix):
-                    beside.update(_sibling(name, part.prefix))
+                    beside.update(_find_sibling(name, part.prefix))
                 elif member.isfile() and name.endswith(part.suffixes):
                     kept += member.size
-                    _keep(archive, member, into, name.removeprefix(part.prefix), kept)
+                    _extract_member(archive, member, into, name.removeprefix(part.prefix), kept)
     except urllib.error.HTTPError as error:
-        raise ConfigError(f"{url}: HTTP {error.code} {error.reason}. {_INSTEAD}") from None
-    except _BROKEN as error:
+        raise ConfigError(f"{url}: HTTP {error.code} {error.reason}. {_INSTEAD_HINT}") from None
+    except _DOWNLOAD_ERRORS as error:
         reason = getattr(error, "reason", None) or error or type(error).__name__
-        raise ConfigError(f"{url} cannot be had ({reason}). {_INSTEAD}") from None
+        raise ConfigError(f"{url} cannot be had ({reason}). {_INSTEAD_HINT}") from None
     if not kept:
         known = f" Beside it there: {', '.join(sorted(beside))}." if beside else ""
         raise ConfigError(f"{url} holds no {part.prefix.rstrip('/')}.{known} Nothing was kept.")
 
 
-def _sibling(name: str, prefix: str) -> dict[str, None]:
+def _find_sibling(name: str, prefix: str) -> dict[str, None]:
     """The folder that stands beside the wanted one, if this is a file of such."""
     above = prefix.rstrip("/").rpartition("/")[0]
     rest = name.removeprefix(f"{above}/")
     return {rest.partition("/")[0]: None} if rest != name and "/" in rest else {}
 
 
-def _keep(archive: tarfile.TarFile, member: tarfile.TarInfo, into: Path, name: str, kept: int) -> None:
+def _extract_member(archive: tarfile.TarFile, member: tarfile.TarInfo, into: Path, name: str, kept: int) -> None:
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in re.split(r"[/\\]", name):
         raise ValueError(f"a file named {name!r}")
-    if member.size > _LARGEST or kept > _MOST:
+    if member.size > _MAX_FILE_BYTES or kept > _MAX_TOTAL_BYTES:
         raise ValueError(f"{name} is too large")
     content = archive.extractfile(member)
     target = into / path
@@ -158,4 +158,4 @@ def _keep(archive: tarfile.TarFile, member: tarfile.TarInfo, into: Path, name: s
     target.write_bytes(b"" if content is None else content.read())
 
 
-_INSTEAD = "Nothing was kept. Give another --source, or unpack the files yourself and name their folder."
+_INSTEAD_HINT = "Nothing was kept. Give another --source, or unpack the files yourself and name their folder."

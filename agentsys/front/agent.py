@@ -19,23 +19,23 @@ from agentdojo.types import ChatMessage
 from pydantic import ValidationError
 
 from agentsys.abilities import WholeProgram
-from agentsys.benchmarks.runtime import WatchedRuntime
+from agentsys.benchmarks.runtime import TracedRuntime
 from agentsys.contracts import Defense
 from agentsys.front.client_tools import ClientRuntime
 from agentsys.front.handover import ConversationEnded
-from agentsys.models.budget import Books, RunBudgetReached
+from agentsys.models.budget import UsageLog, RunBudgetReached
 from agentsys.models.build import ModelStack
 from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, JsonSchema, Scene, Usage, text_of
 from agentsys.models.element import LoopState, LoopStep
 from agentsys.models.errors import ModelCodeFailed, ModelError
-from agentsys.models.loop import ElementRow, is_row
-from agentsys.models.tools import as_executed
-from agentsys.models.tools_element import runs_plainly
-from agentsys.models.trace import ACTING_ROLES, Tracer, tracing
-from agentsys.runs.observed import TURN_SPAN, continued
-from agentsys.runs.run_case import traceback_of
+from agentsys.models.loop import ElementSequence, is_element_sequence
+from agentsys.models.tools import normalize_arguments
+from agentsys.models.tools_element import is_plain_executor
+from agentsys.models.trace import ACTING_ROLES, Tracer, use_tracer
+from agentsys.runs.observed import TURN_SPAN, continue_pipeline
+from agentsys.runs.run_case import format_traceback
 
-SUITE = "client"
+CLIENT_SUITE = "client"
 """The suite that a client's tools are, for defenses with rules by suite: none has any for this one."""
 
 
@@ -43,7 +43,7 @@ class ClientSuite(TaskSuite[Any]):  # type: ignore[misc]
     """A client's tools and system message, as a defense is given them; no tasks, no environment."""
 
     def __init__(self, tools: Sequence[Function] = (), system_message: str = "") -> None:
-        super().__init__(SUITE, EmptyEnv, list(tools))
+        super().__init__(CLIENT_SUITE, EmptyEnv, list(tools))
         self.system_message = system_message
 
 
@@ -51,7 +51,7 @@ class ClientSuite(TaskSuite[Any]):  # type: ignore[misc]
 class Dialogue:
     """One conversation, as the server knows it. No transcript of a client is among its messages."""
 
-    trace: str = field(default_factory=lambda: secrets.token_hex(12))
+    trace_id: str = field(default_factory=lambda: secrets.token_hex(12))
     """Its id, for the client's header and the record."""
     messages: Sequence[ChatMessage] = ()
     """The acting agent's context."""
@@ -90,15 +90,15 @@ class Dialogue:
 class ClientTurn:
     """One request of the user, with what it may use."""
 
-    said: str
+    user_text: str
     functions: Sequence[Function] = ()
-    told: str = ""
+    system_text: str = ""
     """The system message of whoever set the agent up; only the first turn's counts."""
     reply_schema: JsonSchema | None = None
     """JSON schema that the agent's own words must follow, where the provider can enforce one."""
     check: Callable[[], None] = lambda: None
     """Is asked before every question to a model; raises `ConversationEnded` if there should be none."""
-    runtime: Callable[[Sequence[Function]], WatchedRuntime] = ClientRuntime
+    build_runtime: Callable[[Sequence[Function]], TracedRuntime] = ClientRuntime
     hand_out: Callable[[Sequence[tuple[str, dict[str, Any]]]], None] | None = None
     """Has several calls run at once whose results are asked for next; None: each runs in its turn."""
 
@@ -110,7 +110,7 @@ class DefendedAgent:
     defense: Defense
     stack: ModelStack
     seed: int = 0
-    books: Books | None = None
+    usage_log: UsageLog | None = None
 
     @property
     def one_turn_only(self) -> bool:
@@ -123,9 +123,9 @@ class DefendedAgent:
         Raises:
             ConfigError: If it cannot.
         """
-        self.defense.pipeline(self._model(ClientTurn("")), ClientSuite())
+        self.defense.pipeline(self._build_model(ClientTurn("")), ClientSuite())
 
-    def take(self, dialogue: Dialogue, turn: ClientTurn) -> None:
+    def run_turn(self, dialogue: Dialogue, turn: ClientTurn) -> None:
         """Work on one request. Whatever goes wrong stands in the dialogue, which then cannot go on.
 
         Raises:
@@ -133,11 +133,11 @@ class DefendedAgent:
         """
         LOGGER_STACK.set([])  # agentdojo 0.1.35: the default stack is one list shared by all threads
         start = time.perf_counter()
-        dialogue.tracer.books = self.books
-        dialogue.requests.append(turn.said)
+        dialogue.tracer.usage_log = self.usage_log
+        dialogue.requests.append(turn.user_text)
         try:
-            with tracing(dialogue.tracer):
-                self._run(dialogue, turn)
+            with use_tracer(dialogue.tracer):
+                self._run_pipeline(dialogue, turn)
         except ModelError as error:
             dialogue.error_kind, dialogue.error = error.kind.value, str(error)
             raise
@@ -149,33 +149,33 @@ class DefendedAgent:
             cause = error.__cause__ if isinstance(error, ModelCodeFailed) else error
             dialogue.error_kind = "model" if isinstance(error, ModelCodeFailed) else "defense"
             dialogue.error = f"{type(cause).__name__}: {cause}"
-            dialogue.traceback = traceback_of(cause)
+            dialogue.traceback = format_traceback(cause)
         finally:
             dialogue.duration_s += time.perf_counter() - start
 
-    def _run(self, dialogue: Dialogue, turn: ClientTurn) -> None:
+    def _run_pipeline(self, dialogue: Dialogue, turn: ClientTurn) -> None:
         number = len(dialogue.requests)
         kind, name = ("run", None) if number == 1 else (TURN_SPAN, str(number))
         with dialogue.tracer.span(kind, name) as root:
-            suite = ClientSuite(turn.functions, turn.told)
-            pipeline = self.defense.pipeline(self._model(turn), suite)
+            suite = ClientSuite(turn.functions, turn.system_text)
+            pipeline = self.defense.pipeline(self._build_model(turn), suite)
             if turn.hand_out is not None:
-                pipeline = together(pipeline, turn.hand_out)
+                pipeline = add_look_ahead(pipeline, turn.hand_out)
             if number > 1:
-                pipeline = continued(pipeline)
+                pipeline = continue_pipeline(pipeline)
             try:
-                found = pipeline.query(turn.said, turn.runtime(turn.functions), EmptyEnv(), dialogue.messages)
+                found = pipeline.query(turn.user_text, turn.build_runtime(turn.functions), EmptyEnv(), dialogue.messages)
                 dialogue.messages = found[3]
             except AbortAgentError as abort:
                 dialogue.messages = abort.messages
                 root.decision = {"aborted": str(abort)}
 
-    def _model(self, turn: ClientTurn) -> ChatModel:
-        return _InConversation(self.stack.for_scene(Scene("", "", None, "", seed=self.seed)), turn)
+    def _build_model(self, turn: ClientTurn) -> ChatModel:
+        return _TurnModel(self.stack.for_scene(Scene("", "", None, "", seed=self.seed)), turn)
 
 
 @dataclass(frozen=True)
-class _InConversation:
+class _TurnModel:
     """A model as one turn asks it: not any more when that is over, and with what its client asked for."""
 
     model: ChatModel
@@ -195,18 +195,18 @@ class _InConversation:
         return self.model.complete(asked)
 
 
-HandOut = Callable[[Sequence[tuple[str, dict[str, Any]]]], None]
+HandOutCalls = Callable[[Sequence[tuple[str, dict[str, Any]]]], None]
 """Has the client run these calls (tool, arguments), whose results are asked for next."""
 
 
-def together(pipeline: BasePipelineElement, hand_out: HandOut) -> BasePipelineElement:
+def add_look_ahead(pipeline: BasePipelineElement, hand_out: HandOutCalls) -> BasePipelineElement:
     """The pipeline, each plain executor in it with a look ahead before it. What it does is the same."""
-    if is_row(type(pipeline)):
-        return ElementRow([together(element, hand_out) for element in pipeline.elements], pipeline.name)
+    if is_element_sequence(type(pipeline)):
+        return ElementSequence([add_look_ahead(element, hand_out) for element in pipeline.elements], pipeline.name)
     if type(pipeline) is ToolsExecutionLoop:
         elements: list[BasePipelineElement] = []
         for element in pipeline.elements:
-            if runs_plainly(element):
+            if is_plain_executor(element):
                 elements.append(_LookAhead(hand_out))
             elements.append(element)
         return ToolsExecutionLoop(elements, pipeline.max_iters)
@@ -216,24 +216,24 @@ def together(pipeline: BasePipelineElement, hand_out: HandOut) -> BasePipelineEl
 class _LookAhead(LoopStep):
     """Hands out the calls that the executor behind it is about to run, where there are several."""
 
-    def __init__(self, hand_out: HandOut) -> None:
+    def __init__(self, hand_out: HandOutCalls) -> None:
         self._hand_out = hand_out
 
     def step(self, at: LoopState) -> LoopState:
         last = at.messages[-1] if at.messages else None
         made = (last["tool_calls"] or ()) if last is not None and last["role"] == "assistant" else ()
-        calls = [found for call in made if (found := _as_run(at.runtime, call)) is not None]
+        calls = [found for call in made if (found := _resolve_call(at.runtime, call)) is not None]
         if len(calls) > 1:
             self._hand_out(calls)
         return at
 
 
-def _as_run(runtime: FunctionsRuntime, call: Any) -> tuple[str, dict[str, Any]] | None:
+def _resolve_call(runtime: FunctionsRuntime, call: Any) -> tuple[str, dict[str, Any]] | None:
     """A call with the arguments that the executor would run it with; None if it would not."""
     function = runtime.functions.get(call.function)
     if function is None:
         return None
-    args = as_executed(deepcopy(call.args))
+    args = normalize_arguments(deepcopy(call.args))
     try:
         return call.function, function.parameters.model_validate(args).model_dump(exclude_unset=True)
     except ValidationError:

@@ -8,34 +8,34 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
 
-from agentsys.attacks.search import Place, Proposal
+from agentsys.attacks.search import AttemptPosition, Proposal
 from agentsys.attacks.search_options import PER_CASE
 from agentsys.models.chat import ChatModel
 from agentsys.records.schema import AttemptFacts, CaseRecord, SearchFacts
-from agentsys.runs.finish_case import final_record
-from agentsys.runs.planning.jobs import Block, Job, Jobs
-from agentsys.runs.search.search_job import attempt_folders, searched_attack, texts_for
+from agentsys.runs.finish_case import build_final_record
+from agentsys.runs.planning.jobs import JobBlock, Job, Jobs
+from agentsys.runs.search.search_job import attempt_folders, searched_attack, fill_vectors
 from agentsys.runs.search.search_plan import check_searches
 from agentsys.runs.search.search_target import RunTarget
-from agentsys.runs.search.search_task import quest_of
-from agentsys.runs.search.stored_attempt import stored_attempt
+from agentsys.runs.search.search_task import build_quest
+from agentsys.runs.search.stored_attempt import load_attempt
 from agentsys.runs.store import Store
 
 
 @dataclass(frozen=True)
-class Queried:
+class QueryOutcome:
     """What became of one payload."""
 
     record: CaseRecord
     facts: AttemptFacts
     answer: str
     """The agent's last words; empty where it said none."""
-    place: str
+    record_path: str
     """Path of the record under the log folder."""
 
 
 @dataclass(frozen=True)
-class _Tried:
+class _TriedQuery:
     """What later queries must know of one that was made."""
 
     number: int
@@ -44,7 +44,7 @@ class _Tried:
     score: int
 
     @property
-    def order(self) -> tuple[bool, int, int]:
+    def sort_key(self) -> tuple[bool, int, int]:
         """Sorts the best first: as a search of ours chooses among its attempts."""
         return not self.success, -self.score, self.number
 
@@ -61,19 +61,19 @@ class ClientSearch:
     """
 
     def __init__(self, job: Job, store: Store) -> None:
-        texts_for(job, "")
-        check_searches(_alone(job), store)
-        self._job, self._store, self._quest = job, store, quest_of([job])
+        fill_vectors(job, "")
+        check_searches(_plan_one_case(job), store)
+        self._job, self._store, self._quest = job, store, build_quest([job])
         self._lock = threading.Lock()
         self._under_way: set[int] = set()
-        self._made = {one.number: one for one in _stored(job, store)}
+        self._made = {one.number: one for one in _load_tried(job, store)}
 
     @property
-    def busy(self) -> bool:
+    def is_busy(self) -> bool:
         """Whether a query is under way."""
         return bool(self._under_way)
 
-    def query(self, payload: str) -> Queried:
+    def query(self, payload: str) -> QueryOutcome:
         """Run the case with a payload in its injection vectors, and store what became of it.
 
         Raises:
@@ -87,40 +87,40 @@ class ClientSearch:
             self._under_way.add(number)
         try:
             # An empty context: nothing of this thread's (loggers, tracers) reaches the case, or back.
-            record = contextvars.Context().run(self._run, number, payload)
+            record = contextvars.Context().run(self._run_query, number, payload)
             facts = record.attempt
             assert facts is not None
             with self._lock:
-                self._made[number] = _tried(record, facts)
-                self._settle()
-            return Queried(record, facts, self._answer(number), self._job.case.attempt_key(number))
+                self._made[number] = _summarise_query(record, facts)
+                self._store_best()
+            return QueryOutcome(record, facts, self._read_answer(number), self._job.case.attempt_key(number))
         finally:
             with self._lock:
                 self._under_way.discard(number)
 
-    def _run(self, number: int, payload: str) -> CaseRecord:
+    def _run_query(self, number: int, payload: str) -> CaseRecord:
         # What a query without an outcome left there was another payload's.
         (self._store.root / self._job.case.attempt_key(number)).unlink(missing_ok=True)
         attack, made = searched_attack(self._job), list[CaseRecord]()
         target = RunTarget(
             [self._job], attack, self._quest, self._store, made.append, lambda: False, number - 1
         )
-        target.attempt(Place(1, number, None), lambda model: self._proposal(model, payload))
+        target.attempt(AttemptPosition(1, number, None), lambda model: self._make_proposal(model, payload))
         return made[0]
 
-    def _proposal(self, model: ChatModel, payload: str) -> Proposal:
-        mended = payload if self._quest.mend is None else self._quest.mend(payload)
+    def _make_proposal(self, model: ChatModel, payload: str) -> Proposal:
+        mended = payload if self._quest.make_injectable is None else self._quest.make_injectable(payload)
         return Proposal(mended, "sent by a client", proposed=None if mended == payload else payload)
 
-    def _settle(self) -> None:
+    def _store_best(self) -> None:
         """Store the case as the best of its queries, with what the search came to so far."""
         made = self._made.values()
-        best = min((one for one in made if not one.refused), key=lambda one: one.order, default=None)
-        stored = None if best is None else stored_attempt(self._store, self._job, best.number)
+        best = min((one for one in made if not one.refused), key=lambda one: one.sort_key, default=None)
+        stored = None if best is None else load_attempt(self._store, self._job, best.number)
         if stored is not None:
-            self._store.write(final_record(stored, self._facts(list(made))), stored.fields)
+            self._store.write(build_final_record(stored, self._build_search_facts(list(made))), stored.fields)
 
-    def _facts(self, made: Sequence[_Tried]) -> SearchFacts:
+    def _build_search_facts(self, made: Sequence[_TriedQuery]) -> SearchFacts:
         refused = sum(one.refused for one in made)
         return SearchFacts(
             mode=PER_CASE,
@@ -133,27 +133,27 @@ class ClientSearch:
             tried=len(made) - refused,
         )
 
-    def _answer(self, number: int) -> str:
-        stored = stored_attempt(self._store, self._job, number)
+    def _read_answer(self, number: int) -> str:
+        stored = load_attempt(self._store, self._job, number)
         messages = [] if stored is None else stored.fields.get("messages") or []
         last = messages[-1] if messages and messages[-1]["role"] == "assistant" else {}
         return "\n".join(block["content"] for block in last.get("content") or ())
 
 
-def _alone(job: Job) -> Jobs:
+def _plan_one_case(job: Job) -> Jobs:
     """A plan of one attacked case."""
     case = job.case
-    return Jobs([Block(job.cell, case.suite, ((case.user_task_id, case.injection_task_id),), range(1))])
+    return Jobs([JobBlock(job.cell, case.suite, ((case.user_task_id, case.injection_task_id),), range(1))])
 
 
-def _stored(job: Job, store: Store) -> Sequence[_Tried]:
+def _load_tried(job: Job, store: Store) -> Sequence[_TriedQuery]:
     """The queries that have an outcome."""
     [folder] = attempt_folders(job)
     numbers = [int(path.stem) for path in (store.root / folder).glob("*.json") if path.stem.isdigit()]
-    found = [stored_attempt(store, job, number) for number in numbers]
-    return [_tried(one.record, one.facts) for one in found if one is not None and one.finished]
+    found = [load_attempt(store, job, number) for number in numbers]
+    return [_summarise_query(one.record, one.facts) for one in found if one is not None and one.is_finished]
 
 
-def _tried(record: CaseRecord, facts: AttemptFacts) -> _Tried:
+def _summarise_query(record: CaseRecord, facts: AttemptFacts) -> _TriedQuery:
     refused = facts.refused is not None
-    return _Tried(facts.number, refused, record.security and not refused, facts.score)
+    return _TriedQuery(facts.number, refused, record.security and not refused, facts.score)

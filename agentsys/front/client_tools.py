@@ -18,13 +18,13 @@ from jsonschema_specifications import REGISTRY
 from pydantic import BaseModel, ConfigDict, create_model, model_validator
 from referencing.exceptions import Unresolvable
 
-from agentsys.benchmarks.runtime import WatchedRuntime
+from agentsys.benchmarks.runtime import TracedRuntime
 from agentsys.models.chat import ToolSpec
 
-Run = Callable[[str, dict[str, Any]], Any]
+RunClientTool = Callable[[str, dict[str, Any]], Any]
 """(tool, arguments that were given) -> what the client's tool returned. Raises `ToolFailed`."""
 
-_KEPT = 4096
+_MAX_CACHED_TOOLS = 4096
 """Tools whose parameters are remembered: a client sends the same ones with every request."""
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
@@ -44,7 +44,7 @@ class _Absent:
 _ABSENT = _Absent()
 
 
-class ClientRuntime(WatchedRuntime):
+class ClientRuntime(TracedRuntime):
     """Runs a client's tools. Their errors are passed on in the client's words, without a Python class."""
 
     def run_function(
@@ -63,7 +63,7 @@ class ClientRuntime(WatchedRuntime):
         return value, None if error is None else error.removeprefix(f"{ToolFailed.__name__}: ")
 
 
-def client_functions(tools: Sequence[ToolSpec], run: Run) -> list[Function]:
+def build_client_functions(tools: Sequence[ToolSpec], run: RunClientTool) -> list[Function]:
     """The functions behind a client's tools, as a request brings them; `run` has the client run one.
 
     Raises:
@@ -73,17 +73,17 @@ def client_functions(tools: Sequence[ToolSpec], run: Run) -> list[Function]:
     for name in names:
         if names.count(name) > 1:
             raise UnusableTool(f"two tools are called {name!r}")
-    return [_function(tool, run) for tool in tools]
+    return [_build_function(tool, run) for tool in tools]
 
 
-def _function(tool: ToolSpec, run: Run) -> Function:
+def _build_function(tool: ToolSpec, run: RunClientTool) -> Function:
     def called(**given: Any) -> Any:
         return run(tool.name, {name: value for name, value in given.items() if value is not _ABSENT})
 
     return Function(
         name=tool.name,
         description=tool.description,
-        parameters=_parameters(tool.name, orjson.dumps(tool.parameters)),
+        parameters=_build_parameters(tool.name, orjson.dumps(tool.parameters)),
         dependencies={},
         run=called,
         full_docstring=tool.description,
@@ -91,8 +91,8 @@ def _function(tool: ToolSpec, run: Run) -> Function:
     )
 
 
-@lru_cache(maxsize=_KEPT)
-def _parameters(tool: str, raw: bytes) -> type[BaseModel]:
+@lru_cache(maxsize=_MAX_CACHED_TOOLS)
+def _build_parameters(tool: str, raw: bytes) -> type[BaseModel]:
     """A model of a tool's arguments: one field for each property, and the schema as its check."""
     schema = orjson.loads(raw)
     properties = schema.get("properties") or {}
@@ -101,7 +101,7 @@ def _parameters(tool: str, raw: bytes) -> type[BaseModel]:
     for name in properties:
         if not _NAME.fullmatch(name):
             raise UnusableTool(f"tool {tool!r}: parameters have names of letters, digits and _, not {name!r}")
-    checker = _checker(tool, schema)
+    checker = _build_checker(tool, schema)
 
     def check(cls: type[BaseModel], values: Any) -> Any:
         try:
@@ -131,7 +131,7 @@ def _parameters(tool: str, raw: bytes) -> type[BaseModel]:
     return made
 
 
-def _checker(tool: str, schema: Mapping[str, Any]) -> Validator:
+def _build_checker(tool: str, schema: Mapping[str, Any]) -> Validator:
     kind = validator_for(schema, default=Draft202012Validator)
     try:
         kind.check_schema(schema)

@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agentsys.cli.output import say
+from agentsys.cli.output import print_line
 from agentsys.errors import ConfigError
-from agentsys.loopback import loopback
+from agentsys.loopback import require_loopback
 
 if TYPE_CHECKING:
     from agentsys.front.serve import ServedAgent
     from agentsys.models.serving import FaultKind, Server
 
 Probability = Annotated[float, typer.Option(min=0.0, max=1.0)]
-CONVERSATIONS = "results/served"
+CONVERSATIONS_FOLDER = "results/served"
 """Log folder of conversations, unless another is given."""
-_SIMULATED = (
+_SIMULATED_OPTIONS = (
     "susceptibility",
     "verbatim",
     "validator_false_accept",
@@ -35,7 +35,7 @@ _SIMULATED = (
 )
 
 
-def serve(
+def serve_command(
     context: typer.Context,
     overrides: Annotated[
         list[str] | None,
@@ -81,9 +81,9 @@ def serve(
     ] = 0.0,
 ) -> None:
     """Serve a defended agent, or the simulated model (not an LLM), to SDKs of OpenAI, Anthropic, Google."""
-    tokens = tokens_of(token_env)
+    tokens = read_tokens(token_env)
     if not tokens:
-        loopback(host, "a model is served")  # A slip in the cheap options should not wait for the model.
+        require_loopback(host, "a model is served")  # A slip in the cheap options should not wait for the model.
     given = dict(context.params)
     if any(not one.startswith(("benchmark=", "benchmark.")) for one in overrides or ()):
         _serve_agent(context, given, tokens)
@@ -91,15 +91,15 @@ def serve(
         _serve_model(given, tokens)
 
 
-def tokens_of(variable: str | None) -> Sequence[str]:
+def read_tokens(variable: str | None) -> Sequence[str]:
     """The tokens that clients must send; none where no variable is named.
 
     Raises:
         ConfigError: If the variable holds none.
     """
-    from agentsys.models.serving.callers import tokens_in
+    from agentsys.models.serving.callers import split_tokens
 
-    tokens = [] if variable is None else tokens_in(os.environ.get(variable, ""))
+    tokens = [] if variable is None else split_tokens(os.environ.get(variable, ""))
     if variable is not None and not tokens:
         raise ConfigError(
             f"--token-env {variable}: no such variable, or it is empty; export {variable}=... first."
@@ -107,12 +107,12 @@ def tokens_of(variable: str | None) -> Sequence[str]:
     return tokens
 
 
-_OF_AGENTS = ("idle_s", "at_once", "rounds", "config_dir", "plugin_path")
-_OF_BOTH = ("overrides", "host", "port", "token_env")
+_AGENT_OPTIONS = ("idle_s", "at_once", "rounds", "config_dir", "plugin_path")
+_SHARED_OPTIONS = ("overrides", "host", "port", "token_env")
 
 
 def _serve_agent(context: typer.Context, given: Mapping[str, Any], tokens: Sequence[str]) -> None:
-    for name in given.keys() - {*_OF_AGENTS, *_OF_BOTH}:
+    for name in given.keys() - {*_AGENT_OPTIONS, *_SHARED_OPTIONS}:
         source = context.get_parameter_source(name)
         if source is not None and source.name == "COMMANDLINE":
             option = f"--{name.replace('_', '-')}"
@@ -120,29 +120,29 @@ def _serve_agent(context: typer.Context, given: Mapping[str, Any], tokens: Seque
                 f"{option} is for the simulated model alone; an agent takes settings, as a run does "
                 f"(model.susceptibility=0.5 seed=1)."
             )
-    from agentsys.front.desk import DeskLimits
+    from agentsys.front.desk import ConversationLimits
     from agentsys.front.serve import serve_agent
-    from agentsys.named_module import import_from
+    from agentsys.named_module import add_plugin_paths
 
-    import_from(given["plugin_path"] or [])
+    add_plugin_paths(given["plugin_path"] or [])
     with serve_agent(
-        agent_settings(given["overrides"]),
+        add_conversations_folder(given["overrides"]),
         config_dirs=given["config_dir"] or [],
         host=given["host"],
         port=given["port"],
         tokens=tokens,
-        limits=DeskLimits(at_once=given["at_once"], idle_s=given["idle_s"], rounds=given["rounds"]),
+        limits=ConversationLimits(at_once=given["at_once"], idle_s=given["idle_s"], rounds=given["rounds"]),
     ) as served:
-        say(agent_banner(served))
+        print_line(format_agent_banner(served))
         sys.stdout.flush()
         wait_for_interrupt()
-        say(f"Served {served.server.requests} requests; conversations are in {served.folder}.")
+        print_line(f"Served {served.server.requests} requests; conversations are in {served.folder}.")
 
 
-def agent_settings(overrides: Sequence[str]) -> list[str]:
+def add_conversations_folder(overrides: Sequence[str]) -> list[str]:
     """The settings of an agent: its conversations have a folder of their own, unless another is given."""
     placed = any(one.startswith("logdir=") for one in overrides)
-    return [*overrides] if placed else [*overrides, f"logdir={CONVERSATIONS}"]
+    return [*overrides] if placed else [*overrides, f"logdir={CONVERSATIONS_FOLDER}"]
 
 
 def _serve_model(given: Mapping[str, Any], tokens: Sequence[str]) -> None:
@@ -151,22 +151,22 @@ def _serve_model(given: Mapping[str, Any], tokens: Sequence[str]) -> None:
 
     rate, seed = given["fail_rate"], given["seed"]
     waits = {name: given[name] for name in ("retry_after_s", "hold_s")}
-    planned = Faults(rate, _kinds(given["faults"], rate), seed, **waits)
-    options = {name: given[name] for name in _SIMULATED}
-    from agentsys.front.served_model import served_model  # Brings AgentDojo along: seconds.
+    planned = Faults(rate, _choose_faults(given["faults"], rate), seed, **waits)
+    options = {name: given[name] for name in _SIMULATED_OPTIONS}
+    from agentsys.front.served_model import build_served_model  # Brings AgentDojo along: seconds.
 
-    model = served_model(version=given["version"], options=options, overrides=given["overrides"] or ())
+    model = build_served_model(version=given["version"], options=options, overrides=given["overrides"] or ())
     where = {"host": given["host"], "port": given["port"], "tokens": tokens}
     latency_s = given["latency_ms"] / 1000
     with start(model, faults=planned, latency_s=latency_s, **where) as server:
-        say(_banner(server))
+        print_line(_format_banner(server))
         sys.stdout.flush()
         wait_for_interrupt()
         faults = ", ".join(f"{kind.value} {count}" for kind, count in sorted(server.faults.items()))
-        say(f"Served {server.requests} requests; faults: {faults or 'none'}.")
+        print_line(f"Served {server.requests} requests; faults: {faults or 'none'}.")
 
 
-def _kinds(faults: str | None, fail_rate: float) -> tuple[FaultKind, ...]:
+def _choose_faults(faults: str | None, fail_rate: float) -> tuple[FaultKind, ...]:
     from agentsys.models.serving.faults import TRANSIENT, fault_kinds
 
     if faults is None:
@@ -176,7 +176,7 @@ def _kinds(faults: str | None, fail_rate: float) -> tuple[FaultKind, ...]:
     return fault_kinds(faults.split(","))
 
 
-def _banner(server: Server) -> str:
+def _format_banner(server: Server) -> str:
     root = server.base_url
     return (
         f"Serving the simulated model (not an LLM): OpenAI at {root}/v1, Anthropic at {root}, "
@@ -184,12 +184,12 @@ def _banner(server: Server) -> str:
     )
 
 
-def agent_banner(served: ServedAgent) -> str:
+def format_agent_banner(served: ServedAgent) -> str:
     """Say where an agent is reached, what it is and where its conversations go."""
     root = served.server.base_url
-    simulated = " (a simulated model, not an LLM)" if served.cell.stack.simulated else ""
+    simulated = " (a simulated model, not an LLM)" if served.cell.stack.is_simulated else ""
     return (
-        f"Serving {served.desk.name}{simulated}: OpenAI at {root}/v1, Anthropic at {root}, Gemini at {root}; "
+        f"Serving {served.router.name}{simulated}: OpenAI at {root}/v1, Anthropic at {root}, Gemini at {root}; "
         f"`agentsys report {served.folder}` shows its conversations; Ctrl-C stops."
     )
 

@@ -9,21 +9,21 @@ from dataclasses import dataclass
 
 from agentsys.front.agent import DefendedAgent, Dialogue
 from agentsys.front.conversation import ClientConversation
-from agentsys.front.place import RequestPlace, place_of
+from agentsys.front.place import ConversationPosition, read_position
 from agentsys.models.chat import ChatModel, ChatReply, ChatRequest
-from agentsys.models.serving.callers import Refused, TracedReply, WireCaller
+from agentsys.models.serving.callers import RequestRefused, TracedReply, WireCaller
 from agentsys.models.serving.wire import Problem, WireRequest
 
 _ENDED = "the server is stopping"
 
 
 @dataclass(frozen=True)
-class DeskLimits:
+class ConversationLimits:
     """Bounds on what clients may leave behind."""
 
     at_once: int = 256
     """Conversations with a turn under way; each has a thread."""
-    kept: int = 4096
+    max_resting: int = 4096
     """Conversations at rest that can be gone on with; the oldest are forgotten first."""
     idle_s: float = 600.0
     """Seconds after which a client that does not come back is not waited for any more."""
@@ -32,7 +32,7 @@ class DeskLimits:
     is. None: as many as it asks for."""
 
 
-class FrontDesk:
+class ConversationRouter:
     """Begins conversations, finds those that requests belong to, and forgets those whose clients stay away.
 
     Args:
@@ -47,10 +47,10 @@ class FrontDesk:
         agent: DefendedAgent,
         name: str,
         keep: Callable[[Dialogue], None],
-        limits: DeskLimits | None = None,
+        limits: ConversationLimits | None = None,
     ) -> None:
         self.agent, self.name, self.keep = agent, name, keep
-        self.limits = limits or DeskLimits()
+        self.limits = limits or ConversationLimits()
         self._lock = threading.Lock()
         self._known: dict[str, ClientConversation] = {}
         """By trace, those whose client came last at the end."""
@@ -59,7 +59,7 @@ class FrontDesk:
 
     def for_caller(self, caller: WireCaller) -> ChatModel:
         """The agent as one caller sees it: with that caller's conversations alone."""
-        return _ForCaller(self, caller.owner)
+        return _CallerModel(self, caller.owner)
 
     def complete(self, request: ChatRequest) -> ChatReply:
         """Answer a request of nobody in particular.
@@ -76,27 +76,27 @@ class FrontDesk:
             Refused: If it belongs to none, does not fit where that stands, or there are too many.
             ModelError: If a model gave no reply.
         """
-        _check_wishes(request)
-        place = place_of(request)
+        _check_supported(request)
+        place = read_position(request)
         with self._lock:
-            self._forget()
-            conversation = self._new(owner, place) if place.begins else self._found(owner, place)
-            self._known[conversation.trace] = self._known.pop(conversation.trace, conversation)
+            self._forget_idle()
+            conversation = self._begin_conversation(owner, place) if place.is_new else self._find_conversation(owner, place)
+            self._known[conversation.trace_id] = self._known.pop(conversation.trace_id, conversation)
         try:
-            return conversation.take(place, request)
+            return conversation.take_request(place, request)
         finally:
-            if not conversation.begun:  # Refused at the door: nothing is to be kept of it.
+            if not conversation.has_begun:  # Refused at the door: nothing is to be kept of it.
                 with self._lock:
-                    self._known.pop(conversation.trace, None)
+                    self._known.pop(conversation.trace_id, None)
 
     @property
-    def running(self) -> int:
+    def running_count(self) -> int:
         """Conversations with a turn under way, waiting for a client's tools included."""
         with self._lock:
-            return sum(one.running for one in self._known.values())
+            return sum(one.is_running for one in self._known.values())
 
     @property
-    def known(self) -> int:
+    def resting_count(self) -> int:
         """Conversations that can be gone on with."""
         with self._lock:
             return len(self._known)
@@ -111,44 +111,44 @@ class FrontDesk:
         for conversation in known:
             conversation.join()
 
-    def _new(self, owner: str, place: RequestPlace) -> ClientConversation:
+    def _begin_conversation(self, owner: str, place: ConversationPosition) -> ClientConversation:
         if self._closed:
-            raise Refused(Problem(503, _ENDED))
-        if not place.said:
-            raise Refused(Problem(400, "a conversation begins with words of the user"))
+            raise RequestRefused(Problem(503, _ENDED))
+        if not place.user_text:
+            raise RequestRefused(Problem(400, "a conversation begins with words of the user"))
         limits = self.limits
         return ClientConversation(self.agent, owner, self.keep, limits.idle_s, self._room, limits.rounds)
 
-    def _found(self, owner: str, place: RequestPlace) -> ClientConversation:
+    def _find_conversation(self, owner: str, place: ConversationPosition) -> ClientConversation:
         """The conversation that a transcript comes from; another key's is as unknown as none."""
         if self._closed:
-            raise Refused(Problem(503, _ENDED))
+            raise RequestRefused(Problem(503, _ENDED))
         own = [one for one in reversed(self._known.values()) if one.owner == owner]
-        if place.after:
-            meant = [one for one in own if place.after in one.reply_ids]
+        if place.previous_reply_id:
+            meant = [one for one in own if place.previous_reply_id in one.reply_ids]
         elif place.latest_id is not None:
-            meant = [one for one in own if place.latest_id in one.ids]
+            meant = [one for one in own if place.latest_id in one.call_ids]
         else:
-            meant = [one for one in own if one.position.rest == place.rest]
-            meant += [one for one in own if one.position.came_by == place.mark]
+            meant = [one for one in own if one.state.history_mark == place.history_mark]
+            meant += [one for one in own if one.state.request_mark == place.request_mark]
         if meant:
             return meant[0]
         told = (
             "the words of an assistant in this request are not this server's, or their conversation is over; "
             "begin a new one without them"
         )
-        raise Refused(Problem(410, told, code="unknown_conversation"))
+        raise RequestRefused(Problem(410, told, code="unknown_conversation"))
 
-    def _forget(self) -> None:
+    def _forget_idle(self) -> None:
         now = time.monotonic()
-        at_rest = [one for one in self._known.values() if not one.running]
-        surplus = len(at_rest) - self.limits.kept
+        at_rest = [one for one in self._known.values() if not one.is_running]
+        surplus = len(at_rest) - self.limits.max_resting
         for number, one in enumerate(at_rest):
-            if number < surplus or now - one.touched > self.limits.idle_s:
-                del self._known[one.trace]
+            if number < surplus or now - one.last_heard_s > self.limits.idle_s:
+                del self._known[one.trace_id]
 
 
-def _check_wishes(request: ChatRequest) -> None:
+def _check_supported(request: ChatRequest) -> None:
     """Refuse what the agent behind the desk would not do, rather than do something else.
 
     Raises:
@@ -158,22 +158,22 @@ def _check_wishes(request: ChatRequest) -> None:
         return
     if request.forced:
         told = f"tool_choice {request.forced!r}: the agent decides itself which tools it calls; send auto"
-        raise Refused(Problem(400, told, code="unsupported_tool_choice"))
+        raise RequestRefused(Problem(400, told, code="unsupported_tool_choice"))
     if request.nameless_results:
         told = "results of tools have the ids of their calls here: words of the user are believed"
-        raise Refused(Problem(400, told, code="nameless_result"))
+        raise RequestRefused(Problem(400, told, code="nameless_result"))
 
 
 @dataclass(frozen=True)
-class _ForCaller:
+class _CallerModel:
     """The desk as one caller sees it."""
 
-    desk: FrontDesk
+    router: ConversationRouter
     owner: str
 
     @property
     def name(self) -> str:
-        return self.desk.name
+        return self.router.name
 
     def complete(self, request: ChatRequest) -> ChatReply:
-        return self.desk.answer(self.owner, request)
+        return self.router.answer(self.owner, request)

@@ -12,20 +12,20 @@ from agentdojo.functions_runtime import Function
 from docstring_parser import parse
 from pydantic import BaseModel, Field, create_model
 
-from agentsys.catalog import node
+from agentsys.catalog import load_config
 from agentsys.contracts import Defense
 from agentsys.errors import ConfigError
 from agentsys.front.agent import ClientTurn, DefendedAgent, Dialogue
-from agentsys.front.serve import built_agent
-from agentsys.front.served_model import served_model
-from agentsys.front.stored_dialogue import keeper
+from agentsys.front.serve import build_defended_agent
+from agentsys.front.served_model import build_served_model
+from agentsys.front.stored_dialogue import make_dialogue_writer
 from agentsys.models.build import build_stack
 from agentsys.models.chat import ChatModel, Scene, Usage
 from agentsys.runs.instantiate import instantiate
-from agentsys.storable import as_json
+from agentsys.storable import to_json_bytes
 
-_PLAIN = (str, int, float, bool, BaseModel, type(None))
-_MANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD, inspect.Parameter.POSITIONAL_ONLY)
+_PLAIN_TYPES = (str, int, float, bool, BaseModel, type(None))
+_VARIADIC_KINDS = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD, inspect.Parameter.POSITIONAL_ONLY)
 
 
 class GuardFailed(Exception):
@@ -66,13 +66,13 @@ class GuardedTools:
         """
         dialogue = Dialogue()
         try:
-            self._agent.take(dialogue, ClientTurn(request, self._functions, self._told))
+            self._agent.run_turn(dialogue, ClientTurn(request, self._functions, self._told))
         finally:
             self._keep(dialogue)
         if dialogue.error_kind is not None:
             raise GuardFailed(f"{dialogue.error_kind}: {dialogue.error}")
-        calls = tuple((tool, args) for tool, args, _ in dialogue.tracer.executed)
-        return GuardedAnswer(dialogue.answer or "", calls, dialogue.usage, dialogue.trace)
+        calls = tuple((tool, args) for tool, args, _ in dialogue.tracer.executed_calls)
+        return GuardedAnswer(dialogue.answer or "", calls, dialogue.usage, dialogue.trace_id)
 
 
 def guard(
@@ -98,13 +98,13 @@ def guard(
     Raises:
         ConfigError: If a function cannot be a tool, or model or defense cannot be built here.
     """
-    functions = [tool if isinstance(tool, Function) else python_tool(tool) for tool in tools]
+    functions = [tool if isinstance(tool, Function) else build_python_tool(tool) for tool in tools]
     chosen = [f"model={model}", f"defense={defense}", *settings, f"logdir={os.fspath(logdir)}"]
-    agent, cell, store = built_agent(chosen)
-    return GuardedTools(agent, functions, system_message, keeper(store, cell))
+    agent, cell, store = build_defended_agent(chosen)
+    return GuardedTools(agent, functions, system_message, make_dialogue_writer(store, cell))
 
 
-def python_tool(tool: Callable[..., Any]) -> Function:
+def build_python_tool(tool: Callable[..., Any]) -> Function:
     """A Python function as a tool: its arguments from its signature, their words from its docstring.
 
     Raises:
@@ -114,7 +114,7 @@ def python_tool(tool: Callable[..., Any]) -> Function:
     parameters = inspect.signature(tool).parameters.values()
     if inspect.iscoroutinefunction(tool) or not name.isidentifier():
         raise ConfigError(f"Tool {name or tool!r}: give a plain function with a name.")
-    if many := [one.name for one in parameters if one.kind in _MANY]:
+    if many := [one.name for one in parameters if one.kind in _VARIADIC_KINDS]:
         raise ConfigError(f"Tool {name}: argument '{many[0]}' has no name of its own; give each one a name.")
     hints, told = get_type_hints(tool), parse(tool.__doc__ or "")
     words = {one.arg_name: one.description for one in told.params}
@@ -126,7 +126,7 @@ def python_tool(tool: Callable[..., Any]) -> Function:
 
     def run(**given: Any) -> Any:
         value = tool(**given)
-        return value if isinstance(value, _PLAIN) else as_json(value).decode()
+        return value if isinstance(value, _PLAIN_TYPES) else to_json_bytes(value).decode()
 
     return Function(
         name=name,
@@ -149,7 +149,7 @@ def load_defense(name: str, **options: Any) -> Defense:
     Raises:
         ConfigError: If there is no such defense, or an option does not fit.
     """
-    defense: Defense = instantiate("defense", {**node("defense", name), **options})
+    defense: Defense = instantiate("defense", {**load_config("defense", name), **options})
     return defense
 
 
@@ -164,8 +164,8 @@ def load_model(name: str, **options: Any) -> ChatModel:
         ConfigError: If there is no such model, an option does not fit, or a key is missing.
     """
     if name == "simulated":
-        return served_model(version="v1.2.2", options=options)
+        return build_served_model(version="v1.2.2", options=options)
     stack = build_stack(
-        {**node("model", name), **options}, cache_dir=None, load_model=lambda other: node("model", other)
+        {**load_config("model", name), **options}, cache_dir=None, load_model=lambda other: load_config("model", other)
     )
     return stack.for_scene(Scene("", "", None, ""))

@@ -26,7 +26,7 @@ class OfferedCall:
     args: Mapping[str, object]
 
 
-class Handover:
+class CallHandover:
     """The meeting point of one turn of a conversation.
 
     Args:
@@ -49,7 +49,7 @@ class Handover:
             ConversationEnded: If none came in time, or the conversation was ended.
         """
         with self._one_at_a_time, self._meet:
-            self._check()
+            self._raise_if_ended()
             self._offer = tuple(calls)
             self._meet.notify_all()
             met = self._meet.wait_for(
@@ -57,19 +57,19 @@ class Handover:
             )
             if not met:
                 self._ended = f"no result of a tool came for {self.idle_s:g} s"
-            self._check()
+            self._raise_if_ended()
             answers, self._answers = self._answers, None
             assert answers is not None
             return answers
 
-    def check(self) -> None:
+    def check_alive(self) -> None:
         """Go no further in a conversation that has ended.
 
         Raises:
             ConversationEnded: If it has.
         """
         with self._meet:
-            self._check()
+            self._raise_if_ended()
 
     def answer(self, answers: Mapping[str, ToolAnswer]) -> bool:
         """Answer the calls that are offered; False if the answer comes too late, or is of other calls."""
@@ -99,7 +99,7 @@ class Handover:
             self._ended = self._ended or why
             self._meet.notify_all()
 
-    def _check(self) -> None:
+    def _raise_if_ended(self) -> None:
         if self._ended is not None:
             self._offer = None
             raise ConversationEnded(self._ended)

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 from agentdojo.functions_runtime import Function
 
 from agentsys.errors import ConfigError
-from agentsys.extras import missing, not_installed
-from agentsys.front.client_tools import ToolFailed, UnusableTool, client_functions
+from agentsys.extras import find_missing_packages, not_installed_error
+from agentsys.front.client_tools import ToolFailed, UnusableTool, build_client_functions
 from agentsys.models.chat import ToolSpec
-from agentsys.storable import as_json
+from agentsys.storable import to_json_bytes
 
 if TYPE_CHECKING:
     from mcp import ClientSession
 
-EXTRA = "mcp"
+MCP_EXTRA = "mcp"
 
 
 async def mcp_tools(session: ClientSession) -> list[Function]:
@@ -34,32 +34,32 @@ async def mcp_tools(session: ClientSession) -> list[Function]:
         Unavailable: If the package `mcp` is not installed.
         ConfigError: If a tool cannot be offered to an agent.
     """
-    if absent := missing(["mcp"]):
-        raise not_installed("mcp_tools", absent, EXTRA)
+    if absent := find_missing_packages(["mcp"]):
+        raise not_installed_error("mcp_tools", absent, MCP_EXTRA)
     loop = asyncio.get_running_loop()
 
     def run(tool: str, args: dict[str, Any]) -> str:
-        if _running() is loop:
+        if _get_running_loop() is loop:
             raise ConfigError(
                 "Tools of an MCP session cannot be waited for in its own event loop; write"
                 " await asyncio.to_thread(agent.ask, request)."
             )
-        return _text(asyncio.run_coroutine_threadsafe(session.call_tool(tool, args), loop).result())
+        return _result_text(asyncio.run_coroutine_threadsafe(session.call_tool(tool, args), loop).result())
 
     try:
-        return client_functions(await _listed(session), run)
+        return build_client_functions(await _list_tools(session), run)
     except UnusableTool as slip:
         raise ConfigError(f"A tool of the MCP server cannot be used: {slip}.") from None
 
 
-def _running() -> asyncio.AbstractEventLoop | None:
+def _get_running_loop() -> asyncio.AbstractEventLoop | None:
     try:
         return asyncio.get_running_loop()
     except RuntimeError:
         return None
 
 
-async def _listed(session: ClientSession) -> Sequence[ToolSpec]:
+async def _list_tools(session: ClientSession) -> Sequence[ToolSpec]:
     """All tools, page after page."""
     from mcp.types import PaginatedRequestParams
 
@@ -73,7 +73,7 @@ async def _listed(session: ClientSession) -> Sequence[ToolSpec]:
             return found
 
 
-def _text(result: Any) -> str:
+def _result_text(result: Any) -> str:
     """What a tool returned, as text: its words, or its data where it has none.
 
     Raises:
@@ -81,7 +81,7 @@ def _text(result: Any) -> str:
     """
     parts = [block.text if block.type == "text" else f"[{block.type}]" for block in result.content]
     if not parts and result.structured_content is not None:
-        parts = [as_json(result.structured_content).decode()]
+        parts = [to_json_bytes(result.structured_content).decode()]
     text = "\n".join(parts)
     if result.is_error:
         raise ToolFailed(text or "the tool failed")

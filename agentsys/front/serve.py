@@ -8,11 +8,11 @@ from pathlib import Path
 
 from agentsys.errors import ConfigError
 from agentsys.front.agent import DefendedAgent
-from agentsys.front.desk import DeskLimits, FrontDesk
-from agentsys.front.stored_dialogue import keeper
+from agentsys.front.desk import ConversationLimits, ConversationRouter
+from agentsys.front.stored_dialogue import make_dialogue_writer
 from agentsys.front.target import AttackTarget
-from agentsys.ledger import FILE, Ledger
-from agentsys.models.budget import Books, Meter
+from agentsys.ledger import LEDGER_FILE, Ledger
+from agentsys.models.budget import UsageLog, Meter
 from agentsys.models.chat import ChatModel, ChatReply, ChatRequest
 from agentsys.models.serving import Server, serve
 from agentsys.models.serving.callers import WireCaller
@@ -22,16 +22,16 @@ from agentsys.runs.store import Store
 
 
 @dataclass(frozen=True)
-class FrontDoor:
+class AgentEndpoint:
     """Answers names of cases as a target of attacks, and every other name in conversations."""
 
-    desk: FrontDesk
+    router: ConversationRouter
     target: AttackTarget
 
     @property
     def name(self) -> str:
         """The agent's name."""
-        return self.desk.name
+        return self.router.name
 
     def for_caller(self, caller: WireCaller) -> ChatModel:
         """The agent, or a case, as one caller sees it.
@@ -39,11 +39,11 @@ class FrontDoor:
         Raises:
             Refused: If the caller asks for a case that there is not.
         """
-        return (self.target if self.target.means(caller.model) else self.desk).for_caller(caller)
+        return (self.target if self.target.is_case_name(caller.model) else self.router).for_caller(caller)
 
     def complete(self, request: ChatRequest) -> ChatReply:
         """Answer a request of nobody in particular, in a conversation."""
-        return self.desk.complete(request)
+        return self.router.complete(request)
 
     def listed(self, under: str) -> Sequence[str]:
         """The agent and a case of every suite, or the cases under a suite's name."""
@@ -55,7 +55,7 @@ class ServedAgent:
     """A running server with a defended agent behind it; a context manager that stops it."""
 
     server: Server
-    desk: FrontDesk
+    router: ConversationRouter
     target: AttackTarget
     cell: Cell
     folder: Path
@@ -63,7 +63,7 @@ class ServedAgent:
 
     def stop(self) -> None:
         """End every conversation, wait for their threads, and stop listening."""
-        self.desk.stop()
+        self.router.stop()
         self.server.stop()
         self.target.stop()
 
@@ -74,7 +74,7 @@ class ServedAgent:
         self.stop()
 
 
-def built_agent(
+def build_defended_agent(
     overrides: Sequence[str], config_dirs: Sequence[Path] = ()
 ) -> tuple[DefendedAgent, Cell, Store]:
     """The agent of some settings, its cell and its log folder.
@@ -88,7 +88,7 @@ def built_agent(
         raise ConfigError(f"{' '.join(overrides)}: one model and one defense; start a server for each.")
     [one] = settings
     store = Store(one.logdir)
-    books = Books(Meter(one.budget), Ledger(store.own / FILE))
+    books = UsageLog(Meter(one.budget), Ledger(store.own / LEDGER_FILE))
     cell = CellBuilder(store, tuple(config_dirs), books=books).build(one)
     for lacking in cell.lacks:
         raise lacking
@@ -104,7 +104,7 @@ def serve_agent(
     host: str = "127.0.0.1",
     port: int = 0,
     tokens: Sequence[str] = (),
-    limits: DeskLimits | None = None,
+    limits: ConversationLimits | None = None,
 ) -> ServedAgent:
     """Start serving a model with a defense around it, from threads of its own.
 
@@ -119,12 +119,12 @@ def serve_agent(
     Raises:
         ConfigError: If something cannot be built, used or listened on.
     """
-    agent, cell, store = built_agent(overrides, config_dirs)
-    labels, limits = cell.settings.labels, limits or DeskLimits()
-    desk = FrontDesk(agent, f"{labels['model']}+{labels['defense']}", keeper(store, cell), limits)
+    agent, cell, store = build_defended_agent(overrides, config_dirs)
+    labels, limits = cell.settings.labels, limits or ConversationLimits()
+    desk = ConversationRouter(agent, f"{labels['model']}+{labels['defense']}", make_dialogue_writer(store, cell), limits)
     target = AttackTarget(cell, store, limits.at_once)
     try:
-        server = serve(FrontDoor(desk, target), host=host, port=port, tokens=tokens)
+        server = serve(AgentEndpoint(desk, target), host=host, port=port, tokens=tokens)
     except ConfigError:
         target.stop()
         raise

@@ -6,21 +6,21 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from agentsys.attacks.attacker import JUDGE, ROLE
+from agentsys.attacks.attacker import JUDGE_ROLE, ATTACKER_ROLE
 from agentsys.attacks.attacker.simulated import play_attacker
-from agentsys.attacks.attacker.topic import play_judge
-from agentsys.catalog import known
-from agentsys.catalog import node as yaml_node
+from agentsys.attacks.attacker.topic import play_attacker_judge
+from agentsys.catalog import list_config_names
+from agentsys.catalog import load_config as yaml_node
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatModel, Scene
 from agentsys.models.simulated.model import SimulatedModel
 from agentsys.runs.compose import compose
 from agentsys.runs.instantiate import instantiate
-from agentsys.runs.references import defense_config
-from agentsys.runs.scripted import playbook_of, roles_of
+from agentsys.runs.references import load_defense_config
+from agentsys.runs.scripted import build_benchmark_playbook, collect_simulated_roles
 
 
-def served_model(*, version: str, options: Mapping[str, Any], overrides: Sequence[str] = ()) -> ChatModel:
+def build_served_model(*, version: str, options: Mapping[str, Any], overrides: Sequence[str] = ()) -> ChatModel:
     """The simulated model as `agentsys serve` offers it: all suites of a benchmark, all defenses' roles.
 
     Args:
@@ -33,19 +33,19 @@ def served_model(*, version: str, options: Mapping[str, Any], overrides: Sequenc
     """
     seed = int(options.get("seed", 0))
     chosen = {**yaml_node("benchmark", "agentdojo"), "version": version}
-    benchmark = instantiate("benchmark", _overridden(overrides) if overrides else chosen)
-    defenses = [instantiate("defense", defense_config(name)) for name in known("defense")]
+    benchmark = instantiate("benchmark", _resolve_benchmark(overrides) if overrides else chosen)
+    defenses = [instantiate("defense", load_defense_config(name)) for name in list_config_names("defense")]
     parameters = {key: value for key, value in options.items() if key != "seed"}
-    model = SimulatedModel(name="simulated", **parameters).scripted(
+    model = SimulatedModel(name="simulated", **parameters).with_playbook(
         # The benchmark last: a defense that plays the agent itself must not take it away from it.
-        partial(playbook_of, benchmark),
-        {**roles_of([*defenses, benchmark]), ROLE: play_attacker, JUDGE: play_judge},
+        partial(build_benchmark_playbook, benchmark),
+        {**collect_simulated_roles([*defenses, benchmark]), ATTACKER_ROLE: play_attacker, JUDGE_ROLE: play_attacker_judge},
     )
     model.warm_up()
     return model.for_scene(Scene("", "", None, "", seed=seed))
 
 
-def _overridden(overrides: Sequence[str]) -> Mapping[str, Any]:
+def _resolve_benchmark(overrides: Sequence[str]) -> Mapping[str, Any]:
     """The config of the benchmark that overrides choose."""
     for override in overrides:
         if not override.startswith(("benchmark=", "benchmark.")):

@@ -14,27 +14,27 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from agentsys.attacks.search_options import PER_CASE, SearchOptions
-from agentsys.attacks.searched import Searched
+from agentsys.attacks.searched import AttackerSearch
 from agentsys.contracts import NotInjectable
 from agentsys.errors import ConfigError, unknown_name
-from agentsys.front.client_search import ClientSearch, Queried
+from agentsys.front.client_search import ClientSearch, QueryOutcome
 from agentsys.models.budget import RunBudgetReached
 from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, Usage, assistant, text_of
 from agentsys.models.errors import ErrorKind, ModelError
-from agentsys.models.serving.callers import Refused, TracedReply, WireCaller
+from agentsys.models.serving.callers import RequestRefused, TracedReply, WireCaller
 from agentsys.models.serving.wire import Problem
 from agentsys.runs.cell import Cell
 from agentsys.runs.claims import Claims
-from agentsys.runs.planning.jobs import Block, Job
+from agentsys.runs.planning.jobs import JobBlock, Job
 from agentsys.runs.run_case import SearchFailed
-from agentsys.runs.search.search_job import texts_for
+from agentsys.runs.search.search_job import fill_vectors
 from agentsys.runs.store import Store
 
-ATTACK = "client"
+CLIENT_ATTACK = "client"
 """Beginning of the attack's label in records, followed by the session's name."""
-FORM = "SUITE/USER_TASK/INJECTION_TASK[/SESSION]"
+CASE_NAME_FORM = "SUITE/USER_TASK/INJECTION_TASK[/SESSION]"
 _SESSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_KEPT = 512
+_MAX_SEARCHES = 512
 """Searches in memory; others are read again from the log folder when their next query comes."""
 
 
@@ -64,7 +64,7 @@ class AttackTarget:
         """Beginning of its models' names: the benchmark's, whatever its options are."""
         return f"{self._cell.benchmark.name.partition('+')[0]}/"
 
-    def means(self, model: str) -> bool:
+    def is_case_name(self, model: str) -> bool:
         """Whether a model's name is one of a case, well spelled or not."""
         return model.startswith(self.prefix)
 
@@ -74,19 +74,19 @@ class AttackTarget:
         Raises:
             Refused: If there is no such case, or nothing can be injected there.
         """
-        return _AttackedCase(self, self._job(caller))
+        return _AttackedCase(self, self._find_job(caller))
 
     def listed(self, under: str) -> Sequence[str]:
         """Names of cases: the first one of every suite, or all of `BENCHMARK/SUITE`."""
         with self._lock:
             if not under:
                 suites = self._cell.benchmark.suite_names()
-                return [found for suite in suites if (found := next(self._names(suite), None))]
+                return [found for suite in suites if (found := next(self._list_names(suite), None))]
             suite = under.removeprefix(self.prefix)
             known = suite != under and suite in self._cell.benchmark.suite_names()
-            return list(self._names(suite)) if known else []
+            return list(self._list_names(suite)) if known else []
 
-    def query(self, job: Job, payload: str) -> Queried:
+    def query(self, job: Job, payload: str) -> QueryOutcome:
         """Run a case with a payload and store it.
 
         Raises:
@@ -95,18 +95,18 @@ class AttackTarget:
         """
         if not self._room.acquire(blocking=False):
             told = "as many queries are under way as this server takes at once"
-            raise Refused(Problem(429, told, retry_after_s=1.0))
+            raise RequestRefused(Problem(429, told, retry_after_s=1.0))
         try:
-            return self._search(job).query(payload)
+            return self._get_search(job).query(payload)
         except SearchFailed as failed:
             kind = next((kind for kind in ErrorKind if kind.value == failed.kind), None)
             if kind is not None:
                 raise ModelError(kind, str(failed).removeprefix(f"{kind.value}: ")) from None
-            raise Refused(Problem(500, f"the query ended in an error ({failed.kind}): {failed}")) from None
+            raise RequestRefused(Problem(500, f"the query ended in an error ({failed.kind}): {failed}")) from None
         except RunBudgetReached:
-            raise Refused(Problem(402, "the budget of this server is used up")) from None
+            raise RequestRefused(Problem(402, "the budget of this server is used up")) from None
         except ConfigError as error:
-            raise Refused(Problem(409, str(error))) from None
+            raise RequestRefused(Problem(409, str(error))) from None
         finally:
             self._room.release()
 
@@ -114,34 +114,34 @@ class AttackTarget:
         """Give back what other processes may have. Queries under way end as unfinished ones."""
         self._claims.__exit__(None, None, None)
 
-    def _job(self, caller: WireCaller) -> Job:
+    def _find_job(self, caller: WireCaller) -> Job:
         parts = caller.model.removeprefix(self.prefix).split("/")
         if len(parts) not in (3, 4):
-            raise _unknown(f"a case is asked for as {self.prefix}{FORM}, not as '{caller.model}'")
+            raise _build_unknown_refusal(f"a case is asked for as {self.prefix}{CASE_NAME_FORM}, not as '{caller.model}'")
         session = parts[3] if len(parts) == 4 else caller.owner[:8] or "nobody"
         if not _SESSION.fullmatch(session):
-            raise _unknown(f"a session's name has letters, digits, '.', '_' and '-', not {session[:80]!r}")
+            raise _build_unknown_refusal(f"a session's name has letters, digits, '.', '_' and '-', not {session[:80]!r}")
         with self._lock:
             benchmark = self._cell.benchmark
-            suite = benchmark.suite(_found("suite", parts[0], benchmark.suite_names()))
-            user_task = _found("user task", parts[1], suite.user_tasks)
-            injection_task = _found("injection task", parts[2], suite.injection_tasks)
-            job = self._placed(session, suite.name, user_task, injection_task)
+            suite = benchmark.suite(_check_known("suite", parts[0], benchmark.suite_names()))
+            user_task = _check_known("user task", parts[1], suite.user_tasks)
+            injection_task = _check_known("injection task", parts[2], suite.injection_tasks)
+            job = self._build_job(session, suite.name, user_task, injection_task)
             try:
-                texts_for(job, "")
+                fill_vectors(job, "")
             except NotInjectable as error:
-                raise Refused(Problem(400, str(error), code="not_injectable")) from None
+                raise RequestRefused(Problem(400, str(error), code="not_injectable")) from None
         return job
 
-    def _placed(self, session: str, suite: str, user_task: str, injection_task: str) -> Job:
+    def _build_job(self, session: str, suite: str, user_task: str, injection_task: str) -> Job:
         if session not in self._cells:
-            while len(self._cells) >= _KEPT:
+            while len(self._cells) >= _MAX_SEARCHES:
                 del self._cells[next(iter(self._cells))]
-            self._cells[session] = self._attacked(f"{ATTACK}-{session}")
+            self._cells[session] = self._build_attacked_cell(f"{CLIENT_ATTACK}-{session}")
         cell = self._cells[session]
-        return Block(cell, suite, ((user_task, injection_task),), range(1))[0]
+        return JobBlock(cell, suite, ((user_task, injection_task),), range(1))[0]
 
-    def _attacked(self, label: str) -> Cell:
+    def _build_attacked_cell(self, label: str) -> Cell:
         """The cell with a client in place of its attack."""
         before = self._cell.settings
         changed = {
@@ -149,35 +149,35 @@ class AttackTarget:
             "labels": {**before.labels, "attack": label},
         }
         settings = before.model_copy(update=changed)
-        attack = Searched(label, SearchOptions(mode=PER_CASE))
-        if self._cell.stack.dictates:
-            raise Refused(Problem(400, "a model that replays runs says itself what is injected"))
+        attack = AttackerSearch(label, SearchOptions(mode=PER_CASE))
+        if self._cell.stack.replays_runs:
+            raise RequestRefused(Problem(400, "a model that replays runs says itself what is injected"))
         self._store.remember_config(settings.config_hash, settings.identity)
         return replace(self._cell, settings=settings, attack=attack)
 
-    def _names(self, name: str) -> Iterator[str]:
+    def _list_names(self, name: str) -> Iterator[str]:
         suite = self._cell.benchmark.suite(name)
         for user_task in suite.user_tasks:
             for injection_task in suite.injection_tasks:
                 yield f"{self.prefix}{name}/{user_task}/{injection_task}"
 
-    def _search(self, job: Job) -> ClientSearch:
+    def _get_search(self, job: Job) -> ClientSearch:
         """The search of a case's client, which no other server may go on with meanwhile."""
         key = job.case.key
         with self._lock:
             found = self._searches.pop(key, None)
             if found is None:
-                if not self._claims.take(_claim(key)):
+                if not self._claims.take(_claim_key(key)):
                     raise ConfigError(
                         f"{key}: another server is storing queries of this session; give the session another"
-                        f" name: {self.prefix}{FORM}."
+                        f" name: {self.prefix}{CASE_NAME_FORM}."
                     )
                 found = ClientSearch(job, self._store)
             self._searches[key] = found
-            for old in [one for one, search in self._searches.items() if not search.busy][:-_KEPT]:
+            for old in [one for one, search in self._searches.items() if not search.is_busy][:-_MAX_SEARCHES]:
                 if old != key:
                     del self._searches[old]
-                    self._claims.release(_claim(old))
+                    self._claims.release(_claim_key(old))
             return found
 
 
@@ -196,19 +196,19 @@ class _AttackedCase:
         said = [text_of(message) for message in request.messages if message["role"] == "user"]
         payload = said[-1] if said else ""
         if not payload.strip():
-            raise Refused(Problem(400, "the payload is the last message of the user, and there is none"))
+            raise RequestRefused(Problem(400, "the payload is the last message of the user, and there is none"))
         found = self.target.query(self.job, payload)
         if found.facts.refused is not None:
             told = f"the payload could not be tried: {found.facts.refused}"
-            raise Refused(Problem(400, told, code="not_tried"), found.place)
+            raise RequestRefused(Problem(400, told, code="not_tried"), found.record_path)
         record = found.record
-        usage = sum(map(Usage.of, record.usage.values()), Usage())
+        usage = sum(map(Usage.from_stored, record.usage.values()), Usage())
         ids = [call.model_id for span in record.spans for call in span.calls if call.model_id]
         model_id = ids[-1] if ids else ""
-        return TracedReply(assistant(outcome(found)), usage, model_id=model_id, trace=found.place)
+        return TracedReply(assistant(format_outcome(found)), usage, model_id=model_id, trace=found.record_path)
 
 
-def outcome(found: Queried) -> str:
+def format_outcome(found: QueryOutcome) -> str:
     """What a client is told, as one line of JSON.
 
     A whole reply of JSON and not words with JSON behind them: the agent's words stand in a string, so that
@@ -226,15 +226,15 @@ def outcome(found: Queried) -> str:
     return json.dumps(told, ensure_ascii=False)
 
 
-def _found(kind: str, name: str, known: Sequence[str] | dict[str, Any]) -> str:
+def _check_known(kind: str, name: str, known: Sequence[str] | dict[str, Any]) -> str:
     if name not in known:
-        raise _unknown(unknown_name(kind, name[:80], list(known)))
+        raise _build_unknown_refusal(unknown_name(kind, name[:80], list(known)))
     return name
 
 
-def _unknown(told: str) -> Refused:
-    return Refused(Problem(404, told, code="model_not_found"))
+def _build_unknown_refusal(told: str) -> RequestRefused:
+    return RequestRefused(Problem(404, told, code="model_not_found"))
 
 
-def _claim(key: str) -> str:
+def _claim_key(key: str) -> str:
     return f"client search {key}"

@@ -35,12 +35,12 @@ from inspect_ai.scorer import Score
 from inspect_ai.tool import ToolCall
 
 from agentsys.analysis.html_report.loose import as_text, mapping, name, number, objects
-from agentsys.inspect_logs.conversation import arguments, chat_messages, refused
-from agentsys.inspect_logs.usage import of_call
+from agentsys.inspect_logs.conversation import convert_arguments, convert_messages, build_refusal_error
+from agentsys.inspect_logs.usage import convert_call_usage
 
-_ACTING = frozenset({"agent", "main"})
+_ACTING_ROLES = frozenset({"agent", "main"})
 _RAN, _REFUSED = "tool", "refused"
-_GATES = frozenset({"validator", "privileges"})
+_GATE_KINDS = frozenset({"validator", "privileges"})
 """Kinds of span that come before the call they judge."""
 
 StoredSpans = Sequence[Mapping[str, Any]]
@@ -58,7 +58,7 @@ class CaseEvents:
         self._numbers = 0
         self._children: dict[object, list[Mapping[str, Any]]] = {}
 
-    def run(self, spans: StoredSpans, messages: object) -> None:
+    def add_run(self, spans: StoredSpans, messages: object) -> None:
         """Everything the agents did.
 
         Args:
@@ -72,71 +72,71 @@ class CaseEvents:
             earlier = isinstance(parent, int) and parent in known and parent < (number(span.get("id")) or 0)
             self._children.setdefault(parent if earlier else None, []).append(span)
         roots = self._children.get(None, [])
-        with self._span("solvers", "solvers"):
+        with self._open_lane("solvers", "solvers"):
             if not roots:
-                self._agent("main_agent", {"messages": messages})
+                self._add_agent("main_agent", {"messages": messages})
             for root in roots:
-                self._root(root, messages if root is roots[-1] else ())
+                self._add_root(root, messages if root is roots[-1] else ())
 
-    def scored(self, scores: Mapping[str, Score]) -> None:
+    def add_scores(self, scores: Mapping[str, Score]) -> None:
         """What the checks said."""
-        with self._span("scorers", "scorers"):
+        with self._open_lane("scorers", "scorers"):
             for scorer, score in scores.items():
-                self._add(ScoreEvent, score=score, scorer=scorer, target="")
+                self._append_event(ScoreEvent, score=score, scorer=scorer, target="")
 
-    def _root(self, span: Mapping[str, Any], messages: object) -> None:
+    def _add_root(self, span: Mapping[str, Any], messages: object) -> None:
         """A run of the pipeline: its acting agent is a span of its own, or it is the span itself."""
         inner = self._children.get(span.get("id"), [])
         if any(child.get("kind") == "main" for child in inner):
-            self._rest(deque(inner))
+            self._add_spans(deque(inner))
         else:
-            self._agent("main_agent", {**span, "messages": span.get("messages") or messages})
+            self._add_agent("main_agent", {**span, "messages": span.get("messages") or messages})
 
-    def _any(self, span: Mapping[str, Any]) -> None:
+    def _add_span(self, span: Mapping[str, Any]) -> None:
         """A span of any kind."""
         kind, decision = name(span.get("kind"), "span"), mapping(span.get("decision"))
         inner = self._children.get(span.get("id"), [])
         if kind in (_RAN, _REFUSED):
-            self._tool_alone(span)
+            self._add_lone_tool(span)
         elif span.get("messages") or span.get("calls") or inner:
             label = {"main": "main_agent", "worker": "worker_agent"}.get(kind, kind)
-            self._agent(label, span)
+            self._add_agent(label, span)
         if kind == "validator" and isinstance(decision.get("allow"), bool):
-            self._judged(span, decision)
+            self._add_verdict(span, decision)
         elif decision and kind not in (_RAN, _REFUSED) and decision != {"finished": True}:
-            self._add(InfoEvent, source=kind, data=arguments(decision))
+            self._append_event(InfoEvent, source=kind, data=convert_arguments(decision))
 
-    def _agent(self, label: str, span: Mapping[str, Any]) -> None:
+    def _add_agent(self, label: str, span: Mapping[str, Any]) -> None:
         began = self._clock
-        with self._span(label, "agent"):
-            self._turns(span)
+        with self._open_lane(label, "agent"):
+            self._add_turns(span)
         self._clock = max(self._clock, began + (number(span.get("duration_s")) or 0.0))
 
-    def _turns(self, span: Mapping[str, Any]) -> None:
+    def _add_turns(self, span: Mapping[str, Any]) -> None:
         """An agent's replies in order, each followed by what its tool calls set going."""
-        context = chat_messages(span.get("messages"))
+        context = convert_messages(span.get("messages"))
         calls = deque(objects(span.get("calls")))
         inner = deque(self._children.get(span.get("id"), ()))
-        own = _ACTING | {span.get("kind")}
+        own = _ACTING_ROLES | {span.get("kind")}
         if not any(call.get("role") in own for call in calls):
             own = frozenset(call.get("role") for call in calls)
         for place, message in enumerate(context):
             if not isinstance(message, ChatMessageAssistant):
                 continue
             while calls and calls[0].get("role") not in own:
-                self._asked(calls.popleft(), (), None)
-            self._asked(calls.popleft() if calls else {}, context[:place], message)
+                self._add_model_call(calls.popleft(), (), None)
+            self._add_model_call(calls.popleft() if calls else {}, context[:place], message)
             for order, call in enumerate(message.tool_calls or ()):
-                self._called(call, _result(context[place + 1 :], call, order), _taken(inner, call.function))
+                self._add_tool_call(call, _find_result(context[place + 1 :], call, order), _take_spans(inner, call.function))
         for call in calls:
-            self._asked(call, context, None)
-        self._rest(inner)
+            self._add_model_call(call, context, None)
+        self._add_spans(inner)
 
-    def _rest(self, spans: deque[Mapping[str, Any]]) -> None:
+    def _add_spans(self, spans: deque[Mapping[str, Any]]) -> None:
         for span in spans:
-            self._any(span)
+            self._add_span(span)
 
-    def _asked(
+    def _add_model_call(
         self, call: Mapping[str, Any], context: Sequence[ChatMessage], reply: ChatMessageAssistant | None
     ) -> None:
         """A question to a model; with no reply where it failed, or where its context is not stored."""
@@ -145,8 +145,8 @@ class CaseEvents:
         self._clock += took
         ended: Any = "tool_calls" if reply is not None and reply.tool_calls else "stop"
         choices = [] if reply is None else [ChatCompletionChoice(message=reply, stop_reason=ended)]
-        output = ModelOutput(model=model, choices=choices, usage=of_call(call) if call else None, time=took)
-        self._add(
+        output = ModelOutput(model=model, choices=choices, usage=convert_call_usage(call) if call else None, time=took)
+        self._append_event(
             ModelEvent,
             at=began,
             model=model,
@@ -158,98 +158,98 @@ class CaseEvents:
             output=output,
             error=None if call.get("error") is None else as_text(call["error"]),
             cache="read" if call.get("from_cache") else None,
-            completed=self._time(self._clock),
+            completed=self._convert_time(self._clock),
             working_time=took,
         )
 
-    def _called(
+    def _add_tool_call(
         self, call: ToolCall, result: ChatMessageTool | None, about: Sequence[Mapping[str, Any]]
     ) -> None:
         """A tool call of an agent: whether it ran, and the spans that stand for it."""
         ran = next((span for span in about if span.get("kind") == _RAN), None)
         error = result.error if result is not None else None
-        stopped = next((span for span in about if _denies(span)), None)
+        stopped = next((span for span in about if _is_denial(span)), None)
         if ran is None and stopped is not None:
-            error = refused(as_text(mapping(stopped.get("decision")).get("cause") or "denied by the defense"))
-        before = [span for span in about if span.get("kind") in _GATES]
-        after = [span for span in about if span.get("kind") not in (_RAN, _REFUSED, *_GATES)]
+            error = build_refusal_error(as_text(mapping(stopped.get("decision")).get("cause") or "denied by the defense"))
+        before = [span for span in about if span.get("kind") in _GATE_KINDS]
+        after = [span for span in about if span.get("kind") not in (_RAN, _REFUSED, *_GATE_KINDS)]
         for span in before:
-            self._any(span)
+            self._add_span(span)
         if stopped is not None and stopped.get("kind") == _REFUSED:
-            self._judged(stopped, mapping(stopped.get("decision")))
-        self._add(
+            self._add_verdict(stopped, mapping(stopped.get("decision")))
+        self._append_event(
             ToolEvent,
             id=call.id,
             function=call.function,
-            arguments=arguments(call.arguments),
+            arguments=convert_arguments(call.arguments),
             result="" if result is None else result.text,
             error=error,
             failed=None if error is None else True,
         )
         if after:
             # Without a span of this type around them short workers are taken for helpers, and hidden.
-            with self._span(call.function, "tool"):
-                self._rest(deque(after))
+            with self._open_lane(call.function, "tool"):
+                self._add_spans(deque(after))
 
-    def _tool_alone(self, span: Mapping[str, Any]) -> None:
+    def _add_lone_tool(self, span: Mapping[str, Any]) -> None:
         """A tool call that stands in no stored message: a program's, or of an agent whose context is lost."""
         decision = mapping(span.get("decision"))
         error, function = decision.get("error"), name(span.get("name"), "unknown tool")
-        failure = None if error is None else chat_messages([{"role": "tool", "error": error}])[0]
+        failure = None if error is None else convert_messages([{"role": "tool", "error": error}])[0]
         denied = span.get("kind") == _REFUSED
         if denied:
-            self._judged(span, decision)
-        self._add(
+            self._add_verdict(span, decision)
+        self._append_event(
             ToolEvent,
             id=f"span-{as_text(span.get('id'))}",
             function=function,
-            arguments=arguments(decision.get("args")),
+            arguments=convert_arguments(decision.get("args")),
             result="",
-            error=refused(as_text(decision.get("cause")))
+            error=build_refusal_error(as_text(decision.get("cause")))
             if denied
             else failure.error
             if isinstance(failure, ChatMessageTool)
             else None,
         )
 
-    def _judged(self, span: Mapping[str, Any], decision: Mapping[str, Any]) -> None:
+    def _add_verdict(self, span: Mapping[str, Any], decision: Mapping[str, Any]) -> None:
         """A verdict, in the lane of the agent that was judged."""
         call = mapping(decision.get("call"))
         function = name(call.get("tool")) or name(span.get("name"), "unknown tool")
-        args = arguments(call.get("args") or decision.get("args"))
-        self._add(
+        args = convert_arguments(call.get("args") or decision.get("args"))
+        self._append_event(
             ApprovalEvent,
             message="",
             call=ToolCall(id=f"span-{as_text(span.get('id'))}", function=function, arguments=args),
             approver=name(span.get("kind"), "defense"),
             decision="approve" if decision.get("allow") else "reject",
-            explanation=as_text(arguments(decision)),
+            explanation=as_text(convert_arguments(decision)),
         )
 
     @contextmanager
-    def _span(self, label: str, kind: str) -> Iterator[None]:
+    def _open_lane(self, label: str, kind: str) -> Iterator[None]:
         self._numbers += 1
         identity = f"span-{self._numbers}"
-        self._add(SpanBeginEvent, id=identity, inside=identity, parent_id=self._inside, type=kind, name=label)
+        self._append_event(SpanBeginEvent, id=identity, inside=identity, parent_id=self._current_lane, type=kind, name=label)
         self._open.append(identity)
         yield
-        self._add(SpanEndEvent, id=identity)
+        self._append_event(SpanEndEvent, id=identity)
         self._open.pop()
 
     @property
-    def _inside(self) -> str | None:
+    def _current_lane(self) -> str | None:
         return self._open[-1] if self._open else None
 
-    def _add(self, kind: Any, *, at: float | None = None, inside: str | None = None, **fields: Any) -> None:
+    def _append_event(self, kind: Any, *, at: float | None = None, inside: str | None = None, **fields: Any) -> None:
         began = self._clock if at is None else at
-        span = inside or self._inside
-        self.events.append(kind(timestamp=self._time(began), working_start=began, span_id=span, **fields))
+        span = inside or self._current_lane
+        self.events.append(kind(timestamp=self._convert_time(began), working_start=began, span_id=span, **fields))
 
-    def _time(self, seconds: float) -> datetime:
+    def _convert_time(self, seconds: float) -> datetime:
         return self._began + timedelta(seconds=seconds)
 
 
-def _taken(inner: deque[Mapping[str, Any]], function: str) -> list[Mapping[str, Any]]:
+def _take_spans(inner: deque[Mapping[str, Any]], function: str) -> list[Mapping[str, Any]]:
     """Take the spans that stand for one call off the front of an agent's children.
 
     Those before its execution (a validator, say), the execution itself if it was executed, and what came of
@@ -259,22 +259,22 @@ def _taken(inner: deque[Mapping[str, Any]], function: str) -> list[Mapping[str, 
     first = next((place for place, kind in enumerate(kinds) if kind in (_RAN, _REFUSED)), None)
     if first is not None and inner[first].get("name") == function:
         end = first + 1
-        while end < len(kinds) and kinds[end] not in (_RAN, _REFUSED, *_GATES):
+        while end < len(kinds) and kinds[end] not in (_RAN, _REFUSED, *_GATE_KINDS):
             end += 1
     else:
         end = 0
-        while end < len(kinds) and kinds[end] in _GATES and inner[end].get("name") in (None, function):
+        while end < len(kinds) and kinds[end] in _GATE_KINDS and inner[end].get("name") in (None, function):
             end += 1
     return [inner.popleft() for _ in range(end)]
 
 
-def _denies(span: Mapping[str, Any]) -> bool:
+def _is_denial(span: Mapping[str, Any]) -> bool:
     return span.get("kind") == _REFUSED or (
         span.get("kind") == "validator" and mapping(span.get("decision")).get("allow") is False
     )
 
 
-def _result(later: Sequence[ChatMessage], call: ToolCall, order: int) -> ChatMessageTool | None:
+def _find_result(later: Sequence[ChatMessage], call: ToolCall, order: int) -> ChatMessageTool | None:
     """The tool's message that answers a call: the one with its id, else the one in its place."""
     results = []
     for message in later:

@@ -26,9 +26,9 @@ from inspect_ai.log import (
 import agentsys
 from agentsys.analysis.html_report.trajectory import stored_json
 from agentsys.errors import ConfigError
-from agentsys.grouping import grouped
-from agentsys.inspect_logs.sample import began, eval_sample, sample_id
-from agentsys.inspect_logs.usage import total
+from agentsys.grouping import group_by
+from agentsys.inspect_logs.sample import find_start_time, build_sample, make_sample_id
+from agentsys.inspect_logs.usage import sum_usage
 from agentsys.records.case_row import NO_ATTACK, CaseRow
 
 
@@ -40,7 +40,7 @@ class CellLog:
     file_name: str
 
 
-def cell_log(cases: Sequence[CaseRow], config: Mapping[str, Any] | None) -> CellLog:
+def build_cell_log(cases: Sequence[CaseRow], config: Mapping[str, Any] | None) -> CellLog:
     """One log.
 
     Args:
@@ -50,11 +50,11 @@ def cell_log(cases: Sequence[CaseRow], config: Mapping[str, Any] | None) -> Cell
     Raises:
         ConfigError: If two cases would have one id: Inspect would drop the second without a word.
     """
-    first, identity = cases[0], _identity(cases)
+    first, identity = cases[0], _hash_cases(cases)
     _check_ids(cases)
     stored = [stored_json(case.source) for case in cases]
-    times = [began(case, held) for case, held in zip(cases, stored, strict=True)]
-    samples = [eval_sample(case, held, identity) for case, held in zip(cases, stored, strict=True)]
+    times = [find_start_time(case, held) for case, held in zip(cases, stored, strict=True)]
+    samples = [build_sample(case, held, identity) for case, held in zip(cases, stored, strict=True)]
     # As listings parse it out of a file's name: without `/` and `_`.
     named = f"{first.suite}-{first.defense}-{first.attack}"
     task = "".join(char if char.isalnum() and char.isascii() else "-" for char in named)
@@ -67,15 +67,15 @@ def cell_log(cases: Sequence[CaseRow], config: Mapping[str, Any] | None) -> Cell
         task_id=f"task{identity}",
         task_version=first.version,
         task_display_name=f"{first.suite}: {first.defense} under {first.attack}",
-        task_args=_arguments(first),
-        task_args_passed=_arguments(first),
+        task_args=_list_task_arguments(first),
+        task_args_passed=_list_task_arguments(first),
         tags=["simulated"] if first.simulated else None,
         dataset=EvalDataset(
             name=f"{first.benchmark} {first.version} {first.suite}",
             samples=len(samples),
-            sample_ids=[sample_id(case) for case in cases],
+            sample_ids=[make_sample_id(case) for case in cases],
         ),
-        model=first.shown_model,
+        model=first.table_model,
         config=EvalConfig(epochs=max(case.epoch for case in cases) + 1),
         packages={"agentsys": agentsys.__version__},
         metadata={"simulated": first.simulated, **({} if config is None else {"config": config})},
@@ -84,16 +84,16 @@ def cell_log(cases: Sequence[CaseRow], config: Mapping[str, Any] | None) -> Cell
     log = EvalLog(
         status="success",
         eval=spec,
-        results=_results(samples),
-        stats=_stats(samples, first.shown_model, min(times), max(times)),
+        results=_build_results(samples),
+        stats=_build_stats(samples, first.table_model, min(times), max(times)),
         samples=samples,
     )
     return CellLog(log, f"{min(times):%Y-%m-%dT%H-%M-%S}+00-00_{task}_{identity}.eval")
 
 
-def _arguments(case: CaseRow) -> dict[str, Any]:
+def _list_task_arguments(case: CaseRow) -> dict[str, Any]:
     return {
-        "model": case.named_model,
+        "model": case.model_label,
         "defense": case.defense,
         "attack": case.attack,
         "benchmark": case.benchmark,
@@ -102,17 +102,17 @@ def _arguments(case: CaseRow) -> dict[str, Any]:
     }
 
 
-def _identity(cases: Sequence[CaseRow]) -> str:
+def _hash_cases(cases: Sequence[CaseRow]) -> str:
     """A hash of the cell and of how its cases ended: other runs of the same cell are another log."""
     ended = sorted(
-        f"{sample_id(c)} {c.epoch} {c.status} {c.utility} {c.injection_success} {c.duration_s}" for c in cases
+        f"{make_sample_id(c)} {c.epoch} {c.status} {c.utility} {c.injection_success} {c.duration_s}" for c in cases
     )
-    text = "\n".join([*map(str, _arguments(cases[0]).values()), *ended])
+    text = "\n".join([*map(str, _list_task_arguments(cases[0]).values()), *ended])
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _check_ids(cases: Sequence[CaseRow]) -> None:
-    (name, epoch), times = Counter((sample_id(case), case.epoch) for case in cases).most_common(1)[0]
+    (name, epoch), times = Counter((make_sample_id(case), case.epoch) for case in cases).most_common(1)[0]
     if times > 1:
         raise ConfigError(
             f"{times} cases are {name} of epoch {epoch} under {cases[0].defense}: export one folder of runs"
@@ -120,9 +120,9 @@ def _check_ids(cases: Sequence[CaseRow]) -> None:
         )
 
 
-def _results(samples: Sequence[EvalSample]) -> EvalResults:
+def _build_results(samples: Sequence[EvalSample]) -> EvalResults:
     done = [sample for sample in samples if sample.error is None]
-    scores = [_score(name, done) for name in ("utility", "injection_success")]
+    scores = [_build_score(name, done) for name in ("utility", "injection_success")]
     return EvalResults(
         total_samples=len(samples),
         completed_samples=len(done),
@@ -130,7 +130,7 @@ def _results(samples: Sequence[EvalSample]) -> EvalResults:
     )
 
 
-def _score(name: str, samples: Sequence[EvalSample]) -> EvalScore:
+def _build_score(name: str, samples: Sequence[EvalSample]) -> EvalScore:
     values = [s.scores[name].as_float() for s in samples if s.scores and name in s.scores]
     mean = sum(values) / len(values) if values else 0.0
     return EvalScore(
@@ -142,12 +142,12 @@ def _score(name: str, samples: Sequence[EvalSample]) -> EvalScore:
     )
 
 
-def _stats(samples: Sequence[EvalSample], model: str, start: datetime, end: datetime) -> EvalStats:
+def _build_stats(samples: Sequence[EvalSample], model: str, start: datetime, end: datetime) -> EvalStats:
     used = [usage for sample in samples for usage in sample.role_usage.items()]
-    by_role = {role: total(of for _, of in found) for role, found in grouped(used, itemgetter(0)).items()}
+    by_role = {role: sum_usage(of for _, of in found) for role, found in group_by(used, itemgetter(0)).items()}
     return EvalStats(
         started_at=start.isoformat(),
         completed_at=end.isoformat(),
-        model_usage={model: total(by_role.values())} if by_role else {},
+        model_usage={model: sum_usage(by_role.values())} if by_role else {},
         role_usage=by_role,
     )

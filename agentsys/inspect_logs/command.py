@@ -7,14 +7,14 @@ from typing import Annotated
 
 import typer
 
-from agentsys.amounts import counted
-from agentsys.cli.output import say
-from agentsys.cli.stored_runs import NamesOption, read_stored, say_unfinished
-from agentsys.cli.terminal import one_line
+from agentsys.amounts import format_count
+from agentsys.cli.output import print_line
+from agentsys.cli.stored_runs import NamesOption, read_stored_runs, print_unfinished
+from agentsys.cli.terminal import escape_to_line
 from agentsys.errors import ConfigError, unknown_name
-from agentsys.extras import missing, not_installed
+from agentsys.extras import find_missing_packages, not_installed_error
 
-_KNOWN = ("inspect",)
+_KNOWN_FORMS = ("inspect",)
 
 
 def export(
@@ -28,15 +28,15 @@ def export(
     names: NamesOption = None,
 ) -> None:
     """Write runs as logs that `inspect view` shows, with a lane for each agent."""
-    if form not in _KNOWN:
-        raise ConfigError(unknown_name("format", form, _KNOWN))
-    if missing(["inspect_ai"]):
-        raise not_installed("agentsys export inspect", ["inspect_ai"], "inspect")
-    reading = read_stored(folders, names, whole_names=True)
-    say_unfinished(reading)
-    from agentsys.inspect_logs.export import export as written
+    if form not in _KNOWN_FORMS:
+        raise ConfigError(unknown_name("format", form, _KNOWN_FORMS))
+    if find_missing_packages(["inspect_ai"]):
+        raise not_installed_error("agentsys export inspect", ["inspect_ai"], "inspect")
+    reading = read_stored_runs(folders, names, whole_names=True)
+    print_unfinished(reading)
+    from agentsys.inspect_logs.export import export_logs as written
 
     done = written(reading.cases, out)
     left = f"; {done.left_out} injection tasks run alone left out" if done.left_out else ""
-    say(one_line(f"{done.folder}: {counted(done.logs, 'log')}, {counted(done.cases, 'case')}{left}."))
-    say(one_line(f"Look at them: inspect view --log-dir {done.folder} --host 127.0.0.1 --port 7580"))
+    print_line(escape_to_line(f"{done.folder}: {format_count(done.logs, 'log')}, {format_count(done.cases, 'case')}{left}."))
+    print_line(escape_to_line(f"Look at them: inspect view --log-dir {done.folder} --host 127.0.0.1 --port 7580"))

@@ -13,8 +13,8 @@ from inspect_ai.log import write_eval_log
 from agentsys.analysis.html_report.facts import config_path
 from agentsys.analysis.metrics.rates import MeasuredCell
 from agentsys.errors import ConfigError
-from agentsys.grouping import grouped
-from agentsys.inspect_logs.cell_log import cell_log
+from agentsys.grouping import group_by
+from agentsys.inspect_logs.cell_log import build_cell_log
 from agentsys.records.case_row import CaseRow
 
 
@@ -29,7 +29,7 @@ class WrittenLogs:
     """Injection tasks run as user tasks, and conversations of a served agent: in no rate, and in no log."""
 
 
-def export(cases: Iterable[CaseRow], folder: Path) -> WrittenLogs:
+def export_logs(cases: Iterable[CaseRow], folder: Path) -> WrittenLogs:
     """Write a log for each cell; one of the same runs that is there already is written anew.
 
     Args:
@@ -41,18 +41,18 @@ def export(cases: Iterable[CaseRow], folder: Path) -> WrittenLogs:
     """
     listed = list(cases)
     shown = [case for case in listed if case.is_scored]
-    cells = grouped(shown, lambda case: (*MeasuredCell.of(case), case.suite))
+    cells = group_by(shown, lambda case: (*MeasuredCell.of(case), case.suite))
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for found in cells.values():
-            made = cell_log(found, _config(found[0]))
+            made = build_cell_log(found, _load_config(found[0]))
             write_eval_log(made.log, str(folder / made.file_name))
     except OSError as error:
         raise ConfigError(f"{folder} cannot be written ({error.strerror}); try another --out.") from None
     return WrittenLogs(folder, len(cells), len(shown), len(listed) - len(shown))
 
 
-def _config(case: CaseRow) -> Mapping[str, Any] | None:
+def _load_config(case: CaseRow) -> Mapping[str, Any] | None:
     """The resolved config of a case of ours."""
     path = None if case.config_hash is None else config_path(case.source, case.config_hash)
     try:

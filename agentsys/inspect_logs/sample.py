@@ -21,18 +21,18 @@ from inspect_ai.scorer import Score
 from agentsys.analysis.html_report.loose import as_text, mapping, name
 from agentsys.analysis.html_report.trajectory import own_block
 from agentsys.inspect_logs.case_events import CaseEvents
-from agentsys.inspect_logs.conversation import chat_messages
-from agentsys.inspect_logs.usage import of_role, total
+from agentsys.inspect_logs.conversation import convert_messages
+from agentsys.inspect_logs.usage import convert_role_usage, sum_usage
 from agentsys.records.case_row import CaseRow
 from agentsys.records.schema import StoredBlock
 
 
-def sample_id(case: CaseRow) -> str:
+def make_sample_id(case: CaseRow) -> str:
     """`user_task_0/injection_task_1`; benign: the user task alone."""
     return "/".join(part for part in (case.user_task_id, case.injection_task_id) if part)
 
 
-def began(case: CaseRow, stored: Mapping[str, Any]) -> datetime:
+def find_start_time(case: CaseRow, stored: Mapping[str, Any]) -> datetime:
     """When the case was run: as recorded (read as UTC), else when its file was written."""
     try:
         return datetime.fromisoformat(name(stored.get("evaluation_timestamp"))).replace(tzinfo=UTC)
@@ -42,7 +42,7 @@ def began(case: CaseRow, stored: Mapping[str, Any]) -> datetime:
         return datetime.fromtimestamp(written_ns / 1e9, UTC)
 
 
-def eval_sample(case: CaseRow, stored: Mapping[str, Any], cell: str) -> EvalSample:
+def build_sample(case: CaseRow, stored: Mapping[str, Any], cell: str) -> EvalSample:
     """One case, with its conversation, its agents, its scores and its tokens.
 
     Args:
@@ -51,38 +51,38 @@ def eval_sample(case: CaseRow, stored: Mapping[str, Any], cell: str) -> EvalSamp
         cell: Id of the cell, so that no two samples of different logs are taken for one.
     """
     block = own_block(stored)
-    messages = chat_messages(stored.get("messages") or stored.get("conversations"))
-    scores = _scores(case)
-    transcript = CaseEvents(case.shown_model, began(case, stored))
-    transcript.run(block.spans if block else (), stored.get("messages") or stored.get("conversations"))
+    messages = convert_messages(stored.get("messages") or stored.get("conversations"))
+    scores = _build_scores(case)
+    transcript = CaseEvents(case.table_model, find_start_time(case, stored))
+    transcript.add_run(block.spans if block else (), stored.get("messages") or stored.get("conversations"))
     if scores:
-        transcript.scored(scores)
-    roles = _roles(case, block)
+        transcript.add_scores(scores)
+    roles = _sum_usage_by_role(case, block)
     answer = next((m for m in reversed(messages) if isinstance(m, ChatMessageAssistant)), None)
     asked = next((m.text for m in messages if isinstance(m, ChatMessageUser)), "")
-    identity = f"{cell}/{sample_id(case)}/{case.epoch}"
+    identity = f"{cell}/{make_sample_id(case)}/{case.epoch}"
     return EvalSample(
-        id=sample_id(case),
+        id=make_sample_id(case),
         epoch=case.epoch + 1,
         input=asked,
         target="",
         messages=messages,
         output=ModelOutput(
-            model=case.shown_model, choices=[ChatCompletionChoice(message=answer)] if answer else []
+            model=case.table_model, choices=[ChatCompletionChoice(message=answer)] if answer else []
         ),
         scores=scores or None,
-        metadata=_metadata(case, stored, block),
+        metadata=_build_metadata(case, stored, block),
         events=transcript.events,
-        model_usage={case.shown_model: total(roles.values())} if roles else {},
+        model_usage={case.table_model: sum_usage(roles.values())} if roles else {},
         role_usage=roles,
         total_time=case.duration_s,
         working_time=case.duration_s,
         uuid=hashlib.sha256(identity.encode()).hexdigest()[:22],
-        error=_error(case, stored, block),
+        error=_build_error(case, stored, block),
     )
 
 
-def _scores(case: CaseRow) -> dict[str, Score]:
+def _build_scores(case: CaseRow) -> dict[str, Score]:
     """Errored cases have none: an error is neither a blocked attack nor a successful one."""
     if case.status == "error":
         return {}
@@ -92,14 +92,14 @@ def _scores(case: CaseRow) -> dict[str, Score]:
     return scores
 
 
-def _roles(case: CaseRow, block: StoredBlock | None) -> dict[str, ModelUsage]:
+def _sum_usage_by_role(case: CaseRow, block: StoredBlock | None) -> dict[str, ModelUsage]:
     if block is not None:
-        return {name(role, "agent"): of_role(used) for role, used in block.usage.items()}
+        return {name(role, "agent"): convert_role_usage(used) for role, used in block.usage.items()}
     # Other people's files have a sum at most, prompt and completion together.
     return {role: ModelUsage(total_tokens=tokens) for role, tokens in case.tokens_by_role.items()}
 
 
-def _metadata(case: CaseRow, stored: Mapping[str, Any], block: StoredBlock | None) -> dict[str, Any]:
+def _build_metadata(case: CaseRow, stored: Mapping[str, Any], block: StoredBlock | None) -> dict[str, Any]:
     injected = (block.written if block else None) or mapping(stored.get("injections"))
     told = {
         "suite": case.suite,
@@ -117,7 +117,7 @@ def _metadata(case: CaseRow, stored: Mapping[str, Any], block: StoredBlock | Non
     return {key: value for key, value in told.items() if value is not None}
 
 
-def _error(case: CaseRow, stored: Mapping[str, Any], block: StoredBlock | None) -> EvalError | None:
+def _build_error(case: CaseRow, stored: Mapping[str, Any], block: StoredBlock | None) -> EvalError | None:
     if case.status != "error":
         return None
     text = as_text(stored.get("error") or "no message was stored")

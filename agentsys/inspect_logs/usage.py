@@ -11,7 +11,7 @@ from agentsys.analysis.html_report.loose import number
 from agentsys.records.schema import RoleUsage
 
 
-def of_role(used: RoleUsage) -> ModelUsage:
+def convert_role_usage(used: RoleUsage) -> ModelUsage:
     """What one role used in one case."""
     return ModelUsage(
         input_tokens=used.prompt,
@@ -23,7 +23,7 @@ def of_role(used: RoleUsage) -> ModelUsage:
     )
 
 
-def of_call(call: Mapping[str, Any]) -> ModelUsage:
+def convert_call_usage(call: Mapping[str, Any]) -> ModelUsage:
     """What one stored call used; nothing in it is trusted."""
     prompt, completion = (int(number(call.get(key)) or 0) for key in ("prompt", "completion"))
     return ModelUsage(
@@ -36,7 +36,7 @@ def of_call(call: Mapping[str, Any]) -> ModelUsage:
     )
 
 
-def total(used: Iterable[ModelUsage]) -> ModelUsage:
+def sum_usage(used: Iterable[ModelUsage]) -> ModelUsage:
     """The sum; its cost is unknown if one part's is."""
     listed = list(used)
     costs = [one.total_cost for one in listed]

@@ -16,7 +16,7 @@ from agentsys.models.budget_file import BEAT_S, CAN_SHARE, Account, Amount, Budg
 from agentsys.models.chat import Usage
 
 _log = logging.getLogger(__name__)
-_LOOK_AGAIN_S = 0.2
+_POLL_S = 0.2
 """Between two looks whether requests of other commands have left room."""
 _NOTHING = Amount()
 
@@ -59,40 +59,40 @@ class Meter:
     """Threads that wait at this moment before they ask again."""
     longest_reply: int = 1024
     """Tokens of the longest reply so far; at the beginning a guess."""
-    _aside: Amount = field(default_factory=Amount)
+    _reserved: Amount = field(default_factory=Amount)
     _others_spent: Amount = field(default_factory=Amount)
-    _others_aside: Amount = field(default_factory=Amount)
+    _others_reserved: Amount = field(default_factory=Amount)
     _file: BudgetFile | None = None
     _changed: threading.Condition = field(default_factory=threading.Condition)
 
     @property
-    def limited(self) -> bool:
+    def is_limited(self) -> bool:
         """Whether the run has a budget at all."""
         return self.budget.usd is not None or self.budget.tokens is not None
 
     @contextmanager
-    def shared(self, path: Path) -> Iterator[None]:
+    def share_budget(self, path: Path) -> Iterator[None]:
         """Share the budget inside the block with the commands that do so by the same file.
 
         Raises:
             OSError: If the file cannot be written.
         """
-        if not self.limited or not CAN_SHARE:
+        if not self.is_limited or not CAN_SHARE:
             yield
             return
         self._file, left = BudgetFile(path), threading.Event()
         try:
-            with self._together():
+            with self._hold_shared():
                 pass
-            threading.Thread(target=self._beat, args=(left,), name="budget", daemon=True).start()
+            threading.Thread(target=self._write_heartbeats, args=(left,), name="budget", daemon=True).start()
             yield
         finally:
             left.set()
-            with self._changed, suppress(OSError), self._together(ended=True):
+            with self._changed, suppress(OSError), self._hold_shared(ended=True):
                 pass
             self._file = None
 
-    def set_aside(self, most: Amount) -> Amount:
+    def reserve_amount(self, most: Amount) -> Amount:
         """Set aside what a request will cost at most, once there is room for it beside those under way.
 
         Where none is under way it goes out as long as anything is left: nobody knows what it will cost.
@@ -103,28 +103,28 @@ class Meter:
         Raises:
             RunBudgetReached: If the budget is used up, or it cannot be seen whether it is.
         """
-        if not self.limited:
+        if not self.is_limited:
             return Amount()
         with self._changed:
-            if self._took(most):
+            if self._try_reserve(most):
                 return most
-            with self.wait(retry=False):
-                while not self._took(most):
-                    self._changed.wait(_LOOK_AGAIN_S)
+            with self.count_wait(retry=False):
+                while not self._try_reserve(most):
+                    self._changed.wait(_POLL_S)
         return most
 
-    def add(self, usage: Usage, cost_usd: float | None, aside: Amount = _NOTHING) -> None:
+    def add_usage(self, usage: Usage, cost_usd: float | None, aside: Amount = _NOTHING) -> None:
         """Count one request, for which so much had been set aside."""
         with self._changed:
             self.usd += cost_usd or 0.0
             self.tokens += usage.prompt + usage.completion
             self.longest_reply = max(self.longest_reply, usage.completion)
-            self._aside -= aside
-            self._look()
+            self._reserved -= aside
+            self._refresh_others()
             self._changed.notify_all()
 
     @contextmanager
-    def wait(self, *, retry: bool) -> Iterator[None]:
+    def count_wait(self, *, retry: bool) -> Iterator[None]:
         """Count a wait while it lasts.
 
         Args:
@@ -142,66 +142,66 @@ class Meter:
     def has_room(self, usd: float = 0.0, tokens: float = 0) -> bool:
         """Whether so much more may be spent; with no arguments, whether anything may."""
         with self._changed:
-            self._look()
+            self._refresh_others()
             return self._fits(Amount(usd, tokens))
 
     @property
-    def reached(self) -> str:
+    def limit_message(self) -> str:
         """One sentence: the budget, and what was spent."""
-        spent = self._spent
+        spent = self._total_spent
         told = [] if self.budget.usd is None else [f"budget.usd={self.budget.usd:g} (${spent.usd:.2f} spent)"]
         if self.budget.tokens is not None:
             told.append(f"budget.tokens={self.budget.tokens} ({spent.tokens:,.0f} used)")
         return f"{' and '.join(told)}: no further case fits."
 
     @property
-    def _spent(self) -> Amount:
+    def _total_spent(self) -> Amount:
         return Amount(self.usd, self.tokens) + self._others_spent
 
     def _fits(self, more: Amount) -> bool:
-        spent = self._spent
+        spent = self._total_spent
         limits = ((self.budget.usd, spent.usd, more.usd), (self.budget.tokens, spent.tokens, more.tokens))
         return all(limit is None or (now < limit and now + add <= limit) for limit, now, add in limits)
 
-    def _took(self, most: Amount) -> bool:
+    def _try_reserve(self, most: Amount) -> bool:
         try:
-            with self._together():
+            with self._hold_shared():
                 if not self._fits(_NOTHING):
-                    raise RunBudgetReached(self.reached)
-                under_way = self._aside + self._others_aside
+                    raise RunBudgetReached(self.limit_message)
+                under_way = self._reserved + self._others_reserved
                 if under_way.requests and not self._fits(under_way + most):
                     return False
-                self._aside += most
+                self._reserved += most
                 return True
         except OSError as error:
             raise RunBudgetReached(f"What other commands spent cannot be seen: {error.strerror}.") from None
 
     @contextmanager
-    def _together(self, *, ended: bool = False) -> Iterator[None]:
+    def _hold_shared(self, *, ended: bool = False) -> Iterator[None]:
         """Hold the numbers inside the block, with those of others fresh; they are told these behind it."""
         if self._file is None:
             yield
             return
-        with self._file.held() as opened:
-            self._others_spent, self._others_aside = opened.others
+        with self._file.lock_file() as opened:
+            self._others_spent, self._others_reserved = opened.sum_others
             yield
-            opened.write(Account(ended=ended, spent=Amount(self.usd, self.tokens), aside=self._aside))
+            opened.write_account(Account(ended=ended, spent=Amount(self.usd, self.tokens), aside=self._reserved))
 
-    def _look(self) -> None:
+    def _refresh_others(self) -> None:
         try:
-            with self._together():
+            with self._hold_shared():
                 pass
         except OSError as error:  # what was paid for is counted here, and an answer must not be lost for it
             _log.warning("What was spent could not be told to other commands: %s", error.strerror)
 
-    def _beat(self, left: threading.Event) -> None:
+    def _write_heartbeats(self, left: threading.Event) -> None:
         while not left.wait(BEAT_S):
-            with self._changed, suppress(OSError), self._together():
+            with self._changed, suppress(OSError), self._hold_shared():
                 pass
 
 
 @dataclass(frozen=True)
-class Books:
+class UsageLog:
     """The books in which a run's requests are entered."""
 
     meter: Meter

@@ -18,13 +18,13 @@ except ImportError:  # Windows: then each command has the budget for itself
     fcntl = None  # type: ignore[assignment]
 
 CAN_SHARE = fcntl is not None
-FILE = "budget"
+BUDGET_FILE_NAME = "budget"
 """In a log folder's `.agentsys`."""
 BEAT_S = 10.0
 """How often a command writes its line, whether it sends anything or not."""
-PATIENCE_S = 60.0
+DEAD_AFTER_S = 60.0
 """A command on another machine that has not written its line for this long counts as dead."""
-_LINE = 256
+_LINE_BYTES = 256
 """Bytes of a line. It divides a page of memory, so a killed process leaves its line whole, old or new."""
 
 
@@ -56,7 +56,7 @@ class Account:
     """What is set aside for its requests under way."""
 
     @classmethod
-    def read(cls, line: bytes) -> Account:
+    def parse_line(cls, line: bytes) -> Account:
         """Read a line; what is none counts as that of a command that ended and spent nothing."""
         try:
             owner, written, ended, spent, aside = json.loads(line)
@@ -64,21 +64,21 @@ class Account:
         except (ValueError, TypeError):
             return cls(ended=True)
 
-    def line(self) -> bytes:
+    def to_line(self) -> bytes:
         """Write the line."""
-        return json.dumps(astuple(self), separators=(",", ":")).encode().ljust(_LINE - 1) + b"\n"
+        return json.dumps(astuple(self), separators=(",", ":")).encode().ljust(_LINE_BYTES - 1) + b"\n"
 
-    def lives(self, now: float) -> bool:
+    def is_alive(self, now: float) -> bool:
         """Say whether its command is at work; `now` by the clock of the disk."""
-        process = Process.parsed(self.owner.rpartition("-")[0])
+        process = Process.from_mark(self.owner.rpartition("-")[0])
         if self.ended or process is None:
             return False
         dead = process.is_dead
-        return now - self.written <= PATIENCE_S if dead is None else not dead
+        return now - self.written <= DEAD_AFTER_S if dead is None else not dead
 
 
 @dataclass
-class OpenBudget:
+class LockedBudget:
     """The file while it is held against all other commands."""
 
     file: int
@@ -87,13 +87,13 @@ class OpenBudget:
     now: float
 
     @property
-    def others(self) -> tuple[Amount, Amount]:
+    def sum_others(self) -> tuple[Amount, Amount]:
         """What all others have spent, ended and killed ones too, and what those alive have set aside."""
         others = [one for one in self.accounts if one.owner != self.owner]
-        living = [one for one in others if one.aside.requests and one.lives(self.now)]
-        return _sum([one.spent for one in others]), _sum([one.aside for one in living])
+        living = [one for one in others if one.aside.requests and one.is_alive(self.now)]
+        return _sum_amounts([one.spent for one in others]), _sum_amounts([one.aside for one in living])
 
-    def write(self, account: Account) -> None:
+    def write_account(self, account: Account) -> None:
         """Write this command's line.
 
         Raises:
@@ -101,12 +101,12 @@ class OpenBudget:
         """
         owners = [one.owner for one in self.accounts]
         place = owners.index(self.owner) if self.owner in owners else len(owners)
-        line = replace(account, owner=self.owner, written=self.now).line()
-        os.pwrite(self.file, line, place * _LINE)
+        line = replace(account, owner=self.owner, written=self.now).to_line()
+        os.pwrite(self.file, line, place * _LINE_BYTES)
 
-    def begin_anew(self) -> None:
+    def reset_if_abandoned(self) -> None:
         """Forget what was spent before, if nobody who spent it is at work any more."""
-        if not any(one.owner == self.owner or one.lives(self.now) for one in self.accounts):
+        if not any(one.owner == self.owner or one.is_alive(self.now) for one in self.accounts):
             os.ftruncate(self.file, 0)
             self.accounts.clear()
 
@@ -123,7 +123,7 @@ class BudgetFile:
         self._owner = f"{Process.here().mark}-{secrets.token_hex(4)}"
 
     @contextmanager
-    def held(self) -> Iterator[OpenBudget]:
+    def lock_file(self) -> Iterator[LockedBudget]:
         """Hold the file against all other commands inside the block.
 
         Raises:
@@ -135,13 +135,13 @@ class BudgetFile:
             os.utime(file)
             found = os.fstat(file)
             data = os.pread(file, found.st_size, 0)
-            lines = [data[start : start + _LINE] for start in range(0, len(data), _LINE)]
-            opened = OpenBudget(file, self._owner, [Account.read(line) for line in lines], found.st_mtime)
-            opened.begin_anew()
+            lines = [data[start : start + _LINE_BYTES] for start in range(0, len(data), _LINE_BYTES)]
+            opened = LockedBudget(file, self._owner, [Account.parse_line(line) for line in lines], found.st_mtime)
+            opened.reset_if_abandoned()
             yield opened
         finally:
             os.close(file)
 
 
-def _sum(amounts: Sequence[Amount]) -> Amount:
+def _sum_amounts(amounts: Sequence[Amount]) -> Amount:
     return sum(amounts, Amount())

@@ -13,32 +13,32 @@ from pathlib import Path
 from typing import Any
 
 from agentsys.errors import ConfigError
-from agentsys.models.card import ModelCard, model_card, plain_node
+from agentsys.models.card import ModelCard, parse_card, to_plain_dict
 from agentsys.models.chat import (
     ChatModel,
     ChatReply,
     ChatRequest,
-    RecordedInjections,
+    RecordedInjectionModel,
     RecordedResult,
     Scene,
     SceneModel,
-    WarmsUp,
+    WarmableModel,
 )
 from agentsys.models.errors import ModelCodeFailed, ModelError
-from agentsys.models.provider import build_provider, identity
-from agentsys.models.wrappers.booked import Booked
-from agentsys.models.wrappers.cache import Cached, RequestKeys, digest
-from agentsys.models.wrappers.paced import Paced, Pacer
-from agentsys.models.wrappers.recorded import Recorded
+from agentsys.models.provider import build_provider, reply_identity
+from agentsys.models.wrappers.booked import MeteredModel
+from agentsys.models.wrappers.cache import CachingModel, RequestKeys, digest_json
+from agentsys.models.wrappers.paced import RateLimitedModel, RateLimiter
+from agentsys.models.wrappers.recorded import RecordingModel
 from agentsys.models.wrappers.reply_store import CacheMode, ReplyStore
-from agentsys.models.wrappers.retry import ONCE, Retried, RetryPolicy
+from agentsys.models.wrappers.retry import NO_RETRY, RetryingModel, RetryPolicy
 from agentsys.named_module import registered
 
-_BRIEFLY = RetryPolicy(attempts=2, base_s=0.5, total_s=5.0, empty_retries=0)
+_PROBE_RETRY = RetryPolicy(attempts=2, base_s=0.5, total_s=5.0, empty_retries=0)
 
 
 @dataclass(frozen=True)
-class Blamed:
+class BugTaggingModel:
     """A model whose own bugs are told from those of the defense that asks it."""
 
     model: ChatModel
@@ -63,7 +63,7 @@ class Blamed:
             raise ModelCodeFailed(f"{type(error).__name__}: {error}") from error
 
 
-class ByRole:
+class RoleRouter:
     """Sends each request to the model of the role that asks, e.g. a cheaper worker; named as the default."""
 
     def __init__(self, default: ChatModel, roles: Mapping[str, ChatModel]) -> None:
@@ -85,7 +85,7 @@ class ByRole:
 
 
 @dataclass(frozen=True)
-class _Part:
+class _BuiltModel:
     """One provider with what its wrappers need; shared by all cases."""
 
     card: ModelCard
@@ -94,27 +94,27 @@ class _Part:
     store: ReplyStore | None
     model_id: str = ""
     """The provider's id of it; empty where it has none (scripted models)."""
-    pacer: Pacer = field(default_factory=Pacer)
+    pacer: RateLimiter = field(default_factory=RateLimiter)
 
     @property
-    def server(self) -> ChatModel | None:
+    def probe_model(self) -> ChatModel | None:
         """The provider, asked once or twice and never from the cache; None where it asks nobody."""
         if isinstance(self.provider, SceneModel) or (self.store is not None and self.store.read_only):
             return None
-        return Blamed(Retried(Booked(Paced(self.provider, self.pacer), self.card.price), _BRIEFLY))
+        return BugTaggingModel(RetryingModel(MeteredModel(RateLimitedModel(self.provider, self.pacer), self.card.price), _PROBE_RETRY))
 
     def for_scene(self, scene: Scene) -> ChatModel:
         if isinstance(self.provider, SceneModel):
-            scripted = Booked(self.provider.for_scene(scene), self.card.price, sent=False)
-            return Blamed(Retried(scripted, self.card.retry or ONCE))
-        model: ChatModel = Booked(Paced(self.provider, self.pacer), self.card.price)
+            scripted = MeteredModel(self.provider.for_scene(scene), self.card.price, sent=False)
+            return BugTaggingModel(RetryingModel(scripted, self.card.retry or NO_RETRY))
+        model: ChatModel = MeteredModel(RateLimitedModel(self.provider, self.pacer), self.card.price)
         if self.store is not None:
-            model = Cached(model, self.store, self._keys(scene), keeper=self.provider)
-        return Blamed(Retried(model, self.card.retry or RetryPolicy()))
+            model = CachingModel(model, self.store, self._request_keys(scene), keeper=self.provider)
+        return BugTaggingModel(RetryingModel(model, self.card.retry or RetryPolicy()))
 
-    def _keys(self, scene: Scene) -> RequestKeys:
+    def _request_keys(self, scene: Scene) -> RequestKeys:
         return RequestKeys(
-            {**self.identity, "again": scene.again} if scene.again else self.identity,
+            {**self.identity, "again": scene.rerun} if scene.rerun else self.identity,
             scene.epoch,
             case=[scene.suite, scene.user_task_id, scene.injection_task_id, scene.attack],
             temperature=getattr(self.provider, "temperature", None),
@@ -126,8 +126,8 @@ class _Part:
 class ModelStack:
     """A model as a run uses it: built once, wrapped afresh for each case."""
 
-    main: _Part
-    roles: Mapping[str, _Part]
+    main: _BuiltModel
+    roles: Mapping[str, _BuiltModel]
 
     @property
     def card(self) -> ModelCard:
@@ -135,7 +135,7 @@ class ModelStack:
         return self.main.card
 
     @property
-    def simulated(self) -> bool:
+    def is_simulated(self) -> bool:
         """Whether any provider behind it is simulated."""
         return any(part.card.simulated for part in (self.main, *self.roles.values()))
 
@@ -147,24 +147,24 @@ class ModelStack:
         """The model to use in one case. Cheap."""
         model = self.main.for_scene(scene)
         if self.roles:
-            model = ByRole(model, {role: part.for_scene(scene) for role, part in self.roles.items()})
-        return Recorded(model)
+            model = RoleRouter(model, {role: part.for_scene(scene) for role, part in self.roles.items()})
+        return RecordingModel(model)
 
     def warm_up(self) -> None:
         """Have every model behind it make ready what its first answer would wait for."""
         for part in (self.main, *self.roles.values()):
-            if isinstance(part.provider, WarmsUp):
+            if isinstance(part.provider, WarmableModel):
                 part.provider.warm_up()
 
-    def servers(self, but: Collection[str] = ()) -> list[ChatModel]:
+    def probe_models(self, but: Collection[str] = ()) -> list[ChatModel]:
         """Every model behind it that has a server, but those of some roles, for a look before the run."""
         parts = (self.main, *(part for role, part in self.roles.items() if role not in but))
-        return [server for part in parts if (server := part.server) is not None]
+        return [server for part in parts if (server := part.probe_model) is not None]
 
-    def role_server(self, role: str) -> ChatModel | None:
+    def role_probe_model(self, role: str) -> ChatModel | None:
         """The model of a role, if it has one of its own with a server."""
         part = self.roles.get(role)
-        return None if part is None else part.server
+        return None if part is None else part.probe_model
 
     @property
     def cards(self) -> list[ModelCard]:
@@ -172,9 +172,9 @@ class ModelStack:
         return [part.card for part in (self.main, *self.roles.values())]
 
     @property
-    def dictates(self) -> bool:
+    def replays_runs(self) -> bool:
         """Whether the model replays runs and so says itself what is injected."""
-        return isinstance(self.main.provider, RecordedInjections)
+        return isinstance(self.main.provider, RecordedInjectionModel)
 
     def recorded_injections(self, scene: Scene) -> dict[str, str] | None:
         """Give what a recorded run had injected; None if the model replays none.
@@ -183,12 +183,12 @@ class ModelStack:
             ModelError: If there is no recorded run for the scene.
         """
         provider = self.main.provider
-        return provider.recorded_injections(scene) if isinstance(provider, RecordedInjections) else None
+        return provider.recorded_injections(scene) if isinstance(provider, RecordedInjectionModel) else None
 
     def recorded_results(self, scene: Scene) -> Sequence[RecordedResult]:
         """Give what tools returned in a recorded run, likewise; nothing if the model replays none."""
         provider = self.main.provider
-        return provider.recorded_results(scene) if isinstance(provider, RecordedInjections) else ()
+        return provider.recorded_results(scene) if isinstance(provider, RecordedInjectionModel) else ()
 
 
 def build_stack(
@@ -216,20 +216,20 @@ def build_stack(
     store = None
     if cache_dir is not None and cache_mode is not CacheMode.OFF:
         store = ReplyStore(cache_dir, read_only=cache_mode is CacheMode.READ_ONLY)
-    main = _part(node, store, finish, rates)
+    main = _build_model(node, store, finish, rates)
     wanted = sorted(set(main.card.roles.values()))
-    others = {name: _part(load_model(name), store, finish, rates) for name in wanted}
+    others = {name: _build_model(load_model(name), store, finish, rates) for name in wanted}
     return ModelStack(main, {role: others[name] for role, name in main.card.roles.items()})
 
 
-def _part(
+def _build_model(
     node: Mapping[str, Any],
     store: ReplyStore | None,
     finish: Callable[[ChatModel], ChatModel],
     rates: Path | None,
-) -> _Part:
-    fields = plain_node(node)
-    card = model_card(fields)
+) -> _BuiltModel:
+    fields = to_plain_dict(node)
+    card = parse_card(fields)
     read_only = store is not None and store.read_only
     if read_only and "api_key_env" in fields:  # nothing will be sent
         fields = {**fields, "api_key_env": None}
@@ -237,12 +237,12 @@ def _part(
     asked = str(fields.get("model_id") or "")
     patience_s = (card.retry or RetryPolicy()).total_s
     shared = None if rates is None else rates / f"{_server_digest(fields)}.json"
-    pacer = Pacer(shared, card.rate, patience_s=patience_s)
+    pacer = RateLimiter(shared, card.rate, patience_s=patience_s)
     kept = store if card.cache or read_only else None
-    return _Part(card, provider, identity(fields), kept, asked, pacer=pacer)
+    return _BuiltModel(card, provider, reply_identity(fields), kept, asked, pacer=pacer)
 
 
 def _server_digest(fields: Mapping[str, Any]) -> str:
     """One word for what a rate holds for: a model of a server, asked with one key."""
     known = [fields.get(name) for name in ("base_url", "model_id", "api_key_env", "name")]
-    return digest([registered(fields.get("_target_")).in_0_1, *known])[:16]
+    return digest_json([registered(fields.get("_target_")).in_0_1, *known])[:16]

@@ -42,14 +42,14 @@ class ModelCard(BaseModel):
 
     @field_validator("roles", mode="before")
     @classmethod
-    def _named_ones(cls, roles: object) -> object:
+    def _drop_null_roles(cls, roles: object) -> object:
         # YAMLs list the usual roles as null, so that `model.roles.worker=NAME` overrides a known key.
         if isinstance(roles, Mapping):
             return {role: name for role, name in roles.items() if name is not None}
         return {} if roles is None else roles
 
 
-def plain_node(node: Mapping[str, Any]) -> dict[str, Any]:
+def to_plain_dict(node: Mapping[str, Any]) -> dict[str, Any]:
     """A model's YAML as a plain dict, OmegaConf's nodes resolved.
 
     Raises:
@@ -67,13 +67,13 @@ def plain_node(node: Mapping[str, Any]) -> dict[str, Any]:
     return dict(node)
 
 
-def model_card(node: Mapping[str, Any]) -> ModelCard:
+def parse_card(node: Mapping[str, Any]) -> ModelCard:
     """The card of a model's YAML; builds nothing and needs no key.
 
     Raises:
         ConfigError: If one of the card's fields is missing or wrong.
     """
-    fields = plain_node(node)
+    fields = to_plain_dict(node)
     own = {field: value for field, value in fields.items() if field in ModelCard.model_fields}
     try:
         return ModelCard.model_validate(own)

@@ -29,7 +29,7 @@ class ToolSpec:
     """JSON schema of the arguments object. Shared between requests: never change it in place."""
 
     @property
-    def row(self) -> dict[str, Any]:
+    def json_object(self) -> dict[str, Any]:
         """All of it as one JSON object."""
         return {"name": self.name, "description": self.description, "parameters": self.parameters}
 
@@ -55,7 +55,7 @@ class Usage:
     """Input tokens that the provider wrote to its prompt cache, where it charges for that."""
 
     @classmethod
-    def of(cls, stored: object) -> Usage:
+    def from_stored(cls, stored: object) -> Usage:
         """The tokens that a stored call, or what is stored of a role, tells under the same names."""
         return cls(**{count.name: getattr(stored, count.name) for count in fields(cls)})
 
@@ -134,7 +134,7 @@ class Scene:
     seed: int = 0
     payload: str = ""
     """Digest of what was injected, where a search chose it: then what is obeyed depends on the wording."""
-    again: int = 0
+    rerun: int = 0
     """Which further run of one case with one text it is; cached replies are not shared between them."""
 
 
@@ -166,7 +166,7 @@ class SceneModel(ChatModel, Protocol):
 
 
 @runtime_checkable
-class WarmsUp(Protocol):
+class WarmableModel(Protocol):
     """A model that has something to import or to make before its first answer."""
 
     def warm_up(self) -> None:
@@ -175,7 +175,7 @@ class WarmsUp(Protocol):
 
 
 @runtime_checkable
-class RecordedInjections(Protocol):
+class RecordedInjectionModel(Protocol):
     """A model that replays recorded runs and so also dictates what was injected."""
 
     def recorded_injections(self, scene: Scene) -> dict[str, str]:

@@ -7,31 +7,31 @@ from agentdojo.types import ChatAssistantMessage
 
 from agentsys.models.chat import ChatReply, ChatRequest, ToolSpec, assistant, user
 
-ROLE = "preflight"
-_TOOL = "ready"
-QUESTION = ChatRequest(
-    [user(f"This is a test of the connection. Call the tool `{_TOOL}` once, with the word yes.")],
+PREFLIGHT_ROLE = "preflight"
+_READY_TOOL = "ready"
+CONNECTION_QUESTION = ChatRequest(
+    [user(f"This is a test of the connection. Call the tool `{_READY_TOOL}` once, with the word yes.")],
     [
         ToolSpec(
-            _TOOL,
+            _READY_TOOL,
             "Tells that tool calls work.",
             {"type": "object", "properties": {"word": {"type": "string"}}, "required": ["word"]},
         )
     ],
-    role=ROLE,
+    role=PREFLIGHT_ROLE,
 )
 
 
-def called(reply: ChatReply) -> bool:
+def is_expected_call(reply: ChatReply) -> bool:
     """Whether the reply is the call that was asked for."""
-    return [call.function for call in reply.message["tool_calls"] or ()] == [_TOOL]
+    return [call.function for call in reply.message["tool_calls"] or ()] == [_READY_TOOL]
 
 
-def is_question(request: ChatRequest) -> bool:
+def is_connection_question(request: ChatRequest) -> bool:
     """Whether a request is this question, over whichever wire it came."""
-    return [tool.name for tool in request.tools] == [_TOOL]
+    return [tool.name for tool in request.tools] == [_READY_TOOL]
 
 
-def right_answer() -> ChatAssistantMessage:
+def connection_answer() -> ChatAssistantMessage:
     """The answer that a model should give; the simulated one does."""
-    return assistant(None, [FunctionCall(function=_TOOL, args={"word": "yes"}, id="call_ready")])
+    return assistant(None, [FunctionCall(function=_READY_TOOL, args={"word": "yes"}, id="call_ready")])

@@ -28,11 +28,11 @@ class LoopState:
     extra: dict[str, Any]
     """Whatever elements have to tell each other."""
 
-    def saying(self, *messages: ChatMessage) -> LoopState:
+    def with_messages(self, *messages: ChatMessage) -> LoopState:
         """The state with more messages at the end of its conversation."""
         return replace(self, messages=[*self.messages, *messages])
 
-    def through(self, element: BasePipelineElement) -> LoopState:
+    def run_element(self, element: BasePipelineElement) -> LoopState:
         """The state that another element makes of this one.
 
         Raises:
@@ -77,4 +77,4 @@ class ModelElement(LoopStep):
     def step(self, at: LoopState) -> LoopState:
         """One model call, as AgentDojo's pipeline elements make it."""
         request = ChatRequest(at.messages, tool_specs(at.runtime.functions.values()), self.role)
-        return at.saying(self.model.complete(request).message)
+        return at.with_messages(self.model.complete(request).message)

@@ -15,22 +15,22 @@ from typing import Any
 
 from agentsys.models.chat import ToolSpec
 from agentsys.models.errors import ModelError
-from agentsys.models.providers.wire_text import speakable
-from agentsys.models.tagged_calls import between, json_lines, tagged
+from agentsys.models.providers.wire_text import clean_json
+from agentsys.models.tagged_calls import text_between_tags, to_json_lines, wrap_in_tag
 
 OWN, OTHERS = "own_tools", "other_functionalities"
 """Tags around what an agent can do by itself, and around what it can ask others for."""
 QUESTION, REQUEST = "question", "functionality_request"
 """Tags around what a user asks, and around what another agent asks."""
-OBSERVATION = "Observation"
+OBSERVATION_WORD = "Observation"
 """Begins what came of an action, and ends a reply: what a model writes from this word on is not read."""
-FINISH = "Final Answer"
+FINISH_ACTION = "Final Answer"
 """Names the action that ends the work; its input is the answer."""
 
-REPEAT = "Send this again"
+REPEAT_PREFIX = "Send this again"
 """Begins an observation on an action that was not taken because of its form."""
 
-_BLOCK = re.compile(r"```(?:json\b)?\s*([\[{].*?)```", re.DOTALL | re.IGNORECASE)
+_FENCED_BLOCK = re.compile(r"```(?:json\b)?\s*([\[{].*?)```", re.DOTALL | re.IGNORECASE)
 _UNREADABLE = (ValueError, RecursionError, MemoryError)
 
 
@@ -55,9 +55,9 @@ def write_action(action: Action, thought: str = "") -> str:
     return f"{said}Action:\n```json\n{block}\n```"
 
 
-def spoken(text: str) -> str:
+def text_before_observation(text: str) -> str:
     """What counts of a reply: everything before the word that only the other side may write."""
-    return text.partition(OBSERVATION)[0].strip()
+    return text.partition(OBSERVATION_WORD)[0].strip()
 
 
 def read_action(text: str) -> Action | None:
@@ -66,11 +66,11 @@ def read_action(text: str) -> Action | None:
     Raises:
         ActionSyntaxError: If the block is not JSON, or names no action.
     """
-    found = json_block(text)
+    found = find_json_block(text)
     if found is None:
         return None
     try:
-        value = speakable(json.loads(found, strict=False))
+        value = clean_json(json.loads(found, strict=False))
     except (*_UNREADABLE, ModelError):
         raise ActionSyntaxError("the block is not JSON") from None
     if isinstance(value, list) and value:
@@ -81,21 +81,21 @@ def read_action(text: str) -> Action | None:
     return Action(name, value.get("action_input", {}))
 
 
-def json_block(text: str) -> str | None:
+def find_json_block(text: str) -> str | None:
     """The inside of the first fenced block that begins as JSON does; None where there is none."""
-    match = _BLOCK.search(text)
+    match = _FENCED_BLOCK.search(text)
     return match[1] if match is not None else None
 
 
 def write_offer(own: Sequence[ToolSpec], others: Mapping[str, str]) -> str:
     """What an agent can do: a line of JSON for each of its tools, and one for each name it can ask for."""
     known = [{"name": name, "description": text} for name, text in others.items()]
-    return "\n\n".join([tagged(OWN, json_lines(tool.row for tool in own)), tagged(OTHERS, json_lines(known))])
+    return "\n\n".join([wrap_in_tag(OWN, to_json_lines(tool.json_object for tool in own)), wrap_in_tag(OTHERS, to_json_lines(known))])
 
 
 def read_offer(text: str) -> list[ToolSpec] | None:
     """What `write_offer` wrote into a text, None if nothing; names known from others have no parameters."""
-    parts = [between(text, OWN), between(text, OTHERS)]
+    parts = [text_between_tags(text, OWN), text_between_tags(text, OTHERS)]
     if None in parts:
         return None
     try:
@@ -108,12 +108,12 @@ def read_offer(text: str) -> list[ToolSpec] | None:
 def write_request(name: str, args: Mapping[str, Any]) -> str:
     """What another agent asks for, as a model reads it: `name(key=value, ...)`, values in JSON."""
     given = ", ".join(f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in args.items())
-    return tagged(REQUEST, f"{name}({given})")
+    return wrap_in_tag(REQUEST, f"{name}({given})")
 
 
 def read_request(text: str) -> tuple[str, dict[str, Any]] | None:
     """Name and arguments of the request that `write_request` wrote into this text; None if there is none."""
-    name, bracket, rest = (between(text, REQUEST) or "").strip().partition("(")
+    name, bracket, rest = (text_between_tags(text, REQUEST) or "").strip().partition("(")
     if not bracket:
         return None
     args: dict[str, Any] = {}
@@ -130,10 +130,10 @@ def read_request(text: str) -> tuple[str, dict[str, Any]] | None:
 
 def write_observation(text: str) -> str:
     """What came of an action, for the next user message."""
-    return f"{OBSERVATION}: {text}"
+    return f"{OBSERVATION_WORD}: {text}"
 
 
 def read_observation(text: str) -> str | None:
     """The inside of what `write_observation` wrote; None if it is no observation."""
-    opening = f"{OBSERVATION}: "
+    opening = f"{OBSERVATION_WORD}: "
     return text.removeprefix(opening) if text.startswith(opening) else None

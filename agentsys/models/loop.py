@@ -25,7 +25,7 @@ def default_system_message(suite: object) -> str:
     return own if isinstance(own, str) else str(load_system_message(None))
 
 
-class ElementRow(LoopStep):
+class ElementSequence(LoopStep):
     """Elements that are run one after the other, as AgentDojo's `AgentPipeline` runs them.
 
     That one hands one and the same `extra_args` to every request that comes without; here each has its own.
@@ -43,14 +43,14 @@ class ElementRow(LoopStep):
         """What the elements make of it; AgentDojo's logger is told after each."""
         logger = Logger().get()
         for element in self.elements:
-            at = at.through(element)
+            at = at.run_element(element)
             logger.log(at.messages)
         return at
 
 
-def is_row(kind: type) -> bool:
+def is_element_sequence(kind: type) -> bool:
     """Whether a class is the one that runs elements in order: ours or AgentDojo's."""
-    return kind in (ElementRow, AgentPipeline)
+    return kind in (ElementSequence, AgentPipeline)
 
 
 def tool_loop(
@@ -66,7 +66,7 @@ def tool_loop(
     formatter: Callable[[Any], str] = tool_result_to_str,
     turn: BasePipelineElement | None = None,
     max_rounds: int = MAX_ROUNDS,
-) -> ElementRow:
+) -> ElementSequence:
     """A plain agent: system message, user query, then model and tools in turn.
 
     Args:
@@ -88,6 +88,6 @@ def tool_loop(
     return named_pipeline(name, SystemMessage(system_message), InitQuery(), *before, element, loop, *after)
 
 
-def named_pipeline(name: str, *elements: BasePipelineElement) -> ElementRow:
+def named_pipeline(name: str, *elements: BasePipelineElement) -> ElementSequence:
     """Elements in a row, under a name."""
-    return ElementRow(elements, name)
+    return ElementSequence(elements, name)

@@ -11,24 +11,24 @@ import re
 from collections.abc import Collection, Iterator
 from typing import Any
 
-_TRIES = 50
+_MAX_BRACES = 50
 """Braces at which an object or a list is looked for."""
 _BRACE = re.compile(r"[{\[]")
 _NO_ESCAPE = re.compile(r'\\(?!["\\/bfnrt]|u[0-9A-Fa-f]{4})')
 _TRAILING_COMMA = re.compile(r",(\s*[}\]])")
 
 
-def loose_values(text: str) -> Iterator[Any]:
+def find_json_values(text: str) -> Iterator[Any]:
     """The JSON objects and lists of a text, outermost first; then those of the text with slips mended."""
-    yield from _values(text)
+    yield from _iter_values(text)
     mended = _TRAILING_COMMA.sub(r"\1", _NO_ESCAPE.sub(r"\\\\", text))
     if mended != text:
-        yield from _values(mended)
+        yield from _iter_values(mended)
 
 
-def _values(text: str) -> Iterator[Any]:
+def _iter_values(text: str) -> Iterator[Any]:
     decoder, at = json.JSONDecoder(strict=False), 0
-    for _ in range(_TRIES):
+    for _ in range(_MAX_BRACES):
         brace = _BRACE.search(text, at)
         if brace is None:
             return
@@ -45,21 +45,21 @@ PROSE_BRACES = re.compile(r"\{[^{}\[\]\":]{0,200}\}")
 _STRING_OR_TRAILING_COMMA = re.compile(r'("(?:[^"\\]|\\.)*+"?)|,(?=\s*+[}\]])', re.DOTALL)
 
 
-def outer_objects(text: str) -> list[dict[str, Any]]:
+def find_outer_objects(text: str) -> list[dict[str, Any]]:
     """The JSON objects of a text that stand in nothing else; for replies that could do harm if misread.
 
     An object that cannot be read ends the search: what stands inside it may be a quotation, and is not taken
     for what the model says. Braces in prose ("the {name} asked for") are passed over. Commas behind a last
     element are left out where nothing else is wrong.
     """
-    found = _outer_objects(text)
+    found = _scan_outer_objects(text)
     if not found:
-        mended = without_last_commas(text)
-        found = _outer_objects(mended) if mended != text else found
+        mended = drop_trailing_commas(text)
+        found = _scan_outer_objects(mended) if mended != text else found
     return found
 
 
-def without_last_commas(text: str) -> str:
+def drop_trailing_commas(text: str) -> str:
     """A text without commas behind a last element, from its first brace on.
 
     A quotation mark in the prose before that begins no string of the object.
@@ -68,11 +68,11 @@ def without_last_commas(text: str) -> str:
     return prose + brace + _STRING_OR_TRAILING_COMMA.sub(lambda met: met[1] or "", rest)
 
 
-def _outer_objects(text: str) -> list[dict[str, Any]]:
+def _scan_outer_objects(text: str) -> list[dict[str, Any]]:
     decoder = json.JSONDecoder(strict=False)
     found: list[dict[str, Any]] = []
     at = text.find("{")
-    for _ in range(_TRIES):
+    for _ in range(_MAX_BRACES):
         if at < 0:
             break
         try:
@@ -88,7 +88,7 @@ def _outer_objects(text: str) -> list[dict[str, Any]]:
     return found
 
 
-def the_object_with(text: str, keys: Collection[str]) -> dict[str, Any] | None:
+def find_object_with(text: str, keys: Collection[str]) -> dict[str, Any] | None:
     """The one object of a reply that has all of these keys; None if there is none, or two that differ."""
-    found = [value for value in outer_objects(text) if set(keys) <= value.keys()]
+    found = [value for value in find_outer_objects(text) if set(keys) <= value.keys()]
     return found[0] if found and all(value == found[0] for value in found) else None

@@ -33,7 +33,7 @@ class Price(BaseModel):
     as_of: datetime.date
     """The day the price was read."""
 
-    def most_usd(self, prompt: float, completion: float) -> float:
+    def max_usd(self, prompt: float, completion: float) -> float:
         """Cost of so many tokens where none of the prompt is in the provider's cache."""
         dearest = max(self.prompt, self.written or 0.0)
         return (prompt * dearest + completion * self.completion) / _PER_MILLION
@@ -51,7 +51,7 @@ def cost_usd(usage: Usage, price: Price | None) -> float | None:
     return millionths / _PER_MILLION
 
 
-def priced_reply(
+def price_reply(
     read: Callable[[], ChatAssistantMessage],
     usage: Usage,
     price: Price | None,
@@ -77,7 +77,7 @@ def priced_reply(
     try:
         message = read()
     except ModelError as raised:
-        error = cut_reply(usage) if cut and raised.kind is ErrorKind.MALFORMED_REPLY else raised
+        error = truncated_reply_error(usage) if cut and raised.kind is ErrorKind.MALFORMED_REPLY else raised
         # An answer that cannot be used and says nothing of its tokens counts as none, as an error page does.
         error.usage = Usage() if usage.uncounted else usage
         error.cost_usd = 0.0 if error.usage == Usage() else cost
@@ -89,7 +89,7 @@ def priced_reply(
 CUT_NOTE = "a reply ended at the bound on its tokens that was asked for"
 
 
-def cut_reply(usage: Usage) -> ModelError:
+def truncated_reply_error(usage: Usage) -> ModelError:
     """The error for a reply that a bound on tokens cut short: an answer, or a call, that is not whole."""
     after = "" if usage.uncounted else f" after {usage.completion:,} tokens"
     return ModelError(

@@ -23,13 +23,13 @@ def build_provider(fields: Mapping[str, Any], card: ModelCard) -> ChatModel:
         ConfigError: If the class cannot be found, an argument is unknown or missing, or the provider
             itself refuses (a missing key, for one).
     """
-    provider_class = find_class(card.name, fields.get("_target_"))
-    arguments = _arguments(provider_class, fields, card)
+    provider_class = find_model_class(card.name, fields.get("_target_"))
+    arguments = _collect_arguments(provider_class, fields, card)
     built: ChatModel = provider_class(**arguments)
     return built
 
 
-def identity(fields: Mapping[str, Any]) -> dict[str, Any]:
+def reply_identity(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Select what the replies of this model depend on besides the request: the part of its YAML that matters.
 
     A class that moved counts under its first name, or replies that were paid for before would be asked again.
@@ -39,7 +39,7 @@ def identity(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {k: registered(v).first if k == "_target_" else v for k, v in known.items()}
 
 
-def find_class(model: str, path: object) -> type[Any]:
+def find_model_class(model: str, path: object) -> type[Any]:
     """The class under a dotted path, as Hydra finds its `_target_`.
 
     Raises:
@@ -67,7 +67,7 @@ def find_class(model: str, path: object) -> type[Any]:
     return found
 
 
-def _arguments(provider_class: type[Any], fields: Mapping[str, Any], card: ModelCard) -> dict[str, Any]:
+def _collect_arguments(provider_class: type[Any], fields: Mapping[str, Any], card: ModelCard) -> dict[str, Any]:
     parameters = inspect.signature(provider_class).parameters
     takes_any = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
     shared = {field: getattr(card, field) for field in ModelCard.model_fields if field in parameters}
@@ -78,12 +78,12 @@ def _arguments(provider_class: type[Any], fields: Mapping[str, Any], card: Model
             raise ConfigError(f"Model '{card.name}': {unknown_name('key', key, known)}")
     arguments = shared | own
     for name, parameter in parameters.items():
-        if parameter.default is inspect.Parameter.empty and name not in arguments and not _is_star(parameter):
+        if parameter.default is inspect.Parameter.empty and name not in arguments and not _is_variadic(parameter):
             raise ConfigError(
                 f"Model '{card.name}' needs {name}; add it to its YAML or as model.{name}=VALUE."
             )
     return arguments
 
 
-def _is_star(parameter: inspect.Parameter) -> bool:
+def _is_variadic(parameter: inspect.Parameter) -> bool:
     return parameter.kind in (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)

@@ -8,30 +8,30 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Any
 
-MARK = "***"
+SECRET_MARK = "***"
 """Stands where a secret was."""
 
-_SHORTEST = 12
+_MIN_RUN = 12
 """Characters of a key that a text must share in a row to lose them; `sk-ant-api03` alone is no secret."""
 _BLOCK = 6
 """A run of `_SHORTEST` characters of a key holds one of its blocks of this length whole."""
 
-_USER = re.compile(r"(?<=://)[^/?#\s@]*@")
+_USER_INFO = re.compile(r"(?<=://)[^/?#\s@]*@")
 
 
 def without_credentials(text: str) -> str:
     """The text with user name and password of every address in it masked: `http://***@host/v1`."""
-    return _USER.sub(MARK + "@", text) if "://" in text else text
+    return _USER_INFO.sub(SECRET_MARK + "@", text) if "://" in text else text
 
 
-def masked(value: Any) -> Any:
+def mask_credentials(value: Any) -> Any:
     """Plain data (dicts, lists, values) with every text `without_credentials`."""
     if isinstance(value, str):
         return without_credentials(value)
     if isinstance(value, dict):
-        return {key: masked(item) for key, item in value.items()}
+        return {key: mask_credentials(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return type(value)(masked(item) for item in value)
+        return type(value)(mask_credentials(item) for item in value)
     return value
 
 
@@ -40,20 +40,20 @@ def without_key(text: str, key: str | None) -> str:
 
     A key shorter than 12 characters stays: it is a stand-in (`none`, `EMPTY`) for servers that want none.
     """
-    if not key or len(key) < _SHORTEST:
+    if not key or len(key) < _MIN_RUN:
         return text
-    runs = [run for secret in _spellings(key) for run in _runs(text, secret)]
+    runs = [run for secret in _key_encodings(key) for run in _find_runs(text, secret)]
     if not runs:
         return text
     pieces, end = [], 0
-    for start, stop in _merged(runs):
-        pieces += [text[end:start], MARK]
+    for start, stop in _merge_runs(runs):
+        pieces += [text[end:start], SECRET_MARK]
         end = stop
     return "".join([*pieces, text[end:]])
 
 
 @lru_cache(maxsize=16)
-def _spellings(key: str) -> tuple[str, ...]:
+def _key_encodings(key: str) -> tuple[str, ...]:
     """The key, and its base64 at each of the three places it may have among other bytes."""
     raw = key.encode()
     coded = {key}
@@ -65,18 +65,18 @@ def _spellings(key: str) -> tuple[str, ...]:
     return tuple(sorted(coded))
 
 
-def _runs(text: str, secret: str) -> Iterator[tuple[int, int]]:
+def _find_runs(text: str, secret: str) -> Iterator[tuple[int, int]]:
     """Find where at least `_SHORTEST` characters in a row are the secret's, by its blocks."""
     for place in range(0, len(secret) - _BLOCK + 1, _BLOCK):
         at = text.find(secret[place : place + _BLOCK])
         while at >= 0:
-            start, stop = _extended(text, secret, at, place)
-            if stop - start >= min(_SHORTEST, len(secret)):
+            start, stop = _extend_run(text, secret, at, place)
+            if stop - start >= min(_MIN_RUN, len(secret)):
                 yield start, stop
             at = text.find(secret[place : place + _BLOCK], max(stop - _BLOCK, at + 1))
 
 
-def _extended(text: str, secret: str, at: int, place: int) -> tuple[int, int]:
+def _extend_run(text: str, secret: str, at: int, place: int) -> tuple[int, int]:
     start, stop = at, at + _BLOCK
     while start > 0 and place > 0 and text[start - 1] == secret[place - 1]:
         start, place = start - 1, place - 1
@@ -86,7 +86,7 @@ def _extended(text: str, secret: str, at: int, place: int) -> tuple[int, int]:
     return start, stop
 
 
-def _merged(runs: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+def _merge_runs(runs: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     found: list[tuple[int, int]] = []
     for start, stop in sorted(set(runs)):
         if found and start <= found[-1][1]:

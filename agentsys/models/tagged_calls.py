@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from agentsys.models.chat import ToolSpec
 from agentsys.python_parser import parse_expression
 
-TOOLS = "available_tools"
+TOOLS_TAG = "available_tools"
 """Tag around the tools in a system message."""
 THOUGHT, CALL, ANSWER = "function_thought", "function_call", "final_answer"
 """Tags of a reply's three parts."""
@@ -28,12 +28,12 @@ class CallSyntaxError(ValueError):
     """The text between the call tags is not a list of calls; the message says why."""
 
 
-def tagged(tag: str, body: str) -> str:
+def wrap_in_tag(tag: str, body: str) -> str:
     """A body between an opening and a closing tag, on lines of its own."""
     return f"<{tag}>\n{body}\n</{tag}>"
 
 
-def between(text: str, tag: str) -> str | None:
+def text_between_tags(text: str, tag: str) -> str | None:
     """Cut out the text between the first opening tag and the next closing one; None without such a pair."""
     opened = text.find(f"<{tag}>")
     closed = text.find(f"</{tag}>", opened)
@@ -42,17 +42,17 @@ def between(text: str, tag: str) -> str | None:
 
 def write_tools(tools: Sequence[ToolSpec]) -> str:
     """The tools for a system message: one line of JSON for each."""
-    return tagged(TOOLS, json_lines(tool.row for tool in tools))
+    return wrap_in_tag(TOOLS_TAG, to_json_lines(tool.json_object for tool in tools))
 
 
-def json_lines(rows: Iterable[Mapping[str, Any]]) -> str:
+def to_json_lines(rows: Iterable[Mapping[str, Any]]) -> str:
     """Objects as JSON, a line for each."""
     return "\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
 
 
 def read_tools(text: str) -> list[ToolSpec]:
     """The tools that `write_tools` wrote into this text; none if there are none, or no such lines."""
-    body = between(text, TOOLS)
+    body = text_between_tags(text, TOOLS_TAG)
     try:
         rows = [json.loads(line) for line in body.strip().split("\n")] if body and body.strip() else []
         return [ToolSpec(row["name"], row["description"], row["parameters"]) for row in rows]
@@ -68,10 +68,10 @@ def write_reply(thought: str, calls: str, answer: str) -> str:
 
 def write_calls(calls: Sequence[tuple[str, Mapping[str, Any]]]) -> str:
     """Calls (name, arguments) as a Python-style list."""
-    return f"[{', '.join(_written(name, args) for name, args in calls)}]"
+    return f"[{', '.join(_format_call(name, args) for name, args in calls)}]"
 
 
-def _written(name: str, args: Mapping[str, Any]) -> str:
+def _format_call(name: str, args: Mapping[str, Any]) -> str:
     return f"{name}({', '.join(f'{key}={value!r}' for key, value in args.items())})"
 
 
@@ -89,7 +89,7 @@ def read_calls(body: str) -> list[FunctionCall]:
     try:
         parsed = parse_expression(body.strip())
         items = parsed.elts if isinstance(parsed, ast.List | ast.Tuple) else [parsed]
-        return [_call(item) for item in items]
+        return [_parse_call(item) for item in items]
     except CallSyntaxError:
         raise
     # Deep nesting ends the parser with MemoryError or RecursionError; a zero byte is a ValueError.
@@ -97,21 +97,21 @@ def read_calls(body: str) -> list[FunctionCall]:
         raise CallSyntaxError(f"the calls cannot be read ({type(error).__name__}: {error})") from None
 
 
-def _call(item: ast.expr) -> FunctionCall:
+def _parse_call(item: ast.expr) -> FunctionCall:
     if not isinstance(item, ast.Call) or not isinstance(item.func, ast.Name):
         raise CallSyntaxError("each item of the list must be a call such as name(key=value)")
     args: dict[str, Any] = {}
     for keyword in item.keywords:
         if keyword.arg is None:
             raise CallSyntaxError("arguments must be given one by one, not with **")
-        args[keyword.arg] = _literal(keyword.value, keyword.arg)
+        args[keyword.arg] = _parse_literal(keyword.value, keyword.arg)
     try:
         return FunctionCall(function=item.func.id, args=args)
     except ValidationError:
         raise CallSyntaxError(f"an argument of {item.func.id} has a type that tools do not take") from None
 
 
-def _literal(value: ast.expr, name: str) -> Any:
+def _parse_literal(value: ast.expr, name: str) -> Any:
     try:
         found = ast.literal_eval(value)
         json.dumps(found, default=str)  # an integer written in hex may be longer than Python prints

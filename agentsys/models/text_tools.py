@@ -20,12 +20,12 @@ from agentsys.models.chat import ChatRequest, ToolSpec, text_of
 from agentsys.models.errors import ModelError
 from agentsys.models.providers.wire_text import (
     arguments_json,
-    encode,
-    read_json,
+    encode_for_wire,
+    parse_json,
     result_text,
-    speakable,
+    clean_json,
 )
-from agentsys.models.tagged_calls import json_lines
+from agentsys.models.tagged_calls import to_json_lines
 
 ProtocolName = Literal["agentdojo", "agentdojo+", "llama3"]
 ToolRole = Literal["tool", "user", "input", "ipython"]
@@ -38,19 +38,19 @@ MALFORMED_CALL = "malformed_call"
 class TextProtocol:
     """One way to write tools, calls and results as text."""
 
-    system: Callable[[str, Sequence[ToolSpec]], str]
+    format_system: Callable[[str, Sequence[ToolSpec]], str]
     """(the system message, the tools, at least one) -> the system message with both."""
-    said: Callable[[ChatAssistantMessage], str]
+    format_turn: Callable[[ChatAssistantMessage], str]
     """A turn of the model as it is shown again."""
-    result: Callable[[ChatToolResultMessage], str]
+    format_result: Callable[[ChatToolResultMessage], str]
     """The result of a call."""
-    read: Callable[[str], list[FunctionCall]]
+    parse_calls: Callable[[str], list[FunctionCall]]
     """A reply -> its calls, in order."""
     tool_role: ToolRole
     """Role of results unless a YAML says another."""
 
 
-def wire_messages(
+def text_tool_messages(
     request: ChatRequest, protocol: TextProtocol, tool_role: ToolRole | None
 ) -> list[dict[str, Any]]:
     """The conversation, tools included. Without a system message the tools are nowhere to be seen."""
@@ -65,31 +65,31 @@ def _wire_message(
             text = text_of(message)
             return {
                 "role": "system",
-                "content": protocol.system(text, request.tools) if request.tools else text,
+                "content": protocol.format_system(text, request.tools) if request.tools else text,
             }
         case "tool":
-            return {"role": tool_role or protocol.tool_role, "content": protocol.result(message)}
+            return {"role": tool_role or protocol.tool_role, "content": protocol.format_result(message)}
         case "assistant":
-            return {"role": "assistant", "content": protocol.said(message)}
+            return {"role": "assistant", "content": protocol.format_turn(message)}
         case _:
-            return {"role": "user", "content": _blocks(message)}
+            return {"role": "user", "content": _joined_blocks(message)}
 
 
-def with_calls(
+def with_parsed_calls(
     message: ChatAssistantMessage, request: ChatRequest, protocol: TextProtocol
 ) -> ChatAssistantMessage:
     """A reply with the calls that its text holds; the text stays as it was written, calls included."""
     if not request.tools or request.tool_choice == "none":
         return message
-    return {**message, "tool_calls": protocol.read(text_of(message)) or None}
+    return {**message, "tool_calls": protocol.parse_calls(text_of(message)) or None}
 
 
-def seed_of(messages: object) -> int:
+def request_seed(messages: object) -> int:
     """A seed for a request, the same for the same one: 0 to 1,000,000, as AgentDojo draws it at random."""
-    return zlib.crc32(encode(messages)) % 1_000_001
+    return zlib.crc32(encode_for_wire(messages)) % 1_000_001
 
 
-def _blocks(message: ChatMessage) -> str:
+def _joined_blocks(message: ChatMessage) -> str:
     """AgentDojo's way: each block's text and a blank line, without blanks at either end."""
     blocks = message["content"] or ()
     return "".join(f"{block['content']}\n\n" for block in blocks if block["type"] == "text").strip()
@@ -103,7 +103,7 @@ def _agentdojo_system(text: str, tools: Sequence[ToolSpec]) -> str:
     from agentdojo.agent_pipeline.llms.local_llm import _tool_calling_prompt
 
     prompt: str = _tool_calling_prompt.format(
-        functions="".join(json.dumps(tool.row, indent=2) + "\n\n" for tool in tools)
+        functions="".join(json.dumps(tool.json_object, indent=2) + "\n\n" for tool in tools)
     )
     return f"{prompt}\n\n## Additional Instructions\n\n{text}" if text else prompt
 
@@ -115,7 +115,7 @@ def _agentdojo_result(message: ChatToolResultMessage) -> str:
     return json.dumps({"result": message["content"]})
 
 
-def told_tools(text: str) -> tuple[list[ToolSpec], str] | None:
+def read_agentdojo_tools(text: str) -> tuple[list[ToolSpec], str] | None:
     """The tools of a system message in AgentDojo's protocol, and what else it says; None if it is another."""
     if _CLOSING not in text:
         return None
@@ -125,12 +125,12 @@ def told_tools(text: str) -> tuple[list[ToolSpec], str] | None:
     listed, found, rest = text.removeprefix(head).partition(after.format())
     if not text.startswith(head) or not found:
         return None
-    rows = list(_objects(listed))
+    rows = list(_iter_json_values(listed))
     own = rest.partition("## Additional Instructions")[2].strip()
     return [ToolSpec(row["name"], row["description"], row["parameters"]) for row in rows], own  # type: ignore[index]
 
 
-def written_call(call: FunctionCall) -> str:
+def write_agentdojo_call(call: FunctionCall) -> str:
     """A call as text, in AgentDojo's protocol."""
     return f"<function={call.function}>{arguments_json(call)}{_CLOSING}"
 
@@ -139,20 +139,20 @@ _OPENING = re.compile(r"<function\s*=\s*([^>]+)>")
 _CLOSING = "</function>"
 
 
-def _first_call(text: str) -> list[FunctionCall]:
+def _parse_first_call(text: str) -> list[FunctionCall]:
     """The first call alone, its arguments up to the first closing tag; none where they are no JSON object."""
     opened = _OPENING.search(text)
     if opened is None:
         return []
-    args = _object(text[opened.end() :].partition(_CLOSING)[0].strip())
+    args = _parse_object(text[opened.end() :].partition(_CLOSING)[0].strip())
     return [] if args is None else [FunctionCall(function=opened.group(1).strip(), args=args)]
 
 
-def _every_call(text: str) -> list[FunctionCall]:
+def _parse_every_call(text: str) -> list[FunctionCall]:
     """Every call; arguments may hold a closing tag, and one that cannot be read is told to the model."""
     found, place = [], 0
     while (opened := _OPENING.search(text, place)) is not None:
-        args, place = _up_to_some_closing_tag(text, opened.end())
+        args, place = _parse_until_closing_tag(text, opened.end())
         if args is None:
             found.append(
                 FunctionCall(function=MALFORMED_CALL, args={"text": text[opened.start() : place][:500]})
@@ -162,23 +162,23 @@ def _every_call(text: str) -> list[FunctionCall]:
     return found
 
 
-_MOST_TAGS = 20
+_MAX_CLOSING_TAGS = 20
 """Closing tags tried for one call."""
 
 
-def _up_to_some_closing_tag(text: str, start: int) -> tuple[dict[str, Any] | None, int]:
+def _parse_until_closing_tag(text: str, start: int) -> tuple[dict[str, Any] | None, int]:
     """The arguments, and where the call ends; without readable ones it ends at its first closing tag."""
-    ends = [match.start() for match in re.finditer(re.escape(_CLOSING), text[start:])][:_MOST_TAGS]
+    ends = [match.start() for match in re.finditer(re.escape(_CLOSING), text[start:])][:_MAX_CLOSING_TAGS]
     for end in [*ends, len(text) - start]:
-        args = _object(text[start : start + end].strip())
+        args = _parse_object(text[start : start + end].strip())
         if args is not None:
             return args, min(start + end + len(_CLOSING), len(text))
     return None, start + ends[0] + len(_CLOSING) if ends else len(text)
 
 
-def _object(text: str) -> dict[str, Any] | None:
+def _parse_object(text: str) -> dict[str, Any] | None:
     try:
-        value = read_json(text)
+        value = parse_json(text)
         return value if isinstance(value, dict) else None
     except ModelError:
         return None
@@ -197,47 +197,47 @@ _DECODER = json.JSONDecoder()
 
 
 def _llama3_system(text: str, tools: Sequence[ToolSpec]) -> str:
-    listed = json_lines(tool.row for tool in tools)
+    listed = to_json_lines(tool.json_object for tool in tools)
     return f"{text}\n\n{_LLAMA_TOOLS}{listed}" if text else f"{_LLAMA_TOOLS}{listed}"
 
 
-def _llama3_calls(text: str) -> list[FunctionCall]:
+def _parse_llama3_calls(text: str) -> list[FunctionCall]:
     """The calls of a reply that holds nothing else, but for Llama's own tag or a fence around them."""
     bare = text.strip().removeprefix("<|python_tag|>").strip()
     fenced = re.fullmatch(r"```(?:json)?\s*(.*?)\s*```", bare, re.DOTALL)
     try:
-        values = list(_objects(fenced.group(1) if fenced else bare))
-        calls = [_llama3_call(value) for value in values]
+        values = list(_iter_json_values(fenced.group(1) if fenced else bare))
+        calls = [_parse_llama3_call(value) for value in values]
     except (ValueError, RecursionError, ModelError):
         return []
     return [call for call in calls if call is not None] if all(calls) else []
 
 
-def _objects(text: str) -> Iterator[object]:
-    place = _end(text, 0)
+def _iter_json_values(text: str) -> Iterator[object]:
+    place = _skip_separators(text, 0)
     while place < len(text):
         value, place = _DECODER.raw_decode(text, place)
         yield from value if isinstance(value, list) else [value]
-        place = _end(text, place)
+        place = _skip_separators(text, place)
 
 
-def _end(text: str, place: int) -> int:
+def _skip_separators(text: str, place: int) -> int:
     """The place behind blanks and semicolons."""
     found = _SPACE.match(text, place)
     return found.end() if found else place
 
 
-def _llama3_call(value: object) -> FunctionCall | None:
+def _parse_llama3_call(value: object) -> FunctionCall | None:
     if not isinstance(value, Mapping) or not isinstance(value.get("name"), str):
         return None
     args = value.get("parameters", value.get("arguments", {}))
     if not isinstance(args, dict):
         return None
-    return FunctionCall(function=value["name"], args=speakable(args))
+    return FunctionCall(function=value["name"], args=clean_json(args))
 
 
-PROTOCOLS: dict[ProtocolName, TextProtocol] = {
-    "agentdojo": TextProtocol(_agentdojo_system, _blocks, _agentdojo_result, _first_call, "tool"),
-    "agentdojo+": TextProtocol(_agentdojo_system, _blocks, _agentdojo_result, _every_call, "tool"),
-    "llama3": TextProtocol(_llama3_system, _blocks, result_text, _llama3_calls, "ipython"),
+TEXT_PROTOCOLS: dict[ProtocolName, TextProtocol] = {
+    "agentdojo": TextProtocol(_agentdojo_system, _joined_blocks, _agentdojo_result, _parse_first_call, "tool"),
+    "agentdojo+": TextProtocol(_agentdojo_system, _joined_blocks, _agentdojo_result, _parse_every_call, "tool"),
+    "llama3": TextProtocol(_llama3_system, _joined_blocks, result_text, _parse_llama3_calls, "ipython"),
 }

@@ -18,7 +18,7 @@ from agentsys.python_parser import literal_eval
 _SPECS: WeakKeyDictionary[type[BaseModel], ToolSpec] = WeakKeyDictionary()
 
 
-def tool_spec(function: Function) -> ToolSpec:
+def describe_tool(function: Function) -> ToolSpec:
     """Describe one function as a model is told about it."""
     spec = _SPECS.get(function.parameters)
     if spec is None:
@@ -31,15 +31,15 @@ def tool_spec(function: Function) -> ToolSpec:
 
 def tool_specs(functions: Iterable[Function]) -> list[ToolSpec]:
     """Describe these functions as a model is told about them, in order."""
-    return [tool_spec(function) for function in functions]
+    return [describe_tool(function) for function in functions]
 
 
-def as_executed(args: Mapping[str, Any]) -> dict[str, Any]:
+def normalize_arguments(args: Mapping[str, Any]) -> dict[str, Any]:
     """Arguments as AgentDojo's executor hands them on: a text that spells a list becomes the list."""
-    return {name: listed(value) if isinstance(value, str) else value for name, value in args.items()}
+    return {name: parse_list_text(value) if isinstance(value, str) else value for name, value in args.items()}
 
 
-def listed(text: str) -> object:
+def parse_list_text(text: str) -> object:
     """The list that a text spells, or the text."""
     try:
         value = literal_eval(text)
@@ -51,6 +51,6 @@ def listed(text: str) -> object:
 _READING_VERBS = ("get", "search", "list", "read", "check", "find", "view", "count", "show", "lookup")
 
 
-def named_like_reading(tool: str, *more: str) -> bool:
+def has_reading_name(tool: str, *more: str) -> bool:
     """Whether a tool's name begins with a verb of reading, or one more: a guess where nobody has said it."""
     return tool.casefold().split("_")[0] in (*_READING_VERBS, *more)

@@ -11,7 +11,7 @@ from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.agent_pipeline.tool_execution import ToolsExecutor, tool_result_to_str
 
 from agentsys.models.element import LoopState, LoopStep
-from agentsys.python_parser import outside_parsing, parsing
+from agentsys.python_parser import release_parser_lock, parser_lock
 
 
 class ToolsElement(LoopStep):
@@ -32,16 +32,16 @@ class ToolsElement(LoopStep):
         Raises:
             Exception: What a tool or the formatter raises.
         """
-        executor = ToolsExecutor(outside_parsing(self.formatter))
+        executor = ToolsExecutor(release_parser_lock(self.formatter))
         runtime = SimpleNamespace(
-            functions=at.runtime.functions, run_function=outside_parsing(at.runtime.run_function)
+            functions=at.runtime.functions, run_function=release_parser_lock(at.runtime.run_function)
         )
         # AgentDojo parses each argument that is a text. What tools and formatters do may take long.
-        with parsing:
+        with parser_lock:
             messages = executor.query(at.query, runtime, at.env, at.messages, at.extra)[3]
         return replace(at, messages=messages)
 
 
-def runs_plainly(element: BasePipelineElement) -> bool:
+def is_plain_executor(element: BasePipelineElement) -> bool:
     """Whether an element is AgentDojo's executor and nothing more, which asks nobody before a call."""
     return type(element) in (ToolsElement, ToolsExecutor)

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 from agentdojo.types import ChatMessage
 
-from agentsys.models.budget import Books
+from agentsys.models.budget import UsageLog
 from agentsys.models.chat import ChatReply, ChatRequest, Usage
 from agentsys.models.errors import ModelError
 
@@ -98,51 +98,51 @@ class Tracer:
     watchers: list[Watcher] = field(default_factory=list)
     attempt: int = 0
     """The current run of the pipeline; the runner raises it."""
-    executed: list[tuple[str, dict[str, Any], str | None]] = field(default_factory=list)
+    executed_calls: list[tuple[str, dict[str, Any], str | None]] = field(default_factory=list)
     """Tool calls that the runtime really ran, in order: name, arguments, error."""
-    executed_in: list[int] = field(default_factory=list)
+    executed_attempts: list[int] = field(default_factory=list)
     """For each of `executed`, the run of the pipeline it belongs to."""
-    refused_in: list[int] = field(default_factory=list)
+    refused_attempts: list[int] = field(default_factory=list)
     """For each call that a defense refused and that stands in the messages all the same, the run of the
     pipeline it belongs to."""
-    decided_in: list[tuple[int, int]] = field(default_factory=list)
+    decision_points: list[tuple[int, int]] = field(default_factory=list)
     """For each of `executed`, the reply it was decided in: the agent's span, and how many replies it had."""
     last_main_messages: Sequence[ChatMessage] = ()
     """The context of the latest request by an acting role, kept for errored cases."""
     case: str = ""
     """Key of the case; `""` outside one."""
-    books: Books | None = None
+    usage_log: UsageLog | None = None
     """Where requests are booked; None: nowhere."""
     tokens: int = 0
     """Prompt and completion tokens of all calls so far."""
-    _asked: float | None = None
+    _first_request_at: float | None = None
     """When a model was asked first (`time.monotonic`)."""
-    _open: list[Span] = field(default_factory=list)
-    _booking: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False, compare=False)
+    _open_spans: list[Span] = field(default_factory=list)
+    _calls_lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False, compare=False)
 
     @property
     def seconds(self) -> float:
         """Seconds since a model was asked first; 0 before that."""
-        return 0.0 if self._asked is None else time.monotonic() - self._asked
+        return 0.0 if self._first_request_at is None else time.monotonic() - self._first_request_at
 
     @contextmanager
     def span(self, kind: str, name: str | None = None) -> Iterator[Span]:
         """Open a span under the current one; it closes, with its duration, when the block ends."""
-        parent = self._open[-1].id if self._open else None
+        parent = self._open_spans[-1].id if self._open_spans else None
         opened = Span(len(self.spans), parent, kind, name, self.attempt)
         self.spans.append(opened)
-        self._open.append(opened)
+        self._open_spans.append(opened)
         start = time.perf_counter()
         try:
             yield opened
         finally:
             opened.duration_s = time.perf_counter() - start
-            self._open.pop()
+            self._open_spans.pop()
 
     def model_asked(self, request: ChatRequest) -> None:
         """Tell the watchers that a request is about to be sent."""
-        if self._asked is None:
-            self._asked = time.monotonic()
+        if self._first_request_at is None:
+            self._first_request_at = time.monotonic()
         if request.role in ACTING_ROLES:
             self.last_main_messages = request.messages
         for watcher in self.watchers:
@@ -161,31 +161,31 @@ class Tracer:
             notes=reply.notes,
             odd=odd or {},
         )
-        self._book(call)
+        self._record_call(call)
 
     def model_failed(self, role: str, error: ModelError) -> None:
         """Book a question that ended in an error: what its answers cost was paid for."""
         kind = error.kind.value
-        self._book(ModelCall(role, error.usage, error.cost_usd, 0.0, "", error.attempts, False, error=kind))
+        self._record_call(ModelCall(role, error.usage, error.cost_usd, 0.0, "", error.attempts, False, error=kind))
 
-    def _book(self, call: ModelCall) -> None:
-        with self._booking:  # a defense may ask several questions at once
-            self._booked(call)
+    def _record_call(self, call: ModelCall) -> None:
+        with self._calls_lock:  # a defense may ask several questions at once
+            self._attach_call(call)
 
-    def _booked(self, call: ModelCall) -> None:
+    def _attach_call(self, call: ModelCall) -> None:
         self.tokens += call.usage.prompt + call.usage.completion
-        if not self._open:
+        if not self._open_spans:
             with self.span("main") as root:
                 root.calls.append(call)
             return
-        self._open[-1].calls.append(call)
+        self._open_spans[-1].calls.append(call)
 
     def tool_ran(self, name: str, args: Mapping[str, Any], value: object, error: str | None) -> None:
         """Book a tool call that the runtime executed."""
-        self.executed.append((name, dict(args), error))
-        self.executed_in.append(self.attempt)
-        agent = next((one for one in reversed(self._open) if one.calls), None)
-        self.decided_in.append((-1, 0) if agent is None else (agent.id, len(agent.calls)))
+        self.executed_calls.append((name, dict(args), error))
+        self.executed_attempts.append(self.attempt)
+        agent = next((one for one in reversed(self._open_spans) if one.calls), None)
+        self.decision_points.append((-1, 0) if agent is None else (agent.id, len(agent.calls)))
         with self.span("tool", name) as tool:
             tool.decision = {"args": dict(args), "error": error}
         for watcher in self.watchers:
@@ -193,11 +193,11 @@ class Tracer:
 
     def tool_refused(self, name: str, args: Mapping[str, Any], cause: str) -> None:
         """Book a tool call that a defense refused: it stands in the messages, and checks may not count it."""
-        self.refused_in.append(self.attempt)
-        with self.span(REFUSED, name) as refused:
+        self.refused_attempts.append(self.attempt)
+        with self.span(REFUSED_SPAN, name) as refused:
             refused.decision = {"allow": False, "args": dict(args), "cause": cause}
 
-    def rewrote(self, original: str, shown: str) -> None:
+    def text_rewritten(self, original: str, shown: str) -> None:
         """Tell the watchers that `original` is passed on marked or encoded, as `shown`."""
         for watcher in self.watchers:
             watcher.text_rewritten(original, shown)
@@ -214,7 +214,7 @@ class Tracer:
         node.decision |= {"flagged": flagged, **(truth if self.watchers else {})}
 
 
-REFUSED = "refused"
+REFUSED_SPAN = "refused"
 """Kind of the span of a call that a defense refused."""
 ACTING_ROLES = frozenset({"agent", "main"})
 """Roles whose context decides what is done for the user: what reaches them is 'shown'."""
@@ -223,7 +223,7 @@ _CURRENT: ContextVar[Tracer | None] = ContextVar("agentsys_tracer", default=None
 
 
 @contextmanager
-def tracing(tracer: Tracer) -> Iterator[Tracer]:
+def use_tracer(tracer: Tracer) -> Iterator[Tracer]:
     """Make `tracer` the current one inside the block, for this thread's context only."""
     token = _CURRENT.set(tracer)
     try:

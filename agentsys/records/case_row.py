@@ -8,7 +8,7 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import Any, Literal
 
-from agentsys.records.simulated_name import shown_name
+from agentsys.records.simulated_name import mark_simulated_name
 
 NO_ATTACK = "none"
 """The attack's label in benign cases."""
@@ -16,7 +16,7 @@ NO_ATTACK = "none"
 SERVED = "served"
 """The benchmark's label in records of a served agent's conversations, which have no scores."""
 
-HOME = "+home"
+SEARCHED_ON_SUFFIX = "+home"
 """Appended to the attack of cases that its text was searched on (mode `transfer`): they are a line apart."""
 
 UNRECORDED = "unrecorded"
@@ -134,14 +134,14 @@ class CaseRow:
     where there is no other."""
 
     @property
-    def named_model(self) -> str:
+    def model_label(self) -> str:
         """The model's name, with the place that tells it from another one of that name."""
-        return _named(self.model, self.apart)
+        return _label_model(self.model, self.apart)
 
     @property
-    def shown_model(self) -> str:
+    def table_model(self) -> str:
         """The model's name as tables must show it: told apart, and a simulated one marked."""
-        return shown_model(self.model, self.apart, self.simulated)
+        return format_table_model(self.model, self.apart, self.simulated)
 
     @property
     def is_injection_task_alone(self) -> bool:
@@ -154,7 +154,7 @@ class CaseRow:
         return self.benchmark != SERVED and not self.user_task_id.startswith("injection_task_")
 
     @property
-    def place(self) -> tuple[str, str, str | None, int]:
+    def task_key(self) -> tuple[str, str, str | None, int]:
         """What tells the cases of one model, defense and attack apart."""
         return self.suite, self.user_task_id, self.injection_task_id, self.epoch
 
@@ -171,14 +171,14 @@ class CaseRow:
         return identity
 
 
-def _named(model: str, apart: str | None) -> str:
+def _label_model(model: str, apart: str | None) -> str:
     return model if apart is None else f"{model} [{apart}]"
 
 
 @lru_cache(maxsize=4096)
-def shown_model(model: str, apart: str | None, simulated: bool) -> str:
+def format_table_model(model: str, apart: str | None, simulated: bool) -> str:
     """`CaseRow.shown_model` of a row with these values."""
-    return shown_name(_named(model, apart), simulated=simulated)
+    return mark_simulated_name(_label_model(model, apart), simulated=simulated)
 
 
 IDENTITY = (

@@ -29,7 +29,7 @@ _stored = attrgetter(*_STORED)
 _NUMBERS: dict[str, type] = {"int": int, "bool": bool, "float": float}
 """Annotation, None aside -> type of the values; others are of texts, mappings and tuples."""
 
-_NOTHING = orjson.dumps(
+_EMPTY_ROW = orjson.dumps(
     [
         None if name in _JSON or kind.endswith("None") else _NUMBERS.get(kind, str)()
         for name, kind in _ANNOTATIONS.items()
@@ -42,14 +42,14 @@ _AT_ONCE = 500
 """Rows whose slots are filled together: so many stay in the processor's cache, in which 50,000 do not."""
 
 
-def packed(rows: Sequence[CaseRow]) -> list[bytes | None]:
+def pack_rows(rows: Sequence[CaseRow]) -> list[bytes | None]:
     """Rows as JSON, less their paths; None for one that JSON could not give back (nan, huge numbers)."""
-    texts = [*map(_packed, rows)]
-    again = rows_of([text or _NOTHING for text in texts], [row.source for row in rows])
+    texts = [*map(_pack_row, rows)]
+    again = unpack_rows([text or _EMPTY_ROW for text in texts], [row.source for row in rows])
     return [text if row == same else None for text, row, same in zip(texts, rows, again, strict=True)]
 
 
-def _packed(row: CaseRow) -> bytes | None:
+def _pack_row(row: CaseRow) -> bytes | None:
     try:
         # Most mappings are empty: null is short.
         return orjson.dumps(
@@ -62,7 +62,7 @@ def _packed(row: CaseRow) -> bytes | None:
         return None
 
 
-def rows_of(texts: Sequence[bytes], sources: Sequence[str]) -> list[CaseRow]:
+def unpack_rows(texts: Sequence[bytes], sources: Sequence[str]) -> list[CaseRow]:
     """The rows of some texts that `packed` made; they share texts and mappings that are equal.
 
     Args:
@@ -99,10 +99,10 @@ def _setter(name: str) -> Callable[[CaseRow, Any], None]:
 
 def _reader(name: str, kind: str) -> Callable[[Sequence[Any]], Iterable[Any]]:
     """What makes a row's values out of a column's stored ones, or raises ValueError."""
-    return _numbers(kind) if kind.removesuffix(" | None") in _NUMBERS else _Texts(name, kind)
+    return _numbers(kind) if kind.removesuffix(" | None") in _NUMBERS else _TextColumn(name, kind)
 
 
-class _Texts(dict[Any, Any]):
+class _TextColumn(dict[Any, Any]):
     """A column's texts as they are stored -> as a row has them, each different one made once."""
 
     def __init__(self, name: str, kind: str) -> None:
@@ -148,7 +148,7 @@ def _numbers(kind: str) -> Callable[[Sequence[Any]], Sequence[Any]]:
     return checked
 
 
-def frame_of(rows: Sequence[CaseRow]) -> pd.DataFrame:
+def build_frame(rows: Sequence[CaseRow]) -> pd.DataFrame:
     """A data frame of some rows with the columns of `CaseRow`, missing values kept apart from zeros.
 
     A mapping is each line's own, to change at will.

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from agentsys.payload_lines import PayloadLines, holds_payload
+from agentsys.payload_lines import PayloadLines, contains_payload
 
 CHARS_PER_TOKEN = 3.6
 """Characters per token when tokens are estimated."""
@@ -34,7 +34,7 @@ class ContextFacts:
     """Assistant messages after the first tool result or user message that holds one."""
 
 
-def trajectory(messages: Sequence[Any], lines: PayloadLines) -> ContextFacts:
+def measure_context(messages: Sequence[Any], lines: PayloadLines) -> ContextFacts:
     """Look through one context.
 
     Args:
@@ -49,34 +49,34 @@ def trajectory(messages: Sequence[Any], lines: PayloadLines) -> ContextFacts:
         if role == "assistant":
             found.rounds_exposed += exposed
         elif role == "tool":
-            text = shown_text(message)
+            text = tool_result_text(message)
             found.results += 1
             found.result_chars += len(text)
             name = _tool_name(message)
             calls[name] = calls.get(name, 0) + 1
-            if found.injection_round is None and holds_payload(text, lines):
+            if found.injection_round is None and contains_payload(text, lines):
                 found.injection_round, exposed = found.results, True
         elif role == "user" and not exposed:
-            exposed = holds_payload(text_of(message.get("content")), lines)
+            exposed = contains_payload(join_content_text(message.get("content")), lines)
     found.calls = dict(sorted(calls.items()))
     found.answer_chars = _answer_chars(messages)
     return found
 
 
-def own_words(messages: Sequence[Any]) -> list[str]:
+def collect_prompt_words(messages: Sequence[Any]) -> list[str]:
     """The user's and the system message's words before the agent's first reply."""
     said = []
     for message in messages:
         if not isinstance(message, dict) or message.get("role") not in ("system", "user"):
             break
-        said.append(text_of(message.get("content")))
+        said.append(join_content_text(message.get("content")))
     return said
 
 
 _THOUGHTS = ("thinking", "redacted_thinking")
 
 
-def text_of(content: object) -> str:
+def join_content_text(content: object) -> str:
     """The text of a message's content, old form (a string) or new (a list of blocks); no thoughts."""
     if isinstance(content, str):
         return content
@@ -87,10 +87,10 @@ def text_of(content: object) -> str:
     return "\n".join(part for part in parts if isinstance(part, str))
 
 
-def shown_text(message: Mapping[str, Any]) -> str:
+def tool_result_text(message: Mapping[str, Any]) -> str:
     """The text of a tool result as a model sees it: the error in place of the content where there is one."""
     error = message.get("error")
-    return error if isinstance(error, str) and error else text_of(message.get("content"))
+    return error if isinstance(error, str) and error else join_content_text(message.get("content"))
 
 
 def _tool_name(message: Mapping[str, Any]) -> str:
@@ -103,9 +103,9 @@ def _answer_chars(messages: Sequence[Any]) -> int | None:
     last = messages[-1] if messages else None
     if not isinstance(last, dict) or last.get("role") != "assistant" or last.get("tool_calls"):
         return None
-    return len(text_of(last.get("content")))
+    return len(join_content_text(last.get("content")))
 
 
-def estimated_tokens(chars: int) -> int:
+def estimate_tokens(chars: int) -> int:
     """Tokens of so many characters, by the fixed rate that every defense is measured with."""
     return round(chars / CHARS_PER_TOKEN)

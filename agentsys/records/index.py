@@ -24,13 +24,13 @@ from typing import NamedTuple
 from platformdirs import user_cache_path
 
 from agentsys.records.case_row import CaseRow
-from agentsys.records.columns import packed, rows_of
-from agentsys.records.listing import Listing, Skipped
-from agentsys.records.old_shards import OWN
-from agentsys.records.stored_file import read_stored
+from agentsys.records.columns import pack_rows, unpack_rows
+from agentsys.records.listing import Listing, SkippedFile
+from agentsys.records.old_shards import LOGDIR_OWN_FOLDER
+from agentsys.records.stored_file import read_case_file
 from agentsys.records.unreadable import UnreadableRecord
 
-NAME = "index.sqlite"
+INDEX_NAME = "index.sqlite"
 _TOO_YOUNG_NS = 2_000_000_000
 """A file changed so shortly before it was read may change again within one tick of the file system's
 clock, unnoticed; it is not taken from the index but read again next time."""
@@ -41,35 +41,35 @@ _PATIENCE_S = 5.0
 
 _log = logging.getLogger(__name__)
 
-Line = CaseRow | Skipped | None
+FileContent = CaseRow | SkippedFile | None
 """What a file holds: a case, nothing that can be used, or something else (a plan, a cache)."""
 
-Mark = tuple[bytes, int, int]
+FileStamp = tuple[bytes, int, int]
 """What a file is known by: its path below the folder, its size, and its time of change in ns."""
 
-_Held = tuple[bytes | None, int]
+_IndexedContent = tuple[bytes | None, int]
 """A row as text (None: the file is something else), and the sum of it and of its mark."""
 
 
-class Looked(NamedTuple):
+class FolderSnapshot(NamedTuple):
     """A folder at one moment."""
 
     listing: Listing
-    lines: Sequence[Line]
+    contents: Sequence[FileContent]
     """One for each of the listing's files."""
 
     @property
-    def finished(self) -> dict[str, str]:
+    def finished_hashes(self) -> dict[str, str]:
         """Record of ours that ended without an error -> the hash of its config."""
         cut = len(os.path.join(self.listing.root, ""))  # noqa: PTH118
         return {
             row.source[cut:]: row.config_hash
-            for row in self.lines
+            for row in self.contents
             if isinstance(row, CaseRow) and row.status == "ok" and row.config_hash is not None
         }
 
 
-def looked_up(listing: Listing, files: Sequence[str] | None = None) -> list[Line]:
+def load_index(listing: Listing, files: Sequence[str] | None = None) -> list[FileContent]:
     """What a folder's files hold; those that are not in its index are read, and added to it.
 
     Args:
@@ -78,32 +78,32 @@ def looked_up(listing: Listing, files: Sequence[str] | None = None) -> list[Line
     """
     root, started = Path(listing.root), time.time_ns()
     files = listing.files if files is None else files
-    marks = marks_of(files, listing.root)
-    place = index_place(root)
-    known = {mark: held for one in dict.fromkeys((beside(root), place)) for mark, held in _read(one)}
+    marks = stamp_files(files, listing.root)
+    place = index_path(root)
+    known = {mark: held for one in dict.fromkeys((logdir_index_path(root), place)) for mark, held in _read_index(one)}
     found = _from_index(files, marks, known)
     new = [at for at, line in enumerate(found) if line is _NOT_THERE]
     if new:
         _log.debug("Index of %s: %d files read, %d known", root, len(new), len(files) - len(new))
-    present = set(_names(listing.files, listing.root)) if known else set()
+    present = set(_relative_paths(listing.files, listing.root)) if known else set()
     gone = {mark[0] for mark in known} - present
     for start in range(0, len(new), _AT_ONCE):
         some = new[start : start + _AT_ONCE]
         for at in some:
-            found[at] = read_line(files[at])
-        _write(place, gone, _worth_keeping([(marks[at], found[at]) for at in some], started))
+            found[at] = read_content(files[at])
+        _write_index(place, gone, _worth_keeping([(marks[at], found[at]) for at in some], started))
         gone = set()
     if gone:
-        _write(place, gone, [])
+        _write_index(place, gone, [])
     return found
 
 
-_NOT_THERE = Skipped("", "")
+_NOT_THERE = SkippedFile("", "")
 
 
-def _from_index(files: Sequence[str], marks: Sequence[Mark], known: Mapping[Mark, _Held]) -> list[Line]:
+def _from_index(files: Sequence[str], marks: Sequence[FileStamp], known: Mapping[FileStamp, _IndexedContent]) -> list[FileContent]:
     """The lines that an index has of files, `_NOT_THERE` for the others."""
-    found: list[Line] = [_NOT_THERE] * len(files)
+    found: list[FileContent] = [_NOT_THERE] * len(files)
     cases, texts = list[int](), list[bytes]()
     for at, mark in enumerate(marks):
         text, total = known.get(mark, (None, -1))
@@ -115,7 +115,7 @@ def _from_index(files: Sequence[str], marks: Sequence[Mark], known: Mapping[Mark
             cases.append(at)
             texts.append(text)
     try:
-        rows = rows_of(texts, [files[at] for at in cases])
+        rows = unpack_rows(texts, [files[at] for at in cases])
     except ValueError:  # the sums are right: somebody made this who meant us to stumble
         return [_NOT_THERE] * len(files)
     for at, row in zip(cases, rows, strict=True):
@@ -123,18 +123,18 @@ def _from_index(files: Sequence[str], marks: Sequence[Mark], known: Mapping[Mark
     return found
 
 
-def read_line(path: str) -> Line:
+def read_content(path: str) -> FileContent:
     """What a file holds, read from the file itself."""
     try:
-        return read_stored(path)
+        return read_case_file(path)
     except UnreadableRecord as fault:
-        return Skipped(path, str(fault))
+        return SkippedFile(path, str(fault))
 
 
-def marks_of(files: Sequence[str], root: str) -> list[Mark]:
+def stamp_files(files: Sequence[str], root: str) -> list[FileStamp]:
     """Take what files are known by at this moment; one that is gone or out of reach has the size -1."""
     marks = []
-    for name, file in zip(_names(files, root), files, strict=True):
+    for name, file in zip(_relative_paths(files, root), files, strict=True):
         try:
             status = os.stat(file)  # noqa: PTH116  `file` is a str already
             marks.append((name, status.st_size, status.st_mtime_ns))
@@ -143,55 +143,55 @@ def marks_of(files: Sequence[str], root: str) -> list[Mark]:
     return marks
 
 
-def _names(files: Sequence[str], root: str) -> list[bytes]:
+def _relative_paths(files: Sequence[str], root: str) -> list[bytes]:
     """The paths of files below a folder."""
     cut = len(os.path.join(root, ""))  # noqa: PTH118
     # All in one go, which is quicker: no name holds a zero byte.
     return os.fsencode("\0".join([file[cut:] for file in files])).split(b"\0") if files else []
 
 
-def _worth_keeping(lines: Iterable[tuple[Mark, Line]], started_ns: int) -> list[tuple[Mark, bytes | None]]:
+def _worth_keeping(lines: Iterable[tuple[FileStamp, FileContent]], started_ns: int) -> list[tuple[FileStamp, bytes | None]]:
     """Without young files and skipped ones (new permissions mend those and show in no mark)."""
     old = [(mark, line) for mark, line in lines if mark[2] < started_ns - _TOO_YOUNG_NS]
     cases = [(mark, line) for mark, line in old if isinstance(line, CaseRow)]
-    texts = packed([row for _, row in cases])
+    texts = pack_rows([row for _, row in cases])
     kept = [(mark, text) for (mark, _), text in zip(cases, texts, strict=True) if text is not None]
     return [*kept, *((mark, None) for mark, line in old if line is None)]
 
 
-def _sum_of(mark: Mark, text: bytes | None) -> int:
+def _sum_of(mark: FileStamp, text: bytes | None) -> int:
     """SQLite has no sums of its own: a flipped bit, or half of a write, would be taken for a row."""
     return zlib.crc32(b"%b %d %d" % mark, zlib.crc32(text or b""))
 
 
-def _read(place: Path) -> list[tuple[Mark, _Held]]:
+def _read_index(place: Path) -> list[tuple[FileStamp, _IndexedContent]]:
     """The rows of an index; none where there is none that can be used."""
     if place.exists():
-        with _harmless(place), _opened(place, "ro") as index:
+        with _ignore_failures(place), _open_index(place, "ro") as index:
             rows = index.execute(f"SELECT path, size, mtime_ns, row, sum FROM {_table()}")
             return [(row[:3], row[3:]) for row in rows]
     return []
 
 
-def _write(place: Path, gone: Iterable[bytes], lines: Iterable[tuple[Mark, bytes | None]]) -> None:
+def _write_index(place: Path, gone: Iterable[bytes], lines: Iterable[tuple[FileStamp, bytes | None]]) -> None:
     """Take files that are gone out of an index, and put new rows into it."""
     rows = [(*mark, text, _sum_of(mark, text)) for mark, text in lines]
-    with _harmless(place):
+    with _ignore_failures(place):
         place.parent.mkdir(parents=True, exist_ok=True)
-        with _opened(place, "rwc") as index:
+        with _open_index(place, "rwc") as index:
             index.executemany(f"DELETE FROM {_table()} WHERE path = ?", ((name,) for name in gone))
             index.executemany(f"INSERT OR REPLACE INTO {_table()} VALUES (?, ?, ?, ?, ?)", rows)
             index.commit()
 
 
 @contextmanager
-def _harmless(place: Path) -> Iterator[None]:
+def _ignore_failures(place: Path) -> Iterator[None]:
     """End a look at an index, or a writing, that fails, and nothing else; a bad index is removed."""
     try:
         yield
     except (OSError, sqlite3.OperationalError) as error:  # locked, out of reach, or the disk is full
         _log.debug("Index %s cannot be used (%s)", place, error)
-    except (sqlite3.Error, _NotOurs) as error:
+    except (sqlite3.Error, _ForeignFileError) as error:
         _log.debug("Index %s cannot be used (%s); it is made anew", place, error)
         for path in (str(place), *(f"{place}{end}" for end in _JOURNALS)):
             with suppress(OSError):
@@ -199,7 +199,7 @@ def _harmless(place: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _opened(place: Path, mode: str) -> Iterator[sqlite3.Connection]:
+def _open_index(place: Path, mode: str) -> Iterator[sqlite3.Connection]:
     """An index that is this code's; with the mode `rwc` it is made where there is none.
 
     Raises:
@@ -218,7 +218,7 @@ def _opened(place: Path, mode: str) -> Iterator[sqlite3.Connection]:
         yield index
 
 
-class _NotOurs(Exception):
+class _ForeignFileError(Exception):
     """A file in the index's place that this code did not write."""
 
 
@@ -231,10 +231,10 @@ def _check_plain(place: Path) -> None:
     """
     with suppress(FileNotFoundError):
         if not stat.S_ISREG(os.lstat(place).st_mode):
-            raise _NotOurs("no plain file")
+            raise _ForeignFileError("no plain file")
     for end in _JOURNALS:
         if os.path.lexists(f"{place}{end}"):
-            raise _NotOurs("a journal lies beside it")
+            raise _ForeignFileError("a journal lies beside it")
 
 
 _JOURNALS = ("-journal", "-wal", "-shm")
@@ -248,7 +248,7 @@ def _check_schema(index: sqlite3.Connection) -> None:
     """
     found = index.execute("SELECT type, name, sql FROM sqlite_schema").fetchall()
     if found != [("table", _table(), _TABLE.format(_table()))]:
-        raise _NotOurs("it is of another version")
+        raise _ForeignFileError("it is of another version")
 
 
 _TABLE = (
@@ -261,21 +261,21 @@ def _table() -> str:
     return f"files_{_fingerprint()}"
 
 
-def index_place(root: Path) -> Path:
+def index_path(root: Path) -> Path:
     """The place where a folder's index is written.
 
     A folder that is not ours is never written to.
     """
-    own = beside(root)
-    return own if own.parent.is_dir() and os.access(own.parent, os.W_OK) else _in_cache(root)
+    own = logdir_index_path(root)
+    return own if own.parent.is_dir() and os.access(own.parent, os.W_OK) else _cache_index_path(root)
 
 
-def beside(root: Path) -> Path:
+def logdir_index_path(root: Path) -> Path:
     """Its place in a log folder of ours."""
-    return root / OWN / NAME
+    return root / LOGDIR_OWN_FOLDER / INDEX_NAME
 
 
-def _in_cache(root: Path) -> Path:
+def _cache_index_path(root: Path) -> Path:
     """In the user's cache folder (`XDG_CACHE_HOME` where it is set), under a name made of the real path."""
     name = hashlib.sha256(os.fsencode(root.resolve())).hexdigest()[:32]
     return user_cache_path("agentsys") / "index" / f"{name}.sqlite"
@@ -285,7 +285,7 @@ def _in_cache(root: Path) -> Path:
 def _fingerprint() -> str:
     """A hash of the code that makes rows out of files: no row outlives the code it was made with."""
     room = Path(__file__).parent
-    sources = [*room.rglob("*.py"), *room.glob("data/*"), *(room.parent / name for name in _ELSEWHERE)]
+    sources = [*room.rglob("*.py"), *room.glob("data/*"), *(room.parent / name for name in _OTHER_SOURCES)]
     digest = hashlib.sha256()
     for source in sorted(sources):
         digest.update(source.name.encode())
@@ -293,5 +293,5 @@ def _fingerprint() -> str:
     return digest.hexdigest()[:32]
 
 
-_ELSEWHERE = ("payload_lines.py", "declared_facts.py")
+_OTHER_SOURCES = ("payload_lines.py", "declared_facts.py")
 """What rows depend on outside this room, from the package's folder."""

@@ -12,7 +12,7 @@ FALLBACK_VERSION = "v1"
 """Taken where a file names no version or one that is not listed: the files that name none are of v1."""
 
 
-def known_length(version: str, suite: str, user_task_id: str) -> int | None:
+def find_ground_truth_length(version: str, suite: str, user_task_id: str) -> int | None:
     """Calls in the ground truth of one of AgentDojo's user tasks.
 
     Args:
@@ -24,14 +24,14 @@ def known_length(version: str, suite: str, user_task_id: str) -> int | None:
     Returns:
         None for tasks that AgentDojo does not have (those of forks, injection tasks run alone).
     """
-    lengths = _lengths()
+    lengths = _load_lengths()
     in_suite = lengths.get(version.partition(" ")[0], lengths[FALLBACK_VERSION]).get(suite, {})
     found: int | None = in_suite.get(user_task_id)
     return found
 
 
 @lru_cache(maxsize=1)
-def _lengths() -> dict[str, Any]:
+def _load_lengths() -> dict[str, Any]:
     """Version -> suite -> user task -> calls. Made by scripts/make_ground_truth_lengths.py."""
     listed: dict[str, Any] = orjson.loads(
         files("agentsys.records").joinpath("data", "ground_truth_lengths.json").read_bytes()

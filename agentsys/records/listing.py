@@ -14,13 +14,13 @@ from typing import NamedTuple
 from agentsys.errors import ConfigError
 from agentsys.records.case import ATTEMPTS
 from agentsys.records.formats.asb import is_asb_result
-from agentsys.records.old_shards import OWN, unpack_above, unpack_shards
+from agentsys.records.old_shards import LOGDIR_OWN_FOLDER, unpack_shards_above, unpack_shards
 
 FolderId = tuple[int, int]
 """Device and inode: the same for every path that leads to a folder."""
 
 
-class Skipped(NamedTuple):
+class SkippedFile(NamedTuple):
     """A file (or a folder that cannot be listed) that was passed over."""
 
     path: str
@@ -34,9 +34,9 @@ class Listing(NamedTuple):
     """The path as it was given; every file's path begins with it."""
     folders: dict[FolderId, list[str]]
     """Folder -> paths of its JSON files; both sorted, a folder before its subfolders."""
-    unlisted: list[Skipped]
+    skipped_entries: list[SkippedFile]
     """Folders that may not be looked into, and pipes and devices."""
-    results: dict[FolderId, list[str]]
+    asb_results: dict[FolderId, list[str]]
     """Folder -> paths of ASB's results files; only folders that hold some."""
 
     @property
@@ -45,7 +45,7 @@ class Listing(NamedTuple):
         return [path for paths in self.folders.values() for path in paths]
 
 
-def listed(root: Path) -> Listing:
+def list_files(root: Path) -> Listing:
     """Every JSON file under a folder; a file given itself is listed whatever its name.
 
     Args:
@@ -54,7 +54,7 @@ def listed(root: Path) -> Listing:
     Raises:
         ConfigError: If there is nothing at this path, or records in shards cannot be turned into files.
     """
-    unpack_above(root)
+    unpack_shards_above(root)
     if not root.exists():
         raise ConfigError(f"No folder '{root}'. Give the log folder of a run, e.g. results/runs.")
     if root.is_file():
@@ -68,15 +68,15 @@ def listed(root: Path) -> Listing:
     while waiting:
         folder = waiting.pop()
         try:
-            subfolders = _visit(folder, found)
+            subfolders = _list_folder(folder, found)
         except OSError as error:
-            found.unlisted.append(Skipped(folder, f"cannot be read ({error.strerror})"))
+            found.skipped_entries.append(SkippedFile(folder, f"cannot be read ({error.strerror})"))
         else:
             waiting += reversed(subfolders)
     return found
 
 
-def _visit(folder: str, found: Listing) -> list[str]:
+def _list_folder(folder: str, found: Listing) -> list[str]:
     """Enters a folder's files, unless it was visited before, and gives its subfolders, sorted."""
     status = os.stat(folder)  # noqa: PTH116  `folder` is a str already
     identity = (status.st_dev, status.st_ino)
@@ -88,30 +88,30 @@ def _visit(folder: str, found: Listing) -> list[str]:
     for entry in entries:
         name = entry.name
         if name[0] == ".":
-            if name == OWN and unpack_shards(folder):
-                return _visit(folder, found)  # what was in them has files now
+            if name == LOGDIR_OWN_FOLDER and unpack_shards(folder):
+                return _list_folder(folder, found)  # what was in them has files now
             continue
         if name.endswith(".json") and entry.is_file(follow_symlinks=False):
             files.append(entry.path)
         elif _is_folder(entry):
             if not name.endswith(ATTEMPTS):  # a search's attempts are no cases of their own
                 subfolders.append(entry.path)
-        elif _endless(entry):
-            found.unlisted.append(Skipped(entry.path, "a pipe or a device, no file"))
+        elif _is_endless(entry):
+            found.skipped_entries.append(SkippedFile(entry.path, "a pipe or a device, no file"))
         elif name.endswith(".json"):
             files.append(entry.path)
         elif name.endswith(".csv") and is_asb_result(entry.path):
             tables.append(entry.path)
     found.folders[identity] = files
     if tables:
-        found.results[identity] = tables
+        found.asb_results[identity] = tables
     return subfolders
 
 
 _name = attrgetter("name")
 
 
-def _endless(entry: os.DirEntry[str]) -> bool:
+def _is_endless(entry: os.DirEntry[str]) -> bool:
     """Whether this is a pipe, a socket or a device, which would be waited for, or read, for ever."""
     try:
         return not entry.is_file() and not entry.is_dir() and not stat.S_ISREG(entry.stat().st_mode)

@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Any
 
 from agentsys.errors import ConfigError
 from agentsys.records.case_row import COLUMNS, CaseRow
-from agentsys.records.columns import frame_of
-from agentsys.records.listing import listed
-from agentsys.records.names_file import Names
-from agentsys.records.reading import all_read, nothing_found
-from agentsys.records.reading_notes import reading_notes
-from agentsys.records.settle import CHANGED, Settled, settle
-from agentsys.records.unfinished import logdirs_of, unfinished_in, unfinished_lines
+from agentsys.records.columns import build_frame
+from agentsys.records.listing import list_files
+from agentsys.records.names_file import RunNames
+from agentsys.records.reading import read_all_files, explain_no_cases
+from agentsys.records.reading_notes import describe_files
+from agentsys.records.settle import RESOLVED_COLUMNS, ResolvedRuns, resolve_runs
+from agentsys.records.unfinished import find_logdirs, find_unfinished, describe_unfinished
 
 if TYPE_CHECKING:
     import pandas as pd
 
-COUNTS = "agentsys_counts"
+COUNTS_KEY = "agentsys_counts"
 """Key in the frame's `attrs`: how many files were seen and what became of them."""
 
 _log = logging.getLogger(__name__)
@@ -53,24 +53,24 @@ def load_runs(
     """
     several = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     roots = [Path(path) for path in several]
-    listings = [listed(root) for root in roots]
-    read = all_read(listings)
+    listings = [list_files(root) for root in roots]
+    read = read_all_files(listings)
     if not read.rows:
-        raise ConfigError(nothing_found(roots, read.skipped, read.other))
-    rows = [row if row.source.isascii() else _showable(row) for row in read.rows]
-    settled = settle(rows, Names(names))
-    frame = _under_their_names(frame_of(rows), settled)
-    frame.attrs[COUNTS] = {
-        "seen": read.seen,
+        raise ConfigError(explain_no_cases(roots, read.skipped_files, read.other_count))
+    rows = [row if row.source.isascii() else _escape_source(row) for row in read.rows]
+    settled = resolve_runs(rows, RunNames(names))
+    frame = _apply_resolution(build_frame(rows), settled)
+    frame.attrs[COUNTS_KEY] = {
+        "seen": read.seen_count,
         "cases": len(frame),
-        "skipped": len(read.skipped),
-        "repeated": len(settled.repeated),
-        "other": read.other,
+        "skipped": len(read.skipped_files),
+        "repeated": len(settled.repeated_files),
+        "other": read.other_count,
     }
-    own = logdirs_of(frame.loc[~frame["foreign"].astype(bool), "source"])
-    for line in unfinished_lines(unfinished_in(roots, own, listings)):
+    own = find_logdirs(frame.loc[~frame["foreign"].astype(bool), "source"])
+    for line in describe_unfinished(find_unfinished(roots, own, listings)):
         _log.warning("%s", line)
-    for line in reading_notes(read.skipped, settled, frame):
+    for line in describe_files(read.skipped_files, settled, frame):
         _log.warning("%s", line)
     return frame
 
@@ -86,18 +86,18 @@ def case_rows(cases: pd.DataFrame) -> list[CaseRow]:
     return [CaseRow(**plain(record)) for record in chosen.to_dict(orient="records")]
 
 
-def _under_their_names(cases: pd.DataFrame, settled: Settled) -> pd.DataFrame:
+def _apply_resolution(cases: pd.DataFrame, settled: ResolvedRuns) -> pd.DataFrame:
     """The lines that count, under the names that folders and tasks give them."""
     import pandas as pd
 
     def column(name: str) -> pd.Series[Any]:
-        return pd.Series([getattr(told, name) for told in settled.told], dtype=cases[name].dtype)
+        return pd.Series([getattr(told, name) for told in settled.cases], dtype=cases[name].dtype)
 
     return (
-        cases.assign(**{name: column(name) for name in CHANGED}).iloc[settled.counted].reset_index(drop=True)
+        cases.assign(**{name: column(name) for name in RESOLVED_COLUMNS}).iloc[settled.counted_indices].reset_index(drop=True)
     )
 
 
-def _showable(row: CaseRow) -> CaseRow:
+def _escape_source(row: CaseRow) -> CaseRow:
     """A name that is no valid UTF-8 can be read but not shown as it is."""
     return replace(row, source=os.fsencode(row.source).decode("utf-8", "backslashreplace"))

@@ -24,14 +24,14 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from agentsys.errors import ConfigError
-from agentsys.records.shown_names import AS_STORED, ShownNames
-from agentsys.records.unreadable import first_fault
+from agentsys.records.shown_names import STORED_NAMES, DisplayNames
+from agentsys.records.unreadable import describe_first_fault
 
-BESIDE = "agentsys_names.yaml"
+NAMES_FILE = "agentsys_names.yaml"
 """The file's name beside the folders that it speaks of."""
 
 
-class Said(BaseModel):
+class RunOverride(BaseModel):
     """The user's word on the folders that one pattern matches; None: nothing is said."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -42,48 +42,48 @@ class Said(BaseModel):
     """Only for files that name none: what a file records of its version is never replaced."""
 
 
-class _Entry(NamedTuple):
+class _NamesEntry(NamedTuple):
     file: str
     pattern: str
-    said: Said
+    override: RunOverride
 
 
-_ENTRIES = TypeAdapter(dict[str, Said])
+_ENTRIES = TypeAdapter(dict[str, RunOverride])
 _SHOWN = "shown"
 """The section's key. A folder of this name is matched by `*/shown`."""
-_NOTHING = Said()
+_NO_OVERRIDE = RunOverride()
 
 
-class _NamesRead(NamedTuple):
-    entries: tuple[_Entry, ...]
-    shown: ShownNames
+class _NamesContent(NamedTuple):
+    entries: tuple[_NamesEntry, ...]
+    display_names: DisplayNames
 
 
-_NO_FILE = _NamesRead((), AS_STORED)
+_NO_FILE = _NamesContent((), STORED_NAMES)
 
 
 @dataclass
-class Names:
+class RunNames:
     """The entries that were given, and those found beside folders, each file read once.
 
     Raises:
         ConfigError: If it is not there or not of this form.
     """
 
-    given: str | os.PathLike[str] | None = None
-    shown: ShownNames = field(init=False)
+    file: str | os.PathLike[str] | None = None
+    display_names: DisplayNames = field(init=False)
     """What tables and figures call defenses and models."""
-    _entries: tuple[_Entry, ...] = field(init=False)
-    _beside: dict[str, tuple[_Entry, ...]] = field(init=False, default_factory=dict)
+    _entries: tuple[_NamesEntry, ...] = field(init=False)
+    _beside: dict[str, tuple[_NamesEntry, ...]] = field(init=False, default_factory=dict)
     _used: set[tuple[str, str]] = field(init=False, default_factory=set)
 
     def __post_init__(self) -> None:
-        if self.given is not None and not Path(self.given).is_file():
-            raise ConfigError(f"--names {self.given}: no such file.")
-        read = _NO_FILE if self.given is None else _read(Path(self.given))
-        self._entries, self.shown = read.entries, read.shown
+        if self.file is not None and not Path(self.file).is_file():
+            raise ConfigError(f"--names {self.file}: no such file.")
+        read = _NO_FILE if self.file is None else _read_names(Path(self.file))
+        self._entries, self.display_names = read.entries, read.display_names
 
-    def of(self, folder: str) -> Said:
+    def find_override(self, folder: str) -> RunOverride:
         """Look up a pipeline's folder: for each of the three facts the first entry that says it.
 
         Args:
@@ -93,20 +93,20 @@ class Names:
         for entry in (*self._entries, *self._entries_beside(os.path.dirname(folder))):  # noqa: PTH120
             if _matches(folder, entry.pattern):
                 self._used.add((entry.file, entry.pattern))
-                for name, value in entry.said.model_dump(exclude_none=True).items():
+                for name, value in entry.override.model_dump(exclude_none=True).items():
                     found.setdefault(name, value)
-        return Said(**found) if found else _NOTHING
+        return RunOverride(**found) if found else _NO_OVERRIDE
 
-    def unused(self) -> Iterator[str]:
+    def describe_unused(self) -> Iterator[str]:
         """A line for each entry of the given file that matched no folder so far."""
         for entry in self._entries:
             if (entry.file, entry.pattern) not in self._used:
                 yield f"{entry.file}: '{entry.pattern}' matches no folder of other people's runs here."
 
-    def _entries_beside(self, home: str) -> tuple[_Entry, ...]:
+    def _entries_beside(self, home: str) -> tuple[_NamesEntry, ...]:
         if home not in self._beside:
-            path = Path(home, BESIDE)
-            self._beside[home] = _read(path).entries if path.is_file() else ()
+            path = Path(home, NAMES_FILE)
+            self._beside[home] = _read_names(path).entries if path.is_file() else ()
         return self._beside[home]
 
 
@@ -114,7 +114,7 @@ def _matches(folder: str, pattern: str) -> bool:
     return fnmatchcase(folder.rpartition("/")[2], pattern) or fnmatchcase(folder, f"*/{pattern}")
 
 
-def _read(path: Path) -> _NamesRead:
+def _read_names(path: Path) -> _NamesContent:
     import yaml  # here, because tables of stored runs seldom need it and should start fast
 
     form = (
@@ -123,16 +123,16 @@ def _read(path: Path) -> _NamesRead:
     )
     try:
         stored: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
-        shown = ShownNames.model_validate(stored.pop(_SHOWN)) if _has_shown(stored) else AS_STORED
-        entries: Mapping[str, Said] = _ENTRIES.validate_python({} if stored is None else stored)
+        shown = DisplayNames.model_validate(stored.pop(_SHOWN)) if _has_shown(stored) else STORED_NAMES
+        entries: Mapping[str, RunOverride] = _ENTRIES.validate_python({} if stored is None else stored)
     except ValidationError as error:
-        raise ConfigError(f"{path}: {first_fault(error)}. Write {form}.") from None
+        raise ConfigError(f"{path}: {describe_first_fault(error)}. Write {form}.") from None
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError) as error:
         lines: Sequence[str] = str(error).splitlines() or [type(error).__name__]
         raise ConfigError(f"{path} is not YAML: {lines[-1].strip()}. Write {form}.") from None
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}.") from None
-    return _NamesRead(tuple(_Entry(str(path), pattern, said) for pattern, said in entries.items()), shown)
+    return _NamesContent(tuple(_NamesEntry(str(path), pattern, said) for pattern, said in entries.items()), shown)
 
 
 def _has_shown(stored: object) -> bool:

@@ -22,7 +22,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from agentsys.atomic_file import Process, write_atomically
 from agentsys.errors import ConfigError
 
-OWN = ".agentsys"
+LOGDIR_OWN_FOLDER = ".agentsys"
 """The folder that our store keeps for itself inside a log folder; hidden, so never read as a case."""
 _DEPTH = 5
 """Components of a record's path under its log folder: pipeline, suite, user task, attack and the file."""
@@ -49,7 +49,7 @@ class _ShardLine(BaseModel):
     file: str = ""
 
 
-class _Found(NamedTuple):
+class _ShardPosition(NamedTuple):
     """A line in a shard; of several lines of one key the greatest counts."""
 
     written_ns: int
@@ -58,7 +58,7 @@ class _Found(NamedTuple):
     gone: bool
 
 
-def unpack_above(path: Path) -> None:
+def unpack_shards_above(path: Path) -> None:
     """Unpack the shards of a folder, and those of the log folders that it may lie in.
 
     Raises:
@@ -78,13 +78,13 @@ def unpack_shards(logdir: str) -> bool:
     Raises:
         ConfigError: If the files cannot be written, or a process still writes to the shards.
     """
-    own = Path(logdir, OWN)
+    own = Path(logdir, LOGDIR_OWN_FOLDER)
     shards = sorted((own / "shards").glob("*.jsonl.gz"))
     if not shards:
         return False
     _check_unused(own, shards)
     try:
-        damaged = _unpack(Path(logdir), shards)
+        damaged = _write_records(Path(logdir), shards)
         os.sync()  # one wait for the disk in place of one per file
     except OSError as error:
         raise ConfigError(
@@ -102,10 +102,10 @@ def unpack_shards(logdir: str) -> bool:
 
 
 def _check_unused(own: Path, shards: list[Path]) -> None:
-    writers = [Process.parsed("-".join(shard.name.split("-")[:3])) for shard in shards]
+    writers = [Process.from_mark("-".join(shard.name.split("-")[:3])) for shard in shards]
     living = [one for one in writers if one is not None and one.is_dead is False]
     for beat in (own / "claims").glob("*.alive"):
-        process = Process.parsed("-".join(beat.name.split("-")[:3]))
+        process = Process.from_mark("-".join(beat.name.split("-")[:3]))
         with suppress(OSError):
             young = time.time() - beat.stat().st_mtime < _BEAT_S
             if process is not None and young and not process.is_dead:
@@ -118,22 +118,22 @@ def _check_unused(own: Path, shards: list[Path]) -> None:
         )
 
 
-def _unpack(logdir: Path, shards: list[Path]) -> bool:
+def _write_records(logdir: Path, shards: list[Path]) -> bool:
     """Write the files; say whether something in the shards could not be read."""
-    damaged, newest = False, dict[str, _Found]()
+    damaged, newest = False, dict[str, _ShardPosition]()
     for shard in shards:
-        for offset, line in _lines(shard.read_bytes()):
+        for offset, line in _read_lines(shard.read_bytes()):
             if line is None or not _is_inside(logdir, line.key):
                 damaged = True
                 continue
-            found = _Found(line.written_ns, shard.name, offset, line.status == _GONE)
+            found = _ShardPosition(line.written_ns, shard.name, offset, line.status == _GONE)
             newest[line.key] = max(found, newest.get(line.key, found))
     written = 0
     for shard in shards:
         data = shard.read_bytes()
         for key, found in newest.items():
             if found.shard == shard.name and not found.gone and not (logdir / key).exists():
-                member = _member(data, found.offset)
+                member = _read_member(data, found.offset)
                 assert member is not None, "read a moment ago"
                 line, _ = member
                 write_atomically(logdir / key, line.file.encode(), durable=False)
@@ -150,20 +150,20 @@ def _is_inside(logdir: Path, key: str) -> bool:
     return (
         plain
         and name.endswith(".json")
-        and _real(str(logdir.joinpath(*folders))).startswith(_real(str(logdir)))
+        and _resolve_folder(str(logdir.joinpath(*folders))).startswith(_resolve_folder(str(logdir)))
     )
 
 
 @lru_cache(maxsize=10_000)
-def _real(folder: str) -> str:
+def _resolve_folder(folder: str) -> str:
     return os.path.join(os.path.realpath(folder), "")  # noqa: PTH118
 
 
-def _lines(data: bytes) -> Iterator[tuple[int, _ShardLine | None]]:
+def _read_lines(data: bytes) -> Iterator[tuple[int, _ShardLine | None]]:
     """The lines of a shard and their offsets; None stands for bytes that are no whole line."""
     at = 0
     while at < len(data):
-        found = _member(data, at)
+        found = _read_member(data, at)
         if found is None:
             yield at, None
             at = data.find(_MAGIC, at + 1)
@@ -175,7 +175,7 @@ def _lines(data: bytes) -> Iterator[tuple[int, _ShardLine | None]]:
             at = end
 
 
-def _member(data: bytes, start: int) -> tuple[_ShardLine, int] | None:
+def _read_member(data: bytes, start: int) -> tuple[_ShardLine, int] | None:
     """The line at an offset and where it ends; None if there is no whole one."""
     inflate, text, at = zlib.decompressobj(_GZIP), bytearray(), start
     while not inflate.eof:

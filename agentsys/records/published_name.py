@@ -31,16 +31,16 @@ _ENDINGS = {**_DEFENSES, **{name: name for name in _DEFENSES.values()}}
 
 _SUFFIX = re.compile(rf"(?P<model>.+)[-+](?P<defense>{'|'.join(_ENDINGS)})", re.DOTALL | re.IGNORECASE)
 
-REPLACE_RESULTS = frozenset(
+RESULT_REPLACING_DEFENSES = frozenset(
     {"protectai", "piguard", "prompt_guard_2", "melon", "drift", "camel"},
 )
 """Defenses that put their own text in a tool result's place before it is stored (or keep results out of the
 messages): what the tool returned is then known only where the payload got through."""
 
-NAMELESS = frozenset({"local", "vllm_parsed"})
+NAMELESS_MODELS = frozenset({"local", "vllm_parsed"})
 """What AgentDojo calls a model of one's own server, whichever it is."""
 
-OTHER_WORDS = frozenset({"tool_filter", "melon", "drift", "progent", "camel"})
+REWORDED_DEFENSES = frozenset({"tool_filter", "melon", "drift", "progent", "camel"})
 """Defenses that ask models, whose published runs were made with other prompts than ours of that name."""
 
 
@@ -51,7 +51,7 @@ class PublishedName(NamedTuple):
     defense: str
 
 
-def victim_of(name: str) -> PublishedName:
+def parse_pipeline_name(name: str) -> PublishedName:
     """Model and defense of a pipeline, or of its folder, named as AgentDojo and its forks do.
 
     Args:
@@ -68,7 +68,7 @@ def victim_of(name: str) -> PublishedName:
 
 
 @lru_cache(maxsize=4096)
-def settled_victim(folder: str, stored: PublishedName) -> PublishedName:
+def resolve_pipeline_name(folder: str, stored: PublishedName) -> PublishedName:
     """Settle what folder and file say together: where they disagree, the folder decides.
 
     Args:
@@ -79,13 +79,13 @@ def settled_victim(folder: str, stored: PublishedName) -> PublishedName:
         A folder whose name ends in no known defense says nothing about the defense: the file's stays. A
         model's name that the folder merely spells as a path allows stays as the file has it.
     """
-    told = victim_of(folder)
-    model = stored.model if _spelled(told.model) == _spelled(stored.model) else told.model
+    told = parse_pipeline_name(folder)
+    model = stored.model if _normalize_name(told.model) == _normalize_name(stored.model) else told.model
     if told.defense == NO_DEFENSE or stored.defense.startswith(f"{told.defense}_"):  # e.g. a part of DRIFT
         return PublishedName(model, stored.defense)
     return PublishedName(model, told.defense)
 
 
-def _spelled(name: str) -> str:
+def _normalize_name(name: str) -> str:
     """A name as folders spell it."""
     return re.sub(r"[^a-z0-9]+", "_", name.lower())

@@ -10,18 +10,18 @@ from typing import NamedTuple
 from agentsys.records.case import safe_name
 
 
-class RunPlace(NamedTuple):
+class RunFolders(NamedTuple):
     """Two folders, as absolute paths."""
 
-    home: str
+    logdir: str
     """The log folder, ours or another runner's. Without AgentDojo's layout: the folder of the file."""
-    folder: str
+    pipeline: str
     """The pipeline's folder in it; likewise."""
-    named: bool
+    is_pipeline: bool
     """Whether the folder is a pipeline's, so that its name says something."""
 
 
-def place_of(source: str, suite: str, user_task_id: str) -> RunPlace:
+def find_run_folders(source: str, suite: str, user_task_id: str) -> RunFolders:
     """Find the two folders of a case's file.
 
     Args:
@@ -29,43 +29,43 @@ def place_of(source: str, suite: str, user_task_id: str) -> RunPlace:
         suite: The suite by the file; the layout is AgentDojo's where the folders say so too.
         user_task_id: The user task by the file, likewise.
     """
-    return _of_folder(source.rpartition("/")[0], suite, user_task_id)
+    return _split_folder(source.rpartition("/")[0], suite, user_task_id)
 
 
 @lru_cache(maxsize=100_000)
-def _of_folder(folder: str, suite: str, user_task_id: str) -> RunPlace:
+def _split_folder(folder: str, suite: str, user_task_id: str) -> RunFolders:
     # <home>/<pipeline>/<suite>/<user task>/<attack>
     above, *last = folder.rsplit("/", 3)
-    if len(last) < 3 or not above or not _OF_PATHS.isdisjoint(last):
-        above, *last = _whole(folder).rsplit("/", 3)
-    if above and _is(last[0], suite) and _is(last[1], user_task_id):
-        pipeline = _pipeline(above)  # of thousands of folders, as a rule, one and the same
-        if pipeline.folder.strip("/"):
+    if len(last) < 3 or not above or not _DOT_NAMES.isdisjoint(last):
+        above, *last = _absolute_path(folder).rsplit("/", 3)
+    if above and _is_name(last[0], suite) and _is_name(last[1], user_task_id):
+        pipeline = _pipeline_folders(above)  # of thousands of folders, as a rule, one and the same
+        if pipeline.pipeline.strip("/"):
             return pipeline
-    whole = _whole(folder)
-    return RunPlace(whole, whole, named=False)
+    whole = _absolute_path(folder)
+    return RunFolders(whole, whole, is_pipeline=False)
 
 
-_OF_PATHS = frozenset({"", ".", ".."})
+_DOT_NAMES = frozenset({"", ".", ".."})
 """Components that are no folder's name."""
 
 
 @lru_cache(maxsize=10_000)
-def _pipeline(folder: str) -> RunPlace:
-    whole = _whole(folder)
-    return RunPlace(whole.rpartition("/")[0] or "/", whole, named=True)
+def _pipeline_folders(folder: str) -> RunFolders:
+    whole = _absolute_path(folder)
+    return RunFolders(whole.rpartition("/")[0] or "/", whole, is_pipeline=True)
 
 
-def _whole(folder: str) -> str:
+def _absolute_path(folder: str) -> str:
     """The absolute path by the names as they were given, links not followed."""
     return os.path.abspath(folder)  # noqa: PTH100
 
 
-def _is(component: str, name: str) -> bool:
+def _is_name(component: str, name: str) -> bool:
     return component == name or component == safe_name(name)  # the second takes a while
 
 
-def told_apart(paths: Collection[str]) -> dict[str, str]:
+def shortest_distinct_ends(paths: Collection[str]) -> dict[str, str]:
     """Path -> the shortest end of it that no other one of these has, e.g. `old` and `new`."""
     parts = {path: path.split("/") for path in paths}
     for length in range(1, 1 + max(map(len, parts.values()), default=0)):

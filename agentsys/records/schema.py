@@ -25,11 +25,11 @@ def is_simulated_id(model_id: str) -> bool:
     return model_id.rpartition("/")[2] == SIMULATED_ID
 
 
-class _Stored(BaseModel):
+class _StoredModel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Exposure(_Stored):
+class Exposure(_StoredModel):
     """Whether the attack could have worked at all (all false or None in benign cases)."""
 
     exposed_raw: bool = False
@@ -51,7 +51,7 @@ class Exposure(_Stored):
     from before they were counted."""
 
 
-class RoleUsage(_Stored):
+class RoleUsage(_StoredModel):
     """The cost of one role in one case, retries and questions that ended in an error included."""
 
     calls: int = 0
@@ -73,7 +73,7 @@ class RoleUsage(_Stored):
     latency_s: float = 0.0
 
 
-class StoredCall(_Stored):
+class StoredCall(_StoredModel):
     """One model call inside a span."""
 
     role: str
@@ -96,7 +96,7 @@ class StoredCall(_Stored):
     """Kind (`empty`, `unparsed_call`) -> replies, those asked for again before this one included."""
 
 
-class StoredSpan(_Stored):
+class StoredSpan(_StoredModel):
     """A node of the agent tree (see agentsys.models.trace.Span)."""
 
     id: int
@@ -114,7 +114,7 @@ UNFINISHED = "unfinished"
 """Error kind of an attempt whose candidate is paid for and whose query has not ended."""
 
 
-class Ahead(_Stored):
+class EarlyProposal(_StoredModel):
     """A proposal that an attacker made before it was its turn."""
 
     text: str
@@ -124,7 +124,7 @@ class Ahead(_Stored):
     proposed: str | None = None
 
 
-class AttemptFacts(_Stored):
+class AttemptFacts(_StoredModel):
     """One query of a search for an attack's text (see agentsys.attacks.pair)."""
 
     # Attempts of earlier versions say besides whether their search was made for a whole suite.
@@ -150,7 +150,7 @@ class AttemptFacts(_Stored):
     """Why the candidate was not tried; then nothing was run."""
     fault: str | None = None
     """Where the attacker gave no text: `attacker_refused` or `attacker_unreadable`."""
-    ahead: Ahead | None = None
+    ahead: EarlyProposal | None = None
     """The attacker's first proposal, asked for before the start text was tried; only there."""
     lead: str | None = None
     """Where a candidate is tried on several user tasks: the one whose attempts hold the whole of the search.
@@ -165,7 +165,7 @@ class AttemptFacts(_Stored):
     """What the attacker was told of it."""
 
 
-class SearchFacts(_Stored):
+class SearchFacts(_StoredModel):
     """The search behind a case's injected text."""
 
     mode: str
@@ -190,12 +190,12 @@ class SearchFacts(_Stored):
     stopped: str | None = None
     """Why it ended before its budget: the same, where texts had been tried before."""
 
-    def made_on(self, case: Case) -> bool:
+    def was_made_on(self, case: Case) -> bool:
         """Whether a case is one that its text was searched on, to be used on others."""
         return case.user_task_id in self.homes or (case.user_task_id, case.injection_task_id) in self.pairs
 
 
-class CaseRecord(_Stored):
+class CaseRecord(_StoredModel):
     """Everything kept of one case: our block of the stored JSON."""
 
     schema_version: int = SCHEMA_VERSION
@@ -252,7 +252,7 @@ class StoredBlock(CaseRecord):
     """A `CaseRecord` as files are read: by its own fields, with none of what only people look at checked.
 
     Unknown fields are let through (an older agentsys reads what a newer one wrote), and spans stay plain
-    data, for speed (`agentsys.records.formats.agentsys.stored_block` checks their form).
+    data, for speed (`agentsys.records.formats.agentsys.parse_stored_block` checks their form).
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")

@@ -15,18 +15,18 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from agentsys.records.case_row import IDENTITY, PROVEN_V1_2, UNRECORDED, CaseRow
-from agentsys.records.known_length import known_length
-from agentsys.records.names_file import Names
+from agentsys.records.known_length import find_ground_truth_length
+from agentsys.records.names_file import RunNames
 from agentsys.records.published_name import (
-    NAMELESS,
+    NAMELESS_MODELS,
     NO_DEFENSE,
-    REPLACE_RESULTS,
+    RESULT_REPLACING_DEFENSES,
     PublishedName,
-    settled_victim,
+    resolve_pipeline_name,
 )
-from agentsys.records.run_place import RunPlace, place_of, told_apart
+from agentsys.records.run_place import RunFolders, find_run_folders, shortest_distinct_ends
 
-CHANGED = ("model", "defense", "version", "simulated", "apart", "exposed_raw", "ground_truth_length")
+RESOLVED_COLUMNS = ("model", "defense", "version", "simulated", "apart", "exposed_raw", "ground_truth_length")
 """Columns that `settle` may give anew."""
 
 _AGENTDOJO = "agentdojo"
@@ -44,7 +44,7 @@ _EVIDENCE = (
 """What two files of one foreign case must have in common to be copies of one run."""
 
 
-class Told(NamedTuple):
+class CaseFacts(NamedTuple):
     """The facts looked at of one case, by the names of `CaseRow`'s fields."""
 
     benchmark: str
@@ -80,98 +80,98 @@ class Told(NamedTuple):
 
 
 _identity = attrgetter(*IDENTITY)
-_facts = attrgetter(*Told._fields)
+_get_facts = attrgetter(*CaseFacts._fields)
 
-Facts = Told | CaseRow
+ResolvableCase = CaseFacts | CaseRow
 """What is looked at: a row of its own, or the facts alone; what is changed comes back as the facts."""
 
 
-def told_of(row: CaseRow) -> Told:
+def build_case_facts(row: CaseRow) -> CaseFacts:
     """Take from a row what `settle` looks at."""
-    return Told(*_facts(row))
+    return CaseFacts(*_get_facts(row))
 
 
-def _changed(case: Facts, **facts: Any) -> Told:
-    return (case if isinstance(case, Told) else told_of(case))._replace(**facts)
+def _replace_facts(case: ResolvableCase, **facts: Any) -> CaseFacts:
+    return (case if isinstance(case, CaseFacts) else build_case_facts(case))._replace(**facts)
 
 
 class RepeatedFile(NamedTuple):
     """A file that is not counted, and the one of the same case that is."""
 
     source: str
-    counted: str
+    counted_source: str
 
 
 @dataclass(frozen=True)
-class Settled:
+class ResolvedRuns:
     """The cases with their names settled, and those that count."""
 
-    told: list[Facts]
+    cases: list[ResolvableCase]
     """Under their settled names; those in which nothing changed are the very ones that were given."""
-    counted: list[int]
+    counted_indices: list[int]
     """Places of the cases that count, in the order in which they were first met."""
-    repeated: tuple[RepeatedFile, ...]
+    repeated_files: tuple[RepeatedFile, ...]
     """The others."""
     notes: tuple[str, ...]
     """What was decided, one sentence each."""
 
 
-def settle(cases: Sequence[Facts], names: Names) -> Settled:
+def resolve_runs(cases: Sequence[ResolvableCase], names: RunNames) -> ResolvedRuns:
     """Settle names and versions, keep pipelines apart, and count each case once."""
-    places = [place_of(case.source, case.suite, case.user_task_id) for case in cases]
+    places = [find_run_folders(case.source, case.suite, case.user_task_id) for case in cases]
     notes: list[str] = []
-    named = _with_versions(_with_names(cases, places, names, notes), places, notes)
-    marked = _kept_apart(_with_marks(named, places), places, names, notes)
+    named = _infer_versions(_apply_names(cases, places, names, notes), places, notes)
+    marked = _separate_pipelines(_mark_silent_errors(named, places), places, names, notes)
     counted = _first_of_each(marked)
-    repeated = tuple(_repeated(marked, counted))
-    return Settled(marked, counted, repeated, (*notes, *names.unused()))
+    repeated = tuple(_list_repeated(marked, counted))
+    return ResolvedRuns(marked, counted, repeated, (*notes, *names.describe_unused()))
 
 
-def _with_names(
-    cases: Sequence[Facts], places: Sequence[RunPlace], names: Names, notes: list[str]
-) -> list[Facts]:
+def _apply_names(
+    cases: Sequence[ResolvableCase], places: Sequence[RunFolders], names: RunNames, notes: list[str]
+) -> list[ResolvableCase]:
     renamed: defaultdict[tuple[str, PublishedName, PublishedName, bool], int] = defaultdict(int)
-    found: list[Facts] = []
+    found: list[ResolvableCase] = []
 
     @cache
     def victim(folder: str, model: str, defense: str) -> tuple[PublishedName, bool, str | None]:
         """The names in a folder, whether the user gave them, and the version that the user gives."""
         stored = PublishedName(model, defense)
-        said, told = names.of(folder), settled_victim(folder.rpartition("/")[2], stored)
+        said, told = names.find_override(folder), resolve_pipeline_name(folder.rpartition("/")[2], stored)
         settled = PublishedName(said.model or told.model, said.defense or told.defense)
         return settled, settled != told, said.version
 
     for case, place in zip(cases, places, strict=True):
-        if not case.foreign or not place.named:
+        if not case.foreign or not place.is_pipeline:
             found.append(case)
             continue
-        settled, by_user, version = victim(place.folder, case.model, case.defense)
+        settled, by_user, version = victim(place.pipeline, case.model, case.defense)
         if settled != (case.model, case.defense):
             stored = PublishedName(case.model, case.defense)
-            renamed[place.folder, stored, settled, by_user] += 1
-            case = _changed(case, model=settled.model, defense=settled.defense)
+            renamed[place.pipeline, stored, settled, by_user] += 1
+            case = _replace_facts(case, model=settled.model, defense=settled.defense)
         if version and case.version == UNRECORDED:
-            case = _changed(case, version=version)
-        if case.exposed_raw is not None and case.defense in REPLACE_RESULTS and not case.exposed_shown:
-            case = _changed(case, exposed_raw=None)
+            case = _replace_facts(case, version=version)
+        if case.exposed_raw is not None and case.defense in RESULT_REPLACING_DEFENSES and not case.exposed_shown:
+            case = _replace_facts(case, exposed_raw=None)
         found.append(case)
     notes += [
-        f"{folder}: {count} files name {_pair(stored)}; counted as {_pair(settled)}, by"
+        f"{folder}: {count} files name {_format_victim(stored)}; counted as {_format_victim(settled)}, by"
         f" {'the file of names' if by_user else 'the folder'}."
         for (folder, stored, settled, by_user), count in renamed.items()
     ]
     return found
 
 
-def _pair(victim: PublishedName) -> str:
+def _format_victim(victim: PublishedName) -> str:
     return victim.model if victim.defense == NO_DEFENSE else f"{victim.model} with {victim.defense}"
 
 
-def _with_versions(cases: Sequence[Facts], places: Sequence[RunPlace], notes: list[str]) -> list[Facts]:
+def _infer_versions(cases: Sequence[ResolvableCase], places: Sequence[RunFolders], notes: list[str]) -> list[ResolvableCase]:
     """Cases without a version under the one that the tasks of their folder prove."""
     unsaid = [case.foreign and case.version == UNRECORDED and case.benchmark == _AGENTDOJO for case in cases]
     proven = {
-        place.folder: None
+        place.pipeline: None
         for case, place, open_ in zip(cases, places, unsaid, strict=True)
         if open_
         and case.suite == "workspace"
@@ -184,22 +184,22 @@ def _with_versions(cases: Sequence[Facts], places: Sequence[RunPlace], notes: li
         for folder in proven
     ]
     return [
-        _changed(
+        _replace_facts(
             case,
             version=PROVEN_V1_2,
-            ground_truth_length=known_length(PROVEN_V1_2, case.suite, case.user_task_id),
+            ground_truth_length=find_ground_truth_length(PROVEN_V1_2, case.suite, case.user_task_id),
         )
-        if open_ and place.folder in proven
+        if open_ and place.pipeline in proven
         else case
         for case, place, open_ in zip(cases, places, unsaid, strict=True)
     ]
 
 
-def _with_marks(cases: Sequence[Facts], places: Sequence[RunPlace]) -> list[Facts]:
+def _mark_silent_errors(cases: Sequence[ResolvableCase], places: Sequence[RunFolders]) -> list[ResolvableCase]:
     """Errored cases of ours that got no reply, marked as simulated where the others of their run are."""
 
-    def run(case: Facts, place: RunPlace) -> tuple[str, ...]:
-        return place.home, case.benchmark, case.version, case.model, case.defense
+    def run(case: ResolvableCase, place: RunFolders) -> tuple[str, ...]:
+        return place.logdir, case.benchmark, case.version, case.model, case.defense
 
     pairs = [*zip(cases, places, strict=True)]
     silent = [
@@ -207,24 +207,24 @@ def _with_marks(cases: Sequence[Facts], places: Sequence[RunPlace]) -> list[Fact
     ]
     replied = {run(*pair): pair[0].simulated for pair in pairs if pair[0].model_ids} if any(silent) else {}
     return [
-        _changed(case, simulated=True) if open_ and replied.get(run(case, place), False) else case
+        _replace_facts(case, simulated=True) if open_ and replied.get(run(case, place), False) else case
         for (case, place), open_ in zip(pairs, silent, strict=True)
     ]
 
 
-_Model = tuple[str, str, str, bool]
+_ModelKey = tuple[str, str, str, bool]
 
 
-def _kept_apart(
-    cases: Sequence[Facts], places: Sequence[RunPlace], names: Names, notes: list[str]
-) -> list[Facts]:
+def _separate_pipelines(
+    cases: Sequence[ResolvableCase], places: Sequence[RunFolders], names: RunNames, notes: list[str]
+) -> list[ResolvableCase]:
     """Cases of pipelines that bear one name and lie in several places, told apart by these."""
-    clashing: defaultdict[_Model, set[str]] = defaultdict(set)
+    clashing: defaultdict[_ModelKey, set[str]] = defaultdict(set)
     for model, folders in _clashes(cases, places, names):
         clashing[model] |= folders
     if not clashing:
         return list(cases)
-    home = {place.folder: place.home for place in places}
+    home = {place.pipeline: place.logdir for place in places}
     labels = {model: _labels(folders, home) for model, folders in clashing.items()}
     for model, by_place in labels.items():
         listed = "; ".join(f"[{label}] {place}" for place, label in sorted(by_place.items()))
@@ -233,14 +233,14 @@ def _kept_apart(
             f" --names FILE): {listed}."
         )
     return [
-        _changed(case, apart=known.get(place.home, known.get(place.folder)))
-        if (known := labels.get(_model(case)))
+        _replace_facts(case, apart=known.get(place.logdir, known.get(place.pipeline)))
+        if (known := labels.get(_model_key(case)))
         else case
         for case, place in zip(cases, places, strict=True)
     ]
 
 
-def _model(case: Facts) -> _Model:
+def _model_key(case: ResolvableCase) -> _ModelKey:
     return case.benchmark, case.version, case.model, case.simulated
 
 
@@ -248,37 +248,37 @@ def _labels(folders: Iterable[str], home: Mapping[str, str]) -> dict[str, str]:
     """By log folders, so that defenses of one run stay together; by pipelines if there is but one."""
     listed = list(folders)
     homes = {home[folder] for folder in listed}
-    return told_apart(homes if len(homes) > 1 else listed)
+    return shortest_distinct_ends(homes if len(homes) > 1 else listed)
 
 
 def _clashes(
-    cases: Sequence[Facts], places: Sequence[RunPlace], names: Names
-) -> Iterator[tuple[_Model, set[str]]]:
+    cases: Sequence[ResolvableCase], places: Sequence[RunFolders], names: RunNames
+) -> Iterator[tuple[_ModelKey, set[str]]]:
     """Groups of folders that bear one name and are not one pipeline."""
-    by_name: defaultdict[tuple[_Model, str], defaultdict[str, list[Facts]]]
+    by_name: defaultdict[tuple[_ModelKey, str], defaultdict[str, list[ResolvableCase]]]
     by_name = defaultdict(lambda: defaultdict(list))
     for case, place in zip(cases, places, strict=True):
-        by_name[_model(case), case.defense][place.folder].append(case)
-    homes: defaultdict[_Model, dict[str, str]] = defaultdict(dict)
+        by_name[_model_key(case), case.defense][place.pipeline].append(case)
+    homes: defaultdict[_ModelKey, dict[str, str]] = defaultdict(dict)
     for (model, _), folders in by_name.items():
         for folder in folders:
             homes[model][folder] = folder.rpartition("/")[0]
         if len(folders) > 1 and _are_several(folders, names):
             yield model, set(folders)
     for model, found in homes.items():
-        if model[2] in NAMELESS and len(set(found.values())) > 1 and not all(map(_said(names), found)):
+        if model[2] in NAMELESS_MODELS and len(set(found.values())) > 1 and not all(map(_is_named_by_user(names), found)):
             yield model, set(found)
 
 
-def _said(names: Names) -> Any:
-    return lambda folder: names.of(folder).model is not None
+def _is_named_by_user(names: RunNames) -> Any:
+    return lambda folder: names.find_override(folder).model is not None
 
 
-def _are_several(folders: Mapping[str, Sequence[Facts]], names: Names) -> bool:
+def _are_several(folders: Mapping[str, Sequence[ResolvableCase]], names: RunNames) -> bool:
     """Whether folders of one name hold several pipelines: ours and others', or one case with two outcomes."""
     if len({case.foreign for found in folders.values() for case in found}) > 1:
         return True
-    if all(map(_said(names), folders)):  # the user says that these are one
+    if all(map(_is_named_by_user(names), folders)):  # the user says that these are one
         return False
     evidence: dict[Hashable, Any] = {}
     for case in (case for found in folders.values() for case in found):
@@ -288,7 +288,7 @@ def _are_several(folders: Mapping[str, Sequence[Facts]], names: Names) -> bool:
     return False
 
 
-def _evidence_of(case: Facts) -> Any:
+def _evidence_of(case: ResolvableCase) -> Any:
     """The facts that must be alike in two files of one case; None where they may differ.
 
     Of ours the settings: the same ones may well give another outcome the next time.
@@ -298,7 +298,7 @@ def _evidence_of(case: Facts) -> Any:
     return None if case.status == "error" else tuple(getattr(case, name) for name in _EVIDENCE)
 
 
-def _first_of_each(cases: Sequence[Facts]) -> list[int]:
+def _first_of_each(cases: Sequence[ResolvableCase]) -> list[int]:
     """Choose which stored cases count: of each case the first file, or the first of the better ones.
 
     One without error is better than one with, and messages are better than scores alone.
@@ -306,16 +306,16 @@ def _first_of_each(cases: Sequence[Facts]) -> list[int]:
     kept: dict[Hashable, int] = {}
     for place, identity in enumerate(map(_identity, cases)):
         first = kept.setdefault(identity, place)
-        if first != place and _worth(cases[place]) > _worth(cases[first]):
+        if first != place and _rank_file(cases[place]) > _rank_file(cases[first]):
             kept[identity] = place
     return list(kept.values())
 
 
-def _worth(case: Facts) -> tuple[bool, bool]:
+def _rank_file(case: ResolvableCase) -> tuple[bool, bool]:
     return case.status == "ok", case.trajectory_length is not None
 
 
-def _repeated(cases: Sequence[Facts], counted: Sequence[int]) -> Iterator[RepeatedFile]:
+def _list_repeated(cases: Sequence[ResolvableCase], counted: Sequence[int]) -> Iterator[RepeatedFile]:
     if len(cases) == len(counted):
         return
     kept = {cases[place].identity: cases[place].source for place in counted}

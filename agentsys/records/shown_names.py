@@ -7,12 +7,12 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from agentsys.records.simulated_name import is_simulated, shown_name, unmarked
+from agentsys.records.simulated_name import is_simulated_name, mark_simulated_name, strip_simulated_mark
 
 _Name = Annotated[str, Field(min_length=1)]
 
 
-class ShownNames(BaseModel):
+class DisplayNames(BaseModel):
     """The section `shown` of a file of names. Nothing is looked up, measured or stored under these names."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -23,7 +23,7 @@ class ShownNames(BaseModel):
     """Likewise; a simulated model keeps its mark."""
 
     @model_validator(mode="after")
-    def _told_apart(self) -> ShownNames:
+    def _check_distinct(self) -> DisplayNames:
         for kind in (self.defenses, self.models):
             for name, count in Counter(kind.values()).items():
                 if count > 1:
@@ -32,21 +32,21 @@ class ShownNames(BaseModel):
                     )
         return self
 
-    def defense(self, name: str) -> str:
+    def defense_name(self, name: str) -> str:
         """The name shown for a defense."""
         return self.defenses.get(name, name)
 
-    def model(self, name: str) -> str:
+    def model_name(self, name: str) -> str:
         """The name shown for a model, marked if the name given is."""
-        if unmarked(name) in self.models:
-            return shown_name(self.models[unmarked(name)], simulated=is_simulated(name))
+        if strip_simulated_mark(name) in self.models:
+            return mark_simulated_name(self.models[strip_simulated_mark(name)], simulated=is_simulated_name(name))
         return self.models.get(name, name)
 
-    def series(self, name: str) -> str:
+    def series_name(self, name: str) -> str:
         """The name shown for a figure's series: a defense, perhaps with a benchmark's version behind it."""
         defense, comma, version = name.partition(", ")
-        return f"{self.defense(defense)}{comma}{version}"
+        return f"{self.defense_name(defense)}{comma}{version}"
 
 
-AS_STORED = ShownNames()
+STORED_NAMES = DisplayNames()
 """Everything under the name that the runs have."""

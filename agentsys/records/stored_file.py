@@ -14,15 +14,15 @@ Producer = Literal["agentdojo", "agentsys", "drift"]
 """Who wrote a file: AgentDojo's runner (old or new), ours, or DRIFT's driver."""
 
 
-class StoredCase(NamedTuple):
+class RawCase(NamedTuple):
     """A file that should hold a case; nothing in it is checked yet."""
 
     producer: Producer
-    stored: dict[str, Any]
+    content: dict[str, Any]
     """The file's JSON object."""
 
 
-def read_stored(path: str) -> CaseRow | None:
+def read_case_file(path: str) -> CaseRow | None:
     """The case a file holds.
 
     Returns:
@@ -31,28 +31,28 @@ def read_stored(path: str) -> CaseRow | None:
     Raises:
         UnreadableRecord: If the file cannot be read or should hold a case and does not.
     """
-    found = case_in(path)
-    return None if found is None else _row(found, path)
+    found = identify_case(path)
+    return None if found is None else _build_row(found, path)
 
 
 # The formats are imported with the first file that is taken apart: as a rule all are in an index.
-def _row(found: StoredCase, path: str) -> CaseRow:
+def _build_row(found: RawCase, path: str) -> CaseRow:
     match found.producer:
         case "agentsys":
-            from agentsys.records.formats.agentsys import own_row
+            from agentsys.records.formats.agentsys import build_own_row
 
-            return own_row(found.stored, path)
+            return build_own_row(found.content, path)
         case "drift":
-            from agentsys.records.formats.drift import drift_row
+            from agentsys.records.formats.drift import build_drift_row
 
-            return drift_row(found.stored, path)
+            return build_drift_row(found.content, path)
         case "agentdojo":
-            from agentsys.records.formats.agentdojo import published_row
+            from agentsys.records.formats.agentdojo import build_agentdojo_row
 
-            return published_row(found.stored, path)
+            return build_agentdojo_row(found.content, path)
 
 
-def case_in(path: str) -> StoredCase | None:
+def identify_case(path: str) -> RawCase | None:
     """A file's JSON and who wrote it, by its keys.
 
     Returns:
@@ -61,21 +61,21 @@ def case_in(path: str) -> StoredCase | None:
     Raises:
         UnreadableRecord: If the file cannot be read.
     """
-    from agentsys.records.formats.drift import is_drift
+    from agentsys.records.formats.drift import is_drift_record
     from agentsys.records.schema import OWN_KEY
 
-    stored = json_of(path)
+    stored = load_stored_json(path)
     if not isinstance(stored, dict):
         return None
     if OWN_KEY in stored:
-        return StoredCase("agentsys", stored)
-    if is_drift(stored):
-        return StoredCase("drift", stored)
+        return RawCase("agentsys", stored)
+    if is_drift_record(stored):
+        return RawCase("drift", stored)
     named = "suite_name" in stored and "user_task_id" in stored
-    return StoredCase("agentdojo", stored) if named else None
+    return RawCase("agentdojo", stored) if named else None
 
 
-def json_of(path: str) -> object:
+def load_stored_json(path: str) -> object:
     """Read a file's JSON, with everything replaced that no file of ours could hold.
 
     Raises:
@@ -92,20 +92,20 @@ def json_of(path: str) -> object:
         pass
     try:
         # AgentDojo writes with the standard library, which lets NaN and lone surrogates through.
-        return _storable(json.loads(content))
+        return _make_storable(json.loads(content))
     except (ValueError, RecursionError):
         state = "empty" if not content.strip() else "not valid JSON, perhaps cut off"
         raise UnreadableRecord(f"{state}; the next run of its case writes it anew") from None
 
 
-def _storable(value: object) -> object:
+def _make_storable(value: object) -> object:
     """A value without what no file of ours could hold: lone surrogates, whole numbers beyond 64 bits."""
     if isinstance(value, str):
         return value if value.isascii() else value.encode("utf-8", "backslashreplace").decode()
     if isinstance(value, list):
-        return [_storable(item) for item in value]
+        return [_make_storable(item) for item in value]
     if isinstance(value, dict):
-        return {_storable(key): _storable(item) for key, item in value.items()}
+        return {_make_storable(key): _make_storable(item) for key, item in value.items()}
     if isinstance(value, int) and value.bit_length() > 63:
         return float(value) if value.bit_length() < 1000 else float("inf")
     return value

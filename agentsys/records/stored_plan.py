@@ -18,17 +18,17 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from agentsys.records.case import Case, safe_name
 
-FOLDER = Path(".agentsys", "plans")
+PLANS_FOLDER = Path(".agentsys", "plans")
 """In the log folder."""
 
 _CELL = ("benchmark", "version", "model", "defense", "attack", "epoch")
 
 
-class _Kept(BaseModel):
+class _PlanPart(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class PlannedGrid(_Kept):
+class PlannedGrid(_PlanPart):
     """User tasks of a suite, each with the same injection tasks."""
 
     suite: str
@@ -37,7 +37,7 @@ class PlannedGrid(_Kept):
     """None: the benign case."""
 
 
-class PlannedCell(_Kept):
+class PlannedCell(_PlanPart):
     """The cases of one model, defense, attack and epoch."""
 
     benchmark: str
@@ -72,16 +72,16 @@ class StoredPlan(BaseModel):
     cells: tuple[PlannedCell, ...]
 
 
-class Alike(NamedTuple):
+class CaseGroup(NamedTuple):
     """Cases that differ in their tasks alone."""
 
-    one: Case
+    example: Case
     """Any of them."""
-    pairs: Iterable[tuple[str, str | None]]
+    task_pairs: Iterable[tuple[str, str | None]]
     """Ids of the user task and the injection task of each, in order."""
 
 
-def as_stored(parts: Iterable[Alike]) -> StoredPlan:
+def build_stored_plan(parts: Iterable[CaseGroup]) -> StoredPlan:
     """A plan in its stored form; `parts` are its cases in order."""
     cells: defaultdict[tuple[str | int, ...], defaultdict[tuple[str, str], list[str | None]]]
     cells = defaultdict(lambda: defaultdict(list))
@@ -102,19 +102,19 @@ def as_stored(parts: Iterable[Alike]) -> StoredPlan:
     return StoredPlan(cells=tuple(found))
 
 
-def plan_file(logdir: Path, plan: StoredPlan) -> tuple[Path, bytes]:
+def encode_plan(logdir: Path, plan: StoredPlan) -> tuple[Path, bytes]:
     """The place where a plan is to be kept, and the content of its file."""
     data = orjson.dumps(plan.model_dump())
-    return logdir / FOLDER / f"{hashlib.sha256(data).hexdigest()[:16]}.plan", data
+    return logdir / PLANS_FOLDER / f"{hashlib.sha256(data).hexdigest()[:16]}.plan", data
 
 
-def stored_plans(logdir: Path) -> list[PlannedCell]:
+def load_planned_cells(logdir: Path) -> list[PlannedCell]:
     """Everything that was ever planned into a log folder; empty where no plan is kept or can be read."""
-    return [cell for plan in _plans(logdir) for cell in plan.cells]
+    return [cell for plan in _load_plans(logdir) for cell in plan.cells]
 
 
-def _plans(logdir: Path) -> Iterator[StoredPlan]:
-    for path in sorted((logdir / FOLDER).glob("*.plan")):
+def _load_plans(logdir: Path) -> Iterator[StoredPlan]:
+    for path in sorted((logdir / PLANS_FOLDER).glob("*.plan")):
         try:
             yield StoredPlan.model_validate(orjson.loads(path.read_bytes()))
         except (OSError, ValueError, ValidationError):  # a newer version's, or damaged: nothing to tell

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from agentsys.records.listing import Listing
-from agentsys.records.stored_plan import FOLDER, stored_plans
+from agentsys.records.stored_plan import PLANS_FOLDER, load_planned_cells
 
 _DEEPEST = 5
 """Folders between a record and its log folder: pipeline, suite, user task, attack, and the file itself."""
@@ -18,7 +18,7 @@ _NAMED = 4
 """Groups that the line names."""
 
 
-class Unfinished(NamedTuple):
+class UnfinishedRun(NamedTuple):
     """A log folder that lacks records."""
 
     logdir: str
@@ -27,7 +27,7 @@ class Unfinished(NamedTuple):
     """(model, defense) -> cases without a record, and cases planned; only groups that lack some."""
 
     @property
-    def line(self) -> str:
+    def summary(self) -> str:
         """One line, e.g. `unfinished: 67 of 96 missing (agentsys not begun; none lacks 19)`."""
         several = len({model for model, _ in self.missing}) > 1
         parts = []
@@ -40,9 +40,9 @@ class Unfinished(NamedTuple):
         return f"unfinished: {count} of {self.planned} missing ({'; '.join([*parts[:_NAMED], *rest])})."
 
 
-def unfinished_in(
+def find_unfinished(
     paths: Iterable[Path], logdirs: Iterable[Path] = (), listings: Sequence[Listing] = ()
-) -> tuple[Unfinished, ...]:
+) -> tuple[UnfinishedRun, ...]:
     """Find what is missing under some paths, by the plans kept in their log folders.
 
     Args:
@@ -54,43 +54,43 @@ def unfinished_in(
     roots = [path.absolute() for path in paths]
     above = (place for root in roots for place in (root, *root.parents[:_DEEPEST]))
     places = dict.fromkeys([*above, *(path.absolute() for path in logdirs)])
-    found = [_unfinished(place, roots, listings) for place in places if (place / FOLDER).is_dir()]
+    found = [_check_logdir(place, roots, listings) for place in places if (place / PLANS_FOLDER).is_dir()]
     return tuple(one for one in found if one.missing)
 
 
-def unfinished_lines(found: Iterable[Unfinished]) -> list[str]:
+def describe_unfinished(found: Iterable[UnfinishedRun]) -> list[str]:
     """A line for each log folder, which is named where there are several."""
     several = list(found)
-    return [one.line if len(several) == 1 else f"{one.logdir}: {one.line}" for one in several]
+    return [one.summary if len(several) == 1 else f"{one.logdir}: {one.summary}" for one in several]
 
 
-def logdirs_of(sources: Iterable[str]) -> list[Path]:
+def find_logdirs(sources: Iterable[str]) -> list[Path]:
     """The log folders of some records, if they are ours and lie where they were stored."""
-    return [Path(path) for path in dict.fromkeys(_above(source) for source in sources) if path]
+    return [Path(path) for path in dict.fromkeys(_logdir_above(source) for source in sources) if path]
 
 
-def _above(source: str) -> str:
+def _logdir_above(source: str) -> str:
     parts = source.rsplit(os.sep, _DEEPEST)
     return parts[0] or os.sep if len(parts) > _DEEPEST else "."
 
 
-def _unfinished(logdir: Path, roots: list[Path], listings: Sequence[Listing]) -> Unfinished:
+def _check_logdir(logdir: Path, roots: list[Path], listings: Sequence[Listing]) -> UnfinishedRun:
     inside = any(logdir.is_relative_to(root) for root in roots)
     planned: dict[str, tuple[str, str]] = {}
-    for cell in stored_plans(logdir):
+    for cell in load_planned_cells(logdir):
         planned |= dict.fromkeys(cell.keys, (cell.model, cell.defense))
     if not inside:
         # As text: a run of a hundred epochs has as many folders, and a Path for each pair takes seconds.
         home, asked = os.path.join(logdir, ""), tuple(os.path.join(root, "") for root in roots)  # noqa: PTH118
         planned = {key: group for key, group in planned.items() if f"{home}{key}/".startswith(asked)}
-    unseen = planned.keys() - _seen(logdir, listings)
-    lacking = Counter(planned[key] for key in _missing(logdir, unseen))
+    unseen = planned.keys() - _listed_keys(logdir, listings)
+    lacking = Counter(planned[key] for key in _find_missing(logdir, unseen))
     totals = Counter(planned.values())
     groups = {group: (lacking[group], totals[group]) for group in totals if lacking[group]}
-    return Unfinished(str(logdir), len(planned), groups)
+    return UnfinishedRun(str(logdir), len(planned), groups)
 
 
-def _seen(logdir: Path, listings: Iterable[Listing]) -> Iterator[str]:
+def _listed_keys(logdir: Path, listings: Iterable[Listing]) -> Iterator[str]:
     """Paths below a log folder of the files in some listings."""
     home = os.path.join(logdir, "")  # noqa: PTH118
     for listing in listings:
@@ -99,7 +99,7 @@ def _seen(logdir: Path, listings: Iterable[Listing]) -> Iterator[str]:
         yield from (path.removeprefix(home) for path in paths if path.startswith(home))
 
 
-def _missing(logdir: Path, keys: Iterable[str]) -> Iterator[str]:
+def _find_missing(logdir: Path, keys: Iterable[str]) -> Iterator[str]:
     """The keys without a file. Folders are listed once each: asking for every file would take far longer."""
     listed: dict[str, frozenset[str]] = {}
     for key in keys:

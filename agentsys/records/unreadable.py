@@ -20,7 +20,7 @@ class UnfinishedRecord(UnreadableRecord):
     """A file whose run was not finished: it has no scores."""
 
 
-def first_fault(error: ValidationError) -> str:
+def describe_first_fault(error: ValidationError) -> str:
     """The first thing pydantic found wrong, as one line without the offending value.
 
     Returns:
@@ -31,7 +31,7 @@ def first_fault(error: ValidationError) -> str:
     return f"{place}: {fault['msg']}"
 
 
-def unknown_fields_note(names: Iterable[object]) -> tuple[str, ...]:
+def note_unknown_fields(names: Iterable[object]) -> tuple[str, ...]:
     """The note of one file about fields that nothing reads; none where there are none."""
     listed = sorted(repr(str(name)[:_LONGEST_NAME])[1:-1] for name in names)
     return (UNKNOWN_FIELDS + ", ".join(listed),) if listed else ()

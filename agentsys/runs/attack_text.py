@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agentsys.abilities import SaysWhereFrom
-from agentsys.attacks.literal import read_of
+from agentsys.abilities import NamesSources
+from agentsys.attacks.literal import unescape_for_suite
 from agentsys.contracts import AttackKind, NotInjectable, Victim
 from agentsys.errors import ConfigError, unknown_name
-from agentsys.models.card import model_card
+from agentsys.models.card import parse_card
 from agentsys.runs.compose import compose
 from agentsys.runs.instantiate import instantiate
 
@@ -36,7 +36,7 @@ class AttackTexts:
     """Where the texts come from, a line each; empty where the attack wrote them."""
 
 
-def attack_texts(
+def write_attack_texts(
     overrides: Sequence[str],
     suite_name: str,
     user_task: str,
@@ -61,18 +61,18 @@ def attack_texts(
     if attack.kind is AttackKind.NONE:
         raise ConfigError("Attack 'none' writes nothing; name another one (agentsys list attacks).")
     suite = benchmark.suite(suite_name)
-    victim = Victim(model_card(settings.model).prose_name, benchmark.user_name)
-    user = _task("user_task", user_task, suite.user_tasks)
-    injection = _task("injection_task", injection_task, suite.injection_tasks)
+    victim = Victim(parse_card(settings.model).prose_name, benchmark.user_name)
+    user = _find_task("user_task", user_task, suite.user_tasks)
+    injection = _find_task("injection_task", injection_task, suite.injection_tasks)
     try:
         written: Mapping[str, str] = attack.injections(suite, user, injection, victim)
     except NotInjectable as error:
         raise ConfigError(f"{error}") from None
-    texts = {vector: AttackText(text, read_of(suite, text)) for vector, text in written.items()}
-    return AttackTexts(texts, attack.provenance if isinstance(attack, SaysWhereFrom) else ())
+    texts = {vector: AttackText(text, unescape_for_suite(suite, text)) for vector, text in written.items()}
+    return AttackTexts(texts, attack.provenance if isinstance(attack, NamesSources) else ())
 
 
-def _task(kind: str, name: str, tasks: Mapping[str, Any]) -> Any:
+def _find_task(kind: str, name: str, tasks: Mapping[str, Any]) -> Any:
     """A task by id or number."""
     full = f"{kind}_{name}" if name.isdigit() else name
     if full not in tasks:

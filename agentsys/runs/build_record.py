@@ -15,10 +15,10 @@ from agentdojo.types import ChatMessage
 
 import agentsys
 from agentsys.abilities import DeclaresFacts
-from agentsys.benchmarks.clock import start_of
-from agentsys.benchmarks.data_hash import data_hash
+from agentsys.benchmarks.clock import find_clock_start
+from agentsys.benchmarks.data_hash import hash_suite_data
 from agentsys.contracts import Suite
-from agentsys.grouping import grouped
+from agentsys.grouping import group_by
 from agentsys.models.chat import Usage, system, user
 from agentsys.models.trace import ModelCall, Span
 from agentsys.records.schema import (
@@ -32,45 +32,45 @@ from agentsys.records.schema import (
     is_simulated_id,
 )
 from agentsys.runs.run_case import CaseRun
-from agentsys.storable import storable
+from agentsys.storable import to_plain_data
 
 _MOST_TOKENS = 2**53
 """In one call; also the largest whole number that JSON's readers agree on."""
 
 
-def record_of(run: CaseRun) -> CaseRecord:
+def build_record(run: CaseRun) -> CaseRecord:
     """Our block of the stored JSON. What no file can hold (half a surrogate pair, say) is replaced."""
     try:
-        return _record(run)
+        return _build_case_record(run)
     except ValueError:  # pydantic's: a text that is none, arguments nested too deeply to be copied
-        return _record(_storable(run))
+        return _build_case_record(_make_storable(run))
 
 
-def _record(run: CaseRun) -> CaseRecord:
+def _build_case_record(run: CaseRun) -> CaseRecord:
     cell, case = run.job.cell, run.job.case
     scored = max(run.attempts - 1, 0)
     calls = [call for span in run.tracer.spans for call in span.calls]
-    suite, usage = cell.benchmark.suite(case.suite), usage_by_role(calls)
+    suite, usage = cell.benchmark.suite(case.suite), sum_usage_by_role(calls)
     return CaseRecord(
         case=case,
         status="ok" if run.error_kind is None else "error",
         error_kind=run.error_kind,
         traceback=run.traceback,
-        simulated=cell.stack.simulated or any(is_simulated_id(call.model_id) for call in calls),
+        simulated=cell.stack.is_simulated or any(is_simulated_id(call.model_id) for call in calls),
         utility=run.utility,
         security=run.security,
         scored_attempt=scored,
-        exposure=Exposure(**vars(run.watch.seen())),
+        exposure=Exposure(**vars(run.watch.summarize())),
         usage=usage,
-        spans=[stored_span(span, scored) for span in run.tracer.spans],
+        spans=[to_stored_span(span, scored) for span in run.tracer.spans],
         noop=run.noop,
         ground_truth_length=ground_truth_length(suite, case.user_task_id),
         seed=cell.settings.seed,
         injection_mode=cell.injection_mode,
-        clock=start_of(cell.benchmark),
+        clock=find_clock_start(cell.benchmark),
         drawn=tuple(run.drawn),
         written=dict(run.written),
-        versions={**package_versions(), **_data(suite)},
+        versions={**package_versions(), **_data_version(suite)},
         config_hash=cell.config_hash,
         asked={role: asked for role in usage if (asked := cell.stack.model_id(role))},
         measured=dict(run.measured),
@@ -81,7 +81,7 @@ def _record(run: CaseRun) -> CaseRecord:
     )
 
 
-def agentdojo_fields(run: CaseRun) -> dict[str, Any]:
+def build_agentdojo_fields(run: CaseRun) -> dict[str, Any]:
     """The top level of the stored JSON: AgentDojo's own fields."""
     case = run.job.case
     task = run.job.cell.benchmark.suite(case.suite).user_tasks[case.user_task_id]
@@ -105,49 +105,49 @@ def agentdojo_fields(run: CaseRun) -> dict[str, Any]:
     }
 
 
-def _data(suite: Suite) -> dict[str, str]:
+def _data_version(suite: Suite) -> dict[str, str]:
     """The data's hash; nothing where a suite from outside has data that cannot be hashed."""
     try:
-        return {"data": data_hash(suite)}
+        return {"data": hash_suite_data(suite)}
     except Exception:  # noqa: BLE001 - a label on a record must not cost the case
         return {}
 
 
-def _storable(run: CaseRun) -> CaseRun:
+def _make_storable(run: CaseRun) -> CaseRun:
     """The run with everything that models, attacks and suites made up as data that can be stored."""
-    spans = [storable_span(span) for span in run.tracer.spans]
+    spans = [make_span_storable(span) for span in run.tracer.spans]
     return replace(
         run,
         tracer=replace(run.tracer, spans=spans),
-        written=storable(run.written),
-        measured=storable(run.measured),
-        error=storable(run.error),
-        traceback=storable(run.traceback),
-        attempt=run.attempt and AttemptFacts.model_validate(storable(run.attempt)),
-        search=run.search and SearchFacts.model_validate(storable(run.search)),
+        written=to_plain_data(run.written),
+        measured=to_plain_data(run.measured),
+        error=to_plain_data(run.error),
+        traceback=to_plain_data(run.traceback),
+        attempt=run.attempt and AttemptFacts.model_validate(to_plain_data(run.attempt)),
+        search=run.search and SearchFacts.model_validate(to_plain_data(run.search)),
     )
 
 
-def storable_span(span: Span) -> Span:
+def make_span_storable(span: Span) -> Span:
     """A span with what models, attacks and suites made up as data that can be stored."""
-    calls = [replace(c, model_id=storable(c.model_id), notes=tuple(storable(c.notes))) for c in span.calls]
+    calls = [replace(c, model_id=to_plain_data(c.model_id), notes=tuple(to_plain_data(c.notes))) for c in span.calls]
     return replace(
         span,
-        name=storable(span.name),
-        messages=storable(span.messages),
-        decision=storable(span.decision),
+        name=to_plain_data(span.name),
+        messages=to_plain_data(span.messages),
+        decision=to_plain_data(span.decision),
         calls=calls,
     )
 
 
-def usage_by_role(calls: Sequence[ModelCall]) -> dict[str, RoleUsage]:
+def sum_usage_by_role(calls: Sequence[ModelCall]) -> dict[str, RoleUsage]:
     """Tokens, requests and cost per role. A role with one unpriced call has no known cost."""
-    return {role: _sum(of_role) for role, of_role in grouped(calls, lambda call: call.role).items()}
+    return {role: _sum_usage(of_role) for role, of_role in group_by(calls, lambda call: call.role).items()}
 
 
-def _sum(calls: Sequence[ModelCall]) -> RoleUsage:
+def _sum_usage(calls: Sequence[ModelCall]) -> RoleUsage:
     costs = [call.cost_usd for call in calls]
-    usage = sum((_believable(call.usage) for call in calls), Usage())
+    usage = sum((_clip_usage(call.usage) for call in calls), Usage())
     return RoleUsage(
         calls=sum(call.error is None for call in calls),
         requests=sum(0 if call.from_cache else call.attempts for call in calls),
@@ -158,35 +158,35 @@ def _sum(calls: Sequence[ModelCall]) -> RoleUsage:
     )
 
 
-def _believable(usage: Usage) -> Usage:
+def _clip_usage(usage: Usage) -> Usage:
     """Counts that every reader can hold; a larger one is a server's nonsense."""
     return Usage(*(min(count, _MOST_TOKENS) for count in vars(usage).values()))
 
 
-def stored_span(span: Span, scored: int) -> StoredSpan:
+def to_stored_span(span: Span, scored: int) -> StoredSpan:
     """A span as it is stored; the record's own messages are those of the run of the pipeline `scored`."""
     # The scored run's messages are the record's own `messages`: keeping them twice would double the file.
     kept: Sequence[ChatMessage] = () if span.kind == "run" and span.attempt == scored else span.messages
-    held = {"messages": [plain(message) for message in kept], "calls": [*map(_stored_call, span.calls)]}
+    held = {"messages": [to_plain_message(message) for message in kept], "calls": [*map(_to_stored_call, span.calls)]}
     return StoredSpan(**{**vars(span), **held})
 
 
-def _stored_call(call: ModelCall) -> StoredCall:
+def _to_stored_call(call: ModelCall) -> StoredCall:
     own = {name: value for name, value in vars(call).items() if name != "usage"}
-    return StoredCall(**own, **vars(_believable(call.usage)))
+    return StoredCall(**own, **vars(_clip_usage(call.usage)))
 
 
-def plain(message: ChatMessage) -> dict[str, Any]:
+def to_plain_message(message: ChatMessage) -> dict[str, Any]:
     """A message with its tool calls as plain dicts."""
     found: dict[str, Any] = dict(message)
     if found.get("tool_calls"):
-        found["tool_calls"] = [_plain_call(call) for call in found["tool_calls"]]
+        found["tool_calls"] = [_to_plain_call(call) for call in found["tool_calls"]]
     if "tool_call" in found:
-        found["tool_call"] = _plain_call(found["tool_call"])
+        found["tool_call"] = _to_plain_call(found["tool_call"])
     return found
 
 
-def _plain_call(call: FunctionCall | dict[str, Any]) -> dict[str, Any]:
+def _to_plain_call(call: FunctionCall | dict[str, Any]) -> dict[str, Any]:
     return call if isinstance(call, dict) else call.model_dump()
 
 

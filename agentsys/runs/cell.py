@@ -11,24 +11,24 @@ from typing import Any
 
 from agentsys.abilities import (
     ChecksItsNeeds,
-    InjectsInAWay,
+    HasInjectionMode,
     NeedsOwnModels,
     Rehearsable,
     TakesTurns,
     WholeProgram,
 )
-from agentsys.attacks.attacker import ROLE, ROLES
-from agentsys.catalog import node
+from agentsys.attacks.attacker import ATTACKER_ROLE, ATTACKER_ROLES
+from agentsys.catalog import load_config
 from agentsys.contracts import Attack, Benchmark, Defense, Victim
 from agentsys.errors import Unavailable
-from agentsys.models.budget import Books
+from agentsys.models.budget import UsageLog
 from agentsys.models.build import ModelStack, build_stack
-from agentsys.models.card import model_card
+from agentsys.models.card import parse_card
 from agentsys.named_module import registered
-from agentsys.runs.instantiate import instantiate, kept_folders
-from agentsys.runs.scripted import scripting
+from agentsys.runs.instantiate import instantiate, find_kept_folders
+from agentsys.runs.scripted import make_scripter
 from agentsys.runs.settings import Settings
-from agentsys.runs.store import REPLIES, Store
+from agentsys.runs.store import REPLIES_FOLDER, Store
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Cell:
     defense: Defense
     stack: ModelStack
     victim: Victim
-    books: Books | None = None
+    books: UsageLog | None = None
     """Where its requests are booked; None: nowhere (a rehearsal)."""
     lacks: tuple[Unavailable, ...] = ()
     """What it needs and this machine has not, as far as that is known before it runs."""
@@ -64,7 +64,7 @@ class Cell:
     @property
     def injection_mode(self) -> str:
         """Way in which text gets into the environment: `exact`, or `folded` as YAML folds it in AgentDojo."""
-        return self.benchmark.injection if isinstance(self.benchmark, InjectsInAWay) else "folded"
+        return self.benchmark.injection if isinstance(self.benchmark, HasInjectionMode) else "folded"
 
     def warm_up(self) -> None:
         """Have made now what the first cases would wait for, and count as their time.
@@ -97,7 +97,7 @@ class CellBuilder:
         config_dirs: tuple[Path, ...] = (),
         *,
         rehearsal: bool = False,
-        books: Books | None = None,
+        books: UsageLog | None = None,
     ) -> None:
         self._books = books
         self._store = store
@@ -111,23 +111,23 @@ class CellBuilder:
         Raises:
             ConfigError: If a `_target_` cannot be found or refuses its options, or a key is missing.
         """
-        benchmark: Benchmark = self._once("benchmark", settings.benchmark)
-        attack: Attack = self._once("attack", _seeded(settings.attack, settings.seed))
-        defense: Defense = self._once("defense", self._placed(_seeded(settings.defense, settings.seed)))
-        check_conversation(defense, benchmark)
-        stack = self._stack(settings, benchmark, defense, attack)
+        benchmark: Benchmark = self._build_once("benchmark", settings.benchmark)
+        attack: Attack = self._build_once("attack", _fill_seed(settings.attack, settings.seed))
+        defense: Defense = self._build_once("defense", self._place_folders(_fill_seed(settings.defense, settings.seed)))
+        check_turn_support(defense, benchmark)
+        stack = self._build_stack(settings, benchmark, defense, attack)
         needy = defense
-        if stack.simulated and isinstance(defense, Rehearsable):
+        if stack.is_simulated and isinstance(defense, Rehearsable):
             defense = defense.rehearsed()
         # A rehearsal tells what the real run would need.
-        found = [_lacks(needy), self._model_lacks(settings)] if self._rehearsal else [_lacks(defense)]
-        found.append(_lacks_role(defense, settings.model))
+        found = [_missing_for_defense(needy), self._missing_for_model(settings)] if self._rehearsal else [_missing_for_defense(defense)]
+        found.append(_missing_role_model(defense, settings.model))
         lacks = tuple(one for one in found if one is not None)
-        victim = Victim(model_card(settings.model).prose_name, benchmark.user_name)
+        victim = Victim(parse_card(settings.model).prose_name, benchmark.user_name)
         return Cell(settings, benchmark, attack, defense, stack, victim, self._books, lacks)
 
-    def _model_lacks(self, settings: Settings) -> Unavailable | None:
-        model = model_node(settings)
+    def _missing_for_model(self, settings: Settings) -> Unavailable | None:
+        model = resolve_model_config(settings)
         key = f"needs:{model!r}"
         if key not in self._built:
             try:
@@ -139,29 +139,29 @@ class CellBuilder:
         return found
 
     def _load_model(self, name: str) -> dict[str, Any]:
-        return node("model", name, self._config_dirs)
+        return load_config("model", name, self._config_dirs)
 
-    def _placed(self, config: dict[str, Any]) -> dict[str, Any]:
+    def _place_folders(self, config: dict[str, Any]) -> dict[str, Any]:
         """A defense that keeps files, or one inside it, keeps them beside the runs by default."""
         if self._rehearsal:
             return config
-        placed = _in_nodes(config, self._placed)
-        kept = {option: folder for option, folder in kept_folders(config).items() if option in placed}
+        placed = _map_nodes(config, self._place_folders)
+        kept = {option: folder for option, folder in find_kept_folders(config).items() if option in placed}
         unplaced = {option: folder for option, folder in kept.items() if placed[option] is None}
         return placed | {option: str(self._store.own / folder) for option, folder in unplaced.items()}
 
-    def _once(self, group: str, config: Mapping[str, Any]) -> Any:
+    def _build_once(self, group: str, config: Mapping[str, Any]) -> Any:
         key = f"{group}:{config!r}"
         if key not in self._built:
             self._built[key] = instantiate(group, config)
         return self._built[key]
 
-    def _stack(
+    def _build_stack(
         self, settings: Settings, benchmark: Benchmark, defense: Defense, attack: Attack
     ) -> ModelStack:
-        model = model_node(settings)
+        model = resolve_model_config(settings)
         if self._rehearsal:
-            model = {**node("model", "simulated"), "susceptibility": 0.0}
+            model = {**load_config("model", "simulated"), "susceptibility": 0.0}
         # One client and one rate limit per model; a simulated one is built per defense, whose roles it plays.
         plays = [settings.benchmark, settings.defense, settings.attack] if model.get("simulated") else []
         key = f"stack:{model!r}:{plays!r}"
@@ -169,17 +169,17 @@ class CellBuilder:
             own, books = self._store.own, self._books
             self._built[key] = build_stack(
                 model,
-                cache_dir=settings.cache.dir or own / REPLIES,
+                cache_dir=settings.cache.dir or own / REPLIES_FOLDER,
                 cache_mode=settings.cache.mode,
                 load_model=self._load_model,
-                finish=scripting(benchmark, [defense, attack]),
+                finish=make_scripter(benchmark, [defense, attack]),
                 rates=None if books is None else own / "rates",
             )
         stack: ModelStack = self._built[key]
         return stack
 
 
-def _lacks(defense: Defense) -> Unavailable | None:
+def _missing_for_defense(defense: Defense) -> Unavailable | None:
     if isinstance(defense, ChecksItsNeeds):
         try:
             defense.ready()
@@ -188,7 +188,7 @@ def _lacks(defense: Defense) -> Unavailable | None:
     return None
 
 
-def _lacks_role(defense: Defense, model: Mapping[str, Any]) -> Unavailable | None:
+def _missing_role_model(defense: Defense, model: Mapping[str, Any]) -> Unavailable | None:
     """The first role that needs a model of its own and has none; the simulated model plays such roles."""
     if not isinstance(defense, NeedsOwnModels) or model.get("simulated"):
         return None
@@ -203,28 +203,28 @@ def _lacks_role(defense: Defense, model: Mapping[str, Any]) -> Unavailable | Non
     return None
 
 
-_SCRIPTED = "agentsys:model.simulated"
+_SCRIPTED_TARGET = "agentsys:model.simulated"
 
 
-def model_node(settings: Settings) -> dict[str, Any]:
+def resolve_model_config(settings: Settings) -> dict[str, Any]:
     """The model's YAML, the attacker's roles played by the model that the attack names, if it names one.
 
     The scripted model plays every role itself, so that a preset that names an attacker can be tried offline.
     """
     model, attacker = settings.model, settings.attack.get("attacker")
-    if attacker is None or registered(model.get("_target_")).name == _SCRIPTED:
+    if attacker is None or registered(model.get("_target_")).name == _SCRIPTED_TARGET:
         return model
-    roles = dict.fromkeys(sorted(ROLES), attacker) | dict(model.get("roles") or {})
-    return {**model, "roles": {**roles, ROLE: attacker}}
+    roles = dict.fromkeys(sorted(ATTACKER_ROLES), attacker) | dict(model.get("roles") or {})
+    return {**model, "roles": {**roles, ATTACKER_ROLE: attacker}}
 
 
-def _seeded(config: dict[str, Any], seed: int) -> dict[str, Any]:
+def _fill_seed(config: dict[str, Any], seed: int) -> dict[str, Any]:
     """A config whose `seed: null`, and those of the objects it describes inside, became the run's."""
-    inner = _in_nodes(config, lambda node: _seeded(node, seed))
+    inner = _map_nodes(config, lambda node: _fill_seed(node, seed))
     return {**inner, "seed": seed} if "seed" in inner and inner["seed"] is None else inner
 
 
-def _in_nodes(
+def _map_nodes(
     config: Mapping[str, Any], change: Callable[[dict[str, Any]], dict[str, Any]]
 ) -> dict[str, Any]:
     """A config with each object that one of its options describes, or a list in one, changed."""
@@ -237,7 +237,7 @@ def _in_nodes(
     return {name: changed(option) for name, option in config.items()}
 
 
-def check_conversation(defense: Defense, benchmark: Benchmark) -> None:
+def check_turn_support(defense: Defense, benchmark: Benchmark) -> None:
     """Refuse a defense that decides by itself how the conversation goes where the benchmark wants to.
 
     Raises:

@@ -21,14 +21,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 
-from agentsys.atomic_file import OLD_S, Process, remove_left_behind
+from agentsys.atomic_file import STALE_AFTER_S, Process, remove_stale_files
 from agentsys.runs.store import Store
 
 _log = logging.getLogger(__name__)
 PATIENCE_S = 60.0
 """Without a heartbeat for this long, an owner on another machine counts as dead."""
-_BEAT = ".alive"
-_TRIES = 5
+_HEARTBEAT_SUFFIX = ".alive"
+_MAX_TRIES = 5
 _POLL_S = 0.2
 
 
@@ -53,11 +53,11 @@ class Claims:
             self._folder.mkdir(parents=True, exist_ok=True)
             self._heartbeat.touch()
             self.remove_dead()
-            remove_left_behind(self._store.root)
+            remove_stale_files(self._store.root)
         except OSError as error:
             raise self._store.unwritable(self._folder, error) from None
         self._store.marker = self._heartbeat
-        threading.Thread(target=self._beat, name="heartbeat", daemon=True).start()
+        threading.Thread(target=self._touch_heartbeat, name="heartbeat", daemon=True).start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, _: object, __: TracebackType | None) -> None:
@@ -81,27 +81,27 @@ class Claims:
         place = self._folder / hashed[:2] / hashed[:32]
         claim = place.with_name(f"{place.name}.{self._owner}")
         try:
-            self._make(claim)
+            self._create_file(claim)
         except FileExistsError:  # another thread of this run's
             return False
         except OSError as error:
             raise self._store.unwritable(claim, error) from None
         # Once it is made, not before: whoever makes his later finds this one. Two who make theirs at once may
         # both give way, which a look beforehand would not rule out either.
-        if self._living(place):
+        if self._live_claims(place):
             claim.unlink(missing_ok=True)
             return False
         self._held[name] = claim
         return True
 
-    def _make(self, claim: Path) -> None:
+    def _create_file(self, claim: Path) -> None:
         """Make a claim's file.
 
         Raises:
             FileExistsError: If it is there.
             OSError: If it cannot be made.
         """
-        for _ in range(_TRIES):
+        for _ in range(_MAX_TRIES):
             try:
                 os.close(os.open(claim, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
                 return
@@ -117,7 +117,7 @@ class Claims:
             claim.unlink(missing_ok=True)
 
     @contextmanager
-    def held(self, name: str, give_up: Callable[[], None] = lambda: None) -> Iterator[None]:
+    def hold(self, name: str, give_up: Callable[[], None] = lambda: None) -> Iterator[None]:
         """Hold a claim inside the block; while another run has it, call `give_up` (it may raise) and wait."""
         while not self.take(name):
             give_up()
@@ -127,13 +127,13 @@ class Claims:
         finally:
             self.release(name)
 
-    def others(self) -> list[Process]:
+    def other_processes(self) -> list[Process]:
         """The processes that are at work in the same folder."""
-        beats = [path for path in self._folder.glob(f"*{_BEAT}") if path != self._heartbeat]
-        found = [Process.parsed(_mark_of(path.name)) for path in beats if not self._is_dead(path.stem)]
+        beats = [path for path in self._folder.glob(f"*{_HEARTBEAT_SUFFIX}") if path != self._heartbeat]
+        found = [Process.from_mark(_process_mark(path.name)) for path in beats if not self._is_dead(path.stem)]
         return sorted({process for process in found if process is not None})
 
-    def living_others(self) -> list[Process]:
+    def find_living_processes(self) -> list[Process]:
         """The same for certain: who is on another machine is watched till its heart beats, or long enough.
 
         As soon as one is known to live, all that may are handed back. Else those who were there died with
@@ -141,7 +141,7 @@ class Claims:
         """
         known: dict[Path, tuple[int, float]] = {}
         told = False
-        while found := self.others():
+        while found := self.other_processes():
             if any(process.is_dead is False for process in found):
                 return found
             known = {**self._beats, **known}
@@ -162,25 +162,25 @@ class Claims:
 
     @property
     def _heartbeat(self) -> Path:
-        return self._folder / f"{self._owner}{_BEAT}"
+        return self._folder / f"{self._owner}{_HEARTBEAT_SUFFIX}"
 
-    def _beat(self) -> None:
+    def _touch_heartbeat(self) -> None:
         while not self._ended.wait(self._patience_s / 6):
             try:
                 os.utime(self._heartbeat)
             except OSError:  # gone with its folder: whoever takes or stores next says so
                 return
 
-    def _living(self, place: Path) -> list[Path]:
+    def _live_claims(self, place: Path) -> list[Path]:
         """The claims of other live runs on a place; those of dead ones are removed.
 
         A claim's name holds its owner's, and no owner has the name of an earlier one: what is removed
         here cannot be a live run's, however long ago it was looked at.
         """
-        claims = [claim for claim in _listed(place.parent) if claim.stem == place.name]
-        return [claim for claim in claims if not self._removed(claim)]
+        claims = [claim for claim in _list_folder(place.parent) if claim.stem == place.name]
+        return [claim for claim in claims if not self._remove_if_dead(claim)]
 
-    def _removed(self, claim: Path) -> bool:
+    def _remove_if_dead(self, claim: Path) -> bool:
         owner = claim.suffix[1:]
         if owner == self._owner or not self._is_dead(owner):
             return owner == self._owner
@@ -190,14 +190,14 @@ class Claims:
     def _is_dead(self, owner: str) -> bool:
         if owner == self._owner:
             return False
-        heartbeat = self._folder / f"{owner}{_BEAT}"
+        heartbeat = self._folder / f"{owner}{_HEARTBEAT_SUFFIX}"
         if not heartbeat.exists():
             return True  # made before its first claim, removed after its last
-        process = Process.parsed(_mark_of(owner))
+        process = Process.from_mark(_process_mark(owner))
         dead = process.is_dead if process is not None else None
-        return self._is_still(heartbeat) if dead is None else dead
+        return self._is_silent(heartbeat) if dead is None else dead
 
-    def _is_still(self, path: Path) -> bool:
+    def _is_silent(self, path: Path) -> bool:
         """Say whether a file was untouched for as long as this process has watched it, and long enough.
 
         Two machines' clocks may differ, so that only what changes counts, and never its time.
@@ -215,23 +215,23 @@ class Claims:
     def _is_old(self, path: Path) -> bool:
         """Say whether a heart has not beaten for a day as the disk counts: its machine went down."""
         try:
-            return self._heartbeat.stat().st_mtime - path.stat().st_mtime > OLD_S
+            return self._heartbeat.stat().st_mtime - path.stat().st_mtime > STALE_AFTER_S
         except OSError:
             return False
 
     def remove_dead(self) -> None:
         """Remove the claims of processes that were killed."""
-        for heartbeat in self._folder.glob(f"*{_BEAT}"):
+        for heartbeat in self._folder.glob(f"*{_HEARTBEAT_SUFFIX}"):
             if self._is_dead(heartbeat.stem) or self._is_old(heartbeat):
                 heartbeat.unlink(missing_ok=True)
-        folders = [path for path in _listed(self._folder) if path.suffix != _BEAT]
+        folders = [path for path in _list_folder(self._folder) if path.suffix != _HEARTBEAT_SUFFIX]
         for folder in folders:
-            for claim in _listed(folder):
-                self._removed(claim)
+            for claim in _list_folder(folder):
+                self._remove_if_dead(claim)
         _remove_empty(folders)
 
 
-def _listed(folder: Path) -> list[Path]:
+def _list_folder(folder: Path) -> list[Path]:
     """What is in a folder; nothing where a run that is ending has just removed it."""
     try:
         return list(folder.iterdir())
@@ -245,6 +245,6 @@ def _remove_empty(folders: Iterable[Path]) -> None:
             folder.rmdir()
 
 
-def _mark_of(owner: str) -> str:
+def _process_mark(owner: str) -> str:
     """The mark of the process that an owner's name begins with."""
-    return "-".join(owner.removesuffix(_BEAT).split("-")[:3])
+    return "-".join(owner.removesuffix(_HEARTBEAT_SUFFIX).split("-")[:3])

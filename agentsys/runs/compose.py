@@ -13,20 +13,20 @@ from hydra.core.override_parser.types import ChoiceSweep, Glob, Override
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 
-from agentsys.catalog import known
+from agentsys.catalog import list_config_names
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.models.secrets import without_credentials
 from agentsys.runs.composition import GROUPS, LABELLED, Composer, first_line, leaves, open_composer, plain
 from agentsys.runs.references import (
-    artefact_mark,
-    name_from_file,
-    replayed_name,
-    tell_model,
-    with_base,
-    with_content,
-    with_held,
+    artefact_label,
+    label_from_file,
+    replay_label,
+    fill_auto_options,
+    resolve_base_attack,
+    add_contents,
+    resolve_held_defenses,
 )
-from agentsys.runs.settings import NOT_IDENTITY, Settings, checked_settings, not_in_name, without
+from agentsys.runs.settings import NOT_IDENTITY, Settings, validate_settings, not_in_name, without_keys
 
 
 def compose(overrides: Sequence[str], config_dirs: Sequence[Path] = ()) -> list[Settings]:
@@ -37,30 +37,30 @@ def compose(overrides: Sequence[str], config_dirs: Sequence[Path] = ()) -> list[
     """
     # As Hydra wants it: no preset is chosen by default, so that one is added.
     overrides = [f"+{text}" if text.startswith("experiment=") else text for text in overrides]
-    parsed = _parse(overrides)
-    choices = {group: known(group, config_dirs) for group in GROUPS}
+    parsed = _parse_overrides(overrides)
+    choices = {group: list_config_names(group, config_dirs) for group in GROUPS}
     fixed = [o.input_line or "" for o in parsed if not o.is_sweep_override()]
-    swept = {_key(o): _swept(o, choices) for o in parsed if o.is_sweep_override()}
+    swept = {_override_key(o): _expand_sweep(o, choices) for o in parsed if o.is_sweep_override()}
     for override in parsed:
-        for value in swept.get(_key(override), [override.value()]):
-            _known_choice(_key(override), value, choices)
+        for value in swept.get(_override_key(override), [override.value()]):
+            _check_choice(_override_key(override), value, choices)
     with open_composer(config_dirs) as resolve:
         shaping = [text for o, text in zip(parsed, overrides, strict=True) if _shapes_sweep(o)]
-        given = {_key(o) for o in parsed}
+        given = {_override_key(o) for o in parsed}
         # Without a preset there is no sweep to read.
         preset = (
-            {k: v for k, v in _sweep_of(resolve(shaping).config).items() if k not in given} if shaping else {}
+            {k: v for k, v in _preset_sweep(resolve(shaping).config).items() if k not in given} if shaping else {}
         )
         for key, values in preset.items():
             for value in values:
-                _known_choice(key, value, choices)
+                _check_choice(key, value, choices)
         axes = [[f"{key}={value}" for value in values] for key, values in {**preset, **swept}.items()]
-        found = [_settings([*fixed, *extra], resolve) for extra in _combinations(axes)]
-    named = [with_held(with_base(one, config_dirs), config_dirs) for one in found]
-    return with_content(named, config_dirs)
+        found = [_compose_settings([*fixed, *extra], resolve) for extra in _combinations(axes)]
+    named = [resolve_held_defenses(resolve_base_attack(one, config_dirs), config_dirs) for one in found]
+    return add_contents(named, config_dirs)
 
 
-def _parse(overrides: Sequence[str]) -> list[Override]:
+def _parse_overrides(overrides: Sequence[str]) -> list[Override]:
     try:
         return list(OverridesParser.create().parse_overrides(list(overrides)))
     except HydraException as error:
@@ -69,42 +69,42 @@ def _parse(overrides: Sequence[str]) -> list[Override]:
         ) from None
 
 
-def _key(override: Override) -> str:
+def _override_key(override: Override) -> str:
     return override.key_or_group
 
 
 def _shapes_sweep(override: Override) -> bool:
     """Say whether it can change the preset's sweep; options of a group may not fit the default choice."""
-    return not override.is_sweep_override() and _key(override).split(".")[0] in {"experiment", "sweep"}
+    return not override.is_sweep_override() and _override_key(override).split(".")[0] in {"experiment", "sweep"}
 
 
 def _combinations(axes: Sequence[Sequence[str]]) -> list[list[str]]:
     return [list(choice) for choice in itertools.product(*axes)]
 
 
-def _swept(override: Override, choices: Mapping[str, Sequence[str]]) -> list[str]:
+def _expand_sweep(override: Override, choices: Mapping[str, Sequence[str]]) -> list[str]:
     """The values of a sweep; a pattern stands for the names in its group that it fits."""
     value = override.value()
     if isinstance(value, Glob):
-        return _fitting(override, value, choices)
+        return _match_pattern(override, value, choices)
     try:
         written = [str(text) for text in override.sweep_string_iterator()]
     except HydraException as error:
         raise ConfigError(
             f"{override.input_line}: no list of values ({first_line(error)})"
-            f" Write commas: {_key(override)}=A,B"
+            f" Write commas: {_override_key(override)}=A,B"
         ) from None
     if not isinstance(value, ChoiceSweep) or not any(isinstance(member, Glob) for member in value.list):
         return written
     return [
         name
         for member, text in zip(value.list, written, strict=True)
-        for name in (_fitting(override, member, choices) if isinstance(member, Glob) else [text])
+        for name in (_match_pattern(override, member, choices) if isinstance(member, Glob) else [text])
     ]
 
 
-def _fitting(override: Override, pattern: Any, choices: Mapping[str, Sequence[str]]) -> list[str]:
-    group = _key(override)
+def _match_pattern(override: Override, pattern: Any, choices: Mapping[str, Sequence[str]]) -> list[str]:
+    group = _override_key(override)
     if group not in choices:
         raise ConfigError(f"{override.input_line}: a pattern chooses among {', '.join(choices)} only.")
     found: list[str] = pattern.filter(list(choices[group]))
@@ -113,9 +113,9 @@ def _fitting(override: Override, pattern: Any, choices: Mapping[str, Sequence[st
     return found
 
 
-def _known_choice(group: str, name: object, choices: Mapping[str, Sequence[str]]) -> None:
+def _check_choice(group: str, name: object, choices: Mapping[str, Sequence[str]]) -> None:
     if isinstance(name, str) and group in choices and name not in choices[group]:
-        instead = _INSTEAD.get((group, name), "")
+        instead = _REPLACEMENTS.get((group, name), "")
         raise ConfigError(f"{unknown_name(group, name, choices[group])}{instead}")
 
 
@@ -123,21 +123,21 @@ _NO_PROCESSES = (
     " Use executor=threads with executor.workers=N; where one process is not enough, start the same command"
     " several times: they share its cases and its budget (docs/scale.md)."
 )
-_INSTEAD = {("executor", "processes"): _NO_PROCESSES}
+_REPLACEMENTS = {("executor", "processes"): _NO_PROCESSES}
 """Names of earlier versions -> what stands instead."""
 
 
-def _sweep_of(config: DictConfig) -> dict[str, list[str]]:
+def _preset_sweep(config: DictConfig) -> dict[str, list[str]]:
     sweep = OmegaConf.to_container(config.sweep)
     if not isinstance(sweep, dict) or not all(isinstance(v, list) for v in sweep.values()):
         raise ConfigError("Setting 'sweep' maps an override key to a list, e.g. {defense: [none, agentsys]}.")
     return {str(key): [str(v) for v in values] for key, values in sweep.items()}
 
 
-def _settings(overrides: Sequence[str], resolve: Composer) -> Settings:
+def _compose_settings(overrides: Sequence[str], resolve: Composer) -> Settings:
     composed = resolve(overrides)
     config, choices = composed.config, composed.choices
-    tell_model(config.attack, config.model)
+    fill_auto_options(config.attack, config.model)
     missing = OmegaConf.missing_keys(config)
     wanted = sorted(key for key in missing if key.split(".")[0] in NOT_IDENTITY)
     if wanted:
@@ -147,21 +147,21 @@ def _settings(overrides: Sequence[str], resolve: Composer) -> Settings:
     values = plain(config)
     del values["sweep"]
     shipped = resolve.shipped(composed)
-    named = {group: _in_name(config[group]) for group in LABELLED}
+    named = {group: _options_in_name(config[group]) for group in LABELLED}
     values["labels"] = {
-        group: _label(group, choices[group], values[group], shipped[group], named[group])
+        group: _make_label(group, choices[group], values[group], shipped[group], named[group])
         for group in LABELLED
     }
-    return checked_settings(values)
+    return validate_settings(values)
 
 
-def _in_name(node: DictConfig) -> set[str]:
+def _options_in_name(node: DictConfig) -> set[str]:
     """Options that the YAML writes into its `name`, as in `pair-${.mode}`."""
     raw = OmegaConf.to_container(node, resolve=False)
     return set(re.findall(r"\$\{\.(\w+)\}", str(raw.get("name")))) if isinstance(raw, dict) else set()
 
 
-_STATED = {
+_EFFORT_OPTIONS = {
     "effort",
     "extra_body.chat_template_kwargs.enable_thinking",
     "extra_body.thinking.type",
@@ -174,7 +174,7 @@ _STATED = {
 efforts of one model are two models, whatever a later YAML of the same name says."""
 
 
-def _label(
+def _make_label(
     group: str, choice: str, values: Mapping[str, Any], shipped: Mapping[str, Any], in_name: set[str]
 ) -> str:
     """The YAML's own name, followed by how much a model thinks and every option that differs from that YAML.
@@ -182,13 +182,13 @@ def _label(
     What the YAML writes into the name itself is not told twice.
     """
     hidden = not_in_name(group, values) | in_name
-    before = leaves(without(shipped, hidden))
-    after = leaves(without(values, hidden))
+    before = leaves(without_keys(shipped, hidden))
+    after = leaves(without_keys(values, hidden))
     keys = sorted({*before, *after} - {"name"})  # the name is what stands in front
     # An option that was one value and became several (`sloppiness: {refusals: 0.1}`) shows the several alone.
     opened = {k for k in before.keys() - after.keys() if any(new.startswith(f"{k}.") for new in after)}
-    stated = {k for k in _STATED if group == "model" and after.get(k) is not None} - hidden
+    stated = {k for k in _EFFORT_OPTIONS if group == "model" and after.get(k) is not None} - hidden
     differing = [k for k in keys if k not in opened and (before.get(k) != after.get(k) or k in stated)]
     changed = [f"+{k}={without_credentials(str(after.get(k)))}" for k in differing]
-    name = values.get("name") or name_from_file(choice, values) or choice
-    return replayed_name(str(name), values) + "".join(changed) + artefact_mark(values)
+    name = values.get("name") or label_from_file(choice, values) or choice
+    return replay_label(str(name), values) + "".join(changed) + artefact_label(values)

@@ -11,7 +11,7 @@ from agentdojo.task_suite.task_suite import TaskSuite
 
 from agentsys import abilities, contracts
 from agentsys.errors import ConfigError
-from agentsys.named_module import made_of, named_class
+from agentsys.named_module import build_object, load_target
 
 _REQUIRED: Mapping[str, type] = {
     "defense": contracts.Defense,
@@ -23,18 +23,18 @@ _REQUIRED: Mapping[str, type] = {
 
 _ABILITIES: Mapping[str, tuple[type, ...]] = {
     "defense": (
-        *(abilities.Described, abilities.NamesPrompts, abilities.ChecksItsNeeds, abilities.KeepsFiles),
+        *(abilities.DescribesItself, abilities.NamesPrompts, abilities.ChecksItsNeeds, abilities.KeepsFiles),
         *(abilities.HoldsDefenses, abilities.NeedsOwnModels, abilities.Rehearsable, abilities.WholeProgram),
         abilities.PlaysRoles,
     ),
     "attack": (
-        *(abilities.PicksPairs, abilities.SaysWhatIsLeftOut, abilities.SaysWhereFrom, abilities.NamedByFile),
+        *(abilities.PicksPairs, abilities.NamesExclusions, abilities.NamesSources, abilities.NamesFromFile),
         *(abilities.FollowsModel, abilities.NamesTasks, abilities.SearchesTexts, abilities.ReplaysTexts),
-        *(abilities.HasToBeRead, abilities.PlaysRoles),
+        *(abilities.NeedsReadingTest, abilities.PlaysRoles),
     ),
-    "benchmark": (abilities.InjectsInAWay, abilities.Clocked, abilities.DeclaresFacts, abilities.PlaysRoles),
+    "benchmark": (abilities.HasInjectionMode, abilities.Clocked, abilities.DeclaresFacts, abilities.PlaysRoles),
     "suite": (
-        *(abilities.InjectsInAWay, abilities.StartsFrom, abilities.LeadsUsers, abilities.WrapsModels),
+        *(abilities.HasInjectionMode, abilities.StartsFrom, abilities.LeadsUsers, abilities.WrapsModels),
         *(abilities.TakesTurns, abilities.MeasuresCases, abilities.SparesUserTasks, abilities.DrawsAtRandom),
         abilities.KnowsWays,
     ),
@@ -43,7 +43,7 @@ _ABILITIES: Mapping[str, tuple[type, ...]] = {
 
 AUTO = "auto"
 """An option of an attack that follows the attacked model."""
-_ALIKE = 0.8
+_SIMILARITY_CUTOFF = 0.8
 """Share of letters that two names have in common before one is taken for the other misspelled."""
 
 
@@ -56,53 +56,53 @@ def instantiate(group: str, config: Mapping[str, Any]) -> Any:
         ConfigError: Naming the group, the target and what was wrong; an ability of the object that is
             misspelled, too.
     """
-    options = {key: _built(group, value) for key, value in config.items()}
-    made = made_of(group, options)
+    options = {key: _build_option(group, value) for key, value in config.items()}
+    made = build_object(group, options)
     check_abilities(group, made, f"{group} {config['_target_']}")
     return made
 
 
-def kept_folders(config: Mapping[str, Any]) -> Mapping[str, str]:
+def find_kept_folders(config: Mapping[str, Any]) -> Mapping[str, str]:
     """Ask the class of a defense's config what it keeps (`KeepsFiles`); nothing if there is none."""
-    found = _class_of("defense", config)
+    found = _load_class("defense", config)
     return found.keeps if isinstance(found, abilities.KeepsFiles) else {}
 
 
-def held_defenses(config: Mapping[str, Any]) -> Sequence[str]:
+def find_defense_options(config: Mapping[str, Any]) -> Sequence[str]:
     """Ask the class of a defense's config which options hold defenses (`HoldsDefenses`)."""
-    found = _class_of("defense", config)
+    found = _load_class("defense", config)
     return found.holds if isinstance(found, abilities.HoldsDefenses) else ()
 
 
-def options_after_model(attack: Mapping[str, Any], model: Mapping[str, Any]) -> Mapping[str, str]:
+def resolve_auto_options(attack: Mapping[str, Any], model: Mapping[str, Any]) -> Mapping[str, str]:
     """The values of an attack's options that are `auto` and follow the attacked model (`FollowsModel`).
 
     Raises:
         ConfigError: If the model's config does not tell one.
     """
     wanted = [option for option, value in attack.items() if value == AUTO]
-    found = _class_of("attack", attack) if wanted else None
+    found = _load_class("attack", attack) if wanted else None
     follows = found.follows if isinstance(found, abilities.FollowsModel) else {}
     return {option: follows[option](model) for option in wanted if option in follows}
 
 
-def name_of_file(attack: Mapping[str, Any], file: Path) -> str:
+def label_of_file(attack: Mapping[str, Any], file: Path) -> str:
     """What an attack's option `file` adds to its name (`NamedByFile`)."""
-    found = _class_of("attack", attack)
-    return found.name_of_file(file) if isinstance(found, abilities.NamedByFile) else file.stem
+    found = _load_class("attack", attack)
+    return found.name_of_file(file) if isinstance(found, abilities.NamesFromFile) else file.stem
 
 
-def _class_of(kind: str, config: Mapping[str, Any]) -> Any:
+def _load_class(kind: str, config: Mapping[str, Any]) -> Any:
     try:
-        return named_class(kind, config)
+        return load_target(kind, config)
     except ConfigError:
         return None
 
 
-def _built(group: str, option: Any) -> Any:
+def _build_option(group: str, option: Any) -> Any:
     """An option, built if it describes an object, or is a list in which one does."""
     if isinstance(option, list):
-        return [_built(group, one) for one in option]
+        return [_build_option(group, one) for one in option]
     return instantiate(group, option) if isinstance(option, dict) and "_target_" in option else option
 
 
@@ -123,12 +123,12 @@ def check_abilities(kind: str, made: object, called: str) -> None:
     required = _REQUIRED.get(kind)
     if required is None or not isinstance(made, required):
         return
-    known = {name: ability for ability in _ABILITIES[kind] for name in members(ability)}
+    known = {name: ability for ability in _ABILITIES[kind] for name in protocol_members(ability)}
     own = {name for name in (*dir(type(made)), *getattr(made, "__dict__", {})) if not name.startswith("_")}
     _check_shapes(made, {name: known[name] for name in own & known.keys()}, called)
     absent = known.keys() - own
-    for name in sorted(own - known.keys() - {*dir(required), *members(required)}):
-        near = difflib.get_close_matches(name, absent, n=1, cutoff=_ALIKE)
+    for name in sorted(own - known.keys() - {*dir(required), *protocol_members(required)}):
+        near = difflib.get_close_matches(name, absent, n=1, cutoff=_SIMILARITY_CUTOFF)
         if near and near[0][0] == name[0]:
             raise ConfigError(
                 f"{called} has `{name}`; did you mean `{near[0]}`? (If not, call it something else, or"
@@ -136,7 +136,7 @@ def check_abilities(kind: str, made: object, called: str) -> None:
             )
 
 
-def members(protocol: type) -> Iterator[str]:
+def protocol_members(protocol: type) -> Iterator[str]:
     """The names that a protocol asks for."""
     yield from (name for name in vars(protocol) if not name.startswith("_"))
     yield from (name for name in vars(protocol).get("__annotations__", {}) if name not in vars(protocol))

@@ -16,7 +16,7 @@ from agentsys.errors import ConfigError
 from agentsys.models.chat import user
 from agentsys.models.element import LoopState, LoopStep, QueryResult
 from agentsys.models.errors import ModelCodeFailed, ModelError
-from agentsys.models.loop import ElementRow, is_row
+from agentsys.models.loop import ElementSequence, is_element_sequence
 from agentsys.models.trace import Span, Tracer
 
 
@@ -24,14 +24,14 @@ class PipelineFailed(Exception):
     """A defense's own code raised; the cause is chained."""
 
 
-MOST_TURNS = 100
+MAX_TURNS = 100
 """Turns of a user after which a case ends in an error: a user who never stops would cost without end."""
 
 TURN_SPAN = "turn"
 """Kind of the span around the pipeline's work on each turn of the user but the first."""
 
 
-class Observed(BasePipelineElement):  # type: ignore[misc]
+class ObservedPipeline(BasePipelineElement):  # type: ignore[misc]
     """Runs a defense's pipeline and keeps what it returned.
 
     AgentDojo runs a pipeline up to three times when its last message is empty, on the environment as
@@ -79,35 +79,35 @@ class Observed(BasePipelineElement):  # type: ignore[misc]
         talker = None if self.user is None else self.user()
         with self.tracer.span("run") as root:
             try:
-                result = self._turn(root, self.pipeline, asked)
+                result = self._run_turn(root, self.pipeline, asked)
                 if talker is not None:
-                    result = self._go_on(root, talker, asked[1], result)
-                return (*result[:3], _spoken(result[3]), result[4])
+                    result = self._run_user_turns(root, talker, asked[1], result)
+                return (*result[:3], _drop_thoughts(result[3]), result[4])
             except AbortAgentError as abort:
                 root.messages = self.messages = abort.messages
                 self.environment = abort.task_environment
                 root.decision = {**root.decision, "aborted": str(abort)}
                 raise
 
-    def _go_on(
+    def _run_user_turns(
         self, root: Span, talker: UserTurns, runtime: FunctionsRuntime, result: QueryResult
     ) -> QueryResult:
         """The user's further turns, until the user has nothing more to say.
 
         Each begins with all tools, whichever a defense kept for the turn before.
         """
-        pipeline = continued(self.pipeline)
+        pipeline = continue_pipeline(self.pipeline)
         root.decision = {"turns": 1}
         while (said := talker.next_turn(result[3])) is not None:
             number = root.decision["turns"] + 1
-            if number > MOST_TURNS:
-                raise EndlessUser(f"the user of the case went on after {MOST_TURNS} turns")
+            if number > MAX_TURNS:
+                raise EndlessUser(f"the user of the case went on after {MAX_TURNS} turns")
             root.decision = {"turns": number}
             with self.tracer.span(TURN_SPAN, str(number)):
-                result = self._turn(root, pipeline, (said, runtime, *result[2:]))
+                result = self._run_turn(root, pipeline, (said, runtime, *result[2:]))
         return result
 
-    def _turn(self, root: Span, pipeline: BasePipelineElement, asked: QueryResult) -> QueryResult:
+    def _run_turn(self, root: Span, pipeline: BasePipelineElement, asked: QueryResult) -> QueryResult:
         """The pipeline's work on one turn of the user, added to what is known of the attempt."""
         try:
             result: QueryResult = pipeline.query(*asked)
@@ -120,7 +120,7 @@ class Observed(BasePipelineElement):  # type: ignore[misc]
         return result
 
 
-def _spoken(messages: Sequence[ChatMessage]) -> Sequence[ChatMessage]:
+def _drop_thoughts(messages: Sequence[ChatMessage]) -> Sequence[ChatMessage]:
     """The conversation, its last message less a model's thoughts; one of thoughts alone has no content."""
     last = messages[-1] if messages else None
     if last is None or last["role"] != "assistant":
@@ -135,21 +135,21 @@ class EndlessUser(Exception):
     """A benchmark's user never stops talking."""
 
 
-def continued(pipeline: BasePipelineElement) -> BasePipelineElement:
+def continue_pipeline(pipeline: BasePipelineElement) -> BasePipelineElement:
     """The pipeline as it takes up a conversation that has begun.
 
     AgentDojo's `SystemMessage` refuses such a conversation (0.1.35), and its `InitQuery` warns about it, so
     the first is left out and the second replaced. Elements of other classes are given the conversation as
     it is, and add the user's words or have `InitQuery` do so.
     """
-    if not any(map(is_row, type(pipeline).__mro__)):
+    if not any(map(is_element_sequence, type(pipeline).__mro__)):
         return pipeline
     kept = [element for element in pipeline.elements if not isinstance(element, SystemMessage)]
-    return ElementRow([_UserSays() if isinstance(one, InitQuery) else one for one in kept], pipeline.name)
+    return ElementSequence([_AppendUserTurn() if isinstance(one, InitQuery) else one for one in kept], pipeline.name)
 
 
-class _UserSays(LoopStep):
+class _AppendUserTurn(LoopStep):
     """Adds the query to the conversation, wherever that stands."""
 
     def step(self, at: LoopState) -> LoopState:
-        return at.saying(user(at.query))
+        return at.with_messages(user(at.query))

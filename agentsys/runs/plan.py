@@ -14,20 +14,20 @@ from agentsys.abilities import NamesTasks
 from agentsys.contracts import AttackKind
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.records.case import safe_name
-from agentsys.records.index import Looked, looked_up
-from agentsys.records.listing import listed
+from agentsys.records.index import FolderSnapshot, load_index
+from agentsys.records.listing import list_files
 from agentsys.records.reading import WORTH_AN_INDEX
 from agentsys.runs.cell import Cell
 from agentsys.runs.instantiate import check_abilities
-from agentsys.runs.planning.applicable import LeftOut, Pair, Pairs, applicable, left_out, nothing_left
-from agentsys.runs.planning.jobs import Block, Job, Jobs
-from agentsys.runs.store import Store, Stored
+from agentsys.runs.planning.applicable import ExcludedPairs, TaskPair, CellPairs, find_applicable_pairs, sum_excluded, nothing_left_message
+from agentsys.runs.planning.jobs import JobBlock, Job, Jobs
+from agentsys.runs.store import Store, RecordStatus
 
-__all__ = ["Job", "Jobs", "Plan", "plan", "stale"]
+__all__ = ["Job", "Jobs", "Plan", "plan_cases", "stale_message"]
 
 _log = logging.getLogger(__name__)
 
-_NAMED = 5
+_MAX_NAMED = 5
 """Tasks that a warning names; of others it gives the number."""
 
 
@@ -45,15 +45,15 @@ class Plan:
     """Cases among `todo` whose record is an error."""
     corrupt: tuple[str, ...]
     """Files that did not parse; their cases are run again."""
-    skipped: tuple[LeftOut, ...] = ()
+    skipped: tuple[ExcludedPairs, ...] = ()
     """What attacks do not apply to, one per attack that leaves something out."""
     replaced: int = 0
     """Cases among `todo` whose record is kept aside first, as they are run anew."""
-    looked: Looked | None = None
+    looked: FolderSnapshot | None = None
     """The log folder as it was looked at; None for a small plan, and where cases are left that add to it."""
 
 
-def plan(cells: Sequence[Cell], store: Store, *, again: bool = False) -> Plan:
+def plan_cases(cells: Sequence[Cell], store: Store, *, again: bool = False) -> Plan:
     """Expand cells into cases and drop the finished ones.
 
     A case counts as finished only under the configuration it was finished under. One that ended in an
@@ -68,36 +68,36 @@ def plan(cells: Sequence[Cell], store: Store, *, again: bool = False) -> Plan:
         ConfigError: If tasks are unknown, if finished cases were made under another configuration, or if
             two cells of different configurations would write the same records.
     """
-    known: dict[tuple[Pair, ...], tuple[Pair, ...]] = {}
-    sorted_out = [(cell, _in_common(_applicable(cell), known)) for cell in cells]
-    skipped = left_out(sorted_out)
-    _say_unmatched(cells)
-    planned = Jobs(block for cell, pairs in sorted_out for block in _blocks(cell, pairs, known))
-    jobs = Jobs(_each_once(planned.blocks))
+    known: dict[tuple[TaskPair, ...], tuple[TaskPair, ...]] = {}
+    sorted_out = [(cell, _share_pairs(_find_cell_pairs(cell), known)) for cell in cells]
+    skipped = sum_excluded(sorted_out)
+    _warn_unmatched(cells)
+    planned = Jobs(block for cell, pairs in sorted_out for block in _make_blocks(cell, pairs, known))
+    jobs = Jobs(_drop_duplicates(planned.blocks))
     if not jobs and skipped:
-        raise ConfigError(nothing_left(skipped))
+        raise ConfigError(nothing_left_message(skipped))
     begun = Jobs(block for block in jobs.blocks if any(map(store.holds, block.pipelines)))
     if again:
         stored = sum(store.look(job.case).status != "missing" for job in begun)
         return Plan(jobs, jobs, 0, 0, (), skipped, stored)
-    looked = _looked_at(store, begun)
-    look = _Look(store, {} if looked is None else looked.finished)
-    open_ = {id(block): block.where(look.is_open) for block in begun.blocks}
+    looked = _load_finished_index(store, begun)
+    look = _FinishedLookup(store, {} if looked is None else looked.finished_hashes)
+    open_ = {id(block): block.select(look.is_open) for block in begun.blocks}
     todo = Jobs(open_.get(id(block), block) for block in jobs.blocks)
     finished, corrupt = len(jobs) - len(todo), tuple(look.corrupt)
     unchanged = None if todo else looked
     return Plan(jobs, todo, finished, look.failed, corrupt, skipped, looked=unchanged)
 
 
-def _looked_at(store: Store, begun: Jobs) -> Looked | None:
+def _load_finished_index(store: Store, begun: Jobs) -> FolderSnapshot | None:
     """The log folder and its index, which knows what is finished; None where each record is read instead."""
     if len(begun) < WORTH_AN_INDEX:
         return None
-    listing = listed(store.root)
-    return Looked(listing, looked_up(listing))
+    listing = list_files(store.root)
+    return FolderSnapshot(listing, load_index(listing))
 
 
-class _Look:
+class _FinishedLookup:
     """What is found of the cases that may be finished."""
 
     def __init__(self, store: Store, finished: Mapping[str, str]) -> None:
@@ -108,10 +108,10 @@ class _Look:
     def is_open(self, job: Job) -> bool:
         """Whether a case is to be run."""
         known = self._finished.get(job.case.key) if self._finished else None
-        found = self._store.look(job.case) if known is None else Stored("ok", known)
+        found = self._store.look(job.case) if known is None else RecordStatus("ok", known)
         if found.status == "ok":
             if not job.cell.made(found.config_hash):
-                raise ConfigError(stale(job, found.config_hash, self._store))
+                raise ConfigError(stale_message(job, found.config_hash, self._store))
             return False
         self.failed += found.status == "error"
         if found.status == "corrupt":
@@ -119,25 +119,25 @@ class _Look:
         return True
 
 
-def _each_once(blocks: Sequence[Block]) -> Iterator[Block]:
+def _drop_duplicates(blocks: Sequence[JobBlock]) -> Iterator[JobBlock]:
     """The blocks, every case of them in one; a cell that is named twice is one cell.
 
     Keys are made and kept only where two cases might share one: a million of them take a third of a GB.
     """
     folders = [[(name, safe_name(b.suite), safe_name(b.labels[2])) for name in b.pipelines] for b in blocks]
-    met, unseen = Counter(chain.from_iterable(folders)), _Unseen()
+    met, unseen = Counter(chain.from_iterable(folders)), _FirstSeen()
     for block, places in zip(blocks, folders, strict=True):
-        alone = all(met[place] == 1 for place in places) and not _clashes(block.pairs)
-        yield block if alone else block.where(unseen.first)
+        alone = all(met[place] == 1 for place in places) and not _has_name_clash(block.pairs)
+        yield block if alone else block.select(unseen.first)
 
 
-def _clashes(pairs: Sequence[Pair]) -> bool:
+def _has_name_clash(pairs: Sequence[TaskPair]) -> bool:
     """Whether several tasks of one suite have one name on the disk."""
     users, injections = ({one[side] or "none" for one in pairs} for side in (0, 1))
     return any(len(set(map(safe_name, names))) < len(names) for names in (users, injections))
 
 
-class _Unseen:
+class _FirstSeen:
     """Tells the first of several cases that would have one record."""
 
     def __init__(self) -> None:
@@ -155,11 +155,11 @@ class _Unseen:
         if first.cell is not job.cell and cells not in self._compared:
             self._compared.add(cells)
             if first.cell.config_hash != job.cell.config_hash:
-                raise ConfigError(_shared(first, job))
+                raise ConfigError(_shared_record_message(first, job))
         return first is job
 
 
-def _say_unmatched(cells: Iterable[Cell]) -> None:
+def _warn_unmatched(cells: Iterable[Cell]) -> None:
     """Warn, once per attack, of tasks it was told by name and that no benchmark of these has."""
     named: dict[str, list[set[str]]] = {}
     for cell in cells:
@@ -168,42 +168,42 @@ def _say_unmatched(cells: Iterable[Cell]) -> None:
     for attack, found in named.items():
         nowhere = sorted(set.intersection(*found))
         if nowhere:
-            more = f" and {len(nowhere) - _NAMED} more" if len(nowhere) > _NAMED else ""
-            which, name = f"{', '.join(nowhere[:_NAMED])}{more}", ascii(attack).strip("'")
+            more = f" and {len(nowhere) - _MAX_NAMED} more" if len(nowhere) > _MAX_NAMED else ""
+            which, name = f"{', '.join(nowhere[:_MAX_NAMED])}{more}", ascii(attack).strip("'")
             _log.warning("%s: %d texts are for tasks that are not there: %s.", name, len(nowhere), which)
 
 
-def _applicable(cell: Cell) -> Pairs:
+def _find_cell_pairs(cell: Cell) -> CellPairs:
     """The pairs of a cell that its attack applies to, and the others."""
-    names = _wanted("suite", cell.settings.benchmark.get("suites"), [cell.benchmark.suite_names()])
+    names = _resolve_names("suite", cell.settings.benchmark.get("suites"), [cell.benchmark.suite_names()])
     _check_tasks(cell, names)
-    return applicable(cell, {name: list(_pairs(cell, name)) for name in names})
+    return find_applicable_pairs(cell, {name: list(_list_pairs(cell, name)) for name in names})
 
 
-def _in_common(pairs: Pairs, known: dict[tuple[Pair, ...], tuple[Pair, ...]]) -> Pairs:
+def _share_pairs(pairs: CellPairs, known: dict[tuple[TaskPair, ...], tuple[TaskPair, ...]]) -> CellPairs:
     """The same pairs, as other cells have them already: a thousand cells mostly plan the same."""
     return replace(pairs, fit={name: known.setdefault(fit, fit) for name, fit in pairs.fit.items()})
 
 
-def _blocks(cell: Cell, found: Pairs, known: dict[tuple[Pair, ...], tuple[Pair, ...]]) -> Iterator[Block]:
+def _make_blocks(cell: Cell, found: CellPairs, known: dict[tuple[TaskPair, ...], tuple[TaskPair, ...]]) -> Iterator[JobBlock]:
     for name, fitting in found.fit.items():
-        pairs = _spread(fitting, cell.settings.limit)
-        yield Block(cell, name, known.setdefault(pairs, pairs), range(cell.settings.epochs))
+        pairs = _spread_pairs(fitting, cell.settings.limit)
+        yield JobBlock(cell, name, known.setdefault(pairs, pairs), range(cell.settings.epochs))
 
 
-def _pairs(cell: Cell, name: str) -> Iterator[Pair]:
+def _list_pairs(cell: Cell, name: str) -> Iterator[TaskPair]:
     suite = cell.benchmark.suite(name)
-    users = _kept(suite.user_tasks, cell.settings.user_tasks)
+    users = _filter_ids(suite.user_tasks, cell.settings.user_tasks)
     if cell.attack.kind is AttackKind.NONE:
         yield from ((user, None) for user in users)
     elif cell.attack.kind is AttackKind.DENIAL_OF_SERVICE:
         # AgentDojo runs these with the first injection task only: the goal plays no part.
         yield from ((user, next(iter(suite.injection_tasks))) for user in users)
     else:
-        yield from product(users, _kept(suite.injection_tasks, cell.settings.injection_tasks))
+        yield from product(users, _filter_ids(suite.injection_tasks, cell.settings.injection_tasks))
 
 
-def _spread(pairs: tuple[Pair, ...], limit: int | None) -> tuple[Pair, ...]:
+def _spread_pairs(pairs: tuple[TaskPair, ...], limit: int | None) -> tuple[TaskPair, ...]:
     """At most `limit` pairs that meet as many user tasks as can be, and injection tasks in turn.
 
     Walking the grid along its diagonals does both; even steps through the list would not: 10 of Travel's
@@ -221,11 +221,11 @@ def _spread(pairs: tuple[Pair, ...], limit: int | None) -> tuple[Pair, ...]:
     return tuple(pair for pair in pairs if pair in kept)
 
 
-def _kept(ids: Iterable[str], wanted: Sequence[str] | None) -> list[str]:
+def _filter_ids(ids: Iterable[str], wanted: Sequence[str] | None) -> list[str]:
     return [task for task in ids if wanted is None or task in wanted]
 
 
-def _wanted(kind: str, wanted: Sequence[str] | None, known: Sequence[Sequence[str]]) -> list[str]:
+def _resolve_names(kind: str, wanted: Sequence[str] | None, known: Sequence[Sequence[str]]) -> list[str]:
     names = {name: None for names in known for name in names}
     for name in wanted or ():
         if name not in names:
@@ -237,15 +237,15 @@ def _check_tasks(cell: Cell, suites: Sequence[str]) -> None:
     loaded = [cell.benchmark.suite(name) for name in suites]
     for suite in loaded:
         check_abilities("suite", suite, f"suite {suite.name} of {cell.benchmark.name}")
-    _wanted("user task", cell.settings.user_tasks, [list(suite.user_tasks) for suite in loaded])
-    _wanted(
+    _resolve_names("user task", cell.settings.user_tasks, [list(suite.user_tasks) for suite in loaded])
+    _resolve_names(
         "injection task", cell.settings.injection_tasks, [list(suite.injection_tasks) for suite in loaded]
     )
 
 
-def stale(job: Job, old_hash: str, store: Store) -> str:
+def stale_message(job: Job, old_hash: str, store: Store) -> str:
     """One line: which settings differ between the stored case and the planned one."""
-    what = _differing(store.config(old_hash), job.cell.settings.identity, "there", "now")
+    what = _describe_differences(store.config(old_hash), job.cell.settings.identity, "there", "now")
     return (
         f"{store.root} holds {job.case.pipeline} finished under other settings: {what}. Give another"
         " logdir=..., or the settings of then, or --again: it runs the cases anew and keeps the old records"
@@ -253,10 +253,10 @@ def stale(job: Job, old_hash: str, store: Store) -> str:
     )
 
 
-def _shared(first: Job, second: Job) -> str:
+def _shared_record_message(first: Job, second: Job) -> str:
     """One line: two cells of a sweep differ in something that no record's name tells."""
     one, other = first.cell.settings, second.cell.settings
-    what = _differing(one.identity, other.identity, "in one", "in the other")
+    what = _describe_differences(one.identity, other.identity, "in one", "in the other")
     mend = "run them one after the other, each with a logdir=... of its own"
     if one.seed != other.seed:
         mend = f"repeat every case with epochs=2, or {mend}"
@@ -266,20 +266,20 @@ def _shared(first: Job, second: Job) -> str:
     )
 
 
-_SHOWN = {"files": "content of ", "code": "code of ", "versions": "version of "}
+_GROUP_LABELS = {"files": "content of ", "code": "code of ", "versions": "version of "}
 """What a differing entry of these groups is called, in place of the group."""
 
 
-def _differing(old: Mapping[str, Any] | None, new: Mapping[str, Any], there: str, here: str) -> str:
+def _describe_differences(old: Mapping[str, Any] | None, new: Mapping[str, Any], there: str, here: str) -> str:
     """The names of what differs between two identities, at most eight of them."""
     if old is None:
         return "settings that were not kept"
-    found = differing_entries(old, new, there, here)
+    found = list_differences(old, new, there, here)
     rest = [f"and {len(found) - 8} more"] if len(found) > 8 else []
     return ", ".join([*found[:8], *rest]) or "settings that were not kept"
 
 
-def differing_entries(
+def list_differences(
     old: Mapping[str, Any], new: Mapping[str, Any], there: str = "then", here: str = "now"
 ) -> list[str]:
     """The names of all that differs between two identities."""
@@ -288,21 +288,21 @@ def differing_entries(
         before, after = old.get(group, {}), new.get(group, {})
         if isinstance(before, dict) and isinstance(after, dict):
             keys = sorted(
-                key for key in {*before, *after} if _plain(before.get(key)) != _plain(after.get(key))
+                key for key in {*before, *after} if _to_json(before.get(key)) != _to_json(after.get(key))
             )
-            found += [_entry(group, key, before.get(key), after.get(key), there, here) for key in keys]
+            found += [_describe_entry(group, key, before.get(key), after.get(key), there, here) for key in keys]
         elif before != after:
             found.append(f"{group} ({before} {there}, {after} {here})")
     return found
 
 
-def _plain(value: object) -> str:
+def _to_json(value: object) -> str:
     """A value as it is kept: stored identities come back with their keys sorted and tuples as lists."""
     return json.dumps(value, sort_keys=True, default=str)
 
 
-def _entry(group: str, key: str, before: object, after: object, there: str, here: str) -> str:
-    name = f"{_SHOWN.get(group, f'{group}.')}{key}"
+def _describe_entry(group: str, key: str, before: object, after: object, there: str, here: str) -> str:
+    name = f"{_GROUP_LABELS.get(group, f'{group}.')}{key}"
     if (group, key) == ("model", "base_url") or group == "versions":
         return f"{name} ({before or 'not recorded'} {there}, {after or 'the default'} {here})"
     return name

@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from agentsys.abilities import HasToBeRead, NeedsOwnModels
+from agentsys.abilities import NeedsReadingTest, NeedsOwnModels
 from agentsys.contracts import Defense
 from agentsys.errors import ConfigError, Unavailable
-from agentsys.models.budget import Books
+from agentsys.models.budget import UsageLog
 from agentsys.models.chat import ChatModel
-from agentsys.models.connection_test import QUESTION, called
+from agentsys.models.connection_test import CONNECTION_QUESTION, is_expected_call
 from agentsys.models.errors import ErrorKind, ModelCodeFailed, ModelError
 from agentsys.models.odd_reply import is_unparsed_call
-from agentsys.models.reading_test import SENTENCES, ReadingTest
-from agentsys.models.trace import Tracer, tracing
+from agentsys.models.reading_test import READING_SENTENCES, ReadingTest
+from agentsys.models.trace import Tracer, use_tracer
 from agentsys.runs.cell import Cell
 from agentsys.runs.settings import Settings
 
 _NO_SERVER = "a server that answers", "is the server up, and model.base_url right?"
 _GO_ON = "preflight=false goes on all the same"
-_HOPELESS = {
+_LASTING_ERRORS = {
     ErrorKind.BAD_KEY: ("a valid key", "check the key"),
     ErrorKind.NO_CREDIT: ("credit", "the account has no credit"),
     ErrorKind.UNKNOWN_MODEL: ("a known model", "check model.model_id and model.base_url"),
@@ -40,18 +40,18 @@ class BlockedCell:
     missing: Unavailable
 
 
-def by_cause(obstacles: Sequence[BlockedCell]) -> list[tuple[str, str]]:
+def group_by_cause(obstacles: Sequence[BlockedCell]) -> list[tuple[str, str]]:
     """(models and defenses, why they cannot run here), each cause once; of many names the first few."""
     causes = dict.fromkeys(str(one.missing) for one in obstacles)
-    return [(_names(obstacles, why), why) for why in causes]
+    return [(_blocked_names(obstacles, why), why) for why in causes]
 
 
-def lacking(cells: Iterable[Cell]) -> list[BlockedCell]:
+def find_lacking_cells(cells: Iterable[Cell]) -> list[BlockedCell]:
     """The cells that need what this machine has not."""
     return [BlockedCell(cell.settings, missing) for cell in cells for missing in cell.lacks]
 
 
-def unreachable(cells: Iterable[Cell], books: Books | None) -> tuple[list[BlockedCell], list[str]]:
+def find_unreachable_cells(cells: Iterable[Cell], books: UsageLog | None) -> tuple[list[BlockedCell], list[str]]:
     """Ask every model among some cells once.
 
     Returns:
@@ -63,9 +63,9 @@ def unreachable(cells: Iterable[Cell], books: Books | None) -> tuple[list[Blocke
     asked: dict[tuple[int, str], tuple[Unavailable | None, str]] = {}
     for cell in cells:
         if (key := (id(cell.stack), "")) not in asked:
-            asked[key] = first_trouble(cell.stack.servers(but=own), books)
+            asked[key] = find_first_trouble(cell.stack.probe_models(but=own), books)
             oddities += [oddity] if (oddity := asked[key][1]) else []
-        trouble = asked[key][0] or _unfit(cell, books, asked)
+        trouble = asked[key][0] or _find_unfit_role(cell, books, asked)
         if trouble is not None:
             obstacles.append(BlockedCell(cell.settings, trouble))
     return obstacles, oddities
@@ -75,32 +75,32 @@ def _own_roles(cell: Cell) -> Sequence[str]:
     return cell.defense.own_roles if isinstance(cell.defense, NeedsOwnModels) else ()
 
 
-def _unfit(
-    cell: Cell, books: Books | None, asked: dict[tuple[int, str], tuple[Unavailable | None, str]]
+def _find_unfit_role(
+    cell: Cell, books: UsageLog | None, asked: dict[tuple[int, str], tuple[Unavailable | None, str]]
 ) -> Unavailable | None:
     """Why the model of a role of the defense cannot be used: it is asked what the defense asks it first."""
     for role in _own_roles(cell):
-        server = cell.stack.role_server(role)
+        server = cell.stack.role_probe_model(role)
         if server is not None and (key := (id(cell.stack), role)) not in asked:
-            asked[key] = _tried(cell.defense, role, server, books), ""
+            asked[key] = _try_role_model(cell.defense, role, server, books), ""
         if (trouble := asked.get((id(cell.stack), role), (None, ""))[0]) is not None:
             return trouble
     return None
 
 
-def _tried(defense: Defense, role: str, server: ChatModel, books: Books | None) -> Unavailable | None:
+def _try_role_model(defense: Defense, role: str, server: ChatModel, books: UsageLog | None) -> Unavailable | None:
     assert isinstance(defense, NeedsOwnModels)
     try:
-        with tracing(Tracer(books=books)):
+        with use_tracer(Tracer(usage_log=books)):
             why = defense.unfit(role, server)
     except ModelError as error:
-        why = f"cannot be used: {error} ({_HOPELESS.get(error.kind, ('', _GO_ON))[1]})"
+        why = f"cannot be used: {error} ({_LASTING_ERRORS.get(error.kind, ('', _GO_ON))[1]})"
     if why is None:
         return None
     return Unavailable(f"Model '{server.name}', role {role}: {why}", needs=f"a model for {role}")
 
 
-def readings(cells: Iterable[Cell], books: Books | None) -> tuple[dict[int, str], list[str]]:
+def run_reading_tests(cells: Iterable[Cell], books: UsageLog | None) -> tuple[dict[int, str], list[str]]:
     """Ask the model of each cell whose attack has to be read a few sentences written as the attack writes.
 
     Returns:
@@ -110,52 +110,52 @@ def readings(cells: Iterable[Cell], books: Books | None) -> tuple[dict[int, str]
     found, unread = dict[int, str](), dict[str, None]()
     asked: dict[tuple[int, str], str] = {}
     for cell in cells:
-        server = cell.stack.main.server
-        if server is None or not isinstance(cell.attack, HasToBeRead):
+        server = cell.stack.main.probe_model
+        if server is None or not isinstance(cell.attack, NeedsReadingTest):
             continue
         test = cell.attack.reading_test
         if (key := (id(cell.stack), test.code)) not in asked:
-            asked[key] = _read(test, server, books)
+            asked[key] = _run_reading_test(test, server, books)
         if asked[key]:
             found[id(cell)] = asked[key]
-        if asked[key] not in ("", test.note(len(SENTENCES))):
+        if asked[key] not in ("", test.format_note(len(READING_SENTENCES))):
             unread[
                 f"Model '{server.name}': {asked[key]}, asked without the attack (docs/attacks.md#encoded)"
             ] = None
     return found, list(unread)
 
 
-def _read(test: ReadingTest, server: ChatModel, books: Books | None) -> str:
+def _run_reading_test(test: ReadingTest, server: ChatModel, books: UsageLog | None) -> str:
     try:
-        with tracing(Tracer(books=books)):
-            return test.note(test.read_by(server))
+        with use_tracer(Tracer(usage_log=books)):
+            return test.format_note(test.count_readable(server))
     except ModelError:
         return ""
 
 
-def refusal(obstacles: Sequence[BlockedCell], cells: int) -> ConfigError:
+def refusal_error(obstacles: Sequence[BlockedCell], cells: int) -> ConfigError:
     """Word the error where some cells of a run cannot run: one line that names each cause once."""
     blocked = len({id(one.settings) for one in obstacles})
     if blocked == cells:
         return obstacles[0].missing
-    told = "; ".join(f"{names}: {why.rstrip('.')}" for names, why in by_cause(obstacles))
+    told = "; ".join(f"{names}: {why.rstrip('.')}" for names, why in group_by_cause(obstacles))
     return ConfigError(
         f"{blocked} of {cells} cells cannot run here ({told}). "
         "Mend it, or run the others now: --skip-unavailable."
     )
 
 
-_MOST_NAMES = 4
+_MAX_NAMES = 4
 
 
-def _names(obstacles: Sequence[BlockedCell], why: str) -> str:
+def _blocked_names(obstacles: Sequence[BlockedCell], why: str) -> str:
     labels = [one.settings.labels for one in obstacles if str(one.missing) == why]
     names = list(dict.fromkeys(f"{one['model']} / {one['defense']}" for one in labels))
-    more = len(names) - _MOST_NAMES
-    return ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
+    more = len(names) - _MAX_NAMES
+    return ", ".join(names[:_MAX_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
-def first_trouble(servers: Sequence[ChatModel], books: Books | None) -> tuple[Unavailable | None, str]:
+def find_first_trouble(servers: Sequence[ChatModel], books: UsageLog | None) -> tuple[Unavailable | None, str]:
     """Ask each server one question, till one cannot be used.
 
     Returns:
@@ -163,28 +163,28 @@ def first_trouble(servers: Sequence[ChatModel], books: Books | None) -> tuple[Un
     """
     odd = ""
     for server in servers:
-        trouble, oddity = _asked(server, books)
+        trouble, oddity = _ask_server(server, books)
         if trouble is not None:
             return trouble, ""
         odd = odd or oddity
     return None, odd
 
 
-def _asked(server: ChatModel, books: Books | None) -> tuple[Unavailable | None, str]:
+def _ask_server(server: ChatModel, books: UsageLog | None) -> tuple[Unavailable | None, str]:
     try:
-        with tracing(Tracer(books=books)):
-            reply = server.complete(QUESTION)
+        with use_tracer(Tracer(usage_log=books)):
+            reply = server.complete(CONNECTION_QUESTION)
     except ModelCodeFailed as error:
         return None, f"Model '{server.name}': its code broke ({error}); the run goes on, and shows where"
     except ModelError as error:
         text = f"Model '{server.name}' cannot be used: {error}"
-        if error.kind not in _HOPELESS:
+        if error.kind not in _LASTING_ERRORS:
             return None, f"{text} (the run goes on)"
-        needs, mend = _HOPELESS[error.kind]
+        needs, mend = _LASTING_ERRORS[error.kind]
         return Unavailable(f"{text} ({mend})", needs=needs), ""
-    if called(reply):
+    if is_expected_call(reply):
         return None, ""
-    if is_unparsed_call(QUESTION, reply):
+    if is_unparsed_call(CONNECTION_QUESTION, reply):
         text = (
             f"Model '{server.name}' cannot be used: it wrote its tool call as text, which its server did not "
             "parse, so no task can be solved. Start the server with the model's tool-call parser (vLLM: "

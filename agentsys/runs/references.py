@@ -13,43 +13,43 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from agentsys.catalog import config_path, known, node
+from agentsys.catalog import find_config_file, list_config_names, load_config
 from agentsys.errors import ConfigError, unknown_name
-from agentsys.models.replay.recorded_folder import pipeline_folder, records_digest
-from agentsys.runs.settings import NOT_IDENTITY, Settings, not_identity, without
-from agentsys.runs.source_code import code_of, content_digest, is_file
+from agentsys.models.replay.recorded_folder import find_pipeline_folder, digest_records
+from agentsys.runs.settings import NOT_IDENTITY, Settings, not_identity, without_keys
+from agentsys.runs.source_code import hash_source_files, content_digest, is_file
 
 
-def with_content(cells: Sequence[Settings], config_dirs: Sequence[Path]) -> list[Settings]:
+def add_contents(cells: Sequence[Settings], config_dirs: Sequence[Path]) -> list[Settings]:
     """The same settings, with the content of what they point at.
 
     Raises:
         ConfigError: If a file cannot be read, a model is unknown, or there are no recorded runs to replay.
     """
     digests: dict[tuple[Path, str], str] = {}
-    return [_with_content(one, config_dirs, digests) for one in cells]
+    return [_add_content(one, config_dirs, digests) for one in cells]
 
 
-def _with_content(
+def _add_content(
     settings: Settings, config_dirs: Sequence[Path], digests: dict[tuple[Path, str], str]
 ) -> Settings:
     nodes = {group: getattr(settings, group) for group in NOT_IDENTITY}
-    groups = {group: without(node, not_identity(group, node)) for group, node in nodes.items()}
-    found = [*_in_options(groups), *_named(settings.attack, "attack")]
-    files = {key: _digest(key, path) for key, path in found}
-    folder = recorded_folder(settings.model)
+    groups = {group: without_keys(node, not_identity(group, node)) for group, node in nodes.items()}
+    found = [*_find_option_files(groups), *_find_named_files(settings.attack, "attack")]
+    files = {key: _digest_file(key, path) for key, path in found}
+    folder = find_recorded_folder(settings.model)
     if folder is not None:
         key = folder, settings.labels["attack"]
         if key not in digests:
-            digests[key] = records_digest(*key)
+            digests[key] = digest_records(*key)
         files["model.traces"] = digests[key]
     names = [*(settings.model.get("roles") or {}).values(), settings.attack.get("attacker")]
-    others = {str(name): node("model", str(name), config_dirs) for name in names if name is not None}
-    code = code_of([settings.model, settings.defense, settings.attack, settings.benchmark, *others.values()])
+    others = {str(name): load_config("model", str(name), config_dirs) for name in names if name is not None}
+    code = hash_source_files([settings.model, settings.defense, settings.attack, settings.benchmark, *others.values()])
     return settings.model_copy(update={"files": files, "others": others, "code": code})
 
 
-def recorded_folder(model: Mapping[str, Any]) -> Path | None:
+def find_recorded_folder(model: Mapping[str, Any]) -> Path | None:
     """The folder of recorded runs that a model answers from; None for models that do not.
 
     Raises:
@@ -59,28 +59,28 @@ def recorded_folder(model: Mapping[str, Any]) -> Path | None:
     if not isinstance(traces, str):
         return None
     pipeline = model.get("pipeline")
-    return pipeline_folder(str(model.get("name")), traces, None if pipeline is None else str(pipeline))
+    return find_pipeline_folder(str(model.get("name")), traces, None if pipeline is None else str(pipeline))
 
 
-def replayed_name(name: str, model: Mapping[str, Any]) -> str:
+def replay_label(name: str, model: Mapping[str, Any]) -> str:
     """The label of a model that answers from recorded runs, e.g. `replay:gpt-4o-mini-2024-07-18`.
 
     Raises:
         ConfigError: As `recorded_folder` does.
     """
-    folder = recorded_folder(model)
+    folder = find_recorded_folder(model)
     return name if folder is None else f"{name}:{folder.name}"
 
 
-def name_from_file(choice: str, attack: Mapping[str, Any]) -> str | None:
+def label_from_file(choice: str, attack: Mapping[str, Any]) -> str | None:
     """The label of an attack that has an option `file` and no name: `cached-mine` for `mine.json`."""
-    from agentsys.runs.instantiate import name_of_file
+    from agentsys.runs.instantiate import label_of_file
 
     file = attack.get("file")
-    return f"{choice}-{name_of_file(attack, Path(file))}" if isinstance(file, str) and file else None
+    return f"{choice}-{label_of_file(attack, Path(file))}" if isinstance(file, str) and file else None
 
 
-def artefact_mark(attack: Mapping[str, Any]) -> str:
+def artefact_label(attack: Mapping[str, Any]) -> str:
     """Mark that a search's files add to an attack's label: the beginning of their contents' hashes.
 
     Raises:
@@ -88,39 +88,39 @@ def artefact_mark(attack: Mapping[str, Any]) -> str:
     """
     given = {name: attack.get(name) for name in ("artefact", "knowledge_file")}
     return "".join(
-        f"+{name}={_digest(f'attack.{name}', Path(file))[:8]}"
+        f"+{name}={_digest_file(f'attack.{name}', Path(file))[:8]}"
         for name, file in given.items()
         if isinstance(file, str) and file
     )
 
 
-def _in_options(value: object, prefix: str = "") -> Iterator[tuple[str, Path]]:
+def _find_option_files(value: object, prefix: str = "") -> Iterator[tuple[str, Path]]:
     """Options that hold the path of a file, a defense's list of words for one."""
     if isinstance(value, Mapping):
         for key, inner in value.items():
-            yield from _in_options(inner, f"{prefix}.{key}" if prefix else str(key))
+            yield from _find_option_files(inner, f"{prefix}.{key}" if prefix else str(key))
     elif isinstance(value, str) and ("." in value or "/" in value) and is_file(Path(value)):
         yield prefix, Path(value)
 
 
-def _named(attack: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Path]]:
+def _find_named_files(attack: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Path]]:
     base = attack.get("base")
     for option in ("file", "artefact", "knowledge_file"):
         file = attack.get(option)
         if isinstance(file, str) and file:
             yield f"{prefix}.{option}", Path(file)
     if isinstance(base, Mapping):
-        yield from _named(base, f"{prefix}.base")
+        yield from _find_named_files(base, f"{prefix}.base")
 
 
-def _digest(key: str, path: Path) -> str:
+def _digest_file(key: str, path: Path) -> str:
     try:
         return content_digest(path)
     except OSError as error:
         raise ConfigError(f"{key} {path} cannot be read: {error.strerror}. Give an existing file.") from None
 
 
-def with_base(settings: Settings, config_dirs: Sequence[Path]) -> Settings:
+def resolve_base_attack(settings: Settings, config_dirs: Sequence[Path]) -> Settings:
     """The same settings, with an attack's name under `attack.base` replaced by its config.
 
     Raises:
@@ -129,29 +129,29 @@ def with_base(settings: Settings, config_dirs: Sequence[Path]) -> Settings:
     base = settings.attack.get("base")
     if not isinstance(base, str):
         return settings
-    found = _complete("attack", "base", base, config_dirs, settings.model)
+    found = _load_named_config("attack", "base", base, config_dirs, settings.model)
     return settings.model_copy(update={"attack": {**settings.attack, "base": found}})
 
 
-def with_held(settings: Settings, config_dirs: Sequence[Path]) -> Settings:
+def resolve_held_defenses(settings: Settings, config_dirs: Sequence[Path]) -> Settings:
     """The same settings, with names of defenses that the defense holds replaced by their configs.
 
     Raises:
         ConfigError: As `held_by_name` does.
     """
-    return settings.model_copy(update={"defense": held_by_name(settings.defense, config_dirs)})
+    return settings.model_copy(update={"defense": resolve_defense_names(settings.defense, config_dirs)})
 
 
-def defense_config(name: str, config_dirs: Sequence[Path] = ()) -> dict[str, Any]:
+def load_defense_config(name: str, config_dirs: Sequence[Path] = ()) -> dict[str, Any]:
     """The config of a defense, with the configs of all that it holds; from its file, nothing overridden.
 
     Raises:
         ConfigError: If there is no such defense, or as `held_by_name` does.
     """
-    return held_by_name(node("defense", name, config_dirs), config_dirs, (name,))
+    return resolve_defense_names(load_config("defense", name, config_dirs), config_dirs, (name,))
 
 
-def held_by_name(
+def resolve_defense_names(
     defense: Mapping[str, Any], config_dirs: Sequence[Path], inside: tuple[str, ...] = ()
 ) -> dict[str, Any]:
     """A defense's config, with each name that it has in place of a defense replaced by that one's config.
@@ -160,7 +160,7 @@ def held_by_name(
         ConfigError: If there is no such defense, it needs a setting that its YAML leaves open, or a defense
             holds itself.
     """
-    from agentsys.runs.instantiate import held_defenses
+    from agentsys.runs.instantiate import find_defense_options
 
     def found(option: str, value: Any) -> Any:
         if isinstance(value, list):
@@ -168,41 +168,41 @@ def held_by_name(
         name = value if isinstance(value, str) else None
         if name in inside:
             raise ConfigError(f"defense.{option}: '{name}' holds itself; take it out there.")
-        held = value if name is None else _complete("defense", option, name, config_dirs)
+        held = value if name is None else _load_named_config("defense", option, name, config_dirs)
         if not isinstance(held, Mapping):
             return held
-        return held_by_name(held, config_dirs, inside if name is None else (*inside, name))
+        return resolve_defense_names(held, config_dirs, inside if name is None else (*inside, name))
 
-    return {**defense, **{one: found(one, defense[one]) for one in held_defenses(defense) if one in defense}}
+    return {**defense, **{one: found(one, defense[one]) for one in find_defense_options(defense) if one in defense}}
 
 
-def tell_model(attack: DictConfig, model: Mapping[str, Any]) -> None:
+def fill_auto_options(attack: DictConfig, model: Mapping[str, Any]) -> None:
     """Put what an attack wants to know of the attacked model into its config: its name then says it.
 
     Raises:
         ConfigError: If the model's YAML does not say.
     """
-    from agentsys.runs.instantiate import options_after_model
+    from agentsys.runs.instantiate import resolve_auto_options
 
     written = OmegaConf.to_container(attack)
     assert isinstance(written, dict)
-    attack.update(options_after_model({str(key): value for key, value in written.items()}, model))
+    attack.update(resolve_auto_options({str(key): value for key, value in written.items()}, model))
 
 
-def _complete(
+def _load_named_config(
     group: str, option: str, name: str, config_dirs: Sequence[Path], model: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """The config that a name in an option stands for; with a model, told of it what it wants to know."""
-    setting, names = f"{group}.{option}", known(group, config_dirs)
+    setting, names = f"{group}.{option}", list_config_names(group, config_dirs)
     if name not in names:
         raise ConfigError(unknown_name(setting, name, names))
-    written = node(group, name, config_dirs)
+    written = load_config(group, name, config_dirs)
     refuse_environment({group: {option: written}})
     # As Hydra reads it: a date stays the text it is written as.
-    config = OmegaConf.load(config_path(group, name, config_dirs))
+    config = OmegaConf.load(find_config_file(group, name, config_dirs))
     assert isinstance(config, DictConfig)
     if model is not None:
-        tell_model(config, model)
+        fill_auto_options(config, model)
     open_keys = sorted(str(key) for key in OmegaConf.missing_keys(config))
     if open_keys:
         raise ConfigError(
@@ -212,14 +212,14 @@ def _complete(
     try:
         resolved = OmegaConf.to_container(config, resolve=True)
     except OmegaConfBaseException as error:
-        where = config_path(group, name, config_dirs)
+        where = find_config_file(group, name, config_dirs)
         raise ConfigError(f"{setting}: {where}: {str(error).splitlines()[0]}") from None
     assert isinstance(resolved, dict)
     return {str(key): value for key, value in resolved.items()}
 
 
 _ENVIRONMENT = re.compile(r"\$\{\s*(oc\.)?env\s*:\s*([^}]*)")
-_FREE = {"logdir"}
+_EXEMPT = {"logdir"}
 """Settings that stand in no record and no name; a cluster's scratch folder is best taken from a variable."""
 
 
@@ -231,7 +231,7 @@ def refuse_environment(value: Any, where: str = "") -> None:
     """
     if isinstance(value, dict):
         for key, inner in value.items():
-            if where or key not in _FREE:
+            if where or key not in _EXEMPT:
                 refuse_environment(inner, f"{where}.{key}" if where else str(key))
     elif isinstance(value, list):
         for inner in value:

@@ -20,14 +20,14 @@ from agentdojo.types import ChatMessage
 
 from agentsys.abilities import LeadsUsers, MeasuresCases, WrapsModels
 from agentsys.attacks.search import searches_texts
-from agentsys.attacks.searched import plain_attack
+from agentsys.attacks.searched import choose_start_attack
 from agentsys.benchmarks.breaks_environment import InjectionBreaksEnvironment
-from agentsys.benchmarks.case_random import CaseRandom, drawing
-from agentsys.benchmarks.clock import reading, start_of
+from agentsys.benchmarks.case_random import CaseRandom, use_case_random
+from agentsys.benchmarks.clock import use_case_clock, find_clock_start
 from agentsys.benchmarks.exposure import ExposureWatch
-from agentsys.benchmarks.recorded_draws import draws, recorded_draws, results_again
-from agentsys.benchmarks.runtime import WatchedRuntime
-from agentsys.benchmarks.shared_copies import alike, copied_quickly
+from agentsys.benchmarks.recorded_draws import has_random_draws, find_recorded_draws, repeat_calls
+from agentsys.benchmarks.runtime import TracedRuntime
+from agentsys.benchmarks.shared_copies import are_equal, use_quick_copy
 from agentsys.contracts import (
     AttackKind,
     Defense,
@@ -40,9 +40,9 @@ from agentsys.contracts import (
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatModel, Scene
 from agentsys.models.errors import Consequence, ModelCodeFailed, ModelError
-from agentsys.models.trace import Tracer, tracing
+from agentsys.models.trace import Tracer, use_tracer
 from agentsys.records.schema import AttemptFacts, SearchFacts
-from agentsys.runs.observed import Observed, PipelineFailed
+from agentsys.runs.observed import ObservedPipeline, PipelineFailed
 from agentsys.runs.plan import Job
 
 _log = logging.getLogger(__name__)
@@ -106,7 +106,7 @@ class SearchFailed(Exception):
         self.kind, self.ends_run, self.ends_cell = kind, ends_run, ends_cell
 
 
-_BROKEN = {ModelCodeFailed: "model", PipelineFailed: "defense", AttackFailed: "attack"}
+_ERROR_KINDS = {ModelCodeFailed: "model", PipelineFailed: "defense", AttackFailed: "attack"}
 
 
 class SearchStopped(Exception):
@@ -116,17 +116,17 @@ class SearchStopped(Exception):
 def run_case(job: Job) -> CaseRun:
     """Run and score one case. Whatever goes wrong inside it is part of the result, not an exception."""
     _log.debug("begins: %s", job.case.key)
-    run = new_run(job)
-    guarded(run, lambda: play(run))
+    run = new_case_run(job)
+    run_guarded(run, lambda: play_case(run))
     return run
 
 
-def new_run(job: Job) -> CaseRun:
+def new_case_run(job: Job) -> CaseRun:
     """A run in which nothing has happened yet."""
-    return CaseRun(job, Tracer(case=job.case.key, books=job.cell.books), ExposureWatch({}), {})
+    return CaseRun(job, Tracer(case=job.case.key, usage_log=job.cell.books), ExposureWatch({}), {})
 
 
-def guarded(run: CaseRun, action: Callable[[], None]) -> None:
+def run_guarded(run: CaseRun, action: Callable[[], None]) -> None:
     """Do something for a case under its trace; whatever goes wrong becomes part of the run.
 
     Raises:
@@ -134,34 +134,34 @@ def guarded(run: CaseRun, action: Callable[[], None]) -> None:
     """
     LOGGER_STACK.set([])  # agentdojo 0.1.35: the default stack is one list shared by all threads
     run.started, start = time.time(), time.perf_counter()
-    with tracing(run.tracer):
+    with use_tracer(run.tracer):
         try:
             action()
         except SearchStopped:
             raise
         except SearchFailed as error:
-            _failed(run, error.kind, str(error))
+            _mark_failed(run, error.kind, str(error))
             run.ends_run, run.ends_cell = error.ends_run, error.ends_cell
         except ModelError as error:
-            _failed(run, error.kind.value, str(error))
+            _mark_failed(run, error.kind.value, str(error))
             run.ends_run = error.kind.consequence is Consequence.END_RUN
         except ConfigError as error:
             # Something only the user can mend (`attack=manual` without a terminal): every case of this cell
             # would meet it, and no other cell need.
-            _failed(run, "config", str(error))
+            _mark_failed(run, "config", str(error))
             run.ends_cell = True
         except NotInjectable as error:
-            _failed(run, "not_injectable", str(error))
+            _mark_failed(run, "not_injectable", str(error))
         except InjectionBreaksEnvironment as error:
-            _failed(run, "injection_breaks_environment", str(error))
+            _mark_failed(run, "injection_breaks_environment", str(error))
         except (ModelCodeFailed, PipelineFailed, AttackFailed) as error:
-            _broke(run, _BROKEN[type(error)], error.__cause__)
+            _mark_broken(run, _ERROR_KINDS[type(error)], error.__cause__)
         except Exception as error:  # noqa: BLE001 - a checker's bug must not lose the other cases
-            _broke(run, "scorer", error)
+            _mark_broken(run, "scorer", error)
     run.duration_s = time.perf_counter() - start
 
 
-def play(run: CaseRun, texts: Mapping[str, str] | None = None, again: int = 0) -> None:
+def play_case(run: CaseRun, texts: Mapping[str, str] | None = None, again: int = 0) -> None:
     """Run the agent on the case and score it. Called under `guarded`.
 
     Args:
@@ -173,44 +173,44 @@ def play(run: CaseRun, texts: Mapping[str, str] | None = None, again: int = 0) -
     suite = cell.benchmark.suite(case.suite)
     user_task = suite.user_tasks[case.user_task_id]
     injection_task = suite.injection_tasks[case.injection_task_id] if case.injection_task_id else None
-    scene = scene_of(run.job)
+    scene = case_scene(run.job)
     recorded = cell.stack.recorded_injections(scene)
     if recorded is not None:
         run.written = recorded
     elif texts is not None:
         run.written = dict(texts)
     elif injection_task is not None:
-        run.written = _written(run.job, suite, user_task, injection_task)
+        run.written = _write_injections(run.job, suite, user_task, injection_task)
     if recorded is None and injection_task is not None and searches_texts(cell.attack):
-        scene = _by_wording(scene, run, user_task, injection_task)
-    scene = replace(scene, again=again)
+        scene = _scene_of_wording(scene, run, user_task, injection_task)
+    scene = replace(scene, rerun=again)
     goal = getattr(injection_task, "GOAL", None)
     run.watch = ExposureWatch(run.written, own_words=(user_task.PROMPT,), goal=goal)
     run.tracer.watchers.append(run.watch)
-    load = partial(_environment, suite, run.written)
+    load = partial(_load_environment, suite, run.written)
     loaded, before = load(), load()
     model = cell.stack.for_scene(scene)
     driven = suite.driven(model, user_task, injection_task) if isinstance(suite, WrapsModels) else model
     talker = (
         partial(suite.user_turns, model, user_task, injection_task) if isinstance(suite, LeadsUsers) else None
     )
-    observed = Observed(_pipeline(cell.defense, driven, suite), run.tracer, talker)
-    generator = CaseRandom(_draws_key(run.job), _recorded_draws(run, scene, suite, user_task))
-    copies = copied_quickly(suite, user_task, loaded, before, load)
+    observed = ObservedPipeline(_build_pipeline(cell.defense, driven, suite), run.tracer, talker)
+    generator = CaseRandom(_draws_key(run.job), _load_recorded_draws(run, scene, suite, user_task))
+    copies = use_quick_copy(suite, user_task, loaded, before, load)
     try:
-        with reading(start_of(cell.benchmark)), drawing(generator), copies:
+        with use_case_clock(find_clock_start(cell.benchmark)), use_case_random(generator), copies:
             tasks = user_task, injection_task, dict(run.written)
             run.utility, run.security = suite.run_task_with_pipeline(
-                observed, *tasks, runtime_class=WatchedRuntime, environment=loaded
+                observed, *tasks, runtime_class=TracedRuntime, environment=loaded
             )
     finally:
-        run.messages, run.attempts, run.drawn = observed.messages, observed.attempts, generator.drawn
+        run.messages, run.attempts, run.drawn = observed.messages, observed.attempts, generator.drawn_numbers
     if injection_task is None:
         run.security = False
     elif cell.attack.kind is AttackKind.DENIAL_OF_SERVICE:
         run.security = not run.utility
     fresh = user_task.init_environment(before)
-    run.noop = observed.environment is not None and alike(fresh, observed.environment)
+    run.noop = observed.environment is not None and are_equal(fresh, observed.environment)
     if isinstance(suite, MeasuresCases) and observed.environment is not None:
         facts = fresh, observed.environment, run.messages, run.tracer, model
         scores = run.utility, run.security, cell.attack.kind
@@ -222,11 +222,11 @@ def _measure(run: CaseRun, suite: MeasuresCases, finished: FinishedCase) -> None
     run.utility, run.security, run.measured = found.utility, found.security, found.facts
 
 
-def _environment(suite: Suite, texts: Mapping[str, str]) -> TaskEnvironment:
+def _load_environment(suite: Suite, texts: Mapping[str, str]) -> TaskEnvironment:
     return suite.load_and_inject_default_environment(dict(texts))
 
 
-def _written(job: Job, suite: Suite, user_task: UserTask, injection_task: InjectionTask) -> dict[str, str]:
+def _write_injections(job: Job, suite: Suite, user_task: UserTask, injection_task: InjectionTask) -> dict[str, str]:
     try:
         return dict(job.cell.attack.injections(suite, user_task, injection_task, job.cell.victim))
     except (NotInjectable, ModelError, ModelCodeFailed, ConfigError):
@@ -235,7 +235,7 @@ def _written(job: Job, suite: Suite, user_task: UserTask, injection_task: Inject
         raise AttackFailed from error
 
 
-def _pipeline(defense: Defense, model: ChatModel, suite: Suite) -> BasePipelineElement:
+def _build_pipeline(defense: Defense, model: ChatModel, suite: Suite) -> BasePipelineElement:
     try:
         return defense.pipeline(model, suite)
     except (ModelError, ModelCodeFailed, ConfigError):
@@ -244,14 +244,14 @@ def _pipeline(defense: Defense, model: ChatModel, suite: Suite) -> BasePipelineE
         raise PipelineFailed(f"{type(error).__name__}: {error}") from error
 
 
-def _by_wording(scene: Scene, run: CaseRun, user_task: UserTask, injection_task: InjectionTask) -> Scene:
+def _scene_of_wording(scene: Scene, run: CaseRun, user_task: UserTask, injection_task: InjectionTask) -> Scene:
     """The scene of a searched text.
 
     What is obeyed depends on the wording alone, so that a replayed artefact gives the same cases. With the
     start text it is the scene of the attack whose text that is.
     """
     cell = run.job.cell
-    plain = plain_attack(injection_task)
+    plain = choose_start_attack(injection_task)
     suite = cell.benchmark.suite(run.job.case.suite)
     if run.written == plain.injections(suite, user_task, injection_task, cell.victim):
         return replace(scene, attack=plain.name)
@@ -259,7 +259,7 @@ def _by_wording(scene: Scene, run: CaseRun, user_task: UserTask, injection_task:
     return replace(scene, attack="", payload=hashlib.sha256(text.encode()).hexdigest()[:16])
 
 
-def scene_of(job: Job) -> Scene:
+def case_scene(job: Job) -> Scene:
     """The case as scripted models are told of it."""
     case = job.case
     seed = job.cell.settings.seed
@@ -272,20 +272,20 @@ def _draws_key(job: Job) -> tuple[object, ...]:
     return (job.cell.settings.seed, case.suite, case.user_task_id, case.injection_task_id, case.epoch)
 
 
-def _recorded_draws(run: CaseRun, scene: Scene, suite: Suite, user_task: UserTask) -> Sequence[str | None]:
+def _load_recorded_draws(run: CaseRun, scene: Scene, suite: Suite, user_task: UserTask) -> Sequence[str | None]:
     """What the tools drew when the case was recorded, where a recorded run is replayed."""
-    results = run.job.cell.stack.recorded_results(scene) if draws(suite) else ()
+    results = run.job.cell.stack.recorded_results(scene) if has_random_draws(suite) else ()
     calls = [(result.function, result.args) for result in results]
 
     def execute() -> list[str]:
         loaded = suite.load_and_inject_default_environment(dict(run.written))
-        again = results_again(suite, user_task.init_environment(loaded), calls)
+        again = repeat_calls(suite, user_task.init_environment(loaded), calls)
         return [error or str(tool_result_to_str(value)) for value, error in again]
 
-    return recorded_draws(execute, [result.text for result in results]) if results else ()
+    return find_recorded_draws(execute, [result.text for result in results]) if results else ()
 
 
-def _failed(run: CaseRun, kind: str, message: str) -> None:
+def _mark_failed(run: CaseRun, kind: str, message: str) -> None:
     # Not the message, which may hold what a server said: it is in the record.
     _log.info("errored (%s): %s", kind, run.job.case.key)
     run.utility = run.security = False
@@ -293,20 +293,20 @@ def _failed(run: CaseRun, kind: str, message: str) -> None:
     run.messages = run.messages or run.tracer.last_main_messages
 
 
-def _broke(run: CaseRun, kind: str, error: BaseException | None) -> None:
+def _mark_broken(run: CaseRun, kind: str, error: BaseException | None) -> None:
     """Code raised what it should not have: whoever mends it needs its traceback."""
-    _failed(run, kind, f"{type(error).__name__}: {error} ({_where(error)})")
-    run.traceback = traceback_of(error)
+    _mark_failed(run, kind, f"{type(error).__name__}: {error} ({_error_location(error)})")
+    run.traceback = format_traceback(error)
 
 
-def traceback_of(error: BaseException | None) -> str:
+def format_traceback(error: BaseException | None) -> str:
     """Python's own traceback, the middle of a very long one (a runaway recursion) left out."""
     text = "".join(traceback.format_exception(error))
     half = _LONGEST_TRACEBACK // 2
     return text if len(text) <= 2 * half else f"{text[:half]}\n[...]\n{text[-half:]}"
 
 
-def _where(error: BaseException | None) -> str:
+def _error_location(error: BaseException | None) -> str:
     """File and line an exception came from."""
     frames = traceback.extract_tb(error.__traceback__) if error is not None else []
     return f"{frames[-1].filename.rsplit('/', 1)[-1]}:{frames[-1].lineno}" if frames else "unknown place"

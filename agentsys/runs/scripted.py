@@ -23,19 +23,19 @@ class Scriptable(Protocol):
         ...
 
 
-def scripting(benchmark: Benchmark, players: Iterable[object]) -> Callable[[ChatModel], ChatModel]:
+def make_scripter(benchmark: Benchmark, players: Iterable[object]) -> Callable[[ChatModel], ChatModel]:
     """Make what finishes each built provider: scripted ones get playbook and roles, others stay."""
-    roles = roles_of([benchmark, *players])
+    roles = collect_simulated_roles([benchmark, *players])
 
     def finish(model: ChatModel) -> ChatModel:
         if not isinstance(model, Scriptable):
             return model
-        return model.scripted(partial(playbook_of, benchmark), roles)
+        return model.scripted(partial(build_benchmark_playbook, benchmark), roles)
 
     return finish
 
 
-def roles_of(players: Iterable[object]) -> dict[str, SimulatedRole]:
+def collect_simulated_roles(players: Iterable[object]) -> dict[str, SimulatedRole]:
     """The simulated roles that benchmarks, defenses and attacks bring along."""
     roles: dict[str, SimulatedRole] = {}
     for player in players:
@@ -44,6 +44,6 @@ def roles_of(players: Iterable[object]) -> dict[str, SimulatedRole]:
     return roles
 
 
-def playbook_of(benchmark: Benchmark) -> Playbook:
+def build_benchmark_playbook(benchmark: Benchmark) -> Playbook:
     """The ground truths of every suite of a benchmark."""
     return build_playbook([benchmark.suite(name) for name in benchmark.suite_names()])

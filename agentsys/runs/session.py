@@ -12,23 +12,23 @@ from pathlib import Path
 from agentsys.atomic_file import Process
 from agentsys.contracts import NotInjectable
 from agentsys.errors import ConfigError, Unavailable
-from agentsys.extras import missing, not_installed
-from agentsys.ledger import FILE, Ledger
-from agentsys.models.budget import Books, Meter
-from agentsys.models.budget_file import FILE as BUDGET_FILE
-from agentsys.named_module import import_from
+from agentsys.extras import find_missing_packages, not_installed_error
+from agentsys.ledger import LEDGER_FILE, Ledger
+from agentsys.models.budget import UsageLog, Meter
+from agentsys.models.budget_file import BUDGET_FILE_NAME as BUDGET_FILE
+from agentsys.named_module import add_plugin_paths
 from agentsys.records.schema import CaseRecord
 from agentsys.runs.cell import Cell, CellBuilder
 from agentsys.runs.claims import Claims
 from agentsys.runs.compose import compose
 from agentsys.runs.executors.outcome import Listener, RunOutcome
-from agentsys.runs.plan import Job, Plan, plan
-from agentsys.runs.preflight import BlockedCell, lacking, readings, refusal, unreachable
-from agentsys.runs.provenance.package_files import remember_code
-from agentsys.runs.provenance.recipe import remember_recipe
+from agentsys.runs.plan import Job, Plan, plan_cases
+from agentsys.runs.preflight import BlockedCell, find_lacking_cells, run_reading_tests, refusal_error, find_unreachable_cells
+from agentsys.runs.provenance.package_files import store_code_state
+from agentsys.runs.provenance.recipe import store_recipe
 from agentsys.runs.search.search_artefacts import artefact_path
-from agentsys.runs.search.search_job import attempt_folders, needs_search, searching
-from agentsys.runs.search.search_plan import SearchPlan, check_searches, search_plan
+from agentsys.runs.search.search_job import attempt_folders, needs_search, select_searched
+from agentsys.runs.search.search_plan import SearchPlan, check_searches, plan_searches
 from agentsys.runs.settings import ExecutorKind, Settings
 from agentsys.runs.store import Store, StoreError
 
@@ -53,7 +53,7 @@ class Session:
     plan: Plan
     again: bool = False
     """Whether every case is run anew, finished or not."""
-    books: Books | None = None
+    books: UsageLog | None = None
     """Where its requests are booked; None in a rehearsal."""
     obstacles: tuple[BlockedCell, ...] = ()
     """The cells that cannot run here, and so are not in the plan (in a rehearsal: would not be)."""
@@ -71,12 +71,12 @@ class Session:
     @property
     def searches(self) -> SearchPlan:
         """The searches that the cases to run need."""
-        return search_plan(self.plan.todo, self.store)
+        return plan_searches(self.plan.todo, self.store)
 
     @property
     def artefacts(self) -> list[Path]:
         """The files with what this run's searches found, as far as they exist."""
-        searched = filter(needs_search, searching(self.plan.jobs))
+        searched = filter(needs_search, select_searched(self.plan.jobs))
         paths = dict.fromkeys(artefact_path(self.store, job) for job in searched)
         return [path for path in paths if path.is_file()]
 
@@ -89,54 +89,54 @@ class Session:
         """
         with Claims(self.store) as claims, self._shared_budget:
             todo = self.plan.todo
-            others = claims.living_others() if self.again else claims.others()
+            others = claims.find_living_processes() if self.again else claims.other_processes()
             if others:
                 listener.joined([process.pid for process in others])
             if self.again:
                 _check_alone(others, self.store)
-                set_aside(self.plan.jobs, self.store)
-            self.store.remember_plan(self.plan.jobs.alike)
+                set_records_aside(self.plan.jobs, self.store)
+            self.store.remember_plan(self.plan.jobs.plan_parts)
             for settings in self.settings:
                 self.store.remember_config(settings.config_hash, settings.identity)
-                remember_recipe(self.store, settings)
+                store_recipe(self.store, settings)
             return self._run(claims, listener) if todo else RunOutcome(finished=0, errors=0)
 
     def _run(self, claims: Claims, listener: Listener) -> RunOutcome:
-        remember_code(self.store)
+        store_code_state(self.store)
         executor, meter = self.settings[0].executor, None if self.books is None else self.books.meter
         if executor.kind is ExecutorKind.RAY:
             from agentsys.runs.executors.ray_nodes import run_on_nodes
 
             hashes = frozenset(one.config_hash for one in self.settings)
-            work = partial(run_on_node, self.request, executor.workers, hashes)
+            work = partial(run_as_node, self.request, executor.workers, hashes)
             todo, store = self.plan.todo, self.store
             return run_on_nodes(work, todo, executor, store=store, listener=listener, meter=meter)
         # Here: a run in which nothing is left to do needs nothing that runs cases.
-        from agentsys.runs.executors.threads import execute
+        from agentsys.runs.executors.threads import run_on_threads
 
         todo, store = self.plan.todo, self.store
         for cell in todo.cells:
             cell.warm_up()
         workers = executor.workers
-        return execute(todo, workers=workers, store=store, claims=claims, listener=listener, meter=meter)
+        return run_on_threads(todo, workers=workers, store=store, claims=claims, listener=listener, meter=meter)
 
     @property
     def _shared_budget(self) -> AbstractContextManager[None]:
         """Inside it the budget is one with that of all commands that are at work in the log folder."""
-        return nullcontext() if self.books is None else self.books.meter.shared(self.store.own / BUDGET_FILE)
+        return nullcontext() if self.books is None else self.books.meter.share_budget(self.store.own / BUDGET_FILE)
 
-    def without(self, obstacles: Sequence[BlockedCell]) -> Session:
+    def without_cells(self, obstacles: Sequence[BlockedCell]) -> Session:
         """The same run less some cells."""
         gone = {id(obstacle.settings) for obstacle in obstacles}
         jobs, todo = (
-            some.of(lambda cell: id(cell.settings) not in gone) for some in (self.plan.jobs, self.plan.todo)
+            some.of_cells(lambda cell: id(cell.settings) not in gone) for some in (self.plan.jobs, self.plan.todo)
         )
         left = tuple(one for one in self.settings if id(one) not in gone)
         failed = self.plan.failed_before and sum(self.store.look(job.case).status == "error" for job in todo)
         kept = replace(self.plan, jobs=jobs, todo=todo, finished=len(jobs) - len(todo), failed_before=failed)
         return replace(self, settings=left, plan=kept, obstacles=tuple(obstacles))
 
-    def looked_at(self, *, skip_unavailable: bool = False) -> Session:
+    def preflight(self, *, skip_unavailable: bool = False) -> Session:
         """Ask every model that the run needs one small question (`preflight=false`: none).
 
         Raises:
@@ -145,19 +145,19 @@ class Session:
         cells = self.plan.todo.cells
         if not cells or not self.settings[0].preflight:
             return self
-        obstacles, oddities = unreachable(cells, self.books)
+        obstacles, oddities = find_unreachable_cells(cells, self.books)
         if obstacles and (not skip_unavailable or len(obstacles) == len(cells)):
-            raise refusal(obstacles, len(self.settings))
-        looked = self.without([*self.obstacles, *obstacles]) if obstacles else self
-        return replace(looked, oddities=tuple(oddities))._read()
+            raise refusal_error(obstacles, len(self.settings))
+        looked = self.without_cells([*self.obstacles, *obstacles]) if obstacles else self
+        return replace(looked, oddities=tuple(oddities))._note_readings()
 
-    def _read(self) -> Session:
+    def _note_readings(self) -> Session:
         """The same run, in which the cells whose attack has to be read know whether the model can."""
         cells = {id(cell): cell for cell in self.plan.todo.cells}
-        seen, unread = readings(cells.values(), self.books)
+        seen, unread = run_reading_tests(cells.values(), self.books)
         noted = {one: replace(cells[one], notes=(note,)) for one, note in seen.items()}
         jobs, todo = (
-            some.over(lambda cell: noted.get(id(cell), cell)) for some in (self.plan.jobs, self.plan.todo)
+            some.replace_cells(lambda cell: noted.get(id(cell), cell)) for some in (self.plan.jobs, self.plan.todo)
         )
         plan = replace(self.plan, jobs=jobs, todo=todo)
         return replace(self, plan=plan, oddities=(*self.oddities, *unread))
@@ -171,7 +171,7 @@ def _check_alone(others: Sequence[Process], store: Store) -> None:
         )
 
 
-def prepare(
+def prepare_session(
     overrides: Sequence[str],
     *,
     config_dirs: Sequence[Path] = (),
@@ -194,20 +194,20 @@ def prepare(
     Raises:
         ConfigError: For anything the user can mend.
     """
-    import_from(plugin_paths)
+    add_plugin_paths(plugin_paths)
     settings = compose(overrides, config_dirs)
     _check_run(settings)
     store = Store(settings[0].logdir)
-    books = None if rehearsal else Books(Meter(settings[0].budget), Ledger(store.own / FILE))
+    books = None if rehearsal else UsageLog(Meter(settings[0].budget), Ledger(store.own / LEDGER_FILE))
     builder = CellBuilder(store, tuple(config_dirs), rehearsal=rehearsal, books=books)
-    cells, obstacles = _built(settings, builder)
+    cells, obstacles = _build_cells(settings, builder)
     if len(obstacles) == len(settings):
-        raise refusal(obstacles, len(settings))
+        raise refusal_error(obstacles, len(settings))
     _check_prices(cells)
-    found = plan(cells, store, again=again)
+    found = plan_cases(cells, store, again=again)
     # What is finished needs nothing any more.
     waiting = {id(cell) for cell in found.todo.cells}
-    obstacles += lacking(cell for cell in cells if id(cell) in waiting)
+    obstacles += find_lacking_cells(cell for cell in cells if id(cell) in waiting)
     if not again:
         check_searches(found.todo, store)
     session = Session(
@@ -222,18 +222,18 @@ def prepare(
     if rehearsal or not obstacles:
         return session
     if not skip_unavailable:
-        raise refusal(obstacles, len(settings))
-    return session.without(obstacles)
+        raise refusal_error(obstacles, len(settings))
+    return session.without_cells(obstacles)
 
 
-class _Deaf(Listener):
+class _SilentListener(Listener):
     """Tells nobody."""
 
     def finished(self, record: CaseRecord) -> None:
         """Nothing: what is stored is seen from the log folder."""
 
 
-def run_on_node(request: RunRequest, workers: int, hashes: frozenset[str]) -> RunOutcome:
+def run_as_node(request: RunRequest, workers: int, hashes: frozenset[str]) -> RunOutcome:
     """Run what was asked for on threads of this process, as one of several on the log folder.
 
     Args:
@@ -245,7 +245,7 @@ def run_on_node(request: RunRequest, workers: int, hashes: frozenset[str]) -> Ru
         ConfigError: If it cannot be run on this node.
     """
     kept = [text for text in request.overrides if not _sets_executor(text)]
-    session = prepare(
+    session = prepare_session(
         [*kept, "executor=threads", f"executor.workers={workers}"],
         config_dirs=request.config_dirs,
         plugin_paths=request.plugin_paths,
@@ -253,7 +253,7 @@ def run_on_node(request: RunRequest, workers: int, hashes: frozenset[str]) -> Ru
     )
     if not {one.config_hash for one in session.settings} <= hashes:
         raise ConfigError("it finds other package versions than the command: install the same on every node.")
-    return session.looked_at(skip_unavailable=request.skip_unavailable).execute(_Deaf())
+    return session.preflight(skip_unavailable=request.skip_unavailable).execute(_SilentListener())
 
 
 def _sets_executor(override: str) -> bool:
@@ -266,8 +266,8 @@ def _check_run(settings: Sequence[Settings]) -> None:
         raise ConfigError("logdir and executor hold for a whole run; give each one value.")
     if len({(s.budget, s.preflight, s.cache) for s in settings}) > 1:
         raise ConfigError("budget, preflight and cache hold for a whole run; give each one value.")
-    if settings[0].executor.kind is ExecutorKind.RAY and (absent := missing(["ray"])):
-        raise not_installed("executor=ray", absent, "distributed")
+    if settings[0].executor.kind is ExecutorKind.RAY and (absent := find_missing_packages(["ray"])):
+        raise not_installed_error("executor=ray", absent, "distributed")
 
 
 def _check_prices(cells: Sequence[Cell]) -> None:
@@ -281,7 +281,7 @@ def _check_prices(cells: Sequence[Cell]) -> None:
             )
 
 
-def _built(settings: Sequence[Settings], builder: CellBuilder) -> tuple[list[Cell], list[BlockedCell]]:
+def _build_cells(settings: Sequence[Settings], builder: CellBuilder) -> tuple[list[Cell], list[BlockedCell]]:
     """The cells that can be built here, and those that cannot (a key is missing, say)."""
     cells, obstacles = list[Cell](), list[BlockedCell]()
     for one in settings:
@@ -292,7 +292,7 @@ def _built(settings: Sequence[Settings], builder: CellBuilder) -> tuple[list[Cel
     return cells, obstacles
 
 
-def set_aside(jobs: Iterable[Job], store: Store) -> Path | None:
+def set_records_aside(jobs: Iterable[Job], store: Store) -> Path | None:
     """Move what is stored of some cases, their searches included, out of the readers' sight.
 
     Returns:
@@ -301,10 +301,10 @@ def set_aside(jobs: Iterable[Job], store: Store) -> Path | None:
     Raises:
         StoreError: If a file cannot be moved. Those moved before stay where they are now.
     """
-    stored = list(dict.fromkeys(path for path in _stored(jobs, store) if path.exists()))
+    stored = list(dict.fromkeys(path for path in _stored_paths(jobs, store) if path.exists()))
     if not stored:
         return None
-    folder = _new_folder(store)
+    folder = _new_aside_folder(store)
     try:
         for path in stored:
             target = folder / path.relative_to(store.root)
@@ -318,7 +318,7 @@ def set_aside(jobs: Iterable[Job], store: Store) -> Path | None:
     return folder
 
 
-def _stored(jobs: Iterable[Job], store: Store) -> Iterator[Path]:
+def _stored_paths(jobs: Iterable[Job], store: Store) -> Iterator[Path]:
     for job in jobs:
         yield store.root / job.case.key
         if needs_search(job):
@@ -329,7 +329,7 @@ def _stored(jobs: Iterable[Job], store: Store) -> Iterator[Path]:
                 continue
 
 
-def _new_folder(store: Store) -> Path:
+def _new_aside_folder(store: Store) -> Path:
     """A folder of this moment. A second process in the same second takes the next name."""
     moment = time.strftime("%Y%m%d-%H%M%S")
     for number in range(1, 1000):

@@ -15,10 +15,10 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 import agentsys
-from agentsys.benchmarks.fixes.catalog import expanded
+from agentsys.benchmarks.fixes.catalog import expand_fixes
 from agentsys.errors import ConfigError
 from agentsys.models.budget import Budget
-from agentsys.models.secrets import masked
+from agentsys.models.secrets import mask_credentials
 from agentsys.models.wrappers.reply_store import CacheMode
 from agentsys.named_module import by_registered_names, registered, with_texts
 
@@ -44,9 +44,9 @@ table, but what one of them answered is not what the other would have."""
 
 def not_identity(group: str, node: Mapping[str, Any]) -> set[str]:
     """The options of a config that no case depends on; of a defense also where it keeps its files."""
-    from agentsys.runs.instantiate import kept_folders
+    from agentsys.runs.instantiate import find_kept_folders
 
-    return NOT_IDENTITY[group] | (set(kept_folders(node)) if group == "defense" else set())
+    return NOT_IDENTITY[group] | (set(find_kept_folders(node)) if group == "defense" else set())
 
 
 def not_in_name(group: str, node: Mapping[str, Any]) -> set[str]:
@@ -63,7 +63,7 @@ class ExecutorKind(StrEnum):
     """On each node of a Ray cluster."""
 
 
-class Executor(BaseModel):
+class ExecutorSettings(BaseModel):
     """Setting of how cases are run side by side. No part of any case's identity."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -75,7 +75,7 @@ class Executor(BaseModel):
     """Of a Ray cluster that is up (`auto`: the one of this machine); None: one is started for the run."""
 
     @model_validator(mode="after")
-    def _fits_its_kind(self) -> Executor:
+    def _fits_its_kind(self) -> ExecutorSettings:
         if self.kind is not ExecutorKind.RAY and self.address is not None:
             raise ValueError("only executor=ray has an address")
         return self
@@ -113,7 +113,7 @@ class Settings(BaseModel):
     """Name -> YAML of each further model that plays a role."""
     labels: dict[str, str]
     """Group -> the name it has in records: the YAML's name, plus the options changed from that YAML."""
-    executor: Executor
+    executor: ExecutorSettings
     limit: int | None = Field(default=None, ge=1)
     user_tasks: tuple[str, ...] | None = None
     injection_tasks: tuple[str, ...] | None = None
@@ -145,7 +145,7 @@ class Settings(BaseModel):
     @classmethod
     def _fixes_written_out(cls, benchmark: dict[str, Any]) -> dict[str, Any]:
         """`all` as the list it stands for; no entry where there are none, as before there were fixes."""
-        fixes = expanded(benchmark["fixes"]) if "fixes" in benchmark else ()
+        fixes = expand_fixes(benchmark["fixes"]) if "fixes" in benchmark else ()
         rest = {key: value for key, value in benchmark.items() if key != "fixes"}
         return {**rest, "fixes": list(fixes)} if fixes else rest
 
@@ -153,7 +153,7 @@ class Settings(BaseModel):
     @classmethod
     def _no_labels_no_entry(cls, defense: dict[str, Any]) -> dict[str, Any]:
         """No entry where no labels of tools are given, as before there could be any."""
-        return dict(_less_null(defense, "tool_labels"))
+        return dict(_drop_null(defense, "tool_labels"))
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -163,14 +163,14 @@ class Settings(BaseModel):
     @property
     def _with_paths(self) -> dict[str, Any]:
         nodes = {group: getattr(self, group) for group in NOT_IDENTITY}
-        groups = {group: without(node, not_identity(group, node)) for group, node in nodes.items()}
-        others = {name: without(node, NOT_IDENTITY["model"]) for name, node in self.others.items()}
+        groups = {group: without_keys(node, not_identity(group, node)) for group, node in nodes.items()}
+        others = {name: without_keys(node, NOT_IDENTITY["model"]) for name, node in self.others.items()}
         further = {"others": others, "files": self.files, "code": self.code}
         given = {key: value for key, value in further.items() if value}
         return {
-            **masked(_without_credentials({**groups, **given})),
+            **mask_credentials(_strip_credentials({**groups, **given})),
             "seed": self.seed,
-            "versions": _versions(),
+            "versions": _identity_versions(),
         }
 
     @property
@@ -194,21 +194,21 @@ def _hash(identity: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _less_null(value: Any, name: str) -> Any:
+def _drop_null(value: Any, name: str) -> Any:
     """A config without an option of this name, in it or in what it holds, where that is null."""
     if isinstance(value, list):
-        return [_less_null(one, name) for one in value]
+        return [_drop_null(one, name) for one in value]
     if not isinstance(value, dict):
         return value
-    return {key: _less_null(one, name) for key, one in value.items() if key != name or one is not None}
+    return {key: _drop_null(one, name) for key, one in value.items() if key != name or one is not None}
 
 
-def without(node: Mapping[str, Any], hidden: set[str]) -> dict[str, Any]:
+def without_keys(node: Mapping[str, Any], hidden: set[str]) -> dict[str, Any]:
     """A config node less some of its top-level keys."""
     return {key: value for key, value in node.items() if key not in hidden}
 
 
-def server_address(url: str) -> str:
+def strip_address(url: str) -> str:
     """A server's address without user, password, query and fragment: what may be kept and shown of it."""
     try:
         parts = urlsplit(url if "://" in url else f"//{url.lstrip('/')}")
@@ -218,19 +218,19 @@ def server_address(url: str) -> str:
     return f"{scheme}{parts.netloc.rpartition('@')[2].lower()}{parts.path}".rstrip("/")
 
 
-def _without_credentials(value: Any, key: str = "") -> Any:
+def _strip_credentials(value: Any, key: str = "") -> Any:
     if isinstance(value, dict):
-        return {name: _without_credentials(inner, str(name)) for name, inner in value.items()}
-    return server_address(value) if key == "base_url" and isinstance(value, str) else value
+        return {name: _strip_credentials(inner, str(name)) for name, inner in value.items()}
+    return strip_address(value) if key == "base_url" and isinstance(value, str) else value
 
 
 @lru_cache(maxsize=1)
-def _versions() -> dict[str, str]:
+def _identity_versions() -> dict[str, str]:
     """The packages whose code runs and scores a case."""
     return {"agentsys": agentsys.__version__, "agentdojo": version("agentdojo")}
 
 
-def checked_settings(values: Mapping[str, Any]) -> Settings:
+def validate_settings(values: Mapping[str, Any]) -> Settings:
     """Validate composed values.
 
     Raises:

@@ -17,7 +17,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from agentsys.python_parser import parse
+from agentsys.python_parser import parse_module
 
 _OURS = {"agentsys", "baselines"}
 _INSTALLED = {"site-packages", "dist-packages"}
@@ -26,51 +26,51 @@ _LONGEST_NAME = 200
 _LARGE = 16_000_000
 """Bytes from which a file (weights, say) is known by its size alone."""
 
-_seen: dict[Path, str] = {}
+_last_digests: dict[Path, str] = {}
 """File -> digest, as this process last met it."""
 
 
-def code_of(nodes: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+def hash_source_files(nodes: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     """Source file, as its folder's modules call it -> digest of its content, for what some configs name.
 
     A module that cannot be found has no entry: whoever builds the object says so. If a file changed since
     this process met it, its modules are forgotten, so that the code that runs is the code that was hashed.
     """
-    shown = _shown(nodes)
-    digests = {path: _digest(path) for path in shown}
-    if any(_seen.get(path, digest) != digest for path, digest in digests.items()):
-        _forget(digests)
-    _seen.update(digests)
+    shown = _name_sources(nodes)
+    digests = {path: _digest_or_note(path) for path in shown}
+    if any(_last_digests.get(path, digest) != digest for path, digest in digests.items()):
+        _forget_modules(digests)
+    _last_digests.update(digests)
     return {shown[path]: digest for path, digest in digests.items()}
 
 
-def code_places(nodes: Iterable[Mapping[str, Any]]) -> dict[str, Path]:
+def locate_source_files(nodes: Iterable[Mapping[str, Any]]) -> dict[str, Path]:
     """The same source files -> where they lie."""
-    return {name: path for path, name in _shown(nodes).items()}
+    return {name: path for path, name in _name_sources(nodes).items()}
 
 
-def _shown(nodes: Iterable[Mapping[str, Any]]) -> dict[Path, str]:
-    sources = _Sources()
-    for name in sorted({name for node in nodes for name in _named(node)}):
+def _name_sources(nodes: Iterable[Mapping[str, Any]]) -> dict[Path, str]:
+    sources = _SourceCollector()
+    for name in sorted({name for node in nodes for name in _named_modules(node)}):
         sources.add(name)
-    return sources.shown
+    return sources.names
 
 
-def _named(value: object, option: object = None) -> Iterator[str]:
+def _named_modules(value: object, option: object = None) -> Iterator[str]:
     """The modules that a config names."""
     if isinstance(value, Mapping):
-        yield from (name for key, inner in value.items() for name in _named(inner, key))
+        yield from (name for key, inner in value.items() for name in _named_modules(inner, key))
     elif isinstance(value, (list, tuple)):
-        yield from map(str, value) if option == "modules" else chain.from_iterable(map(_named, value))
+        yield from map(str, value) if option == "modules" else chain.from_iterable(map(_named_modules, value))
     elif option == "_target_" and isinstance(value, str):
         yield value.rpartition(".")[0]
 
 
-class _Sources:
+class _SourceCollector:
     """Collects the files behind modules, without importing any."""
 
     def __init__(self) -> None:
-        self.shown: dict[Path, str] = {}
+        self.names: dict[Path, str] = {}
         """File -> its name: relative to the folder that its module is imported from."""
         self._places: dict[str, Path | None] = {}
         self._whole: set[Path] = set()
@@ -81,22 +81,22 @@ class _Sources:
         waiting = [module]
         while waiting:
             name = waiting.pop()
-            place = self._place(name)
+            place = self._locate(name)
             installed = place is not None and place.parent.name in _INSTALLED
             if place is None or (installed and name != module):
                 continue
             self._keep_all(place)
             if installed:
                 continue
-            for path in _files_of(name, place):
+            for path in _list_module_files(name, place):
                 if path not in self._read:
                     self._read.add(path)
-                    waiting += self._look_into(path, place)
+                    waiting += self._scan_file(path, place)
 
-    def _place(self, module: str) -> Path | None:
+    def _locate(self, module: str) -> Path | None:
         top = module.partition(".")[0]
         if top not in self._places:
-            self._places[top] = _place(top)
+            self._places[top] = _locate_module(top)
         return self._places[top]
 
     def _keep_all(self, place: Path) -> None:
@@ -106,24 +106,24 @@ class _Sources:
         self._whole.add(place)
         for path in [place] if place.is_file() else sorted(place.rglob("*.py")):
             if not any(part.startswith(".") for part in path.relative_to(place.parent).parts):
-                self._keep(path, place.parent)
+                self._keep_file(path, place.parent)
 
-    def _look_into(self, path: Path, place: Path) -> Iterator[str]:
+    def _scan_file(self, path: Path, place: Path) -> Iterator[str]:
         """Keep the files that a source file names, and give the modules it imports."""
-        tree = _parsed(path)
-        for beside in _files_named(tree, path.parent):
-            self._keep(beside, place.parent)
+        tree = _parse_file(path)
+        for beside in _named_files(tree, path.parent):
+            self._keep_file(beside, place.parent)
         # The dotted parts that a relative import in the file starts from.
         package = [] if place.is_file() else list(path.parent.relative_to(place.parent).parts)
-        yield from _imported(tree, package)
+        yield from _imported_modules(tree, package)
 
-    def _keep(self, path: Path, root: Path) -> None:
-        if path not in self.shown:
+    def _keep_file(self, path: Path, root: Path) -> None:
+        if path not in self.names:
             name = path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)
-            self.shown[path] = str(path) if name in self.shown.values() else name
+            self.names[path] = str(path) if name in self.names.values() else name
 
 
-def _place(top: str) -> Path | None:
+def _locate_module(top: str) -> Path | None:
     """A top-level module's file or a package's folder; None for ours, Python's own and unknown ones."""
     if not top or top in _OURS or top in sys.stdlib_module_names:
         return None
@@ -138,7 +138,7 @@ def _place(top: str) -> Path | None:
     return place.resolve() if place is not None and place.exists() else None
 
 
-def _files_of(module: str, place: Path) -> Iterator[Path]:
+def _list_module_files(module: str, place: Path) -> Iterator[Path]:
     """The files that importing a module runs: its packages' `__init__`s and its own."""
     if place.is_file():
         yield place
@@ -149,14 +149,14 @@ def _files_of(module: str, place: Path) -> Iterator[Path]:
         yield from (path for path in (here / "__init__.py", here.with_suffix(".py")) if path.is_file())
 
 
-def _parsed(path: Path) -> ast.Module:
+def _parse_file(path: Path) -> ast.Module:
     try:
-        return parse(path.read_bytes())
+        return parse_module(path.read_bytes())
     except (OSError, SyntaxError, ValueError, RecursionError):  # importing it says what is wrong
         return ast.Module([], [])
 
 
-def _imported(tree: ast.Module, package: list[str]) -> Iterator[str]:
+def _imported_modules(tree: ast.Module, package: list[str]) -> Iterator[str]:
     """Full names of everything a file imports, also inside functions; `from a import b` counts as `a.b`."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -167,7 +167,7 @@ def _imported(tree: ast.Module, package: list[str]) -> Iterator[str]:
             yield from (".".join([*base, alias.name]) for alias in node.names)
 
 
-def _files_named(tree: ast.Module, folder: Path) -> Iterator[Path]:
+def _named_files(tree: ast.Module, folder: Path) -> Iterator[Path]:
     """The files that a text in the source names, seen from the folder it is in."""
     for node in ast.walk(tree):
         text = node.value if isinstance(node, ast.Constant) else None
@@ -199,14 +199,14 @@ def content_digest(path: Path) -> str:
     return hashlib.sha256(content).hexdigest()[:16]
 
 
-def _digest(path: Path) -> str:
+def _digest_or_note(path: Path) -> str:
     try:
         return content_digest(path)
     except OSError:
         return "unreadable"
 
 
-def _forget(files: Iterable[Path]) -> None:
+def _forget_modules(files: Iterable[Path]) -> None:
     """Drop the modules of these files, so that they are imported anew."""
     gone = {str(path) for path in files}
     for name, module in list(sys.modules.items()):

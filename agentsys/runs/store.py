@@ -17,19 +17,19 @@ from agentsys.named_module import by_registered_names
 from agentsys.records.case import Case
 from agentsys.records.old_shards import unpack_shards
 from agentsys.records.schema import CaseRecord
-from agentsys.records.stored_plan import Alike, as_stored, plan_file
-from agentsys.storable import as_json
+from agentsys.records.stored_plan import CaseGroup, build_stored_plan, encode_plan
+from agentsys.storable import to_json_bytes
 
 OWN_FOLDER = ".agentsys"
 """Folder in the log folder for what is ours and no record: resolved configs, the reply cache, privileges."""
-REPLIES = "cache"
+REPLIES_FOLDER = "cache"
 """Folder in it for models' replies, unless `cache.dir` names another."""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Stored:
+class RecordStatus:
     """State of a case's file, as far as the plan must know it."""
 
     status: str
@@ -37,14 +37,14 @@ class Stored:
     config_hash: str = ""
 
 
-class KeptCase(NamedTuple):
+class RecordContent(NamedTuple):
     """A case's record as it was read."""
 
     record: CaseRecord
     error: str | None
 
 
-class Version(NamedTuple):
+class FileVersion(NamedTuple):
     """Mark of one writing of a file."""
 
     changed_ns: int
@@ -72,7 +72,7 @@ class Store:
         self.own = root / OWN_FOLDER
         self.marker: Path | None = None
         """A file of the run that writes here: where it is missing, the folder was removed under the run."""
-        self._looked: dict[str, Version] = {}
+        self._looked: dict[str, FileVersion] = {}
         """Of the records that were there and not finished; a million missing ones take no room."""
         try:
             probe = self.own / "probe"
@@ -88,12 +88,12 @@ class Store:
         """Say whether anything of a pipeline (`Case.pipeline`) is stored: if not, none of its cases is."""
         return (self.root / pipeline).exists()
 
-    def look(self, case: Case) -> Stored:
+    def look(self, case: Case) -> RecordStatus:
         """Say whether the case is finished. A file that does not parse counts as not run."""
         key = case.key
         version = self._version(key)
         if version is None:
-            return Stored("missing")
+            return RecordStatus("missing")
         found = self.look_at(self.root / key)
         if found.status != "ok":
             self._looked[key] = version
@@ -122,15 +122,15 @@ class Store:
             "logdir=...."
         )
 
-    def look_at(self, path: Path) -> Stored:
+    def look_at(self, path: Path) -> RecordStatus:
         """The same of any record's file, an attempt's for one."""
         try:
             block = orjson.loads(path.read_bytes())["agentsys"]
-            return Stored(str(block["status"]), str(block["config_hash"]))
+            return RecordStatus(str(block["status"]), str(block["config_hash"]))
         except FileNotFoundError:
-            return Stored("missing")
+            return RecordStatus("missing")
         except (orjson.JSONDecodeError, KeyError, TypeError, OSError):
-            return Stored("corrupt")
+            return RecordStatus("corrupt")
 
     def write(self, record: CaseRecord, agentdojo: Mapping[str, Any]) -> Path:
         """Store a record; what is there is either the old one or the whole new one, never half.
@@ -139,10 +139,10 @@ class Store:
             StoreError: If the disk is full, or the folder cannot be written or is not there any more.
         """
         self.check_there()
-        path = self.root / key_of(record)
+        path = self.root / record_key(record)
         block = dict(record)
         block["spans"] = block.pop("spans")  # the longest part last, for people who look into the file
-        data = as_json({**agentdojo, "agentsys": block}, indent=True)
+        data = to_json_bytes({**agentdojo, "agentsys": block}, indent=True)
         try:
             self._keep_aside_if_corrupt(path)
             write_atomically(path, data)
@@ -150,21 +150,21 @@ class Store:
             raise self.unwritable(path, error) from None
         return path
 
-    def read(self, case: Case) -> KeptCase | None:
+    def read(self, case: Case) -> RecordContent | None:
         """The stored record of a case; None if there is none that can be read."""
         try:
             fields = orjson.loads((self.root / case.key).read_bytes())
-            return KeptCase(CaseRecord.model_validate(fields["agentsys"]), fields.get("error"))
+            return RecordContent(CaseRecord.model_validate(fields["agentsys"]), fields.get("error"))
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return None
 
-    def remember_plan(self, parts: Iterable[Alike]) -> None:
+    def remember_plan(self, parts: Iterable[CaseGroup]) -> None:
         """Keep what a run is to do, so that readers can name what is missing.
 
         Raises:
             StoreError: If it cannot be written.
         """
-        path, data = plan_file(self.root, as_stored(parts))
+        path, data = encode_plan(self.root, build_stored_plan(parts))
         try:
             if not path.exists():
                 write_atomically(path, data)
@@ -185,12 +185,12 @@ class Store:
             return None
         return by_registered_names(found) if isinstance(found, dict) else None
 
-    def _version(self, key: str) -> Version | None:
+    def _version(self, key: str) -> FileVersion | None:
         try:
             found = (self.root / key).stat()
         except OSError:
             return None
-        return Version(found.st_mtime_ns, found.st_ino, found.st_size)
+        return FileVersion(found.st_mtime_ns, found.st_ino, found.st_size)
 
     def _keep_aside_if_corrupt(self, path: Path) -> None:
         if path.exists() and self.look_at(path).status == "corrupt":
@@ -199,7 +199,7 @@ class Store:
             _log.warning("%s did not parse; it was kept as %s and the case was run again", path, aside.name)
 
 
-def key_of(record: CaseRecord) -> str:
+def record_key(record: CaseRecord) -> str:
     """A record's path under the log folder."""
     attempt = record.attempt
     if attempt is None:

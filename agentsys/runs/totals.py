@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from agentsys.amounts import duration, short_count
+from agentsys.amounts import format_duration, abbreviate_count
 from agentsys.attacks.search_options import PER_CASE
 from agentsys.models.budget import Meter
 from agentsys.records.case_row import NO_ATTACK
@@ -16,7 +16,7 @@ from agentsys.records.schema import CaseRecord
 from agentsys.runs.plan import Job
 
 
-class CellName(NamedTuple):
+class CellLabels(NamedTuple):
     """Labels of a cell, as records have them."""
 
     model: str
@@ -59,7 +59,7 @@ class RunningTotals:
     planned: int
     """Cases to run."""
     clock: Callable[[], float] = time.monotonic
-    cells: dict[CellName, CellTotals] = field(default_factory=dict)
+    cells: dict[CellLabels, CellTotals] = field(default_factory=dict)
     """In the order of the plan."""
     done: int = 0
     attempts: int = 0
@@ -74,15 +74,15 @@ class RunningTotals:
         self.started = self.clock()
 
     @classmethod
-    def of(cls, jobs: Iterable[Job]) -> RunningTotals:
+    def of_jobs(cls, jobs: Iterable[Job]) -> RunningTotals:
         """Totals of a run that is about to start."""
-        planned = Counter(CellName(job.case.model, job.case.defense, job.case.attack) for job in jobs)
+        planned = Counter(CellLabels(job.case.model, job.case.defense, job.case.attack) for job in jobs)
         return cls(planned.total(), cells={name: CellTotals(count) for name, count in planned.items()})
 
     def add_attempt(self, record: CaseRecord) -> None:
         """Count one attempt of a search: it costs, and is no case."""
         self.attempts += 1
-        self._spend(record)
+        self._add_cost(record)
 
     def add(self, record: CaseRecord) -> None:
         """Count one finished case."""
@@ -90,11 +90,11 @@ class RunningTotals:
         search = record.search
         # The record of a search's best attempt has its cost counted already.
         if search is None or search.mode != PER_CASE or search.attempts <= search.refused:
-            self._spend(record)
+            self._add_cost(record)
         case = record.case
-        self.cells.setdefault(CellName(case.model, case.defense, case.attack), CellTotals(1)).add(record)
+        self.cells.setdefault(CellLabels(case.model, case.defense, case.attack), CellTotals(1)).add(record)
 
-    def _spend(self, record: CaseRecord) -> None:
+    def _add_cost(self, record: CaseRecord) -> None:
         for usage in record.usage.values():
             counted = self.tokens is not None and not usage.uncounted
             self.tokens = (self.tokens or 0) + usage.prompt + usage.completion if counted else None
@@ -135,29 +135,29 @@ class RunningTotals:
         return left * self.elapsed / spent
 
     @property
-    def line(self) -> str:
+    def progress_line(self) -> str:
         """Progress of the run and its figures, in one line of plain text."""
-        return f"{self.progress}; {self.figures()}"
+        return f"{self.progress}; {self.format_figures()}"
 
     @property
     def progress(self) -> str:
         """How far it is, and how long it takes."""
-        left = f", {duration(self.seconds_left)} left" if self.done < self.planned else ""
+        left = f", {format_duration(self.seconds_left)} left" if self.done < self.planned else ""
         rate = f", {self.per_second:.1f} a second" if self.done else ""
-        return f"{self.done}/{self.planned} cases{rate}, {duration(self.elapsed)} elapsed{left}"
+        return f"{self.done}/{self.planned} cases{rate}, {format_duration(self.elapsed)} elapsed{left}"
 
-    def figures(self) -> str:
+    def format_figures(self) -> str:
         """ASR per defense, errors and what was spent."""
         rates = [f"ASR {name} {asr}" for name, asr in self.asr_by_defense().items()]
-        return ", ".join([*rates, self.spent])
+        return ", ".join([*rates, self.spending_text])
 
     @property
-    def spent(self) -> str:
+    def spending_text(self) -> str:
         """Errors, and what the cases took."""
         parts = [
             f"errors {self.errors}",
             *([f"attempts {self.attempts}"] if self.attempts else []),
-            "tokens unknown" if self.tokens is None else f"tokens {short_count(self.tokens)}",
+            "tokens unknown" if self.tokens is None else f"tokens {abbreviate_count(self.tokens)}",
             "cost unknown" if self.cost_usd is None else f"cost ${self.cost_usd:.2f}",
         ]
         return ", ".join(parts)
@@ -170,10 +170,10 @@ class RunningTotals:
             if name.attack != NO_ATTACK:
                 both = sums[f"{name.model} / {name.defense}" if several else name.defense]
                 both[0], both[1] = both[0] + cell.hit, both[1] + cell.rated
-        return {name: share(hit, rated) for name, (hit, rated) in sums.items()}
+        return {name: format_share(hit, rated) for name, (hit, rated) in sums.items()}
 
 
-def share(part: int, whole: int) -> str:
+def format_share(part: int, whole: int) -> str:
     """A share in percent, e.g. `52.1%`; `-` of nothing."""
     return f"{100 * part / whole:.1f}%" if whole else "-"
 
@@ -193,14 +193,14 @@ class RunSpending:
 
     def fits(self, job: Job, running: Collection[Job]) -> bool:
         """Say whether the running cases and one more fit; as long as nothing is known, one runs alone."""
-        if not self.meter.limited:
+        if not self.meter.is_limited:
             return True
         if not self._of_cell:
             return not running and self.meter.has_room()
-        dearest = [self._dearest(one) for one in (*running, job)]
+        dearest = [self._highest_cost(one) for one in (*running, job)]
         return self.meter.has_room(sum(usd for usd, _ in dearest), sum(tokens for _, tokens in dearest))
 
-    def _dearest(self, job: Job) -> tuple[float, float]:
+    def _highest_cost(self, job: Job) -> tuple[float, float]:
         """The most that a case like it cost; not the mean, as the cheapest of those under way end first."""
         known = self._of_cell.get(id(job.cell)) or [one for some in self._of_cell.values() for one in some]
         return max(usd for usd, _ in known), max(tokens for _, tokens in known)

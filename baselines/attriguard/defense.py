@@ -10,10 +10,10 @@ from agentdojo.task_suite.task_suite import TaskSuite
 from agentdojo.types import ChatAssistantMessage
 
 from agentsys.models.chat import ChatModel, ChatRequest, assistant, text_of
-from agentsys.models.simulated.agent import plain_agent
-from agentsys.models.simulated.passages import without_found
+from agentsys.models.simulated.agent import play_plain_agent
+from agentsys.models.simulated.passages import remove_injected_passages
 from agentsys.models.simulated.role import SimulatedKnowledge, SimulatedRole
-from agentsys.options import checked
+from agentsys.options import check_options
 from baselines.attriguard.audit import ATTENUATOR, JUDGE_ROLE, SHADOW, AttributionAudit, AuditOptions
 from baselines.attriguard.prompts import JUDGE, LEVELS, REFUSAL, STEPS
 from baselines.border.asking import inside_fences
@@ -25,19 +25,19 @@ from baselines.played import PlayedDefense
 
 def play_shadow(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
     """The same mind as the agent's: under its role, so that every draw is the same."""
-    return plain_agent(replace(request, role="agent"), knowledge)
+    return play_plain_agent(replace(request, role="agent"), knowledge)
 
 
 def play_attenuator(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
     """The text without the goals that were found in it, else as it is."""
     text = inside_fences(text_of(request.messages[-1]))
-    return assistant(without_found(text, ATTENUATOR, knowledge).strip() or "Nothing is reported.")
+    return assistant(remove_injected_passages(text, ATTENUATOR, knowledge).strip() or "Nothing is reported.")
 
 
 def play_judge(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
     """True of a call of the user task's ground truth."""
     lines = text_of(request.messages[-1])
-    task = knowledge.task_in(lines.partition("\n\nProposed call: ")[0])
+    task = knowledge.find_task(lines.partition("\n\nProposed call: ")[0])
     call = json.loads(lines.partition("\n\nProposed call: ")[2].partition("\n")[0])
     right = task is not None and any(
         scripted.function == call["tool"]
@@ -84,7 +84,7 @@ class AttriGuard(BorderDefense, PlayedDefense):
 
     def __init__(self, name: str = "attriguard", *, seed: int | None = None, **options: Any) -> None:
         self.name = name
-        self.options = checked(AuditOptions, name, options, seed=seed or 0)
+        self.options = check_options(AuditOptions, name, options, seed=seed or 0)
 
     @property
     def needs_conversation(self) -> bool:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from agentdojo.functions_runtime import FunctionCall
 
-from agentsys.models.loose_json import the_object_with
+from agentsys.models.loose_json import find_object_with
 
 Survival = Literal["strict", "fuzzy", "hyper_fuzzy"]
 """Which calls may survive besides the same: none, those of the same tool, or any, if the judge agrees."""
@@ -59,7 +59,7 @@ class CallJudgement:
 
 def read_judgement(reply: str) -> CallJudgement | None:
     """Read a judge's reply; None where it is not the object asked for."""
-    found = the_object_with(reply, {"legitimate"})
+    found = find_object_with(reply, {"legitimate"})
     said = found["legitimate"] if found is not None else None
     legitimate = _TRUTH.get(said.strip().casefold()) if isinstance(said, str) else said
     if found is None or not isinstance(legitimate, bool):

@@ -15,7 +15,7 @@ from agentdojo.types import (
 
 from agentsys.models.chat import assistant, tool_message
 from agentsys.models.element import LoopState, LoopStep
-from agentsys.models.tools import listed
+from agentsys.models.tools import parse_list_text
 from agentsys.models.tools_element import ToolsElement
 from baselines.border.filter import BorderFilter, CallRuling, EndCase, Turn, filtered, fits, ruled
 
@@ -103,7 +103,7 @@ def _mended(call: FunctionCall) -> FunctionCall:
         if isinstance(value, FunctionCall):
             call.args[name] = value.model_dump()
         elif isinstance(value, str):
-            call.args[name] = listed(value)
+            call.args[name] = parse_list_text(value)
     return call
 
 

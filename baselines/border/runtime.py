@@ -79,5 +79,5 @@ class AtBorder(LoopStep):
     def step(self, at: LoopState) -> LoopState:
         """One run of the agent."""
         guarded = FilteredRuntime(at.runtime, self.filters, at.query)
-        after = replace(at, runtime=guarded).through(self.agent)
+        after = replace(at, runtime=guarded).run_element(self.agent)
         return replace(after, query=at.query, runtime=at.runtime)

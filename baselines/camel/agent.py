@@ -82,7 +82,7 @@ class CamelAgent(LoopStep):
         else:
             task = self._task(at.runtime, at.env, judge, answers, _Writer(self.model, self.settings))
         task.run(at.query, self._planner_prompt(at.runtime))
-        return at.saying(*task.record)
+        return at.with_messages(*task.record)
 
     def _judge(self, runtime: FunctionsRuntime) -> Judge:
         return Judge(policies_for(self.suite, runtime), self.settings.as_published)

@@ -10,7 +10,7 @@ from agentdojo.task_suite.task_suite import TaskSuite
 
 from agentsys.models.chat import ChatModel
 from agentsys.models.loop import default_system_message, named_pipeline
-from agentsys.options import checked
+from agentsys.options import check_options
 from baselines.camel.agent import CamelAgent, CamelSettings
 from baselines.camel.prompts import PROMPTS
 from baselines.camel.simulated import ROLES
@@ -45,7 +45,7 @@ class Camel(AgentDefense):
 
     def __init__(self, name: str = "camel", **options: Any) -> None:
         self.name = name
-        self.settings = checked(CamelSettings, name, options)
+        self.settings = check_options(CamelSettings, name, options)
 
     def pipeline(self, model: ChatModel, suite: TaskSuite[Any]) -> BasePipelineElement:
         """The agent for one case. The planner's conversation is its own; the one returned is a record."""

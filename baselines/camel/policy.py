@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
 
-from agentsys.models.tools import named_like_reading
+from agentsys.models.tools import has_reading_name
 from baselines.camel.language.failure import ProgramError
 from baselines.flow.groups import Group, channel_members, event_participants, file_sharers, identities
 from baselines.flow.label import FlowLabel
@@ -71,7 +71,7 @@ def written_policies(suite: str) -> Policies | None:
 
 def generated_policies(tools: Mapping[str, Iterable[str]]) -> Policies:
     """Policies for any tools: reading is free, and everything else takes trusted arguments alone."""
-    free = tuple(name for name in tools if named_like_reading(name, "query"))
+    free = tuple(name for name in tools if has_reading_name(name, "query"))
     rules = {name: Condition(trusted=tuple(tools[name])) for name in tools if name not in free}
     return Policies(free=free, rules=rules, generated=True)
 

@@ -10,7 +10,7 @@ from typing import Any
 from agentdojo.types import ChatAssistantMessage, ChatMessage
 
 from agentsys.models.chat import ChatRequest, assistant, text_of
-from agentsys.models.simulated.grounding import leaf_forms, leaves
+from agentsys.models.simulated.grounding import leaf_forms, scalar_leaves
 from agentsys.models.simulated.playbook import Fact, ScriptedCall
 from agentsys.models.simulated.role import SimulatedKnowledge, SimulatedRole
 from agentsys.models.simulated.script_position import MAX_ATTEMPTS, PLACEHOLDER
@@ -46,10 +46,10 @@ def play_planner(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAss
 
 def _script(query: str, tools: Sequence[str], knowledge: SimulatedKnowledge) -> _Script:
     """The user task's; an injection task's where the user asks for one."""
-    task = knowledge.task_in(query, tools)
+    task = knowledge.find_task(query, tools)
     if task is not None:
         return _Script(task.calls, task.answer.strip() or DONE, task.facts)
-    goal = next(iter(knowledge.goals_in(query, tools)), None)
+    goal = next(iter(knowledge.find_goals(query, tools)), None)
     return _Script((), DONE, ()) if goal is None else _Script(goal.calls, goal.says or DONE, ())
 
 
@@ -78,7 +78,7 @@ def _asking(name: str, fact: Fact, asked: str) -> str:
 
 
 def _needed(facts: Iterable[Fact], value: Any, known: Mapping[str, str]) -> list[Fact]:
-    forms = "\n".join(form for leaf in leaves(value) for form in leaf_forms(leaf))
+    forms = "\n".join(form for leaf in scalar_leaves(value) for form in leaf_forms(leaf))
     return [fact for fact in facts if fact.text in forms and fact.text not in known]
 
 

@@ -9,7 +9,7 @@ from agentdojo.task_suite.task_suite import TaskSuite
 
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatModel
-from agentsys.options import checked
+from agentsys.options import check_options
 from baselines.border.defense import BorderDefense
 from baselines.border.filter import BorderFilter
 from baselines.border.rewriter import EMPTIED, WITHHELD
@@ -54,7 +54,7 @@ class DataFilter(BorderDefense, PlayedDefense):
                 f" {template_digest()}: scores under two templates are not comparable. Give that one or null."
             )
         self.name = name
-        self.options = checked(FilterOptions, name, options)
+        self.options = check_options(FilterOptions, name, options)
 
     @property
     def own_roles(self) -> Sequence[str]:

@@ -12,7 +12,7 @@ from importlib.resources import files
 from agentdojo.types import ChatAssistantMessage, ChatToolResultMessage
 
 from agentsys.models.chat import ChatModel, ChatRequest, assistant, system, text_of, user
-from agentsys.models.simulated.passages import without_found
+from agentsys.models.simulated.passages import remove_injected_passages
 from agentsys.models.simulated.role import SimulatedKnowledge, SimulatedRole
 from agentsys.options import AtLeast1
 from baselines.border.asking import cut_off, words_of
@@ -154,7 +154,7 @@ def unfit_filter(model: ChatModel) -> str | None:
 def play_filter(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
     """The data without the goals that were found in them."""
     data = text_of(request.messages[-1]).partition(SEPARATOR)[2]
-    return assistant(without_found(data, ROLE, knowledge))
+    return assistant(remove_injected_passages(data, ROLE, knowledge))
 
 
 ROLES: dict[str, SimulatedRole] = {ROLE: play_filter}

@@ -9,8 +9,8 @@ from functools import lru_cache, partial
 from typing import Any
 
 from agentsys.errors import ConfigError
-from agentsys.extras import missing, not_installed
-from agentsys.options import checked
+from agentsys.extras import find_missing_packages, not_installed_error
+from agentsys.options import check_options
 from baselines.detectors.classifier import Classifier, Network, Remembered
 from baselines.detectors.defense import DetectorDefense
 from baselines.detectors.extra import EXTRA, NEEDED, require
@@ -41,7 +41,7 @@ class ClassifierDefense(DetectorDefense):
     def __init__(self, name: str, **options: Any) -> None:
         of_model = {field.name for field in fields(ClassifierSettings)}
         read = {key: options[key] for key in options if key in of_model}
-        self.settings = checked(ClassifierSettings, "detector", read)
+        self.settings = check_options(ClassifierSettings, "detector", read)
         load = partial(load_classifier, self.settings)
         super().__init__(name, load, **{key: options[key] for key in options if key not in of_model})
 
@@ -51,9 +51,9 @@ class ClassifierDefense(DetectorDefense):
         Raises:
             Unavailable: If it is not.
         """
-        absent = missing(NEEDED[self.settings.backend])
+        absent = find_missing_packages(NEEDED[self.settings.backend])
         if absent:
-            raise not_installed(f"The detector model {self.settings.name}", absent, EXTRA)
+            raise not_installed_error(f"The detector model {self.settings.name}", absent, EXTRA)
 
     @property
     def detects(self) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 from agentdojo.task_suite.task_suite import TaskSuite
 
 from agentsys.models.chat import ChatModel
-from agentsys.options import checked
+from agentsys.options import check_options
 from baselines.border.defense import BorderDefense
 from baselines.border.filter import BorderFilter
 from baselines.detectors.detector import Detector
@@ -36,7 +36,7 @@ class DetectorDefense(BorderDefense):
     def __init__(self, name: str, detector: Callable[[], Detector], **options: Any) -> None:
         self.name = name
         self.detector = detector
-        self.options = checked(DetectionOptions, name, options)
+        self.options = check_options(DetectionOptions, name, options)
 
     @property
     def notice(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Sequence
 
-from agentsys.extras import not_installed
+from agentsys.extras import not_installed_error
 from baselines.detectors.settings import ClassifierSettings
 
 EXTRA = "detectors"
@@ -22,7 +22,7 @@ def require(settings: ClassifierSettings, packages: Sequence[str]) -> None:
     """
     missing = [package for package in packages if not _importable(package)]
     if missing:
-        raise not_installed(f"The detector model {settings.name}", missing, EXTRA)
+        raise not_installed_error(f"The detector model {settings.name}", missing, EXTRA)
 
 
 def _importable(package: str) -> bool:

@@ -11,7 +11,7 @@ from agentdojo.functions_runtime import FunctionCall
 from json_repair import repair_json
 
 from agentsys.models.chat import ChatModel
-from agentsys.models.tagged_calls import tagged
+from agentsys.models.tagged_calls import wrap_in_tag
 from agentsys.models.trace import span
 from agentsys.python_parser import literal_eval
 from baselines.drift.asking import ask
@@ -28,7 +28,7 @@ _OPEN = {"none", "null"}
 
 def question(query: str, checklist: str) -> str:
     """Write the formatter's question."""
-    return "\n".join([tagged("user_query", query), tagged("parameter_checklist", checklist)])
+    return "\n".join([wrap_in_tag("user_query", query), wrap_in_tag("parameter_checklist", checklist)])
 
 
 def formatted(model: ChatModel, query: str, checklist: str, attempts: int) -> str | None:

@@ -13,7 +13,7 @@ from agentdojo.task_suite.task_suite import TaskSuite
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.models.chat import ChatModel
 from agentsys.models.loop import default_system_message, named_pipeline
-from agentsys.options import checked
+from agentsys.options import check_options
 from baselines.drift.agent import DriftAgent
 from baselines.drift.fixes import ALL, NONE
 from baselines.drift.permission import Permission, PermissionBook
@@ -61,7 +61,7 @@ class Drift(AgentDefense):
         self.name = name
         known = _permissions(name, permissions or {})
         mended = NONE if compat else ALL
-        self.settings = checked(DriftSettings, name, options, fixes=mended, permissions=known)
+        self.settings = check_options(DriftSettings, name, options, fixes=mended, permissions=known)
         self._book = PermissionBook()
 
     def pipeline(self, model: ChatModel, suite: TaskSuite[Any]) -> BasePipelineElement:

@@ -12,7 +12,7 @@ from agentdojo.types import ChatMessage, ChatToolResultMessage, text_content_blo
 
 from agentsys.models.chat import ChatModel
 from agentsys.models.providers.wire_text import result_text
-from agentsys.models.tagged_calls import between, tagged
+from agentsys.models.tagged_calls import text_between_tags, wrap_in_tag
 from agentsys.models.trace import span
 from agentsys.python_parser import literal_eval
 from baselines.drift.asking import ask
@@ -43,12 +43,12 @@ def question(query: str, result: ChatToolResultMessage) -> str:
     """Write the detector's question about one result."""
     call = result["tool_call"]
     called = json.dumps({"function": call.function, "args": json.loads(args_text(call))}, ensure_ascii=False)
-    return "\n".join([tagged(QUERY, query), tagged(CALL, called), f"<{RESULT}>", result_text(result)])
+    return "\n".join([wrap_in_tag(QUERY, query), wrap_in_tag(CALL, called), f"<{RESULT}>", result_text(result)])
 
 
 def read_detection(reply: str) -> list[Any] | None:
     """The items a reply lists; None if the tagged section is missing or holds no list."""
-    inside = between(reply, _DETECTED)
+    inside = text_between_tags(reply, _DETECTED)
     if inside is None:
         return None
     for read in (json.loads, literal_eval):
@@ -118,7 +118,7 @@ def usable_spans(reply: str, settings: DriftSettings) -> list[str] | None:
     items = read_detection(reply)
     if items is None:
         strictly = DriftFix.READ_DETECTION_STRICTLY in settings.fixes
-        return None if strictly or between(reply, _DETECTED) is None else []
+        return None if strictly or text_between_tags(reply, _DETECTED) is None else []
     if DriftFix.SKIP_EMPTY_SPANS not in settings.fixes:
         return [item if isinstance(item, str) else "" for item in items]
     spans = [item for item in items if isinstance(item, str) and item.strip()]

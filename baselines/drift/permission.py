@@ -11,8 +11,8 @@ from enum import Enum
 
 from agentsys.models.chat import ChatModel, ChatRequest, ToolSpec, system, user
 from agentsys.models.providers.wire_text import visible_text
-from agentsys.models.tagged_calls import tagged
-from agentsys.models.trace import Tracer, tracing
+from agentsys.models.tagged_calls import wrap_in_tag
+from agentsys.models.trace import Tracer, use_tracer
 from baselines.drift.prompts import PERMISSION
 
 ROLE = "drift_permissions"
@@ -82,6 +82,6 @@ def described(tool: ToolSpec) -> str:
 
 def _ask(model: ChatModel, tool: ToolSpec) -> str:
     """Ask the model without booking it to a case: which one comes first depends on threads."""
-    question = [system(PERMISSION), user(tagged(TOOL, described(tool)))]
-    with tracing(Tracer()):
+    question = [system(PERMISSION), user(wrap_in_tag(TOOL, described(tool)))]
+    with use_tracer(Tracer()):
         return visible_text(model.complete(ChatRequest(question, role=ROLE)).message)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agentsys.models.chat import ChatModel, ToolSpec
-from agentsys.models.tagged_calls import between, write_tools
+from agentsys.models.tagged_calls import text_between_tags, write_tools
 from agentsys.models.trace import span
 from baselines.drift.asking import ask
 from baselines.drift.prompts import PLANNER
@@ -29,8 +29,8 @@ class DriftPlan:
 
 def read_plan(reply: str) -> DriftPlan:
     """The plan in a planner's reply. A section that is missing is empty, and is not asked for again."""
-    names = between(reply, TRAJECTORY)
-    checklist = between(reply, CHECKLIST)
+    names = text_between_tags(reply, TRAJECTORY)
+    checklist = text_between_tags(reply, CHECKLIST)
     return DriftPlan(
         _names(names) if names is not None else (), NO_CHECKLIST if checklist is None else checklist
     )

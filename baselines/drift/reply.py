@@ -16,7 +16,7 @@ from agentsys.models.tagged_calls import (
     CALL,
     THOUGHT,
     CallSyntaxError,
-    between,
+    text_between_tags,
     read_calls,
     write_reply,
 )
@@ -45,9 +45,9 @@ def read_reply(text: str, *, parse_first: bool) -> ActorReply:
     Raises:
         CallSyntaxError: If they cannot be read either way.
     """
-    body = between(text, CALL)
+    body = text_between_tags(text, CALL)
     calls = _calls(NO_CALLS if body is None else body, parse_first)
-    kept = write_reply(between(text, THOUGHT) or "", body or "", between(text, ANSWER) or "")
+    kept = write_reply(text_between_tags(text, THOUGHT) or "", body or "", text_between_tags(text, ANSWER) or "")
     return ActorReply(kept, tuple(calls))
 
 

@@ -10,10 +10,10 @@ from agentdojo.types import ChatAssistantMessage
 from agentsys.models.chat import ChatRequest, assistant, text_of
 from agentsys.models.simulated.playbook import ScriptedCall
 from agentsys.models.simulated.role import SimulatedKnowledge, SimulatedRole
-from agentsys.models.simulated.slips import quoting
+from agentsys.models.simulated.slips import mark_quoting_role
 from agentsys.models.simulated.spans import words_pattern
-from agentsys.models.tagged_calls import between, read_tools
-from agentsys.models.tools import named_like_reading
+from agentsys.models.tagged_calls import text_between_tags, read_tools
+from agentsys.models.tools import has_reading_name
 from baselines.drift import checklist, isolator, permission, plan, validator
 from baselines.drift.checklist import CONDITIONS, NAME, REQUIRED
 
@@ -27,7 +27,7 @@ def play_planner(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAss
     """The ground truth: its calls, and those of their values that stand in the request itself."""
     instructions, query = _texts(request)
     tools = [tool.name for tool in read_tools(instructions)]
-    task = knowledge.task_in(query, tools)
+    task = knowledge.find_task(query, tools)
     calls = [call for call in task.calls if call.function in tools] if task is not None else []
     entries = [
         {NAME: call.function, REQUIRED: _known_values(call, query, knowledge), CONDITIONS: None}
@@ -42,7 +42,7 @@ def play_planner(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAss
 
 def _known_values(call: ScriptedCall, query: str, knowledge: SimulatedKnowledge) -> dict[str, object] | None:
     values: dict[str, object] = {
-        key: value if isinstance(value, str | int | float) and knowledge.grounded(str(value), query) else None
+        key: value if isinstance(value, str | int | float) and knowledge.is_grounded(str(value), query) else None
         for key, value in call.args.items()
     }
     return values or None
@@ -51,8 +51,8 @@ def _known_values(call: ScriptedCall, query: str, knowledge: SimulatedKnowledge)
 def play_judge(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
     """Yes if the user task's ground truth uses the tool that is new, but for the set error rates."""
     _, question = _texts(request)
-    task = knowledge.task_in(between(question, validator.QUERY) or "")
-    name = _added(between(question, validator.CURRENT) or "", between(question, validator.PROPOSED) or "")
+    task = knowledge.find_task(text_between_tags(question, validator.QUERY) or "")
+    name = _added(text_between_tags(question, validator.CURRENT) or "", text_between_tags(question, validator.PROPOSED) or "")
     right = task is not None and any(call.function == name for call in task.calls)
     rate = knowledge.options.validator_false_deny if right else knowledge.options.validator_false_accept
     yes = right is not knowledge.draw(rate, validator.ROLE, question)
@@ -69,14 +69,14 @@ def _names(listed: str) -> list[str]:
     return re.findall(r"'([^']*)'", listed)
 
 
-@quoting
+@mark_quoting_role
 def play_isolator(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
     """The places that hold a goal, each goal found with probability `sanitizer_recall`."""
     _, question = _texts(request)
     text = question.partition(f"\n<{isolator.RESULT}>\n")[2]
     found = [
         piece
-        for goal in knowledge.goals_in(text)
+        for goal in knowledge.find_goals(text)
         if knowledge.draw(knowledge.options.sanitizer_recall, isolator.ROLE, goal.suite, goal.task_id, text)
         for piece in _places(text, goal.goal)
     ]
@@ -91,16 +91,16 @@ def _places(text: str, goal: str) -> list[str]:
 def play_permissions(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
     """By the first word of the tool's name."""
     _, question = _texts(request)
-    tool = json.loads(between(question, permission.TOOL) or "{}")
+    tool = json.loads(text_between_tags(question, permission.TOOL) or "{}")
     name = str(tool.get("name", ""))
     sends = name.casefold().split("_")[0] == "send"
-    return assistant("A" if named_like_reading(name) else "C" if sends else "B")
+    return assistant("A" if has_reading_name(name) else "C" if sends else "B")
 
 
 def play_formatter(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
     """The checklist as it is."""
     _, question = _texts(request)
-    return assistant((between(question, "parameter_checklist") or "").strip())
+    return assistant((text_between_tags(question, "parameter_checklist") or "").strip())
 
 
 ROLES: dict[str, SimulatedRole] = {

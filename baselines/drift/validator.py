@@ -10,7 +10,7 @@ from typing import Any
 from agentdojo.functions_runtime import FunctionCall
 
 from agentsys.models.chat import ChatModel
-from agentsys.models.tagged_calls import between, tagged
+from agentsys.models.tagged_calls import text_between_tags, wrap_in_tag
 from agentsys.models.trace import span
 from baselines.drift.asking import ask
 from baselines.drift.checklist import compare, formatted
@@ -128,7 +128,7 @@ class _Walk:
             parts = {FIRST: str(list(self.validator.first_plan)), **parts}
         if settings.judge_arguments:
             parts[CALLS] = calls_text(self.batch)
-        return "\n".join(tagged(tag, body) for tag, body in {**parts, QUERY: self.validator.query}.items())
+        return "\n".join(wrap_in_tag(tag, body) for tag, body in {**parts, QUERY: self.validator.query}.items())
 
 
 def is_yes(reply: str, *, strictly: bool) -> bool:
@@ -141,5 +141,5 @@ def is_yes(reply: str, *, strictly: bool) -> bool:
     """
     if not strictly:
         return "Yes" in reply or "YES" in reply
-    verdict = between(reply, _RESULT)
+    verdict = text_between_tags(reply, _RESULT)
     return verdict is not None and re.fullmatch(r"\W*yes\W*", verdict, re.IGNORECASE) is not None

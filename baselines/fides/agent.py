@@ -20,7 +20,7 @@ from agentdojo.types import (
 
 from agentsys.models.chat import ChatModel, ChatRequest, assistant, text_of, tool_message
 from agentsys.models.element import LoopState, LoopStep
-from agentsys.models.tools import listed, tool_specs
+from agentsys.models.tools import parse_list_text, tool_specs
 from agentsys.models.tools_element import ToolsElement
 from agentsys.models.trace import current_tracer, span
 from agentsys.options import AtLeast1
@@ -176,7 +176,7 @@ class FidesTask:
         return (values[0] if values else None), messages[-1]["error"]
 
     def _expanded(self, value: Any) -> Any:
-        read = listed(value) if isinstance(value, str) else value
+        read = parse_list_text(value) if isinstance(value, str) else value
         return value if self.settings.planner == "basic" else self.store.expanded(read)
 
     def _label_of(self, value: Any) -> FlowLabel:

@@ -10,7 +10,7 @@ from agentdojo.task_suite.task_suite import TaskSuite
 
 from agentsys.models.chat import ChatModel
 from agentsys.models.loop import default_system_message, named_pipeline
-from agentsys.options import checked
+from agentsys.options import check_options
 from baselines.fides.agent import FidesAgent, FidesSettings
 from baselines.fides.own_tools import INSPECT, QUERY
 from baselines.fides.prompts import PLANNER, PROMPTS, VARIABLES_ONLY
@@ -44,7 +44,7 @@ class Fides(AgentDefense):
 
     def __init__(self, name: str = "fides", **options: Any) -> None:
         self.name = name
-        self.settings = checked(FidesSettings, name, options)
+        self.settings = check_options(FidesSettings, name, options)
 
     def pipeline(self, model: ChatModel, suite: TaskSuite[Any]) -> BasePipelineElement:
         """The agent for one case."""

@@ -14,9 +14,9 @@ from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatAssistantMessage, ChatToolResultMessage
 
 from agentsys.models.chat import ChatRequest, assistant, text_of
-from agentsys.models.simulated.agent import plain_agent
-from agentsys.models.simulated.conversation import tool_result
-from agentsys.models.simulated.grounding import leaf_forms, leaves, told
+from agentsys.models.simulated.agent import play_plain_agent
+from agentsys.models.simulated.conversation import read_tool_result
+from agentsys.models.simulated.grounding import leaf_forms, scalar_leaves, find_fact
 from agentsys.models.simulated.playbook import Fact, ScriptedCall, TaskScript
 from agentsys.models.simulated.role import SimulatedKnowledge, SimulatedRole
 from agentsys.models.simulated.script_position import MAX_ATTEMPTS, PLACEHOLDER
@@ -30,13 +30,13 @@ from baselines.flow.simulated import play_reader, question
 def play_planner(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
     """The ground truth's next call with names for what was not read; what was read is obeyed."""
     tools = [tool.name for tool in request.tools]
-    task = knowledge.task_in(_request(request), tools)
+    task = knowledge.find_task(_request(request), tools)
     results = [message for message in request.messages if message["role"] == "tool"]
     obeyed = any(
-        knowledge.obeys(goal, ROLE) for result in results for goal in knowledge.goals_in(_text(result), tools)
+        knowledge.obeys(goal, ROLE) for result in results for goal in knowledge.find_goals(_text(result), tools)
     )
     if task is None or obeyed or QUERY not in tools:
-        return plain_agent(request, knowledge)
+        return play_plain_agent(request, knowledge)
     return _Walk(request, knowledge, task, frozenset(tools), results).next_step()
 
 
@@ -45,7 +45,7 @@ def _request(request: ChatRequest) -> str:
 
 
 def _text(message: ChatToolResultMessage) -> str:
-    return tool_result(message).text
+    return read_tool_result(message).text
 
 
 @dataclass
@@ -93,7 +93,7 @@ class _Walk:
     ) -> ChatAssistantMessage | None:
         """The question for the first value that was neither read nor asked for."""
         for name, value in args.items():
-            forms = "\n".join(form for leaf in leaves(value) for form in leaf_forms(leaf))
+            forms = "\n".join(form for leaf in scalar_leaves(value) for form in leaf_forms(leaf))
             for fact in facts:
                 names = self.sources.get(fact.source, [])
                 if fact.text not in forms or fact.text in self.known or self._read(fact) or not names:
@@ -109,7 +109,7 @@ class _Walk:
 
     def _read(self, fact: Fact) -> bool:
         """Whether a fact stands in plain sight. Then it is written out, as the number that it is here."""
-        said = (told(fact, _text(result)) for result in reversed(self.results))
+        said = (find_fact(fact, _text(result)) for result in reversed(self.results))
         found = next((text for text in said if text is not None), None)
         if found is not None and found != fact.text:
             self.known[fact.text] = found

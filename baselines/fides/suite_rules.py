@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
 
-from agentsys.models.tools import named_like_reading
+from agentsys.models.tools import has_reading_name
 from baselines.flow.groups import channel_members
 from baselines.flow.label import FlowLabel, Source, from_tool
 from baselines.flow.label_table import LabelTable, SuiteData, packaged
@@ -67,7 +67,7 @@ def written_rules(suite: str) -> SuiteRules | None:
 def generated_rules(tools: Iterable[str]) -> SuiteRules:
     """Rules for any tools: everything is untrusted and the user's, and what changes something needs P1."""
     names = list(tools)
-    free = tuple(name for name in names if named_like_reading(name, "query"))
+    free = tuple(name for name in names if has_reading_name(name, "query"))
     policies = {name: CallPolicy(rule="p1") for name in names if name not in free}
     return SuiteRules(exposed=Exposed(tools=tuple(names)), policies=policies, free=free, generated=True)
 

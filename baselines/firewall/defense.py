@@ -10,7 +10,7 @@ from agentdojo.task_suite.task_suite import TaskSuite
 
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatModel
-from agentsys.options import checked
+from agentsys.options import check_options
 from baselines.border.defense import BorderDefense
 from baselines.border.elements import History
 from baselines.border.filter import BorderFilter
@@ -48,7 +48,7 @@ class Firewall(BorderDefense, PlayedDefense):
 
     def __init__(self, name: str = "firewall", *, seed: int | None = None, **options: Any) -> None:
         self.name = name
-        self.options = checked(FirewallOptions, name, options, seed=seed or 0)
+        self.options = check_options(FirewallOptions, name, options, seed=seed or 0)
         if not (self.options.minimizer or self.options.sanitizer):
             raise ConfigError(f"{name}: neither minimizer nor sanitizer is on; use defense=none.")
         self.history: History = self.options.history

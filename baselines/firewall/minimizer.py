@@ -10,8 +10,8 @@ from typing import Any, Literal
 from agentdojo.functions_runtime import FunctionCall
 
 from agentsys.models.chat import ChatModel, ChatRequest, system, user
-from agentsys.models.loose_json import the_object_with
-from agentsys.models.tools import tool_spec
+from agentsys.models.loose_json import find_object_with
+from agentsys.models.tools import describe_tool
 from agentsys.models.trace import span
 from agentsys.options import AtLeast0
 from baselines.border.asking import ask
@@ -39,7 +39,7 @@ class FirewallOptions:
 
 def read_arguments(reply: str) -> dict[str, Any] | None:
     """The arguments that a reply passes on; None if it does not say."""
-    found = the_object_with(reply, {KEY})
+    found = find_object_with(reply, {KEY})
     value = found[KEY] if found is not None else None
     if isinstance(value, str):  # an object written as a text
         try:
@@ -61,7 +61,7 @@ class Minimizer(BorderFilter):
 
     def _minimized(self, turn: Turn, call: FunctionCall) -> CallRuling:
         tool = turn.runtime.functions[call.function]
-        question = minimizer_question(self.options.seed, turn.query, tool_spec(tool), call.args)
+        question = minimizer_question(self.options.seed, turn.query, describe_tool(tool), call.args)
         request = ChatRequest([system(MINIMIZER), user(question)], role=ROLE)
         with span("gate", call.function) as node:
             node.decision = {"filter": ROLE}

@@ -11,7 +11,7 @@ import yaml
 from agentdojo.types import ChatToolResultMessage
 
 from agentsys.models.chat import ChatModel, ChatRequest, JsonSchema, system, user
-from agentsys.models.loose_json import outer_objects
+from agentsys.models.loose_json import find_outer_objects
 from baselines.border.asking import ask
 from baselines.border.filter import Turn
 from baselines.border.rewriter import ResultRewriter, Rewriting, unread
@@ -43,7 +43,7 @@ class Sanitized:
 
 def read_sanitized(reply: str) -> Sanitized | None:
     """Read a reply; None if it does not say, or says two things."""
-    found = {_key(sanitized): sanitized for value in outer_objects(reply) if (sanitized := _of(value))}
+    found = {_key(sanitized): sanitized for value in find_outer_objects(reply) if (sanitized := _of(value))}
     return next(iter(found.values())) if len(found) == 1 else None
 
 

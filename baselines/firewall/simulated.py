@@ -8,8 +8,8 @@ from typing import Any
 from agentdojo.types import ChatAssistantMessage
 
 from agentsys.models.chat import ChatRequest, assistant, text_of
-from agentsys.models.simulated.grounding import leaf_forms, leaves
-from agentsys.models.simulated.passages import without_found
+from agentsys.models.simulated.grounding import leaf_forms, scalar_leaves
+from agentsys.models.simulated.passages import remove_injected_passages
 from agentsys.models.simulated.role import SimulatedKnowledge, SimulatedRole
 from baselines.border.asking import inside_fences
 from baselines.firewall import minimizer, sanitizer
@@ -28,11 +28,11 @@ def play_minimizer(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatA
     args = json.loads(inside_fences(question))
     task = question.partition(_TASK)[2].partition(f"\n\n{_TOOL}")[0]
     required = json.loads(_line(question, _PARAMETERS)).get("required", [])
-    script = knowledge.task_in(task)
+    script = knowledge.find_task(task)
     known = {
         form
         for call in (script.calls if script is not None else ())
-        for leaf in leaves(call.args)
+        for leaf in scalar_leaves(call.args)
         for form in leaf_forms(leaf)
     }
     kept = {
@@ -49,9 +49,9 @@ def _line(question: str, title: str) -> str:
 
 def _told(value: Any, task: str, known: set[str], knowledge: SimulatedKnowledge) -> bool:
     """Whether every leaf of a value stands in the task or the ground truth; flags and nulls tell nothing."""
-    forms = [leaf_forms(leaf) for leaf in leaves(value)]
+    forms = [leaf_forms(leaf) for leaf in scalar_leaves(value)]
     return all(
-        not of_leaf or any(form in known or knowledge.grounded(form, task) for form in of_leaf)
+        not of_leaf or any(form in known or knowledge.is_grounded(form, task) for form in of_leaf)
         for of_leaf in forms
     )
 
@@ -59,7 +59,7 @@ def _told(value: Any, task: str, known: set[str], knowledge: SimulatedKnowledge)
 def play_sanitizer(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
     """The output without the goals that were found in it."""
     output = inside_fences(text_of(request.messages[-1]), 1)
-    clean = without_found(output, sanitizer.ROLE, knowledge)
+    clean = remove_injected_passages(output, sanitizer.ROLE, knowledge)
     said = {
         "reasoning": "I looked for instructions.",
         "was_safe": clean == output,

@@ -13,7 +13,7 @@ from typing import Any
 from agentdojo.types import ChatAssistantMessage
 
 from agentsys.models.chat import ChatRequest, assistant, text_of
-from agentsys.models.simulated.grounding import leaves, told
+from agentsys.models.simulated.grounding import scalar_leaves, find_fact
 from agentsys.models.simulated.playbook import GoalScript
 from agentsys.models.simulated.role import SimulatedKnowledge
 from agentsys.models.simulated.script_position import PLACEHOLDER
@@ -34,12 +34,12 @@ def play_reader(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssi
     text = text_of(request.messages[1])
     asked, schema = _ASKED.search(text), _schema(text)
     fields = schema.get("properties", {})
-    fact = knowledge.fact(asked[1]) if asked else None
-    goal = next((goal for goal in knowledge.goals_in(text) if knowledge.obeys(goal, text)), None)
+    fact = knowledge.find_fact(asked[1]) if asked else None
+    goal = next((goal for goal in knowledge.find_goals(text) if knowledge.obeys(goal, text)), None)
     if goal is not None:
         value: Any = wanted_by(goal, asked[2] if asked else None, asked[3] if asked else None)
     else:
-        value = None if fact is None else told(fact, text)
+        value = None if fact is None else find_fact(fact, text)
     return assistant(json.dumps(_filled(fields, value), default=str))
 
 
@@ -53,7 +53,7 @@ def wanted_by(goal: GoalScript, argument: str | None, tool: str | None) -> Any:
     own = [call.args[argument] for call in goal.calls if call.function == tool and argument in call.args]
     any_tool = [call.args[argument] for call in goal.calls if argument in call.args]
     found = next(iter(own + any_tool), goal.goal)
-    return next(iter(leaves(found)), goal.goal)
+    return next(iter(scalar_leaves(found)), goal.goal)
 
 
 def _schema(text: str) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from agentsys.models.chat import ChatModel, assistant
 from agentsys.models.element import LoopState, LoopStep
 from agentsys.models.loop import default_system_message, named_pipeline
 from agentsys.models.tools import tool_specs
-from agentsys.options import checked
+from agentsys.options import check_options
 from baselines.isolategpt.apps import APP_OF, installed
 from baselines.isolategpt.hub import Hub
 from baselines.isolategpt.permissions import as_data
@@ -64,7 +64,7 @@ class IsolateGPT(AgentDefense):
     ) -> None:
         self.name = name
         apps = APP_OF if app_of is None else MappingProxyType(dict(app_of))
-        self.settings = checked(IsolateGPTSettings, name, options, app_of=apps)
+        self.settings = check_options(IsolateGPTSettings, name, options, app_of=apps)
 
     def pipeline(self, model: ChatModel, suite: TaskSuite[Any]) -> BasePipelineElement:
         """The agent for one case. The system message stands in the log; no spoke is given it."""
@@ -114,7 +114,7 @@ class IsolateGPTAgent(LoopStep):
             "messages": hub.messages,
             "permissions": [as_data(prompt, granted) for prompt, granted in hub.desk.asked],
         }
-        said = at.saying(*bench.log, assistant(answer, []))
+        said = at.with_messages(*bench.log, assistant(answer, []))
         return replace(said, extra={**at.extra, EXTRA: kept})
 
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from agentsys.models.chat import ChatModel, ChatRequest, ToolSpec, user
 from agentsys.models.fenced_actions import QUESTION, write_request
 from agentsys.models.providers.wire_text import visible_text
-from agentsys.models.tagged_calls import tagged
+from agentsys.models.tagged_calls import wrap_in_tag
 from agentsys.models.trace import span
 from baselines.isolategpt.apps import AppBook, SpokeApp
 from baselines.isolategpt.permissions import PermissionDesk, PermissionPrompt, PromptKind
@@ -81,7 +81,7 @@ class Hub:
             case Route.DIRECT:
                 answer = self._directly(query, self.groups[0].apps[0])
             case Route.ROUTING:
-                answer = self._run(SpokeApp(ROUTING_SPOKE, ()), tagged(QUESTION, query))
+                answer = self._run(SpokeApp(ROUTING_SPOKE, ()), wrap_in_tag(QUESTION, query))
         return answer or NO_ANSWER
 
     def route_data(self) -> dict[str, Any]:
@@ -102,7 +102,7 @@ class Hub:
         if not self.desk.allows(PermissionPrompt(PromptKind.EXEC, None, app, expected=True)):
             return DECLINED.format(app=app)
         found = next(one for one in self._apps.apps if one.name == app)
-        return self._run(found, tagged(QUESTION, query))
+        return self._run(found, wrap_in_tag(QUESTION, query))
 
     def serve(self, line: bytes) -> bytes:
         """Answer what a spoke sent."""

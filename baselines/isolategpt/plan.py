@@ -13,9 +13,9 @@ from agentdojo.types import ChatAssistantMessage
 
 from agentsys.models.chat import ChatModel, ChatRequest, ToolSpec, assistant, system, text_of, user
 from agentsys.models.errors import ModelError
-from agentsys.models.fenced_actions import json_block
-from agentsys.models.providers.wire_text import read_json, visible_text
-from agentsys.models.simulated.grounding import leaf_forms, leaves
+from agentsys.models.fenced_actions import find_json_block
+from agentsys.models.providers.wire_text import parse_json, visible_text
+from agentsys.models.simulated.grounding import leaf_forms, scalar_leaves
 from agentsys.models.simulated.playbook import ScriptedCall, TaskScript
 from agentsys.models.simulated.role import SimulatedKnowledge, SimulatedRole
 from agentsys.models.tagged_calls import read_tools, write_tools
@@ -76,7 +76,7 @@ def read_steps(reply: str) -> tuple[PlannedStep, ...]:
         PlanUnreadable: If it is no JSON object with a list of steps.
     """
     try:
-        value = read_json(json_block(reply) or reply)
+        value = parse_json(find_json_block(reply) or reply)
     except ModelError:
         raise PlanUnreadable("no JSON") from None
     steps = value.get("steps", [] if not value else None) if isinstance(value, dict) else value
@@ -159,7 +159,7 @@ def _plan_text(steps: Iterable[PlannedStep]) -> str:
 def play_planner(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
     """The ground truth's calls; an argument that an earlier one's result settles is that call's key."""
     tools = [tool.name for tool in read_tools(text_of(request.messages[0]))]
-    task = knowledge.task_in(text_of(request.messages[1]), tools)
+    task = knowledge.find_task(text_of(request.messages[1]), tools)
     if task is None:
         return assistant(_plan_text(()))
     chosen = [(index, call) for index, call in enumerate(task.calls) if call.function in tools]
@@ -173,7 +173,7 @@ def _planned(index: int, call: ScriptedCall, task: TaskScript) -> PlannedStep:
 
 def _value(index: int, name: str, value: Any, call: ScriptedCall, task: TaskScript) -> Any:
     quoted = [quote.source for quote in call.quotes if quote.arg == name]
-    forms = [form for leaf in leaves(value) for form in leaf_forms(leaf)]
+    forms = [form for leaf in scalar_leaves(value) for form in leaf_forms(leaf)]
     taken = [fact.source for fact in task.facts if fact.source < index and any(fact.text in f for f in forms)]
     sources = [*quoted, *taken]
     return f"<result_{sources[0]}>" if sources else value

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agentsys.models.fenced_actions import REPEAT
+from agentsys.models.fenced_actions import REPEAT_PREFIX
 
 PLANNER = """\
 You decide which tools a request needs, before any of them is used. You know the request and the tools \
@@ -51,7 +51,7 @@ UNREADABLE = "That reply cannot be read. Give one fenced JSON object with action
 NO_SUCH_ACTION = "There is no action {name}. Valid are: {names}."
 """Observation on an action that nobody offers."""
 
-SEND_AGAIN = f"{REPEAT}: the input of {{name}} does not fit. It must have this form: {{schema}}"
+SEND_AGAIN = f"{REPEAT_PREFIX}: the input of {{name}} does not fit. It must have this form: {{schema}}"
 """Observation on an input that does not follow the other app's schema; nothing was asked for."""
 
 NOT_AVAILABLE = "{name} cannot be had: {reason} Do not try it again."

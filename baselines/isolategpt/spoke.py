@@ -11,11 +11,11 @@ from agentdojo.types import ChatMessage
 
 from agentsys.models.chat import ChatModel, ChatRequest, assistant, system, user
 from agentsys.models.fenced_actions import (
-    FINISH,
+    FINISH_ACTION,
     Action,
     ActionSyntaxError,
     read_action,
-    spoken,
+    text_before_observation,
     write_observation,
     write_offer,
 )
@@ -81,7 +81,7 @@ class Spoke:
         with span(SPAN, self.app.name) as opened:
             opened.messages = messages
             for _ in range(self.max_iterations):
-                said = spoken(self._ask(messages))
+                said = text_before_observation(self._ask(messages))
                 messages.append(assistant(said, []))
                 outcome = self._outcome(said)
                 if outcome.is_answer:
@@ -99,7 +99,7 @@ class Spoke:
             return TurnResult(UNREADABLE)
         if action is None:
             return TurnResult(said, is_answer=True)
-        if action.name == FINISH:
+        if action.name == FINISH_ACTION:
             return TurnResult(_as_text(action.input), is_answer=True)
         return TurnResult(self._observation(action))
 
@@ -114,7 +114,7 @@ class Spoke:
         return self.run_tool(action.name, action.input)
 
     def _names(self) -> list[str]:
-        return [FINISH, *(tool.name for tool in self.app.tools), *self.others]
+        return [FINISH_ACTION, *(tool.name for tool in self.app.tools), *self.others]
 
     def _collaborate(self, action: Action) -> str:
         """Ask the hub for another app's functionality: probe, hold the input against the form, request."""

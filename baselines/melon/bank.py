@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from agentsys.models.providers.wire_text import malformed
+from agentsys.models.providers.wire_text import malformed_reply
 from baselines.melon.embedder import Embedder
 
 Vectors = NDArray[np.float64]
@@ -58,7 +58,7 @@ class Bank:
     def _stacked(self, texts: Sequence[str]) -> Vectors:
         rows = [self.vectors[text] for text in texts]
         if len({len(vector) for vector in self.vectors.values()}) > 1:
-            raise malformed("the embedder changed the length of its vectors between two requests")
+            raise malformed_reply("the embedder changed the length of its vectors between two requests")
         return np.stack(rows)
 
 
@@ -75,13 +75,13 @@ def unit_rows(rows: Sequence[Sequence[float]], count: int) -> Vectors:
     try:
         matrix = np.array(rows, dtype=np.float64)
     except (TypeError, ValueError):
-        raise malformed(
+        raise malformed_reply(
             "the embedder returned something that is not a list of equally long vectors"
         ) from None
     if matrix.ndim != 2 or matrix.shape[0] != count:
-        raise malformed(f"the embedder returned an array of shape {matrix.shape} for {count} texts")
+        raise malformed_reply(f"the embedder returned an array of shape {matrix.shape} for {count} texts")
     norms = np.sqrt((matrix * matrix).sum(axis=1, keepdims=True))
     if not np.isfinite(norms).all() or not (norms > 0).all():
-        raise malformed("the embedder returned a vector without a direction")
+        raise malformed_reply("the embedder returned a vector without a direction")
     unit: Vectors = matrix / norms
     return unit

@@ -35,7 +35,7 @@ from agentdojo.task_suite.task_suite import TaskSuite
 
 from agentsys.models.chat import ChatModel
 from agentsys.models.loop import MAX_ROUNDS, default_system_message, tool_loop
-from agentsys.options import checked
+from agentsys.options import check_options
 from baselines.melon.element import GuardedTurn
 from baselines.melon.embedder import EMBEDDERS, Embedder, build_embedder
 from baselines.melon.masked_conversation import ROLES
@@ -88,7 +88,7 @@ class Melon(AgentDefense):
     ) -> None:
         self.name = name
         counted = KEY_ARGUMENTS if key_arguments is None else key_arguments
-        self.settings = checked(MelonSettings, "melon", {**options, "key_arguments": counted})
+        self.settings = check_options(MelonSettings, "melon", {**options, "key_arguments": counted})
         self.threshold = THRESHOLDS if threshold is None else threshold
         self.max_rounds = max_rounds
         self._openai = dict(openai or {})

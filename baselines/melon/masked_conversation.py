@@ -10,7 +10,7 @@ from agentdojo.types import ChatAssistantMessage, ChatMessage, ChatToolResultMes
 
 from agentsys.models.chat import ChatRequest, assistant, text_of, tool_message, user
 from agentsys.models.providers.wire_text import visible_text
-from agentsys.models.simulated.agent import plain_agent
+from agentsys.models.simulated.agent import play_plain_agent
 from agentsys.models.simulated.role import SimulatedKnowledge, SimulatedRole
 from baselines.melon import prompts
 
@@ -112,7 +112,7 @@ def play_masked(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssi
         return assistant(SUMMARY)
     willing = replace(knowledge, options=replace(knowledge.options, susceptibility=1.0))
     unfolded = [user(prompts.MASKED_REQUEST), *_as_conversation(text_of(request.messages[-1]))]
-    return plain_agent(replace(request, messages=unfolded), willing)
+    return play_plain_agent(replace(request, messages=unfolded), willing)
 
 
 def _as_conversation(file: str) -> Iterator[ChatMessage]:

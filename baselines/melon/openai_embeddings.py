@@ -13,12 +13,12 @@ from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatReply, ChatRequest, Usage, assistant, text_of, user
 from agentsys.models.price import Price, cost_usd
 from agentsys.models.providers.openai import OpenAIModel
-from agentsys.models.providers.openai_wire import as_object
-from agentsys.models.providers.wire_text import count_of, encode, malformed, mapping_of, speakable
-from agentsys.models.wrappers.booked import Booked
-from agentsys.models.wrappers.paced import Paced, Pacer
-from agentsys.models.wrappers.recorded import Recorded
-from agentsys.models.wrappers.retry import Retried, RetryPolicy
+from agentsys.models.providers.openai_wire import parse_body
+from agentsys.models.providers.wire_text import token_count, encode_for_wire, malformed_reply, as_mapping, clean_json
+from agentsys.models.wrappers.booked import MeteredModel
+from agentsys.models.wrappers.paced import RateLimitedModel, RateLimiter
+from agentsys.models.wrappers.recorded import RecordingModel
+from agentsys.models.wrappers.retry import RetryingModel, RetryPolicy
 
 ROLE = "melon_embedding"
 """The role embedding requests are booked under."""
@@ -65,7 +65,7 @@ class OpenAIEmbeddings:
         endpoint = EmbeddingEndpoint(
             model, model, api_key_env, base_url=base_url, timeout_s=timeout_s, price=priced
         )
-        self._model = Recorded(Retried(Booked(Paced(endpoint, Pacer())), policy))
+        self._model = RecordingModel(RetryingModel(MeteredModel(RateLimitedModel(endpoint, RateLimiter())), policy))
 
     def embed(self, texts: Sequence[str]) -> list[list[float]]:
         """One vector per text, in order.
@@ -90,23 +90,23 @@ class EmbeddingEndpoint(OpenAIModel):
 
     _path: ClassVar[str] = "/embeddings"
 
-    def _body(self, request: ChatRequest) -> bytes:
+    def _encode_body(self, request: ChatRequest) -> bytes:
         texts = [text_of(message) for message in request.messages]
-        return encode({"model": self.model_id, "input": texts, "encoding_format": "float"})
+        return encode_for_wire({"model": self.model_id, "input": texts, "encoding_format": "float"})
 
-    def _read(self, answer: bytes, request: ChatRequest) -> ChatReply:
-        return _vectors(as_object(answer, self._key), len(request.messages), self.model_id, self.price)
+    def _read_reply(self, answer: bytes, request: ChatRequest) -> ChatReply:
+        return _vectors(parse_body(answer, self._key), len(request.messages), self.model_id, self.price)
 
 
 def _vectors(answer: Mapping[str, Any], count: int, model: str, price: Price | None) -> ChatReply:
     rows = answer.get("data")
     if not isinstance(rows, list) or len(rows) != count:
-        raise malformed(f"the embedding service did not answer with {count} vectors")
-    by_place = {str(mapping_of(row).get("index")): mapping_of(row).get("embedding") for row in rows}
+        raise malformed_reply(f"the embedding service did not answer with {count} vectors")
+    by_place = {str(as_mapping(row).get("index")): as_mapping(row).get("embedding") for row in rows}
     vectors = [by_place.get(str(place)) for place in range(count)]
     if not all(isinstance(vector, list) for vector in vectors):
-        raise malformed("the embedding service left out a vector")
-    usage = Usage(prompt=count_of(mapping_of(answer.get("usage")).get("prompt_tokens")))
+        raise malformed_reply("the embedding service left out a vector")
+    usage = Usage(prompt=token_count(as_mapping(answer.get("usage")).get("prompt_tokens")))
     return ChatReply(
         assistant(json.dumps(vectors)),
         usage,
@@ -117,4 +117,4 @@ def _vectors(answer: Mapping[str, Any], count: int, model: str, price: Price | N
 
 def _fitting(text: str) -> str:
     """The text without lone surrogates and not longer than the service takes."""
-    return str(speakable(text)).encode()[:MOST_BYTES].decode("utf-8", "ignore")
+    return str(clean_json(text)).encode()[:MOST_BYTES].decode("utf-8", "ignore")

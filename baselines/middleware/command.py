@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agentsys.cli.output import say
-from agentsys.cli.terminal import one_line, printable
+from agentsys.cli.output import print_line
+from agentsys.cli.terminal import escape_to_line, escape_controls
 from agentsys.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def guard(
     if form is GuardFormat.JSON:
         print(json.dumps(_data(screened), ensure_ascii=True, indent=2))
     elif form is GuardFormat.TEXT:
-        sys.stdout.write(printable(screened.text))
+        sys.stdout.write(escape_controls(screened.text))
     else:
         _show(screened)
     if strict and screened.handling.value != "allow":
@@ -60,7 +60,7 @@ def _input(file: Path | None) -> str:
     try:
         raw = sys.stdin.buffer.read() if file is None else file.read_bytes()
     except OSError as error:
-        raise ConfigError(f"Cannot read {one_line(str(file))}: {error.strerror}.") from None
+        raise ConfigError(f"Cannot read {escape_to_line(str(file))}: {error.strerror}.") from None
     return raw.decode("utf-8", "replace")
 
 
@@ -77,13 +77,13 @@ def _data(screened: Screened) -> dict[str, object]:
 def _show(screened: Screened) -> None:
     print(f"{screened.handling.value}: risk {screened.score:.1f} of 10")
     for found in sorted(screened.findings, key=lambda one: -one.weight):
-        say(f"  {found.weight:.2f}  {found.layer}/{found.kind}: {why(found.category)}", hang="        ")
-        say(f"        {one_line(found.excerpt[:EXCERPT])}", hang="        ")
+        print_line(f"  {found.weight:.2f}  {found.layer}/{found.kind}: {why(found.category)}", hang="        ")
+        print_line(f"        {escape_to_line(found.excerpt[:EXCERPT])}", hang="        ")
     if not screened.findings:
         print("Nothing was found.")
     if screened.changed:
         print("What may be read in its place:")
-        print(printable(screened.text).rstrip("\n"))
+        print(escape_controls(screened.text).rstrip("\n"))
 
 
 _WHY = {

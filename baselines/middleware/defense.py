@@ -11,7 +11,7 @@ from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.task_suite.task_suite import TaskSuite
 from agentdojo.types import text_content_block_from_string
 
-from agentsys.abilities import Described, NamesPrompts, Rehearsable
+from agentsys.abilities import DescribesItself, NamesPrompts, Rehearsable
 from agentsys.contracts import Defense
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatModel, text_of
@@ -127,7 +127,7 @@ class Middleware(HoldingDefense):
         """Which layers act and what they do, and what they are put around."""
         if self.inner is None:
             return described(self.settings, None)
-        inner = self.inner.description() if isinstance(self.inner, Described) else f"It is {self.inner.name}."
+        inner = self.inner.description() if isinstance(self.inner, DescribesItself) else f"It is {self.inner.name}."
         return described(self.settings, inner)
 
     def prompts(self) -> Mapping[str, str]:

@@ -6,7 +6,7 @@ import importlib
 from functools import lru_cache
 from types import ModuleType
 
-from agentsys.extras import missing, not_installed
+from agentsys.extras import find_missing_packages, not_installed_error
 
 EXTRA = "middleware"
 PACKAGES = ("ada_url", "bs4", "confusable_homoglyphs", "html5lib", "idna", "jsonschema", "sklearn")
@@ -21,8 +21,8 @@ def optional(module: str) -> ModuleType:
         Unavailable: If it is not installed; the message names the extra.
     """
     package = module.partition(".")[0]
-    if missing([package]):
-        raise not_installed("The middleware", [package], EXTRA)
+    if find_missing_packages([package]):
+        raise not_installed_error("The middleware", [package], EXTRA)
     return importlib.import_module(module)
 
 
@@ -32,6 +32,6 @@ def require() -> None:
     Raises:
         Unavailable: Naming those that are not.
     """
-    gone = missing(PACKAGES)
+    gone = find_missing_packages(PACKAGES)
     if gone:
-        raise not_installed("The middleware", gone, EXTRA)
+        raise not_installed_error("The middleware", gone, EXTRA)

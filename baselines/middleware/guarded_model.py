@@ -62,7 +62,7 @@ class GuardedModel:
             node.decision = {"what": "return", "texts": [held(one) for one in seen if one.findings]}
         if shown == text:
             return message
-        current_tracer().rewrote(text, shown)
+        current_tracer().text_rewritten(text, shown)
         return {**message, "content": [text_content_block_from_string(shown)]}
 
 

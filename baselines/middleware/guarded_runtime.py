@@ -77,7 +77,7 @@ class GuardedRuntime(FunctionsRuntime):  # type: ignore[misc]
             shown = value
         else:
             shown = _as_text(value, screened_value(_plain(value), screen))
-            current_tracer().rewrote(tool_result_to_str(value), shown)
+            current_tracer().text_rewritten(tool_result_to_str(value), shown)
         _note_result(tool, seen, decision)
         return shown, shown_error
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agentsys.rooms import CommandSource, Room, Section
+from agentsys.rooms import CommandSource, Extension, CommandSection
 
-ROOM = Room(
-    Section(
+ROOM = Extension(
+    CommandSection(
         "Guard an agent",
         51,
         {

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any, Literal
 
 from agentsys.errors import ConfigError, unknown_name
-from agentsys.options import checked
+from agentsys.options import check_options
 from baselines.middleware.risk.score import Combine, Thresholds
 
 Scope = Literal["text", "sentences"]
@@ -51,7 +51,7 @@ class GuardSettings:
         if not names:
             raise ConfigError("middleware: layers is empty; name at least one of " + ", ".join(Layer) + ".")
         scores = _thresholds(thresholds or {})
-        return checked(cls, "middleware", options, layers=frozenset(map(Layer, names)), thresholds=scores)
+        return check_options(cls, "middleware", options, layers=frozenset(map(Layer, names)), thresholds=scores)
 
     def has(self, layer: Layer) -> bool:
         """Whether a layer acts."""

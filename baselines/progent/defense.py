@@ -10,7 +10,7 @@ from agentdojo.task_suite.task_suite import TaskSuite
 
 from agentsys.models.chat import ChatModel
 from agentsys.models.loop import default_system_message, tool_loop
-from agentsys.options import checked
+from agentsys.options import check_options
 from baselines.played import PlayedDefense
 from baselines.progent.fixes import ALL, NONE, ProgentFix
 from baselines.progent.gate import GatedTools
@@ -58,7 +58,7 @@ class Progent(PlayedDefense):
     ) -> None:
         self.name = name
         own, mended = read_rules(name, rules), NONE if compat else ALL
-        self.settings = checked(ProgentSettings, name, options, fixes=mended, rules=own)
+        self.settings = check_options(ProgentSettings, name, options, fixes=mended, rules=own)
 
     def pipeline(self, model: ChatModel, suite: TaskSuite[Any]) -> BasePipelineElement:
         """The plain agent behind the gate."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
-from agentsys.extras import missing, not_installed
+from agentsys.extras import find_missing_packages, not_installed_error
 from baselines.progent.conditions import failure
 from baselines.progent.policy_reply import Policy, WrittenRule
 from baselines.progent.z3_terms import KINDS, Undecided, kinds_of, satisfiable, without_remarks
@@ -33,9 +33,9 @@ def require_z3(name: str) -> None:
     Raises:
         Unavailable: If it is not.
     """
-    absent = missing([PACKAGE])
+    absent = find_missing_packages([PACKAGE])
     if absent:
-        raise not_installed(f"{name} with only_narrow: true", absent, EXTRA)
+        raise not_installed_error(f"{name} with only_narrow: true", absent, EXTRA)
 
 
 def is_narrower(new: Policy, old: Policy, *, first_only: bool, unknown_is_narrower: bool) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 from agentsys.models.chat import ToolSpec
 from agentsys.models.errors import ModelError
-from agentsys.models.providers.wire_text import read_json
+from agentsys.models.providers.wire_text import parse_json
 from baselines.progent.conditions import fault_of_condition
 from baselines.progent.fixes import ProgentFix
 from baselines.progent.rules import WRITTEN, PolicyRule, allow
@@ -85,7 +85,7 @@ def _json_in(reply: str, settings: ProgentSettings) -> Any:
     text = (fenced[1] if fenced else _YES.sub("", reply, count=1)).strip()
     for written in (text, _LAST_COMMA.sub(lambda m: m[1] or "", text)) if loose else (text,):
         try:
-            return read_json(written)
+            return parse_json(written)
         except ModelError:
             continue
     raise UnreadablePolicy("no JSON")

@@ -13,7 +13,7 @@ from agentdojo.types import ChatMessage
 
 from agentsys.models.chat import ChatModel, ToolSpec, text_of
 from agentsys.models.element import LoopState, LoopStep
-from agentsys.models.tools import named_like_reading, tool_specs
+from agentsys.models.tools import has_reading_name, tool_specs
 from agentsys.models.trace import Tracer, current_tracer, span
 from baselines.progent.fixes import ProgentFix
 from baselines.progent.gate import SPAN, TASK_POLICY, TaskPolicy
@@ -140,7 +140,7 @@ def base_rules(suite: str, tools: Sequence[ToolSpec]) -> BaseRules:
 
 def reads_without_being_told_what(tool: ToolSpec) -> bool:
     """Whether a tool's name says that it reads, and no argument has to be given: nothing can leak by it."""
-    return named_like_reading(tool.name) and not tool.parameters.get("required")
+    return has_reading_name(tool.name) and not tool.parameters.get("required")
 
 
 @cache

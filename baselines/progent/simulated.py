@@ -42,8 +42,8 @@ def play_policy(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssi
 
 def _needed(query: str, tools: Sequence[str], knowledge: SimulatedKnowledge) -> list[ScriptedCall]:
     """The ground-truth calls, less the tools that this policy model takes for needless."""
-    task = knowledge.task_in(query, tools)
-    goals = knowledge.goals_in(query, tools) if task is None else ()  # an injection task run as a user's
+    task = knowledge.find_task(query, tools)
+    goals = knowledge.find_goals(query, tools) if task is None else ()  # an injection task run as a user's
     calls: Iterable[ScriptedCall] = task.calls if task is not None else (c for g in goals for c in g.calls)
     rate = knowledge.options.validator_false_deny
     return [
@@ -76,7 +76,7 @@ def _restrictions(calls: Sequence[ScriptedCall], read: str, knowledge: Simulated
 def _is_known(item: Any, read: str, knowledge: SimulatedKnowledge) -> bool:
     if isinstance(item, bool) or not isinstance(item, str | int | float):
         return False
-    return knowledge.grounded(str(item), read)
+    return knowledge.is_grounded(str(item), read)
 
 
 def _brings_more(
@@ -94,7 +94,7 @@ def _widen(
     rules: list[dict[str, Any]], results: str, tools: Sequence[str], knowledge: SimulatedKnowledge
 ) -> None:
     """Taken in, with probability `validator_false_accept`, the policy model allows what a goal asks for."""
-    for goal in knowledge.goals_in(results, tools):
+    for goal in knowledge.find_goals(results, tools):
         rate = knowledge.options.validator_false_accept
         if not knowledge.draw(rate, ROLE, "taken in", goal.suite, goal.task_id):
             continue

@@ -7,7 +7,7 @@ from typing import Any
 from agentdojo.task_suite.task_suite import TaskSuite
 
 from agentsys.models.chat import ChatModel
-from agentsys.options import checked
+from agentsys.options import check_options
 from baselines.border.defense import BorderDefense
 from baselines.border.filter import BorderFilter
 from baselines.border.rewriter import EMPTIED, WITHHELD
@@ -44,7 +44,7 @@ class PromptArmor(BorderDefense, PlayedDefense):
 
     def __init__(self, name: str = "promptarmor", *, seed: int | None = None, **options: Any) -> None:
         self.name = name
-        self.options = checked(ArmorOptions, name, options, seed=seed or 0)
+        self.options = check_options(ArmorOptions, name, options, seed=seed or 0)
 
     def border(self, model: ChatModel, suite: TaskSuite[Any]) -> list[BorderFilter]:
         """The guard between the tools and the agent."""

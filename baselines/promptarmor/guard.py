@@ -10,7 +10,7 @@ from typing import Any
 from agentdojo.types import ChatAssistantMessage, ChatToolResultMessage
 
 from agentsys.models.chat import ChatModel, ChatRequest, assistant, system, text_of, user
-from agentsys.models.simulated.passages import found_passages
+from agentsys.models.simulated.passages import find_injected_passages
 from agentsys.models.simulated.role import SimulatedKnowledge, SimulatedRole
 from agentsys.options import AtLeast0, AtLeast1
 from baselines.border.asking import ask, between_fences, fence, inside_fences
@@ -156,7 +156,7 @@ def _worst(outcomes: list[str]) -> str:
 def play_guard(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
     """Yes with the first passage that was found, else No. It quotes one text, as the question asks for."""
     text = text_of(request.messages[-1])
-    found = found_passages(inside_fences(text) or text, ROLE, knowledge)
+    found = find_injected_passages(inside_fences(text) or text, ROLE, knowledge)
     return assistant(f"Yes. {MARKER} {found[0]}" if found else "No")
 
 

@@ -9,7 +9,7 @@ from agentdojo.task_suite.task_suite import TaskSuite
 
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.models.chat import ChatModel
-from agentsys.options import checked
+from agentsys.options import check_options
 from baselines.border.defense import BorderDefense
 from baselines.border.filter import BorderFilter
 from baselines.border.rewriter import EMPTIED, WITHHELD
@@ -60,7 +60,7 @@ class ToolResultParsing(BorderDefense, PlayedDefense):
                 raise ConfigError(unknown_name(f"{name} stage", str(stage), STAGES))
         self.name = name
         self.stages = tuple(stages)
-        self.options = checked(ParsingOptions, name, options, seed=seed or 0)
+        self.options = check_options(ParsingOptions, name, options, seed=seed or 0)
 
     @property
     def needs_conversation(self) -> bool:

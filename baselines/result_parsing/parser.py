@@ -12,7 +12,7 @@ from agentdojo.types import ChatMessage, ChatToolResultMessage
 
 from agentsys.models.chat import ChatModel, ChatRequest, user
 from agentsys.models.providers.wire_text import result_text, visible_text
-from agentsys.models.tools import tool_spec
+from agentsys.models.tools import describe_tool
 from agentsys.models.trace import span
 from agentsys.options import AtLeast0
 from baselines.border.asking import GuardAnswer, ask
@@ -72,7 +72,7 @@ class ResultParser(ResultRewriter):
 
     def _declare(self, turn: Turn, call: FunctionCall) -> Expectation | None:
         told = transcript(turn.messages) if self.conversation else ""
-        tool = tool_spec(turn.runtime.functions[call.function])
+        tool = describe_tool(turn.runtime.functions[call.function])
         with span("expectation", call.function) as node:
             answer = self._ask(*expectation_question(self.options.seed, tool, call, told))
             expected = None if answer.value is None else expectation_of(answer.value)

@@ -8,9 +8,9 @@ from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatAssistantMessage
 
 from agentsys.models.chat import ChatRequest, assistant, text_of
-from agentsys.models.simulated.passages import found_passages, without_found
+from agentsys.models.simulated.passages import find_injected_passages, remove_injected_passages
 from agentsys.models.simulated.role import SimulatedKnowledge, SimulatedRole
-from agentsys.models.simulated.spans import instruction_spans
+from agentsys.models.simulated.spans import find_instruction_spans
 from baselines.border.asking import between_fences, inside_fences
 from baselines.result_parsing import checker, parser
 
@@ -33,12 +33,12 @@ def play_parser(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssi
 
 def _extracted(text: str, knowledge: SimulatedKnowledge) -> dict[str, str]:
     facts = knowledge.index.facts
-    found = {name: fact.text for name, fact in facts.items() if knowledge.grounded(fact.text, text)}
-    noticed = set(found_passages(text, parser.ROLE, knowledge))
+    found = {name: fact.text for name, fact in facts.items() if knowledge.is_grounded(fact.text, text)}
+    noticed = set(find_injected_passages(text, parser.ROLE, knowledge))
     passed = [
         piece
-        for goal in knowledge.goals_in(text)
-        for piece in instruction_spans(text, goal.goal)
+        for goal in knowledge.find_goals(text)
+        for piece in find_instruction_spans(text, goal.goal)
         if piece not in noticed
     ]
     return {**found, **{f"note_{place}": piece for place, piece in enumerate(passed, 1)}}
@@ -50,14 +50,14 @@ def play_checker(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAss
     if request.tools:
         return _first_call(question, request, knowledge)
     word = question.rpartition(_MARK)[2].partition("]")[0]
-    left = without_found(inside_fences(question), checker.ROLE, knowledge)
+    left = remove_injected_passages(inside_fences(question), checker.ROLE, knowledge)
     return assistant(between_fences(word, left))
 
 
 def _first_call(text: str, request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
     tools = frozenset(tool.name for tool in request.tools)
     recall = knowledge.options.sanitizer_recall
-    for goal in knowledge.goals_in(text, tools):
+    for goal in knowledge.find_goals(text, tools):
         if goal.calls and knowledge.draw(recall, checker.ROLE, goal.suite, goal.task_id, text):
             call = goal.calls[0]
             return assistant(None, [FunctionCall(function=call.function, args=dict(call.args), id="check")])

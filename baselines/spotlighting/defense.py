@@ -12,7 +12,7 @@ from agentdojo.task_suite.task_suite import TaskSuite
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.models.chat import ChatModel
 from agentsys.models.element import LoopState, LoopStep
-from agentsys.models.loop import ElementRow, default_system_message, named_pipeline, tool_loop
+from agentsys.models.loop import ElementSequence, default_system_message, named_pipeline, tool_loop
 from baselines.spotlighting.elements import Spotlight, UnmarkAnswer, UnmarkArguments
 from baselines.spotlighting.marking import (
     PRIVATE_USE,
@@ -84,7 +84,7 @@ class Spotlighting:
             return self.agent(model, suite, self.marking)
         return named_pipeline(f"{model.name}-{self.name}", DrawMark(self, model, suite))
 
-    def agent(self, model: ChatModel, suite: TaskSuite[Any], marking: Marking) -> ElementRow:
+    def agent(self, model: ChatModel, suite: TaskSuite[Any], marking: Marking) -> ElementSequence:
         """The agent with this marking."""
         copies = marking if isinstance(marking, Datamarking) else None
         return tool_loop(
@@ -137,7 +137,7 @@ class DrawMark(LoopStep):
         draw = generators.Random(f"{self.defense.seed}\n{at.query}\n{at.env.model_dump_json()}")
         marking = redrawn(self.defense.marking, draw)
         agent = self.defense.agent(self.model, self.suite, marking)
-        return at.through(agent)
+        return at.run_element(agent)
 
 
 def redrawn(marking: Marking, draw: generators.Random) -> Marking:

@@ -37,7 +37,7 @@ class Spotlight(LoopStep):
             marked = self.marking.mark(text)
             removed += marked.count
             # Marked and encoded text is read all the same; only a search for it would miss it.
-            current_tracer().rewrote(text, marked.text)
+            current_tracer().text_rewritten(text, marked.text)
             return marked.text
 
         # An error has its own field, and models are sent that instead of the content.

@@ -10,7 +10,7 @@ from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.functions_runtime import TaskEnvironment
 from agentdojo.task_suite.task_suite import TaskSuite
 
-from agentsys.abilities import Described, NamesPrompts, Rehearsable
+from agentsys.abilities import DescribesItself, NamesPrompts, Rehearsable
 from agentsys.contracts import Defense
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatModel, ChatReply, ChatRequest
@@ -138,7 +138,7 @@ class Stack(HoldingDefense):
         told = [
             f"Of {member.name}: {_sentences(member, share)}"
             for member in self.members
-            if isinstance(member, Described)
+            if isinstance(member, DescribesItself)
         ]
         order = f"Filters of calls and results act in this order: {filters}."
         return " ".join([f"A stack of {len(self.members)} defenses: {names}.", *told, order])
@@ -153,7 +153,7 @@ class Stack(HoldingDefense):
         }
 
 
-def _sentences(member: Described, share: int) -> str:
+def _sentences(member: DescribesItself, share: int) -> str:
     return " ".join(re.split(r"(?<=\.) (?=[A-Z])", member.description())[:share])
 
 

@@ -12,8 +12,8 @@ from agentdojo.agent_pipeline.tool_execution import ToolsExecutionLoop, ToolsExe
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatModel
 from agentsys.models.element import ModelElement
-from agentsys.models.loop import ElementRow, is_row, named_pipeline
-from agentsys.models.tools_element import runs_plainly
+from agentsys.models.loop import ElementSequence, is_element_sequence, named_pipeline
+from agentsys.models.tools_element import is_plain_executor
 from baselines.border.elements import FilteredTools, History
 from baselines.border.filter import BorderFilter
 
@@ -46,9 +46,9 @@ class LoopParts:
     @property
     def plain_tools(self) -> bool:
         """Whether AgentDojo's own executor runs the calls."""
-        return runs_plainly(self.tools)
+        return is_plain_executor(self.tools)
 
-    def pipeline(self, name: str) -> ElementRow:
+    def pipeline(self, name: str) -> ElementSequence:
         """The loop put together."""
         elements = [*self.before_tools, self.tools, *self.after_results, self.turn]
         loop = ToolsExecutionLoop(elements, self.rounds)
@@ -58,7 +58,7 @@ class LoopParts:
 
 def parts_of(owner: str, pipeline: BasePipelineElement) -> LoopParts | None:
     """The parts of a pipeline; None if it is no plain tool loop, but an agent of another kind."""
-    elements = list(pipeline.elements) if is_row(type(pipeline)) else []
+    elements = list(pipeline.elements) if is_element_sequence(type(pipeline)) else []
     places = [place for place, one in enumerate(elements) if type(one) is ToolsExecutionLoop]
     starts = (
         len(elements) > 3 and isinstance(elements[0], SystemMessage) and isinstance(elements[1], InitQuery)

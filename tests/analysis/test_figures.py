@@ -26,7 +26,7 @@ from agentsys.analysis.figures.mark import PAPER, RUNS, Mark
 from agentsys.analysis.figures.selection import Wish, select
 from agentsys.analysis.metrics.rates import measure
 from agentsys.analysis.paper.layout import ATTACK
-from agentsys.cli.figure import figure
+from agentsys.cli.figure import figure_command
 from agentsys.errors import ConfigError
 from agentsys.records.case_row import CaseRow
 from agentsys.records.reading import read_cases
@@ -243,7 +243,7 @@ def test_a_figure_without_a_number_is_refused() -> None:
 def test_the_command_writes_three_files_and_names_them(tmp_path: Path) -> None:
     store_own(tmp_path / "runs", case_of(defense="none", model="gpt-4o-mini"))
     app = typer.Typer()
-    app.command()(figure)
+    app.command()(figure_command)
     arguments = ["4", "--runs", str(tmp_path / "runs"), "--out", str(tmp_path / "out")]
     outcome = CliRunner().invoke(app, arguments, catch_exceptions=False)
     names = [Path(line).name for line in outcome.stdout.split()]

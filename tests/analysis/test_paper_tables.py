@@ -30,10 +30,10 @@ from agentsys.analysis.tables.document import Document
 from agentsys.analysis.tables.output import OutputFormat, written
 from agentsys.analysis.tables.write_html import html_document
 from agentsys.analysis.tables.write_text import latex_document, markdown_document
-from agentsys.cli.table import table
+from agentsys.cli.table import table_command
 from agentsys.errors import ConfigError
 from agentsys.records.case_row import CaseRow
-from agentsys.records.reading import Reading, read_cases
+from agentsys.records.reading import LoadedCases, read_cases
 
 NASTY = "a|b`c`<img src=x onerror=alert(1)>&\n[x](javascript:1)_%$#{}~^\\*\x1b[2J\u202e$\\input{/etc/passwd}$"
 
@@ -55,12 +55,12 @@ def _grid(*, model: str = "gpt-4o-mini", defense: str = "none", **fields: Any) -
 
 
 def _document(number: int, cases: list[CaseRow]) -> Document:
-    return paper_document(_filled(number, cases), Reading(tuple(cases)), replicates=50)
+    return paper_document(_filled(number, cases), LoadedCases(tuple(cases)), replicates=50)
 
 
 def _command(*arguments: str) -> str:
     app = typer.Typer()
-    app.command()(table)
+    app.command()(table_command)
     outcome = CliRunner().invoke(app, list(arguments), catch_exceptions=False)
     assert outcome.exit_code == 0
     return outcome.stdout
@@ -90,7 +90,7 @@ def test_table_4_says_what_was_searched_and_where_an_attack_is_below_a_weaker_on
         for attack, hit in (("adaptive", True), ("pair_aware-transfer-full", False))
     ]
     filled = _filled(4, rows)
-    told = " ".join(notes(filled, Reading(tuple(rows)), ErrorRule.REPORT, 50))
+    told = " ".join(notes(filled, LoadedCases(tuple(rows)), ErrorRule.REPORT, 50))
     assert "pair is pair_aware-transfer-full" in told
     assert "pair (0.00) is below adaptive (100.00). Its text was chosen on some user tasks" in told
 
@@ -251,7 +251,7 @@ def test_the_command_writes_every_table_in_every_format(tmp_path: Path, number: 
 
 def test_a_table_that_is_not_in_the_paper_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="Unknown table '9'"):
-        table("9", [tmp_path])
+        table_command("9", [tmp_path])
 
 
 def _nasty_document(number: int) -> Document:
@@ -259,7 +259,7 @@ def _nasty_document(number: int) -> Document:
     cases += [row(model=NASTY, defense="none", suite=NASTY, version=NASTY)]
     cases += [row(model=NASTY, defense="none", status="error", error_kind=NASTY, user_task_id="u")]
     cases += [row(model=NASTY, defense=NASTY, attack=NASTY, benchmark=NASTY)]
-    return paper_document(_filled(number, cases), Reading(tuple(cases)), logdir=NASTY, replicates=10)
+    return paper_document(_filled(number, cases), LoadedCases(tuple(cases)), logdir=NASTY, replicates=10)
 
 
 @pytest.mark.parametrize("number", list(TABLES))

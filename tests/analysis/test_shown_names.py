@@ -15,10 +15,10 @@ from agentsys.analysis.tables.document import Document, Grid, cells
 from agentsys.analysis.tables.output import LongForm, Output
 from agentsys.cli import app
 from agentsys.errors import ConfigError
-from agentsys.records.names_file import Names
-from agentsys.records.shown_names import ShownNames
+from agentsys.records.names_file import RunNames
+from agentsys.records.shown_names import DisplayNames
 
-SHOWN = ShownNames(
+SHOWN = DisplayNames(
     defenses={"none": "No defense", "agentsys": "AgentSys (ours)"},
     models={"gpt-4o-mini": "GPT-4o mini", "m": "Model M"},
 )
@@ -91,10 +91,10 @@ def test_whole_names_are_replaced_and_no_other_words() -> None:
 
 
 def test_a_simulated_model_keeps_its_mark() -> None:
-    shown = ShownNames(models={"gpt-4o": "GPT-4o", "simulated": "Agent"})
-    assert shown.model("gpt-4o (simulated)") == "GPT-4o (simulated)"
-    assert shown.model("simulated") == "Agent (simulated)"
-    assert shown.model("gpt-4o") == "GPT-4o"
+    shown = DisplayNames(models={"gpt-4o": "GPT-4o", "simulated": "Agent"})
+    assert shown.model_name("gpt-4o (simulated)") == "GPT-4o (simulated)"
+    assert shown.model_name("simulated") == "Agent (simulated)"
+    assert shown.model_name("gpt-4o") == "GPT-4o"
 
 
 @pytest.mark.parametrize(
@@ -110,5 +110,5 @@ def test_a_slip_in_the_section_is_one_line(tmp_path: Path, section: str, slip: s
     path = tmp_path / "names.yaml"
     path.write_text(f"shown: {section}\n")
     with pytest.raises(ConfigError, match=slip) as said:
-        Names(path)
+        RunNames(path)
     assert "\n" not in str(said.value)

@@ -79,7 +79,7 @@ def test_the_texts_of_a_newer_search_take_the_place_of_all_of_an_older_one() -> 
 
     three = EMPTY.with_search(several(3)).with_search([entry("other", injection_task="injection_task_1")])
     assert (three.format, three.variants) == (2, (0, 1, 2))
-    found = three.entry("banking", "user_task_9", "injection_task_0", 2)
+    found = three.find_entry("banking", "user_task_9", "injection_task_0", 2)
     assert found is not None
     assert found.text == "text 2 of 3"
     two = three.with_search(several(2))

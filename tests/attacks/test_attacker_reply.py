@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from scripted_for_searches import QUEST, Outcomes, Says, reply
 
 from agentsys.attacks.attacker import reply as reading
-from agentsys.attacks.attacker.reply import ReplyFault, proposal_in
+from agentsys.attacks.attacker.reply import ReplyFault, parse_proposal
 from agentsys.attacks.pair import PairAttack
-from agentsys.attacks.search import attackers_fault, chosen
-from agentsys.attacks.searched import OPENINGS, REASKS
+from agentsys.attacks.search import find_attacker_fault, choose_attempt
+from agentsys.attacks.searched import MAX_OPENINGS, MAX_REASKS
 from agentsys.attacks.tap import TapAttack
 from agentsys.models.chat import text_of
 
@@ -47,7 +47,7 @@ from agentsys.models.chat import text_of
     ],
 )
 def test_a_reply_is_read_with_whatever_stands_around_it(said: str, text: str) -> None:
-    found = proposal_in(said)
+    found = parse_proposal(said)
     assert (found.text, found.refused, found.fault) == (text, None, None)
 
 
@@ -56,7 +56,7 @@ def test_a_reply_is_read_with_whatever_stands_around_it(said: str, text: str) ->
     ["", "{", "[]", '{"text": 3}', '{"text": ["a", "b"]}', "{" * 5000, '{"a":' * 3000, '{"text": "cut'],
 )
 def test_an_unreadable_reply_says_what_is_wrong(said: str) -> None:
-    found = proposal_in(said)
+    found = parse_proposal(said)
     assert found.refused
     assert found.fault == ReplyFault.UNREADABLE.value
 
@@ -73,25 +73,25 @@ def test_an_unreadable_reply_says_what_is_wrong(said: str) -> None:
     ],
 )
 def test_a_refusal_is_known_as_one(said: str) -> None:
-    assert proposal_in(said).fault == ReplyFault.REFUSED.value
+    assert parse_proposal(said).fault == ReplyFault.REFUSED.value
 
 
 def test_an_endless_text_is_refused() -> None:
-    found = proposal_in(reply("x" * 20_000))
+    found = parse_proposal(reply("x" * 20_000))
     assert "longer than" in str(found.refused)
     assert len(found.text) == 10_000
 
 
 @given(st.text(max_size=300))
 def test_whatever_is_said_is_read_or_named(said: str) -> None:
-    found = proposal_in(said)
+    found = parse_proposal(said)
     assert (found.refused is None) == (found.fault is None) == bool(found.text)
 
 
 @given(st.text(min_size=1, max_size=200).filter(lambda text: text.strip() and "\x00" not in text))
 def test_a_text_in_a_proper_object_comes_out_as_it_went_in(text: str) -> None:
     said = json.dumps({"improvement": "x", "text": f"Do: {text}"})
-    assert proposal_in(said).text == f"Do: {text}".strip()
+    assert parse_proposal(said).text == f"Do: {text}".strip()
 
 
 def paraphrased(number: int) -> str:
@@ -126,7 +126,7 @@ def test_on_goal_texts_are_tried_however_their_attacker_writes(
     made = attack.search(QUEST, target)
     assert len(made) == attack.budget
     assert len(target.tried) / len(made) >= 0.95
-    assert attackers_fault(made) is None
+    assert find_attacker_fault(made) is None
     texts = {attempt.proposal.text for attempt in made[1:]}
     assert not any("draft" in text or "thought" in text or '"' in text or "\\" in text for text in texts)
 
@@ -135,7 +135,7 @@ def test_under_exact_nothing_is_mended_and_nothing_forbidden() -> None:
     from dataclasses import replace
 
     model = Says(always=ATTACKERS["quoter"])
-    made = PairAttack(1, 1).search(replace(QUEST, mend=None), Outcomes(model))
+    made = PairAttack(1, 1).search(replace(QUEST, make_injectable=None), Outcomes(model))
     assert made[1].proposal.text == 'Set the password to "new_password" in C:\\tmp, 1.'
     assert made[1].proposal.proposed is None
     assert "double quotes" not in text_of(model.requests[0].messages[0])
@@ -153,9 +153,9 @@ def test_an_attacker_that_never_gives_a_text_makes_no_search(
     target = Outcomes(model, {1: 10})
     made = attack.search(QUEST, target)
     assert [attempt.proposal.fault for attempt in made] == [fault]
-    assert chosen(made) is None
-    assert attackers_fault(made) == fault
-    assert len(model.requests) == OPENINGS * (1 + REASKS)
+    assert choose_attempt(made) is None
+    assert find_attacker_fault(made) == fault
+    assert len(model.requests) == MAX_OPENINGS * (1 + MAX_REASKS)
 
 
 def test_an_attacker_is_told_what_was_wrong_and_asked_again_in_the_same_conversation() -> None:
@@ -168,7 +168,7 @@ def test_an_attacker_is_told_what_was_wrong_and_asked_again_in_the_same_conversa
 
 
 def test_a_later_reply_without_a_text_costs_an_attempt_and_leaves_no_empty_turn() -> None:
-    never = ["Hm."] * (1 + REASKS)
+    never = ["Hm."] * (1 + MAX_REASKS)
     model = Says([reply("one"), *never, reply("three")])
     made = PairAttack(1, 3).search(QUEST, Outcomes(model))
     assert [attempt.proposal.fault for attempt in made] == [None, None, "attacker_unreadable", None]
@@ -181,9 +181,9 @@ def test_how_much_is_read_of_a_broken_reply_grows_with_its_length_and_not_its_sq
     pieces: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked_at: list[int] = []
-    lenient = reading._lenient
-    monkeypatch.setattr(reading, "_lenient", lambda part: looked_at.append(len(part)) or lenient(part))
+    lenient = reading._parse_leniently
+    monkeypatch.setattr(reading, "_parse_leniently", lambda part: looked_at.append(len(part)) or lenient(part))
     said = '{"improvement": "x",", "text": "Dear {user}"}\'' * pieces
-    proposal_in(said)
+    parse_proposal(said)
     assert len(said) < sum(looked_at) <= max(100_000, 15 * len(said))
-    assert proposal_in('{"text": "to {user}, {goal}",} ' + said).text == "to {user}, {goal}"
+    assert parse_proposal('{"text": "to {user}, {goal}",} ' + said).text == "to {user}, {goal}"

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentsys.attacks.artefact import Artefact, ArtefactEntry
-from agentsys.attacks.cache_files.cache_file import Key
+from agentsys.attacks.cache_files.cache_file import TextKey
 from agentsys.attacks.cache_files.texts import read_texts
 from agentsys.attacks.cached import CachedAttack
-from agentsys.attacks.vectors import injectable_vectors
+from agentsys.attacks.vectors import find_injectable_vectors
 from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.contracts import Attack, NotInjectable, Victim
 from agentsys.errors import ConfigError
@@ -26,12 +26,12 @@ VICTIM = Victim("GPT-4", "Emma Johnson")
 OWN = {"suite": "banking", "user_task": "user_task_0", "injection_task": "injection_task_1", "text": "own"}
 SHARED = {"suite": "banking", "user_task": None, "injection_task": "injection_task_1", "text": "shared"}
 EXPECTED = {
-    Key("banking", "user_task_0", "injection_task_1"): "own",
-    Key("banking", None, "injection_task_1"): "shared",
+    TextKey("banking", "user_task_0", "injection_task_1"): "own",
+    TextKey("banking", None, "injection_task_1"): "shared",
 }
 
 
-def read_cache(path: Path) -> Mapping[Key, str]:
+def read_cache(path: Path) -> Mapping[TextKey, str]:
     return read_texts(path).texts
 
 
@@ -159,7 +159,7 @@ def test_a_pairs_own_text_goes_before_the_one_for_all_user_tasks(tmp_path: Path)
     for user, text in (("user_task_0", "own"), ("user_task_1", "shared")):
         task = SUITE.user_tasks[user]
         written = attack.injections(SUITE, task, injection, VICTIM)
-        assert written == dict.fromkeys(injectable_vectors(SUITE, task), text)
+        assert written == dict.fromkeys(find_injectable_vectors(SUITE, task), text)
         assert attack.applies_to(SUITE, task, injection)
 
 
@@ -190,7 +190,7 @@ def test_the_label_names_the_cache_and_its_content_is_part_of_the_identity(tmp_p
 def test_texts_for_tasks_that_are_not_there_are_named_and_the_others_used(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    from agentsys.runs.session import prepare
+    from agentsys.runs.session import prepare_session
 
     wrong = [
         {**OWN, "suite": "bankin"},
@@ -200,7 +200,7 @@ def test_texts_for_tasks_that_are_not_there_are_named_and_the_others_used(
     ]
     file = stored(tmp_path, [OWN, *wrong])
     chosen = ["model=simulated", "benchmark.suites=[banking]", "attack=cached", f"attack.file={file}"]
-    session = prepare([*chosen, f"logdir={tmp_path / 'runs'}"])
+    session = prepare_session([*chosen, f"logdir={tmp_path / 'runs'}"])
     assert len(session.plan.jobs) == 1
     (line,) = [record.getMessage() for record in caplog.records if "not there" in record.getMessage()]
     assert line == (

@@ -11,15 +11,15 @@ from typer.testing import CliRunner
 
 from agentsys.attacks.cache_files.texts import read_texts
 from agentsys.attacks.cached import CachedAttack
-from agentsys.attacks.literal import read_of
+from agentsys.attacks.literal import unescape_for_suite
 from agentsys.attacks.registered import RegisteredAttack
-from agentsys.attacks.vectors import injectable_vectors
+from agentsys.attacks.vectors import find_injectable_vectors
 from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.cli import app
 from agentsys.contracts import NotInjectable, Victim
 from agentsys.errors import ConfigError
 from agentsys.runs.compose import compose
-from agentsys.runs.session import prepare
+from agentsys.runs.session import prepare_session
 
 BENCHMARK = AgentDojo("v1.2.2")
 SLACK = BENCHMARK.suite("slack")
@@ -58,14 +58,14 @@ def test_texts_land_in_their_vectors_and_nowhere_else(tmp_path: Path) -> None:
     attack = CachedAttack(stored(tmp_path / "injections.json", autodojo()), variant=3)
     found = texts(attack)
     assert set(found) == {"injection_web_0"}
-    assert read_of(SLACK, found["injection_web_0"]) == f"{WILD} number 3"
+    assert unescape_for_suite(SLACK, found["injection_web_0"]) == f"{WILD} number 3"
 
 
 @pytest.mark.parametrize(("rest", "registered"), [("goal", "direct"), ("important_instructions",) * 2])
 def test_vectors_without_a_text_hold_what_the_rest_says(tmp_path: Path, rest: str, registered: str) -> None:
     attack = CachedAttack(stored(tmp_path / "injections.json", autodojo()), rest=rest)
     found = texts(attack)
-    assert set(found) == set(injectable_vectors(SLACK, SLACK.user_tasks[SEVERAL]))
+    assert set(found) == set(find_injectable_vectors(SLACK, SLACK.user_tasks[SEVERAL]))
     tasks = SLACK.user_tasks[SEVERAL], SLACK.injection_tasks["injection_task_1"]
     other = RegisteredAttack(registered).injections(SLACK, *tasks, VICTIM)
     assert {v: t for v, t in found.items() if v != "injection_web_0"} == {
@@ -104,7 +104,7 @@ def test_files_of_our_own_forms_keep_texts_and_labels(tmp_path: Path) -> None:
     assert attack.name == "cached-gcg"
     assert set(texts(attack).values()) == {'as "it" is\nhere'}
     assert compose(["attack=cached", f"attack.file={file}"])[0].labels["attack"] == "cached-gcg"
-    assert read_of(SLACK, next(iter(texts(CachedAttack(file, escape=True)).values()))) == 'as "it" is\nhere'
+    assert unescape_for_suite(SLACK, next(iter(texts(CachedAttack(file, escape=True)).values()))) == 'as "it" is\nhere'
 
 
 def test_the_fingerprint_is_that_of_the_texts(tmp_path: Path) -> None:
@@ -124,10 +124,10 @@ def test_a_folder_runs_the_suites_it_has_and_leaves_out_the_others(tmp_path: Pat
         content = autodojo(suite, injection_tasks={"injection_task_1": by_vector})
         stored(tmp_path / "cache" / suite / "gpt-4o-mini" / "none" / "injections.json", content)
     plan = ["attack=cached", f"attack.file={tmp_path / 'cache'}", "model=simulated", "injection_tasks=[1]"]
-    session = prepare([*plan, "benchmark.suites=[slack,banking,travel]", f"logdir={tmp_path / 'runs'}"])
+    session = prepare_session([*plan, "benchmark.suites=[slack,banking,travel]", f"logdir={tmp_path / 'runs'}"])
     assert {job.case.suite for job in session.plan.jobs} == {"slack", "banking"}
     (skipped,) = session.plan.skipped
-    assert "has no text for" in skipped.line
+    assert "has no text for" in skipped.summary_line
     # A file moved inside the folder, or changed, is seen; where the folder lies is not.
     before = compose(plan)[0].config_hash
     (tmp_path / "cache").rename(tmp_path / "moved")

@@ -14,12 +14,12 @@ from omegaconf import OmegaConf
 
 from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.benchmarks.breaks_environment import InjectionBreaksEnvironment
-from agentsys.benchmarks.loading.double_quoted import breaking_character
-from agentsys.catalog import known, node
+from agentsys.benchmarks.loading.double_quoted import find_breaking_character
+from agentsys.catalog import list_config_names, load_config
 from agentsys.contracts import AttackKind, Victim
 from agentsys.runs.instantiate import instantiate
 
-NAMES = known("attack")
+NAMES = list_config_names("attack")
 VICTIM = Victim("GPT-4", "Emma Johnson")
 PAIR = ("banking", "user_task_15", "injection_task_0")
 HOSTILE = {
@@ -40,7 +40,7 @@ KINDS = [
 @lru_cache
 def config_of(name: str) -> dict[str, Any]:
     """An attack's options as its YAML has them; composing all of them would take half a minute."""
-    options = OmegaConf.create(node("attack", name))
+    options = OmegaConf.create(load_config("attack", name))
     if name == "injection_round":
         options.update(base=config_of("important_instructions"), round=4)
     if name == "cached":
@@ -150,7 +150,7 @@ def test_by_default_the_environment_is_agentdojos_or_one_error_before_any_model_
     assert error.suite == "banking"
     assert error.vector in texts
     assert error.position is not None
-    position, _ = breaking_character(texts[error.vector]) or (None, "")
+    position, _ = find_breaking_character(texts[error.vector]) or (None, "")
     assert (error.position, error.character) == (position, texts[error.vector][error.position])
     for part in ("'banking'", f"'{error.vector}'", f"at character {position}", "benchmark.injection=exact"):
         assert part in message

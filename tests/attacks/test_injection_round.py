@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from agentsys.attacks.injection_round import InjectionRound, first_rounds
+from agentsys.attacks.injection_round import InjectionRound, find_first_rounds
 from agentsys.attacks.none import NoAttack
 from agentsys.attacks.registered import RegisteredAttack
-from agentsys.attacks.vectors import injectable_vectors
+from agentsys.attacks.vectors import find_injectable_vectors
 from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.contracts import Attack, NotInjectable, Victim
 from agentsys.errors import ConfigError
@@ -36,15 +36,15 @@ def texts(
 def test_every_vector_that_an_attack_may_use_has_a_round_and_no_other(name: str) -> None:
     suite = BENCHMARK.suite(name)
     for user_task in suite.user_tasks.values():
-        assert set(first_rounds(suite, user_task)) == set(injectable_vectors(suite, user_task))
+        assert set(find_first_rounds(suite, user_task)) == set(find_injectable_vectors(suite, user_task))
 
 
 def test_the_rounds_of_a_case_share_out_what_the_base_writes() -> None:
-    several = [task for task in SLACK.user_tasks.values() if len(set(first_rounds(SLACK, task).values())) > 1]
+    several = [task for task in SLACK.user_tasks.values() if len(set(find_first_rounds(SLACK, task).values())) > 1]
     assert several
     for task in several:
         whole = BASE.injections(SLACK, task, SLACK.injection_tasks["injection_task_1"], VICTIM)
-        parts = [texts(number, task.ID) for number in set(first_rounds(SLACK, task).values())]
+        parts = [texts(number, task.ID) for number in set(find_first_rounds(SLACK, task).values())]
         assert all(parts)
         assert sum(map(len, parts)) == len(whole)
         assert {k: v for part in parts for k, v in part.items()} == whole

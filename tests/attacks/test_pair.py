@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from scripted_for_searches import QUEST, Outcomes, Says, reply
 
-from agentsys.attacks.attacker.prompt import LAST_TURNS, STRATEGIES
+from agentsys.attacks.attacker.prompt import LAST_TURNS, TEXT_FORMS
 from agentsys.attacks.pair import PairAttack
-from agentsys.attacks.search import chosen
+from agentsys.attacks.search import choose_attempt
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatRequest, text_of
 
@@ -31,7 +31,7 @@ def test_without_success_the_budget_is_spent_exactly(streams: int, depth: int) -
 
 def test_the_start_text_is_the_first_attempt_and_its_success_ends_the_search() -> None:
     made = PairAttack(2, 3).search(QUEST, Outcomes(Says(), {1: 10}))
-    assert [attempt.proposal.text for attempt in made] == [QUEST.start]
+    assert [attempt.proposal.text for attempt in made] == [QUEST.start_text]
 
 
 @pytest.mark.parametrize("success", [1, 4, 6])
@@ -39,7 +39,7 @@ def test_the_first_success_ends_the_search(success: int) -> None:
     target = Outcomes(Says(), {success: 10})
     made = PairAttack(2, 3).search(QUEST, target)
     assert len(made) == success
-    best = chosen(made)
+    best = choose_attempt(made)
     assert best is not None
     assert (best.number, best.success) == (success, True)
 
@@ -47,7 +47,7 @@ def test_the_first_success_ends_the_search(success: int) -> None:
 def test_the_proposal_asked_for_before_the_start_text_is_the_second_attempt_and_not_asked_twice() -> None:
     model = Says([reply("first"), reply("second")])
     made = PairAttack(1, 2).search(QUEST, Outcomes(model))
-    assert [attempt.proposal.text for attempt in made] == [QUEST.start, "first", "second"]
+    assert [attempt.proposal.text for attempt in made] == [QUEST.start_text, "first", "second"]
     assert len(model.requests) == 2
 
 
@@ -55,7 +55,7 @@ def test_the_proposal_asked_for_before_the_start_text_is_the_second_attempt_and_
 def test_the_best_score_is_chosen_and_of_equals_the_start_text_or_the_earlier(
     scores: dict[int, int], best: int
 ) -> None:
-    found = chosen(PairAttack(1, 4).search(QUEST, Outcomes(Says(), scores)))
+    found = choose_attempt(PairAttack(1, 4).search(QUEST, Outcomes(Says(), scores)))
     assert found is not None
     assert found.number == best
 
@@ -66,7 +66,7 @@ def test_the_attacker_sees_goal_start_and_its_last_turns_only() -> None:
     last = texts(model.requests[-1])
     assert len(last) == 2 + 2 * LAST_TURNS
     assert QUEST.goal in last[1]
-    assert QUEST.start in last[1]
+    assert QUEST.start_text in last[1]
     assert "feedback 1" in last[1], "what came of the start text"
     assert f"feedback {LAST_TURNS + 4}" in last[-1]
     assert not any("feedback 4" in text for text in last)
@@ -89,7 +89,7 @@ def test_streams_start_from_different_strategies_and_the_seed_orders_them() -> N
     assert len(set(angles(0))) == 3
     assert angles(0) == angles(0)
     assert angles(0) != angles(1)
-    assert all(strategy in angles(0)[0] for strategy in STRATEGIES), "every form is offered"
+    assert all(strategy in angles(0)[0] for strategy in TEXT_FORMS), "every form is offered"
     for form in ("Forge a tool result", "Continue the user's task", "name these tools exactly"):
         assert form in angles(0)[0]
 

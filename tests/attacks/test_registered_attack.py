@@ -158,7 +158,7 @@ def test_a_ground_truth_is_executed_once_per_user_task_by_all_attacks_and_thread
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     suite, asked = AgentDojo("v1.2.2").suite("slack"), []
-    rule = vectors._PACKAGES_RULE
+    rule = vectors._AGENTDOJO_RULE
     monkeypatch.setattr(
         vectors, "_PACKAGES_RULE", lambda probe, task: asked.append(task.ID) or rule(probe, task)
     )

@@ -8,7 +8,7 @@ import pytest
 from scripted_for_searches import QUEST, Outcomes, Says, reply
 
 from agentsys.attacks.attacker.reply import ReplyFault
-from agentsys.attacks.literal import unescaped
+from agentsys.attacks.literal import unescape_yaml
 from agentsys.attacks.sampler import SamplerAttack
 from agentsys.models.chat import text_of
 
@@ -18,7 +18,7 @@ def test_without_success_as_many_texts_are_tried_as_samples_and_the_start_text_i
     made = SamplerAttack(7).search(QUEST, target)
     assert len(made) == SamplerAttack(7).budget == 7
     assert len({attempt.proposal.text for attempt in made}) == 7
-    assert QUEST.start not in {attempt.proposal.text for attempt in made}
+    assert QUEST.start_text not in {attempt.proposal.text for attempt in made}
 
 
 @pytest.mark.parametrize("success", [1, 5, 10])
@@ -39,7 +39,7 @@ def test_quotes_and_line_breaks_are_kept_and_the_attacker_is_not_told_to_avoid_t
     text = 'Say "yes".\nThen go on.'
     model = Says([reply(text)])
     (made,) = SamplerAttack(1).search(QUEST, Outcomes(model))
-    assert unescaped(made.proposal.text) == made.proposal.proposed == text
+    assert unescape_yaml(made.proposal.text) == made.proposal.proposed == text
     assert "No double quotes" not in text_of(model.requests[0].messages[0])
 
 

@@ -7,15 +7,15 @@ from collections import Counter
 import pytest
 from agentdojo.agent_pipeline.ground_truth_pipeline import GroundTruthPipeline
 
-from agentsys.attacks.judge import CALLED, score_of
+from agentsys.attacks.judge import CALLED, score_query
 from agentsys.attacks.registered import RegisteredAttack
-from agentsys.attacks.search import QueryFacts, Quest
+from agentsys.attacks.search import QueryFacts, SearchTask
 from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.benchmarks.exposure import ExposureWatch
-from agentsys.benchmarks.runtime import WatchedRuntime
+from agentsys.benchmarks.runtime import TracedRuntime
 from agentsys.contracts import NotInjectable, Victim
-from agentsys.models.trace import Tracer, tracing
-from agentsys.runs.search.search_task import calls_after, ground_truth
+from agentsys.models.trace import Tracer, use_tracer
+from agentsys.runs.search.search_task import calls_after_exposure, find_ground_truth_calls
 
 
 def scores(suite_name: str, limit: int | None = None) -> Counter[int]:
@@ -24,7 +24,7 @@ def scores(suite_name: str, limit: int | None = None) -> Counter[int]:
     attack, victim = RegisteredAttack("important_instructions"), Victim("GPT-4", "Emma Johnson")
     found: Counter[int] = Counter()
     for user_task in list(suite.user_tasks.values())[:limit]:
-        own = ground_truth(suite, user_task)
+        own = find_ground_truth_calls(suite, user_task)
         for task in suite.injection_tasks.values():
             try:
                 written = dict(attack.injections(suite, user_task, task, victim))
@@ -33,17 +33,17 @@ def scores(suite_name: str, limit: int | None = None) -> Counter[int]:
             environment = user_task.init_environment(suite.load_and_inject_default_environment(written))
             tracer, watch = Tracer(), ExposureWatch(written)
             tracer.watchers.append(watch)
-            with tracing(tracer):
+            with use_tracer(tracer):
                 GroundTruthPipeline(user_task).query(
-                    user_task.PROMPT, WatchedRuntime(suite.tools), environment
+                    user_task.PROMPT, TracedRuntime(suite.tools), environment
                 )
             # No replies are recorded here, so that every call after the first reading counts as later.
-            tracer.decided_in = [(0, number) for number in range(len(tracer.executed))]
-            seen = watch.seen()
-            calls = calls_after(tracer, seen.raw_round)
-            quest = Quest(task.GOAL, ground_truth(suite, task), "", "")
+            tracer.decision_points = [(0, number) for number in range(len(tracer.executed_calls))]
+            seen = watch.summarize()
+            calls = calls_after_exposure(tracer, seen.raw_round)
+            quest = SearchTask(task.GOAL, find_ground_truth_calls(suite, task), "", "")
             facts = QueryFacts(False, seen.exposed_raw, seen.exposed_raw, calls, "", (), own)
-            found[score_of(quest, facts)] += 1
+            found[score_query(quest, facts)] += 1
     return found
 
 

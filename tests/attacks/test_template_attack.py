@@ -9,12 +9,12 @@ from agentdojo.attacks.attack_registry import ATTACKS
 
 from agentsys.attacks.template import TemplateAttack
 from agentsys.benchmarks.agentdojo import AgentDojo
-from agentsys.catalog import config_path, known
+from agentsys.catalog import find_config_file, list_config_names
 from agentsys.contracts import AttackKind, Victim
 from agentsys.errors import ConfigError
 
 SUITE = AgentDojo("v1.2.2").suite("slack")
-YAMLS = [config_path("attack", name) for name in known("attack")]
+YAMLS = [find_config_file("attack", name) for name in list_config_names("attack")]
 OPEN = (": ???", "\nbase: ", "family: auto")
 COMPLETE = [path for path in YAMLS if not any(sign in path.read_text() for sign in OPEN)]
 """Those that need no further setting, nor one from another YAML."""

@@ -15,16 +15,16 @@ import pytest
 from agentdojo.functions_runtime import FunctionsRuntime
 from tiny_agentdyn import tiny_checkout
 
-from agentsys.attacks.codes import CODES
+from agentsys.attacks.codes import TEXT_CODES
 from agentsys.attacks.encoded import EncodedAttack
 from agentsys.attacks.forged.chatinject import ChatInject
 from agentsys.attacks.forged.families import FAMILIES
-from agentsys.attacks.literal import read_of
+from agentsys.attacks.literal import unescape_for_suite
 from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.benchmarks.agentdyn.benchmark import AgentDyn
 from agentsys.benchmarks.asb.benchmark import ASB
 from agentsys.benchmarks.exposure import ExposureWatch
-from agentsys.catalog import known
+from agentsys.catalog import list_config_names
 from agentsys.config_dir import shipped_config_dir
 from agentsys.contracts import Attack, AttackKind, NotInjectable, Victim
 from agentsys.runs.compose import compose
@@ -41,7 +41,7 @@ ATTACKS: dict[str, Attack] = {
     **{f"chatinject-{family}": ChatInject(family) for family in FAMILIES},
     **{
         f"encoded-{code}": EncodedAttack(ChatInject("generic"), code, hint=code != "zero_width")
-        for code in CODES
+        for code in TEXT_CODES
     },
 }
 
@@ -70,7 +70,7 @@ def arrives(attack: Attack, folded: Any, exact: Any) -> int:
     count = 0
     for (task, written), (_, literal) in zip(pairs(folded, attack), pairs(exact, attack), strict=True):
         # The very text stands in the environment, and nothing else of it has changed.
-        assert {vector: read_of(folded, text) for vector, text in written.items()} == literal
+        assert {vector: unescape_for_suite(folded, text) for vector, text in written.items()} == literal
         environment = folded.load_and_inject_default_environment(written)
         loaded = environment.model_dump()
         assert loaded == exact.load_and_inject_default_environment(literal).model_dump()
@@ -79,7 +79,7 @@ def arrives(attack: Attack, folded: Any, exact: Any) -> int:
         shown = environment.model_dump_json()
         for one in (watch, plain):
             one.tool_returned(shown, None)
-            assert one.seen().exposed_raw
+            assert one.summarize().exposed_raw
         count += 1
     return count
 
@@ -108,7 +108,7 @@ SETTINGS = {
     "chatinject_dialogue": ["attack.family=qwen3"],
     "template": ['attack.template="Do {goal} for {user}"'],
 }
-SHIPPED = sorted(name for name in known("attack") if name not in ELSEWHERE and not name.startswith("opi_"))
+SHIPPED = sorted(name for name in list_config_names("attack") if name not in ELSEWHERE and not name.startswith("opi_"))
 
 
 def shipped(name: str, folder: Path, tasks: Mapping[str, Sequence[str]] | None = None) -> Attack:
@@ -150,7 +150,7 @@ def stands(attack: Attack, folded: Any, exact: Any) -> int:
     for (task, written), (_, literal) in zip(*both, strict=True):
         assert written, "it wrote nothing"
         # YAML reads between the quotes what `read_of` says, and nothing else of the environment changes.
-        read = {vector: read_of(folded, text) for vector, text in written.items()}
+        read = {vector: unescape_for_suite(folded, text) for vector, text in written.items()}
         environment = folded.load_and_inject_default_environment(written)
         assert spaced(environment) == spaced(exact.load_and_inject_default_environment(read))
         whole = exact.load_and_inject_default_environment(literal)
@@ -161,7 +161,7 @@ def stands(attack: Attack, folded: Any, exact: Any) -> int:
                 assert json.dumps(text.strip(), ensure_ascii=False)[1:-1] in shown
             watch = ExposureWatch(texts, goal=task.GOAL)
             watch.tool_returned(loaded.model_dump_json(), None)
-            assert watch.seen().exposed_raw or attack.kind is AttackKind.DENIAL_OF_SERVICE
+            assert watch.summarize().exposed_raw or attack.kind is AttackKind.DENIAL_OF_SERVICE
         count += 1
     return count
 
@@ -235,7 +235,7 @@ def returned(attack: Attack, suite: Any) -> int:
         assert result == f"{tool.output}; {text}"
         watch = ExposureWatch(written, goal=task.GOAL)
         watch.tool_returned(result, error)
-        assert watch.seen().exposed_raw or attack.kind is AttackKind.DENIAL_OF_SERVICE
+        assert watch.summarize().exposed_raw or attack.kind is AttackKind.DENIAL_OF_SERVICE
     return len(tasks)
 
 

@@ -7,12 +7,12 @@ from functools import cache, partial
 import pytest
 
 from agentsys.analysis.metrics.limits import limits_of
-from agentsys.audit.static.audit import static_audit
-from agentsys.audit.static.expected_findings import differences, shipped_expectation
-from agentsys.audit.static.json_form import expectation
-from agentsys.audit.static.paper_sentences import sentences
+from agentsys.audit.static.audit import audit_benchmark
+from agentsys.audit.static.expected_findings import list_expectation_changes, load_shipped_expectation
+from agentsys.audit.static.json_form import build_expectation
+from agentsys.audit.static.paper_sentences import write_static_sentences
 from agentsys.audit.static.rows import StaticAudit, SuiteAudit
-from agentsys.audit.static.task_numbers import numbers
+from agentsys.audit.static.task_numbers import format_task_numbers
 from agentsys.benchmarks.agentdojo import AgentDojo
 
 VERSIONS = ("v1", "v1.1", "v1.1.1", "v1.1.2", "v1.2", "v1.2.1", "v1.2.2")
@@ -21,7 +21,7 @@ WHOLE = pytest.mark.slow
 
 @cache
 def audit(version: str, *suites: str) -> StaticAudit:
-    return static_audit(partial(AgentDojo, version, suites or None), workers=1 if suites else 2)
+    return audit_benchmark(partial(AgentDojo, version, suites or None), workers=1 if suites else 2)
 
 
 def one(suite: str, version: str = "v1.2.2") -> SuiteAudit:
@@ -35,7 +35,7 @@ def candidates(suite: SuiteAudit) -> list[str]:
 
 @pytest.mark.parametrize(("version", "tasks"), [("v1.2.2", "5, 6, 8-10"), ("v1", "5, 8-10")])
 def test_banking_tasks_that_an_agent_solves_by_doing_nothing(version: str, tasks: str) -> None:
-    assert numbers(one("banking", version).noop) == tasks
+    assert format_task_numbers(one("banking", version).noop) == tasks
 
 
 def test_banking_and_slack_tasks_all_pass_on_their_own_ground_truth() -> None:
@@ -52,9 +52,9 @@ def test_pairs_of_banking_and_slack_whose_user_task_outlives_the_attack() -> Non
 
 @WHOLE
 def test_travel_attacks_that_may_not_be_repeated_and_the_one_without_a_ground_truth() -> None:
-    assert numbers(one("travel").repeat_unsafe) == "1, 3, 5"
+    assert format_task_numbers(one("travel").repeat_unsafe) == "1, 3, 5"
     assert (one("travel").compatible, one("travel").pairs) == (8, 120)
-    assert numbers(one("travel").without_ground_truth) == "6"
+    assert format_task_numbers(one("travel").without_ground_truth) == "6"
     assert candidates(one("travel")) == ["3 recipient"]
 
 
@@ -86,24 +86,24 @@ def test_a_call_that_can_be_left_out_is_found() -> None:
 
 
 def test_a_bill_is_overwritten_and_a_channel_name_is_an_identifier() -> None:
-    assert numbers(one("banking").destroyed) == "0"
-    assert numbers(one("slack").destroyed) == "7, 9, 10, 12, 19"
+    assert format_task_numbers(one("banking").destroyed) == "0"
+    assert format_task_numbers(one("slack").destroyed) == "7, 9, 10, 12, 19"
     named = [row.task for row in one("slack").user_tasks if row.identifier_vector]
-    assert numbers(named) == "7, 9, 10, 12-14, 19"
+    assert format_task_numbers(named) == "7, 9, 10, 12-14, 19"
     assert not [row for row in one("banking").user_tasks if row.identifier_vector]
 
 
 @pytest.mark.parametrize("suite", ["banking", "slack"])
 def test_the_shipped_expectation_is_what_the_audit_finds(suite: str) -> None:
-    found = expectation(audit("v1.2.2", suite))
-    assert differences(shipped_expectation("agentdojo", "v1.2.2"), found) == []
+    found = build_expectation(audit("v1.2.2", suite))
+    assert list_expectation_changes(load_shipped_expectation("agentdojo", "v1.2.2"), found) == []
 
 
 def test_a_moved_finding_of_the_benchmark_is_one_line() -> None:
-    changed = shipped_expectation("agentdojo", "v1.2.2")
+    changed = load_shipped_expectation("agentdojo", "v1.2.2")
     del changed["suites"]["banking"]["user_tasks"]["user_task_5"]["noop_utility"]
-    found = expectation(audit("v1.2.2", "banking"))
-    assert differences(changed, found) == [
+    found = build_expectation(audit("v1.2.2", "banking"))
+    assert list_expectation_changes(changed, found) == [
         "banking user_task_5 noop_utility: expected nothing remarkable, found true"
     ]
 
@@ -113,7 +113,7 @@ def test_limits_printed_under_tables_are_those_of_the_audit(version: str) -> Non
     """By way of the expectations, which the slow test below compares with the audit itself."""
     limits = limits_of("agentdojo", version)
     assert limits is not None
-    suites = shipped_expectation("agentdojo", version)["suites"]
+    suites = load_shipped_expectation("agentdojo", version)["suites"]
     assert limits.passed_by_doing_nothing == tasks_with(suites, "noop_utility")
     assert limits.destroyed_by_injection == tasks_with(suites, "overwritten")
 
@@ -129,7 +129,7 @@ def tasks_with(suites: dict[str, dict[str, dict[str, object]]], field: str) -> d
 @WHOLE
 @pytest.mark.parametrize("version", VERSIONS)
 def test_every_version_is_as_expected(version: str) -> None:
-    assert differences(shipped_expectation("agentdojo", version), expectation(audit(version))) == []
+    assert list_expectation_changes(load_shipped_expectation("agentdojo", version), build_expectation(audit(version))) == []
 
 
 @WHOLE
@@ -140,9 +140,9 @@ def test_workspace_as_a_whole() -> None:
     assert sum(suite.own_passes for suite in suites.values()) == 97
     assert (workspace.compatible, workspace.pairs) == (6, 240)
     assert workspace.breaking_reads == {"get_unread_emails": 37}
-    assert numbers(workspace.repeat_unsafe) == "0, 2-4"
-    assert numbers(workspace.without_ground_truth) == "6-13"
-    assert numbers(workspace.unstable_checks) == "6, 8, 9"
+    assert format_task_numbers(workspace.repeat_unsafe) == "0, 2-4"
+    assert format_task_numbers(workspace.without_ground_truth) == "6-13"
+    assert format_task_numbers(workspace.unstable_checks) == "6, 8, 9"
     assert all(task.startswith("injection") for task in workspace.unstable_checks)
 
 
@@ -163,11 +163,11 @@ def test_no_attack_check_accepts_an_idle_agent_or_an_honest_one() -> None:
 
 @WHOLE
 def test_the_sentence_for_a_paper() -> None:
-    first = sentences(audit("v1.2.2"))[0]
+    first = write_static_sentences(audit("v1.2.2"))[0]
     assert "solves 5 of 97 user tasks (banking 5, 6, 8-10): a benign utility of 7.8%" in first
 
 
 @WHOLE
 def test_one_process_and_two_find_the_same() -> None:
     build = partial(AgentDojo, "v1.2.2", ["travel", "banking", "slack"])
-    assert static_audit(build, workers=1) == static_audit(build, workers=2)
+    assert audit_benchmark(build, workers=1) == audit_benchmark(build, workers=2)

@@ -12,10 +12,10 @@ from agentdojo.task_suite.task_suite import TaskSuite, validate_injections
 from pydantic import Field
 
 from agentsys.audit.static.audit import audit_injection_task, audit_user_task
-from agentsys.audit.static.audited_task import Stage, subject_of
+from agentsys.audit.static.audited_task import CallPlayer, prepare_task
 from agentsys.audit.static.rows import InjectionTaskAudit, UserTaskAudit
 from agentsys.audit.static.vector_words import VectorWords
-from agentsys.benchmarks.scoring import Task
+from agentsys.benchmarks.scoring import SuiteTask
 
 
 class Shop(TaskEnvironment):
@@ -127,14 +127,14 @@ class InjectionTask1(BaseInjectionTask[Shop]):
 
 
 def user(number: int) -> UserTaskAudit:
-    stage = Stage(SUITE)
-    attacks = [subject_of(stage, task) for task in SUITE.injection_tasks.values()]
-    task: Task = SUITE.user_tasks[f"user_task_{number}"]
-    return audit_user_task(subject_of(stage, task), attacks, VectorWords(SUITE))
+    stage = CallPlayer(SUITE)
+    attacks = [prepare_task(stage, task) for task in SUITE.injection_tasks.values()]
+    task: SuiteTask = SUITE.user_tasks[f"user_task_{number}"]
+    return audit_user_task(prepare_task(stage, task), attacks, VectorWords(SUITE))
 
 
 def attack(number: int) -> InjectionTaskAudit:
-    return audit_injection_task(subject_of(Stage(SUITE), SUITE.injection_tasks[f"injection_task_{number}"]))
+    return audit_injection_task(prepare_task(CallPlayer(SUITE), SUITE.injection_tasks[f"injection_task_{number}"]))
 
 
 def test_a_sound_task_shows_only_what_is_wrong_with_its_data() -> None:

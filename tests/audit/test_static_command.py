@@ -12,7 +12,7 @@ from click.testing import Result
 from stored_examples import published, stored
 from typer.testing import CliRunner
 
-from agentsys.audit.static.expected_findings import expectation_text, shipped_expectation
+from agentsys.audit.static.expected_findings import format_expectation, load_shipped_expectation
 from agentsys.cli import app
 from agentsys.errors import ConfigError
 
@@ -24,11 +24,11 @@ def audited(*arguments: str) -> Result:
 
 
 def expectation_file(folder: Path, *, with_noop: bool) -> Path:
-    expected = shipped_expectation("agentdojo", "v1.2.2")
+    expected = load_shipped_expectation("agentdojo", "v1.2.2")
     if not with_noop:
         del expected["suites"]["banking"]["user_tasks"]["user_task_8"]["noop_utility"]
     path = folder / "expected.json"
-    path.write_text(expectation_text(expected), encoding="utf-8")
+    path.write_text(format_expectation(expected), encoding="utf-8")
     return path
 
 
@@ -104,7 +104,7 @@ def test_stored_runs_are_audited_without_the_checks_unless_these_are_asked_for(
 ) -> None:
     stored(tmp_path / "runs", published())
     with monkeypatch.context() as no_checks:
-        no_checks.setattr("agentsys.audit.static.audit.static_audit", lambda _: pytest.fail("audited"))
+        no_checks.setattr("agentsys.audit.static.audit.audit_benchmark", lambda _: pytest.fail("audited"))
         alone = json.loads(audited(f"runs={tmp_path / 'runs'}", "--format", "json").stdout)
     assert (alone["version"], alone["suites"], alone["runs"]["benign"]) == ("v1.2.2", [], 1)
     assert alone["sentences"][0].startswith("The stored runs hold")

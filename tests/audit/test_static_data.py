@@ -12,19 +12,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentsys.analysis.tables.output import OutputFormat, written
-from agentsys.audit.report import AuditReport, audit_output
+from agentsys.audit.report import AuditReport, build_audit_output
 from agentsys.audit.static.expected_findings import (
-    differences,
-    expectation_text,
+    list_expectation_changes,
+    format_expectation,
     read_expectation,
-    shipped_expectation,
+    load_shipped_expectation,
 )
-from agentsys.audit.static.json_form import expectation
-from agentsys.audit.static.mutations import ArgumentKind, Mutation, altered, kind_of
-from agentsys.audit.static.paper_sentences import sentences
+from agentsys.audit.static.json_form import build_expectation
+from agentsys.audit.static.mutations import ArgumentKind, Mutation, alter_value, classify_argument
+from agentsys.audit.static.paper_sentences import write_static_sentences
 from agentsys.audit.static.rows import InjectionTaskAudit, StaticAudit, SuiteAudit, UserTaskAudit
-from agentsys.audit.static.task_numbers import numbers
-from agentsys.audit.static.vector_words import leaves, words_of
+from agentsys.audit.static.task_numbers import format_task_numbers
+from agentsys.audit.static.vector_words import iterate_texts, split_words
 from agentsys.errors import ConfigError
 
 WRONG = Mutation(2, "send_email", "recipients", "recipient", "required")
@@ -51,7 +51,7 @@ AUDIT = StaticAudit("agentdojo", "v9", "agentdojo 9.9", (SUITE,))
     ],
 )
 def test_tasks_are_named_by_their_numbers_and_three_in_a_row_are_a_range(tasks: list[str], text: str) -> None:
-    assert numbers(tasks) == text
+    assert format_task_numbers(tasks) == text
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_tasks_are_named_by_their_numbers_and_three_in_a_row_are_a_range(tasks: 
     ],
 )
 def test_an_argument_is_sorted_by_its_name_and_value(name: str, value: object, kind: ArgumentKind) -> None:
-    assert kind_of(name, value) is kind
+    assert classify_argument(name, value) is kind
 
 
 _VALUES = st.one_of(
@@ -83,13 +83,13 @@ _VALUES = st.one_of(
 
 @given(_VALUES)
 def test_an_altered_argument_is_never_the_value_itself(value: object) -> None:
-    for options in altered(value):
+    for options in alter_value(value):
         assert all(option != value for option in options)
 
 
 @given(st.lists(st.text(), max_size=5))
 def test_a_list_is_altered_in_each_of_its_items_and_one_at_a_time(items: list[str]) -> None:
-    ways = altered(items)
+    ways = alter_value(items)
     assert len(ways) == len(items)
     for place, options in enumerate(ways):
         for option in options:
@@ -98,18 +98,18 @@ def test_a_list_is_altered_in_each_of_its_items_and_one_at_a_time(items: list[st
 
 def test_words_of_data_hold_amounts_accounts_and_names_whole() -> None:
     data = {"bill": ["IBAN: UK12, 98.70!", {"External_0": 4}], "when": None}
-    assert {"uk12", "98.70", "external_0", "4", "bill"} <= words_of(leaves(data))
+    assert {"uk12", "98.70", "external_0", "4", "bill"} <= split_words(iterate_texts(data))
 
 
 def test_a_finding_that_moved_is_one_line_that_names_suite_task_and_field() -> None:
     moved = replace(SUITE, user_tasks=(replace(SUITE.user_tasks[0], noop_utility=False), SUITE.user_tasks[1]))
-    lines = differences(expectation(AUDIT), expectation(replace(AUDIT, suites=(moved,))))
+    lines = list_expectation_changes(build_expectation(AUDIT), build_expectation(replace(AUDIT, suites=(moved,))))
     assert lines == ["shop user_task_0 noop_utility: expected true, found nothing remarkable"]
 
 
 def test_new_and_vanished_tasks_other_data_and_another_version_are_told() -> None:
     one = replace(SUITE, data_hash="def", user_tasks=(SUITE.user_tasks[0], UserTaskAudit("user_task_2")))
-    lines = differences(expectation(AUDIT), expectation(replace(AUDIT, version="v10", suites=(one,))))
+    lines = list_expectation_changes(build_expectation(AUDIT), build_expectation(replace(AUDIT, version="v10", suites=(one,))))
     assert lines == [
         "version: expected v9, found v10",
         "shop: its data changed (expected abc, found def)",
@@ -119,17 +119,17 @@ def test_new_and_vanished_tasks_other_data_and_another_version_are_told() -> Non
 
 
 def test_suites_that_were_not_audited_are_not_missed_and_unexpected_ones_are_told() -> None:
-    assert differences(expectation(AUDIT), expectation(replace(AUDIT, suites=()))) == []
-    assert differences(expectation(replace(AUDIT, suites=())), expectation(AUDIT)) == [
+    assert list_expectation_changes(build_expectation(AUDIT), build_expectation(replace(AUDIT, suites=()))) == []
+    assert list_expectation_changes(build_expectation(replace(AUDIT, suites=())), build_expectation(AUDIT)) == [
         "shop: expected no such suite"
     ]
 
 
 def test_an_expectation_survives_its_file(tmp_path: Path) -> None:
     path = tmp_path / "expected.json"
-    path.write_text(expectation_text(expectation(AUDIT)), encoding="utf-8")
-    assert read_expectation(path) == expectation(AUDIT)
-    assert differences(read_expectation(path), expectation(AUDIT)) == []
+    path.write_text(format_expectation(build_expectation(AUDIT)), encoding="utf-8")
+    assert read_expectation(path) == build_expectation(AUDIT)
+    assert list_expectation_changes(read_expectation(path), build_expectation(AUDIT)) == []
 
 
 @pytest.mark.parametrize(
@@ -145,24 +145,24 @@ def test_a_file_that_is_no_expectation_is_refused_in_one_line(tmp_path: Path, te
 
 def test_a_version_without_an_expectation_is_an_error_that_lists_the_others() -> None:
     with pytest.raises(ConfigError, match=r"v1, v1\.1, .*--write-expected"):
-        shipped_expectation("agentdojo", "v7")
+        load_shipped_expectation("agentdojo", "v7")
     with pytest.raises(ConfigError, match="versions: none"):
-        shipped_expectation("elsewhere", "v1")
+        load_shipped_expectation("elsewhere", "v1")
 
 
 def test_json_has_every_field_of_every_task_and_the_sentences() -> None:
-    data: dict[str, Any] = json.loads(written(audit_output(AuditReport(AUDIT)), OutputFormat.JSON))
+    data: dict[str, Any] = json.loads(written(build_audit_output(AuditReport(AUDIT)), OutputFormat.JSON))
     (suite,) = data["suites"]
     assert suite["summary"]["pairs"] == 2
     assert suite["user_tasks"][0]["surviving_mutations"][0]["argument"] == "recipients"
     assert suite["injection_tasks"][1]["empty_ground_truth"] is True
-    assert data["sentences"] == sentences(AUDIT)
+    assert data["sentences"] == write_static_sentences(AUDIT)
 
 
 def test_names_from_a_benchmark_do_no_markup() -> None:
     odd = SuiteAudit(
         "<b>|x", "", (UserTaskAudit("user_task_0", overwritten=("[a](b)",), noop_utility=True),), ()
     )
-    text = written(audit_output(AuditReport(replace(AUDIT, suites=(odd,)))), OutputFormat.MARKDOWN).decode()
+    text = written(build_audit_output(AuditReport(replace(AUDIT, suites=(odd,)))), OutputFormat.MARKDOWN).decode()
     assert "<b>" not in text
     assert "[a](b)" not in text

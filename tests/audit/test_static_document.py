@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from agentsys.audit.static.findings import attack_findings, user_findings
+from agentsys.audit.static.findings import list_attack_findings, list_user_findings
 from agentsys.audit.static.mutations import Mutation
 from agentsys.audit.static.rows import InjectionTaskAudit, SuiteAudit, UserTaskAudit
 
@@ -38,14 +38,14 @@ def suite_of(row: UserTaskAudit) -> SuiteAudit:
 
 
 def test_what_was_found_is_listed_with_the_tasks_it_holds_of() -> None:
-    assert [(one.says, one.tasks) for one in user_findings(SUITE)] == [
+    assert [(one.statement, one.tasks) for one in list_user_findings(SUITE)] == [
         ("solved by doing nothing", ("user_task_1", "user_task_2")),
         ("can be solved after injection tasks 0 only", ("user_task_2",)),
         ("cannot be solved after any attack", ("user_task_3",)),
         ("fails after a call of get_unread_emails", ("user_task_3",)),
         ("wrong value unnoticed: create_calendar_event.title [required]", ("user_task_1", "user_task_4")),
     ]
-    assert [(one.says, one.tasks) for one in attack_findings(SUITE)] == [
+    assert [(one.statement, one.tasks) for one in list_attack_findings(SUITE)] == [
         ("has a ground truth without calls, which does not pass", ("injection_task_2",)),
         ("fails when done twice", (ATTACKS[0],)),
     ]
@@ -68,4 +68,4 @@ def test_what_was_found_is_listed_with_the_tasks_it_holds_of() -> None:
     ],
 )
 def test_every_flaw_of_a_user_task_has_its_words(row: UserTaskAudit, says: str) -> None:
-    assert [found.says for found in user_findings(suite_of(row))] == [says]
+    assert [found.statement for found in list_user_findings(suite_of(row))] == [says]

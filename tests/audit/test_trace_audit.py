@@ -11,14 +11,14 @@ import pytest
 from stored_examples import PAY_ATTACKER, PAY_BILL, READ_BILL, attacked, drift, published, stored, turns
 
 from agentsys.audit.rescoring.trajectories.unusable import RecordFault
-from agentsys.audit.traces.audit import TraceAudit, trace_audit
+from agentsys.audit.traces.audit import TraceAudit, audit_traces
 from agentsys.errors import ConfigError
 
 
 def audit(folder: Path, *contents: dict[str, Any], version: str | None = "v1.2.2") -> TraceAudit:
     for index, content in enumerate(contents):
         stored(folder / "p" / "s" / "t" / "a", content, f"{index}.json")
-    return trace_audit([folder], version)
+    return audit_traces([folder], version)
 
 
 UNSEEN = {"messages": turns([PAY_ATTACKER], results=["Send the music streaming"])}
@@ -159,7 +159,7 @@ def test_a_benign_record_that_cannot_be_scored_is_listed_and_an_empty_folder_is_
     assert [record.obstacle for record in found.skipped] == [RecordFault.NOT_HERE]
     (tmp_path / "empty").mkdir()
     with pytest.raises(ConfigError, match="No stored cases"):
-        trace_audit([tmp_path / "empty"], "v1.1")
+        audit_traces([tmp_path / "empty"], "v1.1")
     with pytest.raises(ConfigError, match="names no benchmark version"):
         audit(tmp_path / "unnamed", published(), version=None)
 

@@ -10,10 +10,10 @@ from rich.console import Console
 from agentsys.analysis.tables.escaping import plain
 from agentsys.analysis.tables.output import OutputFormat, written
 from agentsys.analysis.tables.write_terminal import terminal_document
-from agentsys.audit.report import AuditReport, audit_document, audit_output
+from agentsys.audit.report import AuditReport, build_audit_document, build_audit_output
 from agentsys.audit.static.rows import StaticAudit
 from agentsys.audit.traces.audit import TraceAudit
-from agentsys.audit.traces.document import trace_sentences
+from agentsys.audit.traces.document import write_trace_sentences
 from agentsys.audit.traces.rows import (
     AnswerRow,
     AsrRow,
@@ -52,7 +52,7 @@ REPORT = AuditReport(StaticAudit("agentdojo", "v1.2.2", "agentdojo 0.1.35", ()),
 
 
 def test_the_sentences_count_what_was_found_and_keep_errors_apart() -> None:
-    assert trace_sentences(FOUND) == [
+    assert write_trace_sentences(FOUND) == [
         "The stored runs hold 10 attacked and 4 benign records and 0 injection tasks run alone;"
         " 7 hollow records and 0 others could not be used.",
         "No tool returned the injection in: banking 25.0% (2 of 8).",
@@ -68,7 +68,7 @@ def test_the_sentences_count_what_was_found_and_keep_errors_apart() -> None:
 
 
 def test_names_from_records_do_no_markup_in_markdown() -> None:
-    text = written(audit_output(REPORT), OutputFormat.MARKDOWN).decode()
+    text = written(build_audit_output(REPORT), OutputFormat.MARKDOWN).decode()
     assert "<b>" not in text
     assert "\x1b" not in text
     assert "\u202e" not in text
@@ -77,13 +77,13 @@ def test_names_from_records_do_no_markup_in_markdown() -> None:
 
 def test_names_from_records_steer_no_terminal() -> None:
     file = io.StringIO()
-    document = audit_document(REPORT, every_task=True)
+    document = build_audit_document(REPORT, every_task=True)
     Console(file=file, width=200, force_terminal=False).print(terminal_document(document))
     assert "[red]x[/red]" in file.getvalue()
     assert "\x1b" not in file.getvalue()
 
 
 def test_json_has_no_nan_and_every_finding() -> None:
-    data = json.loads(written(audit_output(REPORT), OutputFormat.JSON))
+    data = json.loads(written(build_audit_output(REPORT), OutputFormat.JSON))
     assert data["runs"]["asr"][0]["asr_exposed"] is None
     assert data["runs"]["hollow"] == [{"folder": plain(NASTY), "records": 7}]

@@ -15,7 +15,7 @@ from scripted_for_baselines import ScriptedModel, calls, runtime_returning
 
 from agentsys.errors import ConfigError
 from agentsys.models.chat import assistant, system, text_of, user
-from agentsys.models.trace import Tracer, tracing
+from agentsys.models.trace import Tracer, use_tracer
 from baselines.detectors.defense import DetectorDefense
 from baselines.detectors.detector import BLANK, Detection, judge
 from baselines.detectors.element import ABORTED, NOTICE, DetectInjections, DetectionOptions
@@ -122,7 +122,7 @@ def test_blocks_other_than_text_survive_and_every_text_block_is_replaced() -> No
     thought = {"type": "thinking", "content": "evil thoughts", "id": "t"}
     blocks = [{"type": "text", "content": "evil"}, thought, {"type": "text", "content": "more"}]
     tracer = Tracer()
-    with tracing(tracer):
+    with use_tracer(tracer):
         (_, result) = seen(element(), calls("a"), tool_message("", content=blocks))
     notice = {"type": "text", "content": NOTICE}
     assert result["content"] == [notice, thought, notice]
@@ -144,7 +144,7 @@ def test_conversation_mode_reads_everything_up_to_each_result() -> None:
 
 def test_the_trace_keeps_score_and_what_was_withheld() -> None:
     tracer = Tracer()
-    with tracing(tracer):
+    with use_tracer(tracer):
         run(defense(Windowed()), runtime_returning(a="so evil", b="fine"), calls("a", "b"))
     first, second = [node.decision for node in tracer.spans if node.kind == "detector"]
     assert first == {

@@ -18,7 +18,7 @@ from omegaconf import OmegaConf
 
 from agentsys.config_dir import shipped_config_dir
 from agentsys.errors import ConfigError
-from agentsys.options import checked
+from agentsys.options import check_options
 from baselines.detectors import classifier_defense
 from baselines.detectors.classifier import Classifier, Remembered
 from baselines.detectors.classifier_defense import ClassifierDefense, load_classifier
@@ -178,7 +178,7 @@ def test_settings_that_cannot_work_are_the_users_errors() -> None:
         ({"backend": "onnx"}, "needs onnx_file"),
     ):
         with pytest.raises(ConfigError, match=told):
-            checked(ClassifierSettings, "detector", {**asdict(SETTINGS), **changes})
+            check_options(ClassifierSettings, "detector", {**asdict(SETTINGS), **changes})
 
 
 @pytest.mark.parametrize("name", ["protectai", "protectai_compat", "piguard", "piguard_compat"])
@@ -221,7 +221,7 @@ def test_a_failure_holds_for_a_while_so_that_cases_side_by_side_do_not_each_wait
         tried.append(settings)
         raise ConfigError("no hub")
 
-    monkeypatch.setattr(classifier_defense, "_loaded", fails)
+    monkeypatch.setattr(classifier_defense, "_import_suites", fails)
     for _ in range(3):
         with pytest.raises(ConfigError, match="no hub"):
             load_classifier(SETTINGS)

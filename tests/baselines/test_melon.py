@@ -21,7 +21,7 @@ from scripted_for_melon import (
 
 from agentsys.models.chat import assistant, text_of, user
 from agentsys.models.errors import ErrorKind, ModelError
-from agentsys.models.wrappers.recorded import Recorded
+from agentsys.models.wrappers.recorded import RecordingModel
 from baselines.melon import Melon
 from baselines.melon.prompts import NOTICE, PLACEHOLDER
 from baselines.none import NoDefense
@@ -92,7 +92,7 @@ def test_a_masked_call_is_remembered_for_the_rest_of_the_task() -> None:
 def test_a_masked_call_has_no_effect_on_the_next_task(lend_extra_args: bool) -> None:
     tools = Counters()
     model = TwoPasses([saying(LOOK), DONE, saying(LOOK), saying(PAY), DONE], [saying(PAY), SILENT, SILENT])
-    pipeline = guarded().pipeline(Recorded(model), get_suite("v1.2.2", "banking"))
+    pipeline = guarded().pipeline(RecordingModel(model), get_suite("v1.2.2", "banking"))
     left = pipeline.query(REQUEST, tools.runtime)[4]
     more = {"extra_args": left} if lend_extra_args else {}
     messages = pipeline.query(REQUEST, tools.runtime, **more)[3]

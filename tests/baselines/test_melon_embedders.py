@@ -15,7 +15,7 @@ from scripted_for_melon import Chosen
 
 from agentsys.errors import ConfigError
 from agentsys.models.errors import ErrorKind, ModelError
-from agentsys.models.trace import Tracer, tracing
+from agentsys.models.trace import Tracer, use_tracer
 from baselines.melon import Melon
 from baselines.melon.bank import unit_rows
 from baselines.melon.char_ngrams import CharNgrams
@@ -63,7 +63,7 @@ def at(server: EmbeddingServer, **options: Any) -> OpenAIEmbeddings:
 
 def test_texts_go_out_in_batches_and_vectors_come_back_in_their_order() -> None:
     texts = [f"call_{place}()" for place in range(MOST_TEXTS + 3)]
-    with embedding_server() as server, tracing(Tracer()) as tracer:
+    with embedding_server() as server, use_tracer(Tracer()) as tracer:
         vectors = at(server, price=PRICE).embed(texts)
     assert vectors == [[float(len(text)), float(sum(text.encode()))] for text in texts]
     assert [len(body["input"]) for body in server.bodies] == [MOST_TEXTS, 3]

@@ -7,7 +7,7 @@ import inspect
 import pytest
 from agentdojo.agent_pipeline import agent_pipeline, pi_detector
 
-from agentsys.catalog import node
+from agentsys.catalog import load_config
 from agentsys.errors import ConfigError
 from agentsys.runs.instantiate import instantiate
 from baselines.detectors.element import NOTICE
@@ -33,7 +33,7 @@ def test_a_compat_preset_speaks_in_the_packages_words_and_the_preset_itself_in_o
     preset: str, text: str
 ) -> None:
     own, compat = (
-        instantiate("defense", node("defense", name)).prompts() for name in (preset, f"{preset}_compat")
+        instantiate("defense", load_config("defense", name)).prompts() for name in (preset, f"{preset}_compat")
     )
     package = tool_filter_question() if preset == "tool_filter" else withheld_notice()
     assert text in own.values() and package not in own.values()
@@ -42,4 +42,4 @@ def test_a_compat_preset_speaks_in_the_packages_words_and_the_preset_itself_in_o
 
 def test_an_unknown_wording_is_refused_with_the_known_ones() -> None:
     with pytest.raises(ConfigError, match=r"'theirs'.*own.*package"):
-        instantiate("defense", {**node("defense", "tool_filter"), "wording": "theirs"})
+        instantiate("defense", {**load_config("defense", "tool_filter"), "wording": "theirs"})

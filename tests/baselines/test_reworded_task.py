@@ -13,7 +13,7 @@ from scripted_for_baselines import ScriptedModel, calls, runtime_returning
 from agentsys.errors import ConfigError
 from agentsys.models.chat import assistant, text_of, user
 from agentsys.models.loop import default_system_message
-from agentsys.models.trace import Tracer, tracing
+from agentsys.models.trace import Tracer, use_tracer
 from baselines.delimiters import Delimiters
 from baselines.instructional_prevention import InstructionalPrevention
 from baselines.reworded_task import RewordedTask, reworded
@@ -45,7 +45,7 @@ def test_the_model_reads_the_rewritten_request_in_every_call_and_the_stored_one_
 @BOTH
 def test_the_trace_holds_both_wordings(defense: Any) -> None:
     tracer = Tracer()
-    with tracing(tracer):
+    with use_tracer(tracer):
         run(defense, script())
     (node,) = [node for node in tracer.spans if node.kind == "reworded_task"]
     assert node.decision["user_task"] == QUERY

@@ -15,7 +15,7 @@ from scripted_for_baselines import ScriptedModel, calls, runtime_returning
 from agentsys.errors import ConfigError
 from agentsys.models.chat import assistant, text_of, user
 from agentsys.models.element import ModelElement
-from agentsys.models.trace import Tracer, tracing
+from agentsys.models.trace import Tracer, use_tracer
 from baselines.prompt_sandwiching import Remind
 from baselines.spotlighting import Spotlighting
 from baselines.spotlighting.compat import SpotlightingCompat
@@ -84,7 +84,7 @@ NOTE = calls("note", text=f"Ann{M}Lee", tags=[f"a{M}b", "c"])
 
 def test_marks_copied_into_arguments_become_spaces_before_the_tool_runs() -> None:
     tracer = Tracer()
-    with tracing(tracer):
+    with use_tracer(tracer):
         messages = run(Spotlighting("datamarking"), ScriptedModel([NOTE, assistant("Done.")]), note_runtime())
     assert messages[2]["tool_calls"][0].args == {"text": "Ann Lee", "tags": ["a b", "c"]}
     assert text_of(results(messages)[0]) == f"Ann{M}Lee|a{M}b|c"
@@ -101,7 +101,7 @@ def test_marks_copied_into_the_answer_become_spaces() -> None:
 
 def test_the_trace_keeps_raw_results_and_counts_removals() -> None:
     tracer = Tracer()
-    with tracing(tracer):
+    with use_tracer(tracer):
         model = ScriptedModel([calls("a", "broken"), assistant("Done.")])
         run(Spotlighting(), model, runtime_returning(a="x >> y", broken=ValueError("z")))
     kept = [(node.name, node.decision) for node in tracer.spans if node.kind == "spotlight"]

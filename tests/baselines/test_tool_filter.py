@@ -16,7 +16,7 @@ from agentsys.config_dir import shipped_config_dir
 from agentsys.contracts import Defense
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatReply, ChatRequest, assistant, text_of
-from agentsys.models.trace import Tracer, tracing
+from agentsys.models.trace import Tracer, use_tracer
 from baselines.tool_filter import QUESTION, ROLE, ToolFilter, picked
 
 FILES = ("search_files", "search_files_by_filename", "read_file", "send_money")
@@ -161,7 +161,7 @@ def test_a_reply_without_text_picks_nothing_and_leaves_nothing_behind(reply: Any
 def test_calls_in_the_reply_are_not_made_and_not_kept() -> None:
     reply = assistant("balance", [FunctionCall(function="pay", args={}, id="1")])
     tracer = Tracer()
-    with tracing(tracer):
+    with use_tracer(tracer):
         defense = ToolFilter(keep_exchange=True)
         messages = run(
             defense, ScriptedModel([reply, assistant("Done.")]), runtime_returning(balance=5, pay=1)

@@ -15,8 +15,8 @@ import pytest
 from agentdojo.functions_runtime import FunctionsRuntime
 
 from agentsys.benchmarks.agentdojo import AgentDojo
-from agentsys.benchmarks.clock import DEFAULT, CaseClock, parsed_clock, reading
-from agentsys.catalog import node
+from agentsys.benchmarks.clock import DEFAULT_CLOCK, CaseClock, parse_clock, use_case_clock
+from agentsys.catalog import load_config
 from agentsys.errors import ConfigError
 
 START = datetime.datetime(2025, 1, 1, 12, 0, 0, 500_000)
@@ -40,17 +40,17 @@ def sent() -> datetime.datetime:
 
 
 def test_tools_read_the_cases_clock_and_later_is_later() -> None:
-    with reading(START):
+    with use_case_clock(START):
         assert sent() == START
         assert sent() == START + datetime.timedelta(seconds=1)
-    with reading(START):
+    with use_case_clock(START):
         assert sent() == START, "a new case, a new clock"
 
 
 def test_outside_of_a_case_and_with_the_real_clock_tools_read_the_machines() -> None:
     workspace()
     before = datetime.datetime.now()
-    with reading(None):
+    with use_case_clock(None):
         assert before <= sent() <= datetime.datetime.now()
     assert before <= sent() <= datetime.datetime.now()
     assert datetime.datetime.now.__self__ is datetime.datetime, "Python's own clock is as it was"  # type: ignore[attr-defined]
@@ -61,7 +61,7 @@ def test_threads_side_by_side_read_their_own_clocks() -> None:
     together = threading.Barrier(4)
 
     def case(start: datetime.datetime | None) -> list[datetime.datetime]:
-        with reading(start):
+        with use_case_clock(start):
             together.wait(100)
             return [sent() for _ in range(5)]
 
@@ -107,12 +107,12 @@ def look() -> list:
         tools: list[Any]
         environment_type: Any = TaskEnvironment
 
-    from agentsys.benchmarks.clock import read_case_clocks
+    from agentsys.benchmarks.clock import install_case_clocks
 
     suite: Any = Suite([make_function(module.look)])
-    read_case_clocks(suite)
-    read_case_clocks(suite)  # once more changes nothing
-    with reading(START):
+    install_case_clocks(suite)
+    install_case_clocks(suite)  # once more changes nothing
+    with use_case_clock(START):
         seen = module.look()
     assert [value.year for value in seen[:7]] == [2025] * 7
     assert type(seen[1]) is datetime.date
@@ -128,8 +128,8 @@ def look() -> list:
 
 
 def test_the_default_is_in_the_yaml_and_later_than_all_data() -> None:
-    assert node("benchmark", "agentdojo")["clock"] == DEFAULT
-    start = parsed_clock(DEFAULT)
+    assert load_config("benchmark", "agentdojo")["clock"] == DEFAULT_CLOCK
+    start = parse_clock(DEFAULT_CLOCK)
     assert start == START
     for name in ("workspace", "travel"):
         environment = AgentDojo("v1.2.2").suite(name).load_and_inject_default_environment({})

@@ -9,7 +9,7 @@ from agentdojo.functions_runtime import TaskEnvironment
 from agentdojo.task_suite.task_suite import TaskSuite
 
 from agentsys.benchmarks.agentdojo import AgentDojo
-from agentsys.benchmarks.data_hash import data_hash
+from agentsys.benchmarks.data_hash import hash_suite_data
 
 
 class Env(TaskEnvironment):
@@ -25,17 +25,17 @@ def suite_in(folder: Path, note: str, default: str = "d") -> TaskSuite[Any]:
 
 
 def test_equal_data_hash_alike_and_a_change_in_an_included_file_shows(tmp_path: Path) -> None:
-    first = data_hash(suite_in(tmp_path / "a", "one"))
-    assert first == data_hash(suite_in(tmp_path / "b", "one"))
-    assert first != data_hash(suite_in(tmp_path / "c", "two"))
-    assert first != data_hash(suite_in(tmp_path / "d", "one", "other"))
+    first = hash_suite_data(suite_in(tmp_path / "a", "one"))
+    assert first == hash_suite_data(suite_in(tmp_path / "b", "one"))
+    assert first != hash_suite_data(suite_in(tmp_path / "c", "two"))
+    assert first != hash_suite_data(suite_in(tmp_path / "d", "one", "other"))
     assert len(first) == 64
 
 
 def test_versions_share_their_data_and_suites_do_not() -> None:
     old, new = AgentDojo("v1"), AgentDojo("v1.2.2")
-    hashes = {name: data_hash(new.suite(name)) for name in new.suite_names()}
-    assert hashes == {name: data_hash(old.suite(name)) for name in old.suite_names()}
+    hashes = {name: hash_suite_data(new.suite(name)) for name in new.suite_names()}
+    assert hashes == {name: hash_suite_data(old.suite(name)) for name in old.suite_names()}
     assert len(set(hashes.values())) == 4
 
 
@@ -50,6 +50,6 @@ def test_a_suite_without_data_files_is_hashed_by_its_environment() -> None:
             return {}
 
     suite = Built("no such suite", Env, [])
-    first = data_hash(suite)
+    first = hash_suite_data(suite)
     suite.note = "two"
-    assert data_hash(suite) != first
+    assert hash_suite_data(suite) != first

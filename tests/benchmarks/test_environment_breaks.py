@@ -6,7 +6,7 @@ import pytest
 
 from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.benchmarks.breaks_environment import InjectionBreaksEnvironment
-from agentsys.benchmarks.loading.double_quoted import breaking_character
+from agentsys.benchmarks.loading.double_quoted import find_breaking_character
 
 SUITE = AgentDojo("v1.2.2").suite("banking")
 
@@ -47,7 +47,7 @@ def test_the_error_names_suite_vector_and_character(text: str, position: int) ->
     "text", ["", "plain", "{braces} {0} {{", 'an \\"escaped\\" quote', "\\\\ \\n \\u00e9", "---"]
 )
 def test_a_harmless_text_loads(text: str) -> None:
-    assert breaking_character(text) is None
+    assert find_breaking_character(text) is None
     assert SUITE.load_and_inject_default_environment({"injection_incoming_transaction": text})
 
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, EmailStr, Field, ValidationError, mo
 
 from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.benchmarks.loading import environment
-from agentsys.benchmarks.loading.environment import validation_of
+from agentsys.benchmarks.loading.environment import build_validator
 
 
 def book_class(*, discreet: bool = False) -> Any:
@@ -67,7 +67,7 @@ CARDS = st.fixed_dictionaries({"address": ADDRESSES}, optional={"name": st.sampl
 
 
 BOOK = book_class()
-QUICK = validation_of(BOOK)
+QUICK = build_validator(BOOK)
 
 
 @settings(max_examples=100)
@@ -80,7 +80,7 @@ def test_what_is_accepted_made_and_refused_is_what_pydantic_accepts_makes_and_re
 def test_the_class_itself_stays_as_it_is() -> None:
     made = AgentDojo("v1.2.2").suite("workspace").environment_type
     own = made.__pydantic_validator__
-    validation_of(made)
+    build_validator(made)
     assert made.__pydantic_validator__ is own
 
 
@@ -97,12 +97,12 @@ def checked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return original(text)
 
     monkeypatch.setattr(networks, "validate_email", counting)
-    environment._remembering.cache_clear()
+    environment._cached_check.cache_clear()
     return found
 
 
 def test_an_address_of_the_data_is_checked_once(checked: list[str]) -> None:
-    quick = validation_of(book_class())
+    quick = build_validator(book_class())
     cards = [{"address": "once@b.example"}, {"address": "two@b.example"}]
     for _ in range(3):
         quick({"owner": "once@b.example", "cards": cards})
@@ -114,7 +114,7 @@ def test_an_address_of_the_data_is_checked_once(checked: list[str]) -> None:
 def test_a_class_without_addresses_or_with_options_validates_by_itself() -> None:
     made = book_class(discreet=True)
     for model in (Plain, made):
-        assert validation_of(model) == model.model_validate
+        assert build_validator(model) == model.model_validate
 
 
 def test_with_a_pydantic_that_knows_no_such_option_validation_is_the_classs_own(
@@ -125,4 +125,4 @@ def test_with_a_pydantic_that_knows_no_such_option_validation_is_the_classs_own(
 
     monkeypatch.setattr(environment, "SchemaValidator", older)
     made = book_class()
-    assert validation_of(made) == made.model_validate
+    assert build_validator(made) == made.model_validate

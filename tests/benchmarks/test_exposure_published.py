@@ -34,8 +34,8 @@ def test_published_runs_are_exposed_as_often_as_was_measured() -> None:
         watch = ExposureWatch(record["injections"])
         watch.model_asked(ChatRequest(record["messages"], role="agent"))
         cases[record["suite_name"]] += 1
-        if watch.seen().exposed_shown:
-            fractions.add(watch.seen().shown_fraction)
+        if watch.summarize().exposed_shown:
+            fractions.add(watch.summarize().shown_fraction)
             continue
         missed[record["suite_name"]] += 1
         if record["security"]:

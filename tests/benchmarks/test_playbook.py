@@ -13,7 +13,7 @@ from agentdojo.task_suite.load_suites import get_suite
 
 from agentsys.benchmarks.ground_truth.playbook import build_playbook
 from agentsys.models.simulated.playbook import GoalScript, TaskScript
-from agentsys.models.simulated.text_matching import fold, stands_in
+from agentsys.models.simulated.text_matching import fold_text, occurs_in
 
 SUITES = ("workspace", "travel", "banking", "slack")
 
@@ -82,14 +82,14 @@ def test_every_fact_stands_in_its_source_and_not_before(suite_name: str) -> None
         environment = suite.user_tasks[task_id].init_environment(clean.model_copy(deep=True))
         read = [_read(runtime, environment, call.function, dict(call.args)) for call in script.calls]
         for fact in script.facts:
-            holds = [stands_in(fold(fact.text), output) for output in read]
+            holds = [occurs_in(fold_text(fact.text), output) for output in read]
             assert holds.index(True) == fact.source, fact
-            assert fold(fact.text) != fold(script.prompt)
+            assert fold_text(fact.text) != fold_text(script.prompt)
 
 
 def _read(runtime: FunctionsRuntime, environment: Any, function: str, args: dict[str, Any]) -> str:
     value, error = runtime.run_function(environment, function, args)
-    return fold(error or tool_result_to_str(value))
+    return fold_text(error or tool_result_to_str(value))
 
 
 def test_fields_are_unique_in_the_playbook() -> None:

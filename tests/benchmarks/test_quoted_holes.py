@@ -7,15 +7,15 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentsys.benchmarks.loading.quoted_holes import _parsed, holed_text
+from agentsys.benchmarks.loading.quoted_holes import _parse_quoted, parse_holed_text
 
 
 def test_only_the_texts_with_a_replaced_placeholder_change() -> None:
     text = '"a":\n- "x {v} {w}"\n- "{w}"\n"b": "{{not}} one"\n"c": 5\n'
-    holed = holed_text(text, {"v": "V", "w": "W"})
+    holed = parse_holed_text(text, {"v": "V", "w": "W"})
     assert holed is not None
     assert [hole.path for hole in holed.holes] == [("a", 0), ("a", 1)]
-    document = holed.filled({"v": "1\n\n2", "w": "W"}, frozenset({"v"}))
+    document = holed.fill({"v": "1\n\n2", "w": "W"}, frozenset({"v"}))
     assert document == yaml.safe_load(text.format(v="1\n\n2", w="W"))
 
 
@@ -39,11 +39,11 @@ def test_only_the_texts_with_a_replaced_placeholder_change() -> None:
     ],
 )
 def test_a_text_that_is_not_provable_is_not_taken(text: str) -> None:
-    assert holed_text(text, {"v": "1"}) is None
+    assert parse_holed_text(text, {"v": "1"}) is None
 
 
 def test_a_default_that_leaves_its_quotes_is_not_taken() -> None:
-    assert holed_text('"a": "{v}"\n', {"v": 'x", "b": "'}) is None
+    assert parse_holed_text('"a": "{v}"\n', {"v": 'x", "b": "'}) is None
 
 
 PIECES = r"a,b c, ,  ,\n,\\,\",\ ,\t,\N,\L,\0,\/,\x41,\ud800,---,--- ,...,# x,: ,- ,{,%YAML,',&a,*b,é"
@@ -58,6 +58,6 @@ def test_a_quoted_text_is_read_as_pyyaml_reads_it(inner: str) -> None:
         expected = yaml.safe_load(quoted)
     except yaml.YAMLError:
         with pytest.raises(yaml.YAMLError):
-            _parsed(quoted)
+            _parse_quoted(quoted)
     else:
-        assert _parsed(quoted) == expected
+        assert _parse_quoted(quoted) == expected

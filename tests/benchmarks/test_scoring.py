@@ -9,8 +9,8 @@ from agentdojo.task_suite.load_suites import get_suite
 from agentdojo.task_suite.task_suite import TaskSuite
 
 from agentsys.benchmarks.agentdojo import AgentDojo
-from agentsys.benchmarks.scoring import calls_to_score
-from agentsys.models.trace import Tracer, tracing
+from agentsys.benchmarks.scoring import select_scored_calls
+from agentsys.models.trace import Tracer, use_tracer
 
 
 def ran(*calls: tuple[str, dict[str, Any]]) -> Tracer:
@@ -45,19 +45,19 @@ def test_the_packages_own_check_changes_what_it_checks() -> None:
 
 def test_calls_of_the_messages_are_handed_on_as_they_are_when_all_executed_ones_stand_there() -> None:
     in_messages = [FunctionCall(function="f", args={"a": 1, "intent": {"x": "string"}}, id="1")]
-    assert calls_to_score(in_messages, ran(("f", {"a": 1}))) is in_messages
-    assert calls_to_score(in_messages, Tracer()) is in_messages
+    assert select_scored_calls(in_messages, ran(("f", {"a": 1}))) is in_messages
+    assert select_scored_calls(in_messages, Tracer()) is in_messages
 
 
 def test_calls_executed_out_of_the_messages_sight_are_scored_in_order() -> None:
     in_messages = [FunctionCall(function="outer", args={})]
-    scored = calls_to_score(in_messages, ran(("outer", {}), ("inner", {"b": [2]})))
+    scored = select_scored_calls(in_messages, ran(("outer", {}), ("inner", {"b": [2]})))
     assert [(call.function, call.args) for call in scored] == [("outer", {}), ("inner", {"b": [2]})]
 
 
 def test_a_call_with_other_arguments_is_another_call() -> None:
     in_messages = [FunctionCall(function="f", args={"a": 1})]
-    assert calls_to_score(in_messages, ran(("f", {"a": 2}))) is not in_messages
+    assert select_scored_calls(in_messages, ran(("f", {"a": 2}))) is not in_messages
 
 
 def test_calls_of_an_earlier_run_of_the_pipeline_do_not_count() -> None:
@@ -65,7 +65,7 @@ def test_calls_of_an_earlier_run_of_the_pipeline_do_not_count() -> None:
     tracer.attempt = 1
     tracer.tool_ran("second_run", {}, "", None)
     in_messages = [FunctionCall(function="second_run", args={})]
-    assert calls_to_score(in_messages, tracer) is in_messages
+    assert select_scored_calls(in_messages, tracer) is in_messages
 
 
 def test_an_inner_agents_attack_is_seen_by_a_check_that_looks_at_calls() -> None:
@@ -77,7 +77,7 @@ def test_an_inner_agents_attack_is_seen_by_a_check_that_looks_at_calls() -> None
         for call in task.ground_truth(suite.load_and_inject_default_environment({}))
     ]
     assert suite._check_task_result(task, [], environment, environment, []) is False
-    with tracing(ran(*carried_out)):
+    with use_tracer(ran(*carried_out)):
         assert suite._check_task_result(task, [], environment, environment, []) is True
 
 
@@ -88,11 +88,11 @@ def test_calls_that_a_defense_refused_are_no_calls_for_a_check() -> None:
     asked = task.ground_truth(suite.load_and_inject_default_environment({}))
     tracer = ran(("get_channels", {}))
     in_messages = [FunctionCall(function="get_channels", args={}), *asked]
-    with tracing(tracer):
+    with use_tracer(tracer):
         assert suite._check_task_result(task, [], environment, environment, in_messages) is True
         for call in asked:
             tracer.tool_refused(call.function, dict(call.args), "not allowed")
         assert suite._check_task_result(task, [], environment, environment, in_messages) is False
-    assert [call.function for call in calls_to_score(in_messages, tracer)] == ["get_channels"]
+    assert [call.function for call in select_scored_calls(in_messages, tracer)] == ["get_channels"]
     tracer.attempt = 1  # in a further run of the pipeline nothing was refused
-    assert calls_to_score(in_messages[:1], tracer) == in_messages[:1]
+    assert select_scored_calls(in_messages[:1], tracer) == in_messages[:1]

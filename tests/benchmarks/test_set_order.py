@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_runs import records_in
 
-from agentsys.benchmarks.set_order import FirstSeen
+from agentsys.benchmarks.set_order import InsertionOrderedSet
 
 # The task makes an event, whose participants are a set; agents and workers read them.
 RUN = """
@@ -42,7 +42,7 @@ def test_records_are_the_same_under_any_hash_seed(tmp_path: Path) -> None:
 
 @given(st.lists(st.integers(-5, 5)), st.lists(st.integers(-5, 5)))
 def test_members_come_in_the_order_in_which_they_were_first_seen(first: list[int], more: list[int]) -> None:
-    found = FirstSeen(first)
+    found = InsertionOrderedSet(first)
     found.update(more)
     assert list(found) == list(dict.fromkeys([*first, *more]))
     assert found == {*first, *more} and len(found) == len({*first, *more})
@@ -52,6 +52,6 @@ def test_members_come_in_the_order_in_which_they_were_first_seen(first: list[int
 
 
 def test_it_is_a_set_to_those_who_ask() -> None:
-    assert isinstance(FirstSeen("ab"), set) and isinstance({"a"}, FirstSeen)
-    assert FirstSeen("ab") | {"c"} == {"a", "b", "c"}
-    assert not isinstance(["a"], FirstSeen)
+    assert isinstance(InsertionOrderedSet("ab"), set) and isinstance({"a"}, InsertionOrderedSet)
+    assert InsertionOrderedSet("ab") | {"c"} == {"a", "b", "c"}
+    assert not isinstance(["a"], InsertionOrderedSet)

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
 from agentsys.benchmarks.agentdojo import AgentDojo
-from agentsys.benchmarks.scoring import checked_on_copies
-from agentsys.benchmarks.shared_copies import _alike_parts, alike, copied_quickly, deep_copy, twins
+from agentsys.benchmarks.scoring import check_on_copies
+from agentsys.benchmarks.shared_copies import _are_parts_equal, are_equal, use_quick_copy, deep_copy, copy_environments
 
 
 class Item(BaseModel):
@@ -42,7 +42,7 @@ def load(suite: Any) -> Any:
 def test_environments_that_did_not_change_become_one() -> None:
     for name in ("workspace", "travel", "banking", "slack"):
         before, after = pair(name)
-        first, second = twins(before, after)
+        first, second = copy_environments(before, after)
         assert first is second
         assert first == before
         assert first is not before
@@ -51,7 +51,7 @@ def test_environments_that_did_not_change_become_one() -> None:
 def test_only_what_changed_differs() -> None:
     before, after = pair()
     after.inbox.emails["3"].read = not after.inbox.emails["3"].read
-    first, second = twins(before, after)
+    first, second = copy_environments(before, after)
     assert (first, second) == (before, after)
     assert second.inbox.emails["3"] is not first.inbox.emails["3"]
     assert second.inbox.emails["4"] is first.inbox.emails["4"]
@@ -60,7 +60,7 @@ def test_only_what_changed_differs() -> None:
 
 def test_nothing_is_shared_with_the_originals() -> None:
     before, after = pair()
-    first, second = twins(before, after)
+    first, second = copy_environments(before, after)
     first.inbox.emails.clear()
     second.cloud_drive.files.clear()
     assert (before, after) == pair()
@@ -69,7 +69,7 @@ def test_nothing_is_shared_with_the_originals() -> None:
 def test_what_is_new_and_stands_at_two_places_is_copied_once() -> None:
     before, new = World(items={"a": Item(value=[1])}, shelf=[1]), Item(value=[2])
     after = World(items={"a": Item(value=[1]), "b": new}, shelf=[new])
-    first, second = twins(before, after)
+    first, second = copy_environments(before, after)
     assert second.items["b"] is second.shelf[0]
     assert second.items["b"] == new
     assert second.items["b"].value is not new.value
@@ -78,7 +78,7 @@ def test_what_is_new_and_stands_at_two_places_is_copied_once() -> None:
 
 def test_models_that_differ_in_the_fields_that_were_set_share_no_fields() -> None:
     before, after = World(shelf=[Item()]), World(shelf=[Item(value=None)])
-    first, second = twins(before, after)
+    first, second = copy_environments(before, after)
     assert second.shelf[0].model_fields_set == {"value"}
     second.shelf[0].value = 1
     assert first.shelf[0].value is None
@@ -87,7 +87,7 @@ def test_models_that_differ_in_the_fields_that_were_set_share_no_fields() -> Non
 @pytest.mark.parametrize(("one", "other"), [(1, True), (1, 1.0), (0, False), ("1", 1), (None, "")])
 def test_values_of_two_types_are_never_shared(one: object, other: object) -> None:
     before, after = World(items={"a": Item(value=one)}), World(items={"a": Item(value=other)})
-    first, second = twins(before, after)
+    first, second = copy_environments(before, after)
     assert DeepDiff(first, second) == DeepDiff(before, after)
     assert type(second.items["a"].value) is type(other)
 
@@ -113,7 +113,7 @@ def test_deepdiff_reports_the_same_for_twins_as_for_the_originals(before: World,
     mixed = before.model_copy(deep=True)
     mixed.items |= after.model_copy(deep=True).items
     for one, other in ((before, after), (before, mixed)):
-        first, second = twins(one, other)
+        first, second = copy_environments(one, other)
         assert repr(first) == repr(one)
         assert repr(second) == repr(other)
         assert str(_without_nan(DeepDiff(first, second))) == str(_without_nan(DeepDiff(one, other)))
@@ -136,14 +136,14 @@ def test_workspaces_own_comparison_finds_a_sent_mail_and_nothing_else() -> None:
 
     before, after = pair()
     after.inbox.send_email(["a@b.example"], "subject", "body")
-    first, second = twins(before, after)
+    first, second = copy_environments(before, after)
     assert WorkspaceDeepDiff(first, second) == WorkspaceDeepDiff(before, after)
     assert set(WorkspaceDeepDiff(first, second)) == {"dictionary_item_added"}
 
 
 def run(check: Any) -> Any:
     before = World(items={"a": Item(value=1)}, shelf=[1])
-    return checked_on_copies(check)(None, [], before, before.model_copy(deep=True), [])
+    return check_on_copies(check)(None, [], before, before.model_copy(deep=True), [])
 
 
 def test_a_check_that_changes_one_side_and_compares_sees_its_own_change() -> None:
@@ -189,7 +189,7 @@ def worlds() -> tuple[World, World]:
 
 def test_a_cases_two_checks_are_given_one_pair_of_copies_and_the_next_cases_another() -> None:
     seen, (before, after) = Seen(), worlds()
-    scored = checked_on_copies(seen)
+    scored = check_on_copies(seen)
     for _ in range(2):
         scored(None, [], before, after, [])
     assert (len(seen.pairs), seen.distinct) == (2, 1)
@@ -201,7 +201,7 @@ def test_a_cases_two_checks_are_given_one_pair_of_copies_and_the_next_cases_anot
 
 def test_copies_that_a_check_changed_are_not_given_to_the_next() -> None:
     seen, (before, after) = Seen(spoils=True), worlds()
-    scored = checked_on_copies(seen)
+    scored = check_on_copies(seen)
     assert [scored(None, [], before, after, []) for _ in range(2)] == [False, False]
     assert [len(second.shelf) for _, second in seen.pairs] == [2, 2, 2, 2], "each began with what was there"
     assert seen.distinct == 4
@@ -209,7 +209,7 @@ def test_copies_that_a_check_changed_are_not_given_to_the_next() -> None:
 
 def test_a_world_that_changed_between_two_checks_is_seen_by_the_second() -> None:
     seen, (before, after) = Seen(), worlds()
-    scored = checked_on_copies(seen)
+    scored = check_on_copies(seen)
     assert scored(None, [], before, after, []) is False
     after.shelf.append(2)
     assert scored(None, [], before, after, []) is True
@@ -217,7 +217,7 @@ def test_a_world_that_changed_between_two_checks_is_seen_by_the_second() -> None
 
 def test_two_threads_that_check_one_case_share_no_copies() -> None:
     seen, (before, after) = Seen(), worlds()
-    scored = checked_on_copies(seen)
+    scored = check_on_copies(seen)
     scored(None, [], before, after, [])
     other = threading.Thread(target=lambda: scored(None, [], before, after, []))
     other.start()
@@ -227,7 +227,7 @@ def test_two_threads_that_check_one_case_share_no_copies() -> None:
 
 def test_a_check_keeps_no_environment_alive() -> None:
     before, after = worlds()
-    scored = checked_on_copies(Seen())
+    scored = check_on_copies(Seen())
     scored(None, [], before, after, [])
     gone = ref(before), ref(after)
     del before, after
@@ -259,14 +259,14 @@ def shop(*stock: int) -> Shop:
 def test_an_environment_that_contains_itself_is_compared() -> None:
     with pytest.raises(RecursionError):
         assert shop(1) == shop(1)
-    assert alike(shop(1), shop(1))
-    assert not alike(shop(1), shop(2))
+    assert are_equal(shop(1), shop(1))
+    assert not are_equal(shop(1), shop(2))
     other = shop(1)
     other.order.value["items"].append(1)
-    assert not alike(shop(1), other)
+    assert not are_equal(shop(1), other)
     other.order = Shop(stock=[1])
-    assert not alike(shop(1), other)
-    assert not alike(shop(1), [])
+    assert not are_equal(shop(1), other)
+    assert not are_equal(shop(1), [])
 
 
 def test_checks_of_an_environment_that_contains_itself_are_made_on_copies() -> None:
@@ -281,7 +281,7 @@ def test_checks_of_an_environment_that_contains_itself_are_made_on_copies() -> N
         pre.stock.append(9)
         return grown == 1
 
-    scored = checked_on_copies(check)
+    scored = check_on_copies(check)
     for _ in range(2):
         assert scored(None, [], before, after, []) is True
     assert (before.stock, after.stock) == ([1], [1, 2])
@@ -292,14 +292,14 @@ def test_a_check_that_changes_both_sides_at_once_is_asked_again_where_they_conta
         pre.stock.append(9)
         return post.stock == [1]
 
-    assert checked_on_copies(check)(None, [], shop(1), shop(1), []) is True
+    assert check_on_copies(check)(None, [], shop(1), shop(1), []) is True
 
 
 @settings(max_examples=100, deadline=None)
 @given(WORLDS, WORLDS)
 def test_comparing_part_by_part_is_pydantics_own_comparison(one: World, other: World) -> None:
     for first, second in ((one, other), (one, deep_copy(one))):
-        assert _alike_parts(first, second) == (first == second)
+        assert _are_parts_equal(first, second) == (first == second)
 
 
 class Looking(GroundTruthPipeline):  # type: ignore[misc]
@@ -326,7 +326,7 @@ def test_the_copy_before_a_case_is_made_quickly_once_and_by_nobody_else(
     slow: list[object] = []
     monkeypatch.setattr(type(loaded), "model_copy", lambda self, **how: slow.append(how))
     truth, again = Looking(task), deep_copy(loaded)
-    with copied_quickly(suite, task, loaded, again, load(suite)):
+    with use_quick_copy(suite, task, loaded, again, load(suite)):
         assert suite.run_task_with_pipeline(truth, task, None, {}, environment=loaded)[0]
     [(before, after)] = compared
     assert not slow
@@ -340,12 +340,12 @@ def test_what_was_loaded_a_second_time_is_the_copy_where_checks_leave_it_as_it_i
     suite = AgentDojo("v1.2.2").suite("workspace")
     task, theft = suite.user_tasks["user_task_7"], suite.injection_tasks["injection_task_6"]
     loaded, again = (suite.load_and_inject_default_environment({}) for _ in range(2))
-    with copied_quickly(suite, task, loaded, again, load(suite)):
+    with use_quick_copy(suite, task, loaded, again, load(suite)):
         assert suite.run_task_with_pipeline(Looking(task), task, theft, {}, environment=loaded)[0]
     assert again == suite.load_and_inject_default_environment({}) != loaded
-    with copied_quickly(suite, task, loaded, again, load(suite)):
+    with use_quick_copy(suite, task, loaded, again, load(suite)):
         assert loaded.model_copy(deep=True) not in (again, None), "it is another world by now"
-    with copied_quickly(suite, task, again, other := deep_copy(again), load(suite)):
+    with use_quick_copy(suite, task, again, other := deep_copy(again), load(suite)):
         assert again.model_copy(deep=True) is other
 
 
@@ -361,12 +361,12 @@ def test_checks_see_the_world_before_loaded_once_more_but_never_another_world(tr
         return given[-1]
 
     loaded, again = load(suite)(), load(suite)()
-    with copied_quickly(suite, task, loaded, again, once_more):
+    with use_quick_copy(suite, task, loaded, again, once_more):
         scores = suite.run_task_with_pipeline(Looking(task), task, theft, {}, environment=loaded)
     assert scores == (True, False)
     assert given
     given.clear()
-    twins(again, loaded)
+    copy_environments(again, loaded)
     assert not given, "it is for the case alone"
 
 
@@ -375,11 +375,11 @@ def test_an_environment_that_may_be_asked_for_other_copies_answers_as_pydantic_d
 ) -> None:
     suite = AgentDojo("v1.2.2").suite("banking")
     task, loaded = suite.user_tasks["user_task_0"], suite.load_and_inject_default_environment({})
-    with copied_quickly(suite, task, loaded, loaded, load(suite)):
+    with use_quick_copy(suite, task, loaded, loaded, load(suite)):
         assert loaded.model_copy(update={"filesystem": None}).filesystem is None
-    with copied_quickly(suite, task, loaded, loaded, load(suite)):
+    with use_quick_copy(suite, task, loaded, loaded, load(suite)):
         pass
     monkeypatch.setattr(type(task), "init_environment", staticmethod(lambda environment: environment))
-    with copied_quickly(suite, task, loaded, loaded, load(suite)):
+    with use_quick_copy(suite, task, loaded, loaded, load(suite)):
         assert "model_copy" not in vars(loaded)
     assert list(vars(loaded)) == list(type(loaded).model_fields)

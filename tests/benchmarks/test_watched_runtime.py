@@ -10,8 +10,8 @@ import pytest
 from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime, ToolNotFoundError, make_function
 from pydantic import BaseModel, ValidationError
 
-from agentsys.benchmarks.runtime import WatchedRuntime, json_ready
-from agentsys.models.trace import Tracer, tracing
+from agentsys.benchmarks.runtime import TracedRuntime, to_json_ready
+from agentsys.models.trace import Tracer, use_tracer
 
 
 def double(number: int) -> int:
@@ -38,53 +38,53 @@ class Noted:
 def run(function: str, args: dict[str, Any], **options: Any) -> tuple[Any, Tracer, Noted]:
     tracer, noted = Tracer(), Noted()
     tracer.watchers.append(noted)  # type: ignore[arg-type]
-    with tracing(tracer):
-        result = WatchedRuntime([make_function(double)]).run_function(None, function, args, **options)
+    with use_tracer(tracer):
+        result = TracedRuntime([make_function(double)]).run_function(None, function, args, **options)
     return result, tracer, noted
 
 
 def test_an_executed_call_is_booked_with_its_value_before_formatting() -> None:
     result, tracer, noted = run("double", {"number": 4})
     assert result == (8, None)
-    assert tracer.executed == [("double", {"number": 4}, None)]
+    assert tracer.executed_calls == [("double", {"number": 4}, None)]
     assert noted.values == [(8, None)]
 
 
 def test_a_tools_error_is_booked_and_returned_as_the_base_class_words_it() -> None:
     result, tracer, noted = run("double", {"number": -1})
     assert result == FunctionsRuntime([make_function(double)]).run_function(None, "double", {"number": -1})
-    assert tracer.executed == [("double", {"number": -1}, "ValueError: negative")]
+    assert tracer.executed_calls == [("double", {"number": -1}, "ValueError: negative")]
     assert noted.values == [("", "ValueError: negative")]
 
 
 def test_an_unknown_tool_is_not_an_execution() -> None:
     result, tracer, _ = run("triple", {"number": 1})
     assert result == ("", "ToolNotFoundError: The requested function `triple` is not available.")
-    assert tracer.executed == []
+    assert tracer.executed_calls == []
     with pytest.raises(ToolNotFoundError):
         run("triple", {}, raise_on_error=True)
 
 
 def test_errors_are_raised_where_the_caller_wants_them_raised_and_still_booked() -> None:
     tracer = Tracer()
-    runtime = WatchedRuntime([make_function(double)])
-    with tracing(tracer), pytest.raises(ValueError, match="negative"):
+    runtime = TracedRuntime([make_function(double)])
+    with use_tracer(tracer), pytest.raises(ValueError, match="negative"):
         runtime.run_function(None, "double", {"number": -1}, raise_on_error=True)
-    with tracing(tracer), pytest.raises(ValidationError):
+    with use_tracer(tracer), pytest.raises(ValidationError):
         runtime.run_function(None, "double", {"number": "x"}, raise_on_error=True)
-    assert [name for name, _, _ in tracer.executed] == ["double", "double"]
+    assert [name for name, _, _ in tracer.executed_calls] == ["double", "double"]
 
 
 def test_a_nested_call_is_booked_once_before_the_call_it_stands_in() -> None:
     inner = FunctionCall(function="double", args={"number": 1})
     result, tracer, noted = run("double", {"number": inner})
     assert result == (4, None)
-    assert [args["number"] for _, args, _ in tracer.executed] == [1, json_ready(inner)]
+    assert [args["number"] for _, args, _ in tracer.executed_calls] == [1, to_json_ready(inner)]
     assert [value for value, _ in noted.values] == [2, 4]
 
 
 def test_it_works_outside_a_run() -> None:
-    assert WatchedRuntime([make_function(double)]).run_function(None, "double", {"number": 2}) == (4, None)
+    assert TracedRuntime([make_function(double)]).run_function(None, "double", {"number": 2}) == (4, None)
 
 
 class Model(BaseModel):
@@ -93,4 +93,4 @@ class Model(BaseModel):
 
 def test_arguments_become_json_ready() -> None:
     odd = {"m": Model(when=datetime.date(2024, 5, 15)), "s": {1}, "t": (1, None, 2.5, True), 3: object}
-    assert json.loads(json.dumps(json_ready(odd)))["m"] == {"when": "2024-05-15"}
+    assert json.loads(json.dumps(to_json_ready(odd)))["m"] == {"when": "2024-05-15"}

@@ -11,8 +11,8 @@ import pytest
 from bundled_runs import SIMULATED, changed, flipped, names_in, paid_run, run, verified
 
 from agentsys.bundles import changed_here
-from agentsys.bundles.packing import pack
-from agentsys.bundles.verify import Outcome, VerifiedCase, Why
+from agentsys.bundles.packing import pack_bundle
+from agentsys.bundles.verify import VerifyOutcome, VerifiedCase, DifferenceCause
 from agentsys.errors import ConfigError
 from agentsys.runs import build_record
 
@@ -23,14 +23,14 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("bundled")
     run(folder / "runs", *SIMULATED)
     paid_run(folder, folder / "runs")
-    packed = pack(folder / "runs", folder / "paper.zip")
+    packed = pack_bundle(folder / "runs", folder / "paper.zip")
     assert (packed.records, packed.replies, packed.unfinished, packed.notes) == (6, 4, 0, ())
     shutil.rmtree(folder / "runs")
     shutil.rmtree(folder / "conf")
     return packed.file
 
 
-def of(cases: tuple[VerifiedCase, ...], outcome: Outcome) -> list[VerifiedCase]:
+def of(cases: tuple[VerifiedCase, ...], outcome: VerifyOutcome) -> list[VerifiedCase]:
     return [case for case in cases if case.outcome is outcome]
 
 
@@ -38,8 +38,8 @@ def test_a_bundle_holds_elsewhere(bundle: Path, tmp_path: Path, monkeypatch: pyt
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     found = verified(bundle)
-    assert found.holds
-    assert found.counts == {Outcome.EQUAL: 6}
+    assert found.is_verified
+    assert found.counts == {VerifyOutcome.EQUAL: 6}
     assert (found.changed, found.here.lines) == ((), [])
     assert list(tmp_path.iterdir()) == []  # nothing is left behind
 
@@ -55,10 +55,10 @@ def test_a_bundle_names_no_place_of_its_machine(bundle: Path) -> None:
 @pytest.mark.slow
 def test_the_same_folder_gives_the_same_bytes(tmp_path: Path) -> None:
     run(tmp_path / "runs", *SIMULATED)
-    first, second = (pack(tmp_path / "runs", tmp_path / name).file for name in ("a.zip", "b.zip"))
+    first, second = (pack_bundle(tmp_path / "runs", tmp_path / name).file for name in ("a.zip", "b.zip"))
     assert first.read_bytes() == second.read_bytes()
     run(tmp_path / "runs", *SIMULATED)  # all is finished
-    assert pack(tmp_path / "runs", tmp_path / "c.zip").file.read_bytes() == first.read_bytes()
+    assert pack_bundle(tmp_path / "runs", tmp_path / "c.zip").file.read_bytes() == first.read_bytes()
 
 
 @pytest.mark.slow
@@ -67,9 +67,9 @@ def test_a_changed_record_is_named(bundle: Path, at: int) -> None:
     name = names_in(bundle, "records")[0]
     found = verified(changed(bundle, lambda n, content: flipped(content, at) if n == name else content))
     assert found.changed == (f"record {name.removeprefix('records/')}",)
-    (case,) = [case for case in found.cases if case.outcome is not Outcome.EQUAL]
-    assert (case.record, case.why) == (name.removeprefix("records/"), (Why.RECORD,))
-    assert not found.holds
+    (case,) = [case for case in found.cases if case.outcome is not VerifyOutcome.EQUAL]
+    assert (case.record, case.why) == (name.removeprefix("records/"), (DifferenceCause.RECORD,))
+    assert not found.is_verified
 
 
 @pytest.mark.slow
@@ -83,18 +83,18 @@ def test_a_record_with_another_score_says_both(bundle: Path) -> None:
         stored["agentsys"]["utility"] = not stored["agentsys"]["utility"]
         return orjson.dumps(stored)
 
-    (case,) = of(verified(changed(bundle, lie)).cases, Outcome.DIFFERS)
+    (case,) = of(verified(changed(bundle, lie)).cases, VerifyOutcome.DIFFERS)
     assert any(line.startswith("utility: ") for line in case.differences)
 
 
 @pytest.mark.slow
 def test_a_lie_that_keeps_the_list_right_is_found_by_running_it(bundle: Path, tmp_path: Path) -> None:
-    from agentsys.bundles.archive import NewBundle, OpenBundle
+    from agentsys.bundles.archive import BundleWriter, BundleReader
 
     name = names_in(bundle, "records")[0]
-    with OpenBundle(bundle) as old, NewBundle(tmp_path / "lie.zip") as new:
+    with BundleReader(bundle) as old, BundleWriter(tmp_path / "lie.zip") as new:
         for member in old.manifest.members:
-            content = old.read(member)[0]
+            content = old.read_member(member)[0]
             if member == name:
                 stored = orjson.loads(content)
                 stored["agentsys"]["security"] = not stored["agentsys"]["security"]
@@ -103,8 +103,8 @@ def test_a_lie_that_keeps_the_list_right_is_found_by_running_it(bundle: Path, tm
         new.finish(old.manifest.model_copy(update={"members": new.members}))
     found = verified(tmp_path / "lie.zip")
     assert found.changed == ()
-    (case,) = of(found.cases, Outcome.DIFFERS)
-    assert case.why == (Why.UNKNOWN,)
+    (case,) = of(found.cases, VerifyOutcome.DIFFERS)
+    assert case.why == (DifferenceCause.UNKNOWN,)
     assert case.differences[0].startswith("security: ")
 
 
@@ -112,9 +112,9 @@ def test_a_changed_reply_is_named_and_so_are_its_cases(bundle: Path) -> None:
     name = names_in(bundle, "replies")[0]
     found = verified(changed(bundle, lambda n, content: flipped(content) if n == name else content))
     assert found.changed == (f"reply {name.removeprefix('replies/')}",)
-    (case,) = of(found.cases, Outcome.DIFFERS)
+    (case,) = of(found.cases, VerifyOutcome.DIFFERS)
     assert "paid__none" in case.record
-    assert case.why == (Why.REPLY,)
+    assert case.why == (DifferenceCause.REPLY,)
     assert name in case.details[0]
 
 
@@ -123,30 +123,30 @@ def test_a_reply_that_was_taken_out_is_named(bundle: Path) -> None:
     name = names_in(bundle, "replies")[1]
     found = verified(changed(bundle, lambda n, content: None if n == name else content))
     assert found.changed == (f"reply {name.removeprefix('replies/')}",)
-    assert not found.holds
+    assert not found.is_verified
 
 
 @pytest.mark.slow
 def test_other_code_is_why_where_cases_differ_and_said_where_they_do_not(
     bundle: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    edited = {**changed_here.package_files(), "agentsys/defense/prompts.py": "edited"}
-    monkeypatch.setattr(changed_here, "package_files", lambda: edited)
+    edited = {**changed_here.hash_package_files(), "agentsys/defense/prompts.py": "edited"}
+    monkeypatch.setattr(changed_here, "hash_package_files", lambda: edited)
     found = verified(bundle)
-    assert found.holds
+    assert found.is_verified
     assert found.here.lines == ["code: agentsys/defense/prompts.py"]
     monkeypatch.setattr(build_record, "ground_truth_length", lambda *_: 99)
     found = verified(bundle)
-    assert {case.why for case in found.cases} == {(Why.CODE,)}
+    assert {case.why for case in found.cases} == {(DifferenceCause.CODE,)}
     assert all("ground_truth_length" in case.differences[0] for case in found.cases)
 
 
 @pytest.mark.slow
 def test_another_version_is_said(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    here = {**changed_here.versions(), "pydantic": "9.9"}
+    here = {**changed_here.list_package_versions(), "pydantic": "9.9"}
     monkeypatch.setattr(changed_here, "versions", lambda: here)
     found = verified(bundle)
-    assert found.holds
+    assert found.is_verified
     assert [line.split(" (")[0] for line in found.here.versions] == ["pydantic"]
     assert found.here.versions[0].endswith(" then, 9.9 now)")
 
@@ -155,23 +155,23 @@ def test_another_version_is_said(bundle: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_a_search_is_made_again_and_its_attempts_compared(tmp_path: Path) -> None:
     search = ("attack=pair", "attack.mode=per_case", "attack.streams=1", "attack.depth=2")
     run(tmp_path / "runs", "model=simulated", "defense=agentsys", *search)
-    packed = pack(tmp_path / "runs", tmp_path / "paper.zip")
+    packed = pack_bundle(tmp_path / "runs", tmp_path / "paper.zip")
     assert packed.records == 2 < packed.attempts
-    assert verified(packed.file).counts == {Outcome.EQUAL: 2 + packed.attempts}
+    assert verified(packed.file).counts == {VerifyOutcome.EQUAL: 2 + packed.attempts}
 
 
 def test_a_file_that_is_there_is_never_replaced(tmp_path: Path) -> None:
     run(tmp_path / "runs", "model=simulated")
     (tmp_path / "mine.zip").write_text("mine")
     with pytest.raises(ConfigError, match="already"):
-        pack(tmp_path / "runs", tmp_path / "mine.zip")
+        pack_bundle(tmp_path / "runs", tmp_path / "mine.zip")
     assert (tmp_path / "mine.zip").read_text() == "mine"
 
 
 def test_a_run_that_failed_to_be_packed_leaves_no_file(tmp_path: Path) -> None:
     paid_run(tmp_path, tmp_path / "runs", cache=False)
     with pytest.raises(ConfigError, match=r"'paid' was asked without a cache.*model\.cache=true"):
-        pack(tmp_path / "runs", tmp_path / "paper.zip")
+        pack_bundle(tmp_path / "runs", tmp_path / "paper.zip")
     assert not (tmp_path / "paper.zip").exists()
 
 
@@ -181,7 +181,7 @@ def test_a_key_is_never_packed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     record.write_bytes(record.read_bytes().replace(b"slack", b"sk-a-key-of-mine", 1))
     monkeypatch.setenv("OPENAI_API_KEY", "sk-a-key-of-mine")
     with pytest.raises(ConfigError, match="holds the key in OPENAI_API_KEY"):
-        pack(tmp_path / "runs", tmp_path / "paper.zip")
+        pack_bundle(tmp_path / "runs", tmp_path / "paper.zip")
     assert not (tmp_path / "paper.zip").exists()
 
 
@@ -189,10 +189,10 @@ def test_a_key_is_never_packed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_planned_cases_without_a_record_are_counted(tmp_path: Path) -> None:
     run(tmp_path / "runs", *SIMULATED)
     next(path for path in (tmp_path / "runs").rglob("injection_task*.json")).unlink()
-    packed = pack(tmp_path / "runs", tmp_path / "paper.zip")
+    packed = pack_bundle(tmp_path / "runs", tmp_path / "paper.zip")
     assert (packed.records, packed.unfinished) == (3, 1)
     found = verified(packed.file)
-    assert (found.holds, found.unfinished) == (True, 1)
+    assert (found.is_verified, found.unfinished) == (True, 1)
 
 
 @pytest.mark.slow
@@ -201,6 +201,6 @@ def test_runs_of_an_earlier_version_are_packed_once_the_command_was_repeated(tmp
     for recipe in (tmp_path / "runs" / ".agentsys" / "configs").glob("*.recipe"):
         recipe.unlink()
     with pytest.raises(ConfigError, match="Run the same command again"):
-        pack(tmp_path / "runs", tmp_path / "paper.zip")
+        pack_bundle(tmp_path / "runs", tmp_path / "paper.zip")
     run(tmp_path / "runs", "model=simulated")
-    assert verified(pack(tmp_path / "runs", tmp_path / "paper.zip").file).holds
+    assert verified(pack_bundle(tmp_path / "runs", tmp_path / "paper.zip").file).is_verified

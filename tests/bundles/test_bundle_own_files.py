@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from bundled_runs import changed, flipped, names_in, run, verified
 
-from agentsys.bundles.packing import pack
-from agentsys.bundles.verify import Outcome, Why
+from agentsys.bundles.packing import pack_bundle
+from agentsys.bundles.verify import VerifyOutcome, DifferenceCause
 from agentsys.errors import ConfigError
 
 DEFENSE = """
@@ -42,11 +42,11 @@ def test_code_of_the_users_is_packed_executed_only_on_their_word_and_refused_onc
 ) -> None:
     conf, code = plugin(tmp_path)
     run(tmp_path / "runs", *POLITE, conf=[conf], plugins=[code])
-    bundle = pack(tmp_path / "runs", tmp_path / "paper.zip").file
+    bundle = pack_bundle(tmp_path / "runs", tmp_path / "paper.zip").file
     assert names_in(bundle, "code") == ["code/bundled_polite.py", "code/bundled_words.py"]
     with pytest.raises(ConfigError, match=r"code of its own \(bundled_polite.py, bundled_words.py\).*trust"):
         verified(bundle)
-    assert verified(bundle, trust_code=True).holds
+    assert verified(bundle, trust_code=True).is_verified
     # The other defense of the same name, packed in place of the first.
     other = b'WORDS = "Be rude."\n'
     found = verified(
@@ -56,7 +56,7 @@ def test_code_of_the_users_is_packed_executed_only_on_their_word_and_refused_onc
     assert found.changed == ("code bundled_words.py",)
     (code / "bundled_words.py").write_bytes(other)
     with pytest.raises(ConfigError, match=r"bundled_words.py was changed since the run. .*--again"):
-        pack(tmp_path / "runs", tmp_path / "second.zip")
+        pack_bundle(tmp_path / "runs", tmp_path / "second.zip")
 
 
 @pytest.mark.slow
@@ -67,16 +67,16 @@ def test_a_file_that_an_option_names_is_packed_and_named_when_changed(tmp_path: 
     }
     texts.write_text(json.dumps({"slack": pairs}))
     run(tmp_path / "runs", "model=simulated", "attack=cached", f"attack.file={texts}")
-    bundle = pack(tmp_path / "runs", tmp_path / "paper.zip").file
+    bundle = pack_bundle(tmp_path / "runs", tmp_path / "paper.zip").file
     (name,) = names_in(bundle, "files")
     texts.unlink()
-    assert verified(bundle).holds
+    assert verified(bundle).is_verified
     found = verified(changed(bundle, lambda n, c: c.replace(b"now", b"NOW") if n == name else c))
     assert found.changed == (f"dataset file {name.removeprefix('files/')}",)
-    assert found.counts[Outcome.NOT_RUN] + found.counts[Outcome.DIFFERS] == len(found.cases)
-    assert all(Why.DATASET in case.why for case in found.cases)
+    assert found.counts[VerifyOutcome.NOT_RUN] + found.counts[VerifyOutcome.DIFFERS] == len(found.cases)
+    assert all(DifferenceCause.DATASET in case.why for case in found.cases)
     with pytest.raises(ConfigError, match=r"attack.file .* cannot be read"):
-        pack(tmp_path / "runs", tmp_path / "second.zip")
+        pack_bundle(tmp_path / "runs", tmp_path / "second.zip")
 
 
 def test_flipping_changes_one_byte() -> None:

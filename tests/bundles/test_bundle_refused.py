@@ -14,9 +14,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agentsys.bundles.archive import NewBundle, OpenBundle
+from agentsys.bundles.archive import BundleWriter, BundleReader
 from agentsys.bundles.manifest import BundledCell, Manifest
-from agentsys.bundles.portable import placed
+from agentsys.bundles.portable import insert_paths
 from agentsys.bundles.verify import check_trust
 from agentsys.errors import ConfigError
 
@@ -52,9 +52,9 @@ def bundle(folder: Path, members: dict[str, bytes], listed: dict[str, Any] | Non
 )
 def test_a_path_that_leads_out_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(ConfigError, match="refused"):
-        OpenBundle(bundle(tmp_path, {name: b"x"}))
+        BundleReader(bundle(tmp_path, {name: b"x"}))
     with pytest.raises(ConfigError, match="refused"):
-        OpenBundle(bundle(tmp_path, {}, {name: [1, "0"]}))
+        BundleReader(bundle(tmp_path, {}, {name: [1, "0"]}))
 
 
 def test_a_link_is_refused(tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_a_link_is_refused(tmp_path: Path) -> None:
     with zipfile.ZipFile(file, "a") as packed:
         packed.writestr(link, "/etc/passwd")
     with pytest.raises(ConfigError, match="link"):
-        OpenBundle(file)
+        BundleReader(file)
 
 
 def test_a_name_twice_is_refused(tmp_path: Path) -> None:
@@ -72,12 +72,12 @@ def test_a_name_twice_is_refused(tmp_path: Path) -> None:
     with zipfile.ZipFile(file, "a") as packed, pytest.warns(UserWarning, match="Duplicate"):
         packed.writestr("records/a.json", b"2")
     with pytest.raises(ConfigError, match="twice"):
-        OpenBundle(file)
+        BundleReader(file)
 
 
 def test_a_member_that_is_not_listed_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="not in its list"):
-        OpenBundle(bundle(tmp_path, {"code/evil.py": b"x"}, {}))
+        BundleReader(bundle(tmp_path, {"code/evil.py": b"x"}, {}))
 
 
 def test_a_huge_member_is_refused_before_it_is_unpacked(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_a_huge_member_is_refused_before_it_is_unpacked(tmp_path: Path) -> None:
         packed.writestr("bundle.json", json.dumps({"format": 1, **EMPTY, "members": {}}))
     assert file.stat().st_size < 1_000_000
     with pytest.raises(ConfigError, match="larger than 256 MB"):
-        OpenBundle(file)
+        BundleReader(file)
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_a_list_that_is_none_is_refused_in_one_line(tmp_path: Path, content: byt
     with zipfile.ZipFile(file, "w") as packed:
         packed.writestr("bundle.json", content)
     with pytest.raises(ConfigError) as told:
-        OpenBundle(file)
+        BundleReader(file)
     assert "\n" not in str(told.value)
 
 
@@ -106,7 +106,7 @@ def test_a_list_that_is_none_is_refused_in_one_line(tmp_path: Path, content: byt
 def test_what_is_no_bundle_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "some.zip").write_bytes(content)
     with pytest.raises(ConfigError, match="no bundle"):
-        OpenBundle(tmp_path / "some.zip")
+        BundleReader(tmp_path / "some.zip")
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -118,8 +118,8 @@ def test_bytes_changed_anywhere_are_refused_or_named(tmp_path: Path, data: st.Da
         content[data.draw(st.integers(0, len(content) - 1))] ^= data.draw(st.integers(1, 255))
     file.write_bytes(content)
     try:
-        with OpenBundle(file) as opened:
-            read = {name: opened.read(name) for name in opened.manifest.members}
+        with BundleReader(file) as opened:
+            read = {name: opened.read_member(name) for name in opened.manifest.members}
     except ConfigError:
         return
     original = {"records/a.json": b'{"a": 1}', "replies/b": b"bbbb"}
@@ -129,12 +129,12 @@ def test_bytes_changed_anywhere_are_refused_or_named(tmp_path: Path, data: st.Da
 def test_unpacking_writes_into_its_folder_and_only_what_is_as_it_was(tmp_path: Path) -> None:
     members = {"replies/aa/b.json": b"1", "code/x/y.py": b"2", "records/r.json": b"3"}
     (tmp_path / "to").mkdir()
-    with NewBundle(tmp_path / "a.zip") as new:
+    with BundleWriter(tmp_path / "a.zip") as new:
         for name, content in members.items():
             new.add(name, content)
         marks = {**new.members, "code/x/y.py": new.members["replies/aa/b.json"]}
         new.finish(Manifest(**EMPTY, members=marks))
-    with OpenBundle(tmp_path / "a.zip") as opened:
+    with BundleReader(tmp_path / "a.zip") as opened:
         changed = opened.unpack(tmp_path / "to", {"replies": "there", "code": "code"})
     assert changed == ["code/x/y.py"]
     assert [path for path in (tmp_path / "to").rglob("*") if path.is_file()] == [
@@ -153,7 +153,7 @@ def _with(target: str = "agentsys.attacks.none.NoAttack", **benchmark: Any) -> M
     [
         _with("os.system"),
         _with("agentsys.atomic_file.write_atomically"),
-        _with("agentsys.named_module.import_from"),
+        _with("agentsys.named_module.add_plugin_paths"),
         _with(modules=["antigravity"]),
         _with(fallback=[{"inner": {"_target_": "subprocess.Popen"}}]),
     ],
@@ -184,4 +184,4 @@ def test_settings_that_lead_out_of_a_bundle_are_refused(
 ) -> None:
     (tmp_path / "to" / "files").mkdir(parents=True)
     with pytest.raises(ConfigError, match="refused"):
-        placed(change(tmp_path / "to"), tmp_path / "to")
+        insert_paths(change(tmp_path / "to"), tmp_path / "to")

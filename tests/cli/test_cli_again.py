@@ -39,7 +39,7 @@ def test_a_run_looks_into_its_folder_again_for_the_table_only_after_it_has_run_a
         looks.append(root)
         return listed(root)
 
-    listed = reading.listed
+    listed = reading.list_files
     for place in (plan, reading):
         monkeypatch.setattr(place, "WORTH_AN_INDEX", 1)
         monkeypatch.setattr(place, "listed", noted)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from small_runs import records_in
 
-from agentsys.cli.errors import asked_to_end
+from agentsys.cli.errors import raise_on_stop_signals
 from agentsys.errors import StopRequested
 
 SLOW = """
@@ -74,7 +74,7 @@ def test_a_signal_of_the_system_is_a_first_ctrl_c(tmp_path: Path, number: signal
 
 @pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="Windows has none")
 def test_of_a_systems_signals_the_first_alone_is_heeded() -> None:
-    with asked_to_end():
+    with raise_on_stop_signals():
         with pytest.raises(StopRequested):
             signal.raise_signal(signal.SIGTERM)
         signal.raise_signal(signal.SIGTERM)

@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from agentsys.benchmarks.asb import source
-from agentsys.benchmarks.asb.fetch import fetch
+from agentsys.benchmarks.asb.fetch import fetch_asb
 from agentsys.benchmarks.asb.source import CHECKSUMS, sample_folder
 from agentsys.cli import app
 from agentsys.errors import ConfigError
@@ -55,18 +55,18 @@ def kept(folder: Path) -> set[str]:
 def test_every_file_arrives_and_is_not_asked_for_again(tmp_path: Path) -> None:
     folder = tmp_path / "new" / "asb"
     with serving(CONTENTS) as (address, asked):
-        done = fetch(folder, address, EXPECTED)
+        done = fetch_asb(folder, address, EXPECTED)
         assert set(done.files) == set(asked) == set(CONTENTS)
         assert {name: (folder / name).read_bytes() for name in CONTENTS} == CONTENTS
         assert kept(folder) == {*CONTENTS, "SOURCE.txt"}
-        assert fetch(folder, address, EXPECTED).files == ()
+        assert fetch_asb(folder, address, EXPECTED).files == ()
         assert len(asked) == len(CONTENTS)
 
 
 def test_a_file_that_differs_is_named_and_nothing_is_kept(tmp_path: Path) -> None:
     changed = {**CONTENTS, "all_attack_tools_non_aggressive.jsonl": b"something else"}
     with serving(changed) as (address, _), pytest.raises(ConfigError) as caught:
-        fetch(tmp_path / "asb", address, EXPECTED)
+        fetch_asb(tmp_path / "asb", address, EXPECTED)
     said = str(caught.value)
     assert "all_attack_tools_non_aggressive.jsonl" in said
     assert hashlib.sha256(b"something else").hexdigest() in said
@@ -80,7 +80,7 @@ def test_files_of_before_stay_where_a_download_fails(tmp_path: Path) -> None:
     half = {"agent_task.jsonl": CONTENTS["agent_task.jsonl"]}
     missing = pytest.raises(ConfigError, match=r"all_normal_tools\.jsonl: HTTP 404")
     with serving(half) as (address, _), missing:
-        fetch(tmp_path, address, EXPECTED)
+        fetch_asb(tmp_path, address, EXPECTED)
     assert (tmp_path / "agent_task.jsonl").read_bytes() == b"mine"
     assert kept(tmp_path) == {"agent_task.jsonl"}
 
@@ -89,7 +89,7 @@ def test_nobody_at_the_other_end_is_one_line(tmp_path: Path) -> None:
     with serving(CONTENTS) as (address, _):
         pass
     with pytest.raises(ConfigError, match=r"cannot be reached \(.*Nothing was kept") as caught:
-        fetch(tmp_path / "asb", address, EXPECTED)
+        fetch_asb(tmp_path / "asb", address, EXPECTED)
     assert "\n" not in str(caught.value)
     assert kept(tmp_path) == set()
 
@@ -97,7 +97,7 @@ def test_nobody_at_the_other_end_is_one_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize("address", ["file:///etc", "/etc", "ftp://example.org/x"])
 def test_only_the_web_is_a_source(tmp_path: Path, address: str) -> None:
     with pytest.raises(ConfigError, match="give an http or https address"):
-        fetch(tmp_path, address, EXPECTED)
+        fetch_asb(tmp_path, address, EXPECTED)
 
 
 def test_the_command_puts_them_where_the_benchmark_looks(
@@ -113,7 +113,7 @@ def test_the_command_puts_them_where_the_benchmark_looks(
         done = CliRunner().invoke(app, ["fetch", "asb", "--source", address])
     assert done.exit_code == 0, done.output
     assert "benchmark=asb benchmark.data=fetched" in done.output.replace("\n", "")
-    assert len(source.load("fetched")[0].agents) == 4
+    assert len(source.load_asb_data("fetched")[0].agents) == 4
 
 
 def test_a_data_set_nobody_knows_is_one_line() -> None:

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from agentsys import __version__
 from agentsys.cli import COMMANDS, app, errors, main
-from agentsys.cli.help.lazy import lazy_group
+from agentsys.cli.help.lazy import make_lazy_group
 from agentsys.errors import ConfigError
 from agentsys.rooms import CommandSource
 
@@ -52,29 +52,29 @@ def _raise(error: BaseException) -> object:
 
 
 def test_config_error_is_one_line_with_control_characters_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    status = errors.exit_status(lambda: _raise(ConfigError("bad \x1b[31mname\nsecond line")))
+    status = errors.run_to_exit_status(lambda: _raise(ConfigError("bad \x1b[31mname\nsecond line")))
     assert status == 2
     assert capsys.readouterr().err == "Error: bad \\x1b[31mname\\nsecond line\n"
 
 
 def test_interrupt_exits_with_130(capsys: pytest.CaptureFixture[str]) -> None:
-    assert errors.exit_status(lambda: _raise(KeyboardInterrupt())) == 130
+    assert errors.run_to_exit_status(lambda: _raise(KeyboardInterrupt())) == 130
     assert "Traceback" not in capsys.readouterr().err
 
 
 def test_interrupt_inside_a_command_exits_with_130(monkeypatch: pytest.MonkeyPatch) -> None:
     source = CommandSource(".list:list_configs", "List.")
-    monkeypatch.setattr("agentsys.cli.list.list_configs", lambda: _raise(KeyboardInterrupt()))
-    group = typer.Typer(cls=lazy_group({"Run": {"list": source}}), add_completion=False)
+    monkeypatch.setattr("agentsys.cli.list.list_command", lambda: _raise(KeyboardInterrupt()))
+    group = typer.Typer(cls=make_lazy_group({"Run": {"list": source}}), add_completion=False)
     group.callback()(lambda: None)
     with pytest.raises(SystemExit) as end:
-        sys.exit(errors.exit_status(lambda: group(["list"])))
+        sys.exit(errors.run_to_exit_status(lambda: group(["list"])))
     assert end.value.code == 130
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EACCES])
 def test_refusing_disk_is_one_line(number: int, capsys: pytest.CaptureFixture[str]) -> None:
-    status = errors.exit_status(lambda: _raise(OSError(number, "The reason", "/some/where")))
+    status = errors.run_to_exit_status(lambda: _raise(OSError(number, "The reason", "/some/where")))
     assert status == 1
     assert capsys.readouterr().err == "Error: /some/where: The reason.\n"
 
@@ -82,4 +82,4 @@ def test_refusing_disk_is_one_line(number: int, capsys: pytest.CaptureFixture[st
 @pytest.mark.parametrize("bug", [ValueError("a bug"), OSError(errno.EBADF, "a bug")])
 def test_bugs_keep_their_traceback(bug: Exception) -> None:
     with pytest.raises(type(bug), match="a bug"):
-        errors.exit_status(lambda: _raise(bug))
+        errors.run_to_exit_status(lambda: _raise(bug))

@@ -16,15 +16,15 @@ from agentsys.analysis.tables.output import Output, OutputFormat, records_of, wr
 from agentsys.analysis.tables.report import report
 from agentsys.analysis.tables.results_document import results_output
 from agentsys.cli import app
-from agentsys.cli.output import put
+from agentsys.cli.output import write_output
 from agentsys.errors import ConfigError
-from agentsys.records.reading import Reading
+from agentsys.records.reading import LoadedCases
 
 COMMANDS = ("results", "table", "compare", "measures", "budget", "rescore", "audit")
 
 
 def output() -> Output:
-    return results_output(report(Reading((row(),)), replicates=5))
+    return results_output(report(LoadedCases((row(),)), replicates=5))
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -38,19 +38,19 @@ def test_parquet_goes_to_a_pipe_and_not_to_a_terminal(
 ) -> None:
     import pyarrow.parquet as pq
 
-    put(output(), OutputFormat.PARQUET)
+    write_output(output(), OutputFormat.PARQUET)
     sys.stdout.flush()
     stored = pq.read_table(io.BytesIO(capfdbinary.readouterr().out))
     assert stored.column("benchmark").to_pylist() == ["agentdojo"] * stored.num_rows
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     with pytest.raises(ConfigError, match=r"--out FILE\.parquet"):
-        put(output(), OutputFormat.PARQUET)
+        write_output(output(), OutputFormat.PARQUET)
 
 
 @pytest.mark.parametrize("form", list(OutputFormat))
 def test_a_file_holds_what_the_screen_would_show(tmp_path: Path, form: OutputFormat) -> None:
     out = tmp_path / "new" / "results"
-    put(output(), form, out)
+    write_output(output(), form, out)
     assert out.read_bytes() == written(output(), form)
     assert len(out.read_bytes()) > 300
 

@@ -9,20 +9,20 @@ from rich.console import Console
 
 from agentsys.cli.progress import LiveProgress, PlainProgress
 from agentsys.models.budget import Meter
-from agentsys.runs.totals import CellName, CellTotals, RunningTotals
+from agentsys.runs.totals import CellLabels, CellTotals, RunningTotals
 
 
 def drawn(width: int) -> list[str]:
     """What a live display of a run under way looks like."""
     cells = {
-        CellName("simulated", defense, attack): CellTotals(48, done, solved=done, rated=done, hit=done // 2)
+        CellLabels("simulated", defense, attack): CellTotals(48, done, solved=done, rated=done, hit=done // 2)
         for defense, done in (("none", 48), ("prompt_sandwiching", 12), ("agentsys", 0))
         for attack in ("none", "important_instructions")
     }
     console = Console(file=io.StringIO(), force_terminal=False, width=width)
     meter = Meter(retries=3, waiting=1)
     totals = RunningTotals(288, cells=cells, done=120)
-    console.print(LiveProgress(totals, Console(file=io.StringIO(), width=width), meter)._drawn())
+    console.print(LiveProgress(totals, Console(file=io.StringIO(), width=width), meter)._render())
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue().splitlines()
 
@@ -39,7 +39,7 @@ def test_each_cell_has_a_bar_with_its_counts_and_rates(width: int) -> None:
 
 def test_without_a_terminal_a_line_says_all_that_a_terminal_shows() -> None:
     console = Console(file=io.StringIO(), width=200)
-    cells = {CellName("simulated", "none", "direct"): CellTotals(4, 2, rated=2, hit=1)}
+    cells = {CellLabels("simulated", "none", "direct"): CellTotals(4, 2, rated=2, hit=1)}
     progress = PlainProgress(RunningTotals(4, cells=cells, done=2), console, Meter(retries=1))
     progress._last -= 61
     progress.tick()

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from agentsys.cli.terminal import one_line, outlive_readers, printable
+from agentsys.cli.terminal import escape_to_line, ignore_closed_output, escape_controls
 
 
 @pytest.mark.parametrize(
@@ -30,14 +30,14 @@ from agentsys.cli.terminal import one_line, outlive_readers, printable
     ],
 )
 def test_printable_spells_out_what_steers_a_terminal(text: str, shown: str) -> None:
-    assert printable(text) == shown
+    assert escape_controls(text) == shown
 
 
 @given(st.text(st.characters()))
 def test_printable_leaves_no_control_character(text: str) -> None:
-    left = {unicodedata.category(char) for char in printable(text) if char not in "\n\t"}
+    left = {unicodedata.category(char) for char in escape_controls(text) if char not in "\n\t"}
     assert not left & {"Cc", "Cf", "Cs", "Zl", "Zp"}
-    assert len(one_line(text).splitlines()) <= 1
+    assert len(escape_to_line(text).splitlines()) <= 1
 
 
 def test_logged_lines_and_warnings_cannot_steer_the_terminal() -> None:
@@ -56,13 +56,13 @@ def test_logged_lines_and_warnings_cannot_steer_the_terminal() -> None:
 
 def test_what_a_server_said_is_filtered_when_a_run_stops() -> None:
     from agentsys.cli.progress import PlainProgress
-    from agentsys.cli.run import _say
+    from agentsys.cli.run import _print_line
     from agentsys.runs.totals import RunningTotals
 
     console = Console(file=io.StringIO(), force_terminal=True, width=1000)
     with console.capture() as capture:
         PlainProgress(RunningTotals(1), console).stopping("unknown_model: \x1b]0;PWNED\x07", 1)
-        _say(console, "Stopped early: \x1b[31mred at http://me:secret@host/v1")
+        _print_line(console, "Stopped early: \x1b[31mred at http://me:secret@host/v1")
     assert "\x1b" not in capture.get()
     assert "\\x1b]0;PWNED" in capture.get()
     assert "http://***@host/v1" in capture.get()
@@ -76,7 +76,7 @@ def test_output_that_nobody_reads_is_dropped(
     with os.fdopen(write, "w") as piped:
         monkeypatch.setattr(sys, "stdout", piped)
         monkeypatch.setattr(sys, "stderr", None)
-        outlive_readers()
+        ignore_closed_output()
         for _ in range(2):
             print("x" * 100_000, flush=True)
             print("said to nobody", file=sys.stderr, flush=True)
@@ -91,6 +91,6 @@ def test_a_full_disk_is_not_taken_for_a_reader_that_went_away(monkeypatch: pytes
 
     monkeypatch.setattr(sys, "stdout", Full())
     monkeypatch.setattr(sys, "stderr", io.StringIO())
-    outlive_readers()
+    ignore_closed_output()
     with pytest.raises(OSError, match="No space left"):
         print("text")

@@ -168,8 +168,8 @@ def test_a_dry_run_fits_and_names_every_cell(width: int, monkeypatch: pytest.Mon
     keys = [("gpt-4o-mini-2024-07-18", defense, attack) for defense in DEFENSES for attack in ATTACKS]
     blocks = [PlannedCell(key) for key in keys]
     guesses = {key: CostEstimate(123456789, 1234.56) for key in keys}
-    monkeypatch.setattr(dry_run, "estimate", lambda *_: guesses)
-    monkeypatch.setattr(dry_run, "_cards", lambda *_: {})
+    monkeypatch.setattr(dry_run, "estimate_costs", lambda *_: guesses)
+    monkeypatch.setattr(dry_run, "_load_role_cards", lambda *_: {})
     monkeypatch.setenv("COLUMNS", str(width))
     said = io.StringIO()
     session: Any = SimpleNamespace(plan=SimpleNamespace(todo=SimpleNamespace(blocks=blocks)), obstacles=())

@@ -12,12 +12,12 @@ import orjson
 import pytest
 from small_runs import Silent, records_in
 
-from agentsys.audit.rescoring.rescore import rescore
+from agentsys.audit.rescoring.rescore import rescore_records
 from agentsys.benchmarks.agentdyn.benchmark import AgentDyn
 from agentsys.benchmarks.agentdyn.plans import PLANS
-from agentsys.benchmarks.agentdyn.ways import _accepted
+from agentsys.benchmarks.agentdyn.ways import _accept_plan
 from agentsys.records.reading import read_cases
-from agentsys.runs.session import prepare
+from agentsys.runs.session import prepare_session
 from baselines.camel.policy import written_policies
 from baselines.fides.suite_rules import written_rules
 from baselines.flow.label_table import suite_labels
@@ -79,7 +79,7 @@ def test_a_way_is_known_to_every_task_but_those_whose_check_no_honest_agent_pass
         found[name] = [task.ID for task in tasks if vars(suite)["way"](task) is None]
         plans = [task for task in tasks if task.ID in PLANS[name]]
         assert len(plans) == len(PLANS[name])
-        assert all(_accepted(suite, task, PLANS[name][task.ID]) is not None for task in plans)
+        assert all(_accept_plan(suite, task, PLANS[name][task.ID]) is not None for task in plans)
     assert found == UNSOLVED
 
 
@@ -175,7 +175,7 @@ def chosen(folder: Path, tasks: Sequence[str] = TASKS) -> list[Path]:
 @pytest.mark.slow
 def test_published_runs_are_scored_again_as_they_were(checkout: Path, tmp_path: Path) -> None:
     folders = chosen(unpacked(MINI, tmp_path))
-    found = rescore(folders, checkout=str(checkout))
+    found = rescore_records(folders, checkout=str(checkout))
     assert not found.skipped
     assert len(found.cases) >= 90
     flips = {
@@ -195,7 +195,7 @@ def test_published_runs_are_scored_again_as_they_were(checkout: Path, tmp_path: 
 def test_no_more_scores_of_defended_runs_differ_than_the_page_says(
     archive: str, security: int, checkout: Path, tmp_path: Path
 ) -> None:
-    found = rescore(chosen(unpacked(archive, tmp_path), TASKS[:1]), checkout=str(checkout))
+    found = rescore_records(chosen(unpacked(archive, tmp_path), TASKS[:1]), checkout=str(checkout))
     flips = [flip.score for case in found.cases for flip in case.flips]
     assert len(found.cases) >= 9
     assert flips.count("utility") == 0 and flips.count("security") <= security
@@ -205,7 +205,7 @@ def test_no_more_scores_of_defended_runs_differ_than_the_page_says(
 def test_published_runs_are_replayed_as_they_were(checkout: Path, tmp_path: Path) -> None:
     traces = unpacked(MINI, tmp_path / "traces")
     tasks = [] if os.environ.get("AGENTDYN_ALL") else [f"user_tasks=[{','.join(TASKS)}]"]
-    outcome = prepare(
+    outcome = prepare_session(
         [
             "benchmark=agentdyn",
             f"benchmark.source={checkout}",

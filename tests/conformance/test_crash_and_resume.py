@@ -23,17 +23,17 @@ KILLS = 20
 
 @pytest.mark.slow
 def test_a_run_killed_twenty_times_ends_with_the_records_of_an_uninterrupted_one(tmp_path: Path) -> None:
-    from agentsys.runs.session import prepare
+    from agentsys.runs.session import prepare_session
 
     whole, cut = tmp_path / "whole", tmp_path / "cut"
-    prepare([*PLAN, f"logdir={whole}"]).execute(Silent())
+    prepare_session([*PLAN, f"logdir={whole}"]).execute(Silent())
     moments = random.Random(7)
     seen: list[set[str]] = []
     for _ in range(KILLS):
         _run_and_kill_after(moments.uniform(0.0, 0.2), [*PLAN, f"logdir={cut}"])
         seen.append(set(records_in(cut)))
         assert all(early <= seen[-1] for early in seen), "a finished record was lost"
-    finished = prepare([*PLAN, f"logdir={cut}"])
+    finished = prepare_session([*PLAN, f"logdir={cut}"])
     untouched = {path: (cut / path).stat().st_mtime_ns for path in seen[-1]}
     finished.execute(Silent())
     assert records_in(cut) == records_in(whole)
@@ -45,13 +45,13 @@ def test_a_run_killed_twenty_times_ends_with_the_records_of_an_uninterrupted_one
 
 def _run_and_kill_after(seconds: float, overrides: list[str]) -> None:
     """Run in a forked child (everything is imported already) and kill it, wherever it is by then."""
-    from agentsys.runs.session import prepare
+    from agentsys.runs.session import prepare_session
 
     ready, tell = os.pipe()
     child = os.fork()
     if child == 0:
         try:
-            session = prepare([*overrides, "executor.workers=2"])
+            session = prepare_session([*overrides, "executor.workers=2"])
             os.write(tell, b"x")
             session.execute(Silent())
         finally:

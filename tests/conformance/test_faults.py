@@ -23,11 +23,11 @@ def outcomes(folder: Path) -> dict[str, tuple[Any, ...]]:
 
 
 def run_against_server(folder: Path, faults: Faults, defense: str, limit: int) -> tuple[Any, dict[Any, int]]:
-    from agentsys.front.served_model import served_model
-    from agentsys.runs.session import prepare
+    from agentsys.front.served_model import build_served_model
+    from agentsys.runs.session import prepare_session
 
-    with serve(served_model(version="v1.2.2", options={}), faults=faults) as server:
-        session = prepare(
+    with serve(build_served_model(version="v1.2.2", options={}), faults=faults) as server:
+        session = prepare_session(
             [
                 "model=served",
                 f"model.base_url={server.openai_base_url}",

@@ -17,9 +17,9 @@ import pytest
 from small_runs import Silent, records_in
 from started_servers import command, started
 
-from agentsys.front.served_model import served_model
+from agentsys.front.served_model import build_served_model
 from agentsys.models.serving import serve
-from agentsys.runs.session import prepare
+from agentsys.runs.session import prepare_session
 
 CASES = 20
 KEY = "LITELLM_MASTER_KEY"
@@ -37,7 +37,7 @@ def proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The address of a proxy that passes everything on to a served model; it does not start without a key."""
     start = command("litellm", "AGENTSYS_LITELLM", "proxy", ["fastapi", "uvicorn"])
     monkeypatch.setenv(KEY, f"sk-{secrets.token_hex(32)}")
-    with serve(served_model(version="v1.2.2", options={})) as server:
+    with serve(build_served_model(version="v1.2.2", options={})) as server:
         config, port = tmp_path / "proxy.yaml", free_port()
         config.write_text(
             "model_list:\n"
@@ -63,10 +63,10 @@ def answering(url: str) -> str | None:
 def ran(folder: Path, base_url: str) -> dict[str, Any]:
     chosen = ["model=served", f"model.base_url={base_url}", "model.model_id=served", "model.timeout_s=60"]
     chosen += [f"model.api_key_env={KEY}", "model.send_role=false", "benchmark.suites=[slack]"]
-    session = prepare(
+    session = prepare_session(
         [*chosen, "defense=none", "attack=important_instructions", f"limit={CASES}", f"logdir={folder}"]
     )
-    session.looked_at().execute(Silent())
+    session.preflight().execute(Silent())
     return records_in(folder)
 
 

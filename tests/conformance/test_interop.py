@@ -52,12 +52,12 @@ def test_our_defenses_run_inside_agentdojos_own_benchmark(tmp_path: Path) -> Non
     from agentdojo.logging import OutputLogger
     from agentdojo.task_suite.load_suites import get_suite
 
-    from agentsys.catalog import node as yaml_node
-    from agentsys.front.served_model import served_model
+    from agentsys.catalog import load_config as yaml_node
+    from agentsys.front.served_model import build_served_model
     from agentsys.runs.instantiate import instantiate
 
     suite = get_suite("v1.2.2", "banking")
-    model = served_model(version="v1.2.2", options={})
+    model = build_served_model(version="v1.2.2", options={})
     for name in ("none", "prompt_sandwiching", "spotlighting", "agentsys"):
         pipeline = instantiate("defense", yaml_node("defense", name)).pipeline(model, suite)
         pipeline.name = f"local-{name}"
@@ -103,13 +103,13 @@ def test_a_pipeline_written_for_agentdojo_runs_under_our_runner(
 ) -> None:
     from small_runs import Silent, records_in
 
-    from agentsys.runs.session import prepare
+    from agentsys.runs.session import prepare_session
 
     (tmp_path / "foreign_pipeline.py").write_text(FOREIGN)
     (tmp_path / "conf/defense").mkdir(parents=True)
     (tmp_path / "conf/defense/foreign.yaml").write_text("_target_: foreign_pipeline.Foreign\n")
     monkeypatch.setattr(sys, "path", [*sys.path])
-    session = prepare(
+    session = prepare_session(
         [*SLACK, "defense=foreign", f"logdir={tmp_path / 'runs'}"],
         config_dirs=[tmp_path / "conf"],
         plugin_paths=[tmp_path],

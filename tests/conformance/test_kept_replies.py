@@ -14,10 +14,10 @@ import pytest
 from agentdojo.types import text_content_block_from_string
 from small_runs import Silent, records_in
 
-from agentsys.front.served_model import served_model
+from agentsys.front.served_model import build_served_model
 from agentsys.models.chat import ChatReply, ChatRequest
 from agentsys.models.serving import Server, serve
-from agentsys.runs.session import prepare
+from agentsys.runs.session import prepare_session
 
 CASES = ["benchmark.suites=[banking]", "user_tasks=[0,1,3]", "injection_tasks=[0,4]"]
 ATTACKS = "attack=none,important_instructions"
@@ -40,7 +40,7 @@ class Drawing:
 
 @contextmanager
 def drawing() -> Iterator[Server]:
-    with serve(Drawing(served_model(version="v1.2.2", options={})), latency_s=0.01) as server:
+    with serve(Drawing(build_served_model(version="v1.2.2", options={})), latency_s=0.01) as server:
         yield server
 
 
@@ -54,7 +54,7 @@ def ran(server: Server, folder: Path, *options: str) -> tuple[int, dict[str, Any
     """Requests that were sent, and records."""
     before = server.requests
     chosen = ["model=served", f"model.base_url={server.openai_base_url}", "model.cache=true", "defense=none"]
-    session = prepare([*chosen, *CASES, ATTACKS, "preflight=false", f"logdir={folder}", *options])
+    session = prepare_session([*chosen, *CASES, ATTACKS, "preflight=false", f"logdir={folder}", *options])
     assert session.execute(Silent()).errors == 0
     return server.requests - before, records_in(folder)
 
@@ -73,7 +73,7 @@ def test_a_run_pays_the_same_with_one_worker_and_with_32(server: Server, tmp_pat
 
 @pytest.mark.slow
 def test_records_are_equal_with_one_eight_and_32_workers(tmp_path: Path) -> None:
-    with serve(served_model(version="v1.2.2", options={})) as server:
+    with serve(build_served_model(version="v1.2.2", options={})) as server:
         found = [ran(server, tmp_path / str(n), f"executor.workers={n}") for n in (1, 8, 32)]
     assert len({paid for paid, _ in found}) == 1
     assert said(found[0][1]) == said(found[1][1]) == said(found[2][1])
@@ -101,7 +101,7 @@ def test_a_cache_that_is_off_is_neither_read_nor_written(server: Server, tmp_pat
 
 def test_nothing_kept_under_read_only_is_an_error_that_names_the_mend(tmp_path: Path) -> None:
     chosen = ["model=gpt-4o-mini", "defense=none", "benchmark.suites=[banking]", "limit=1", "attack=none"]
-    session = prepare([*chosen, f"logdir={tmp_path}", "cache.mode=read_only"]).looked_at()
+    session = prepare_session([*chosen, f"logdir={tmp_path}", "cache.mode=read_only"]).preflight()
     assert session.execute(Silent()).errors == 1
     (record,) = records_in(tmp_path).values()
     assert record["agentsys"]["error_kind"] == "cache_miss"

@@ -23,11 +23,11 @@ from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime
 from agentdojo.task_suite.load_suites import get_suite
 from agentdojo.types import ChatAssistantMessage, ChatMessage
 
-from agentsys.catalog import node
+from agentsys.catalog import load_config
 from agentsys.models.chat import ChatReply, ChatRequest, assistant, text_of
 from agentsys.models.replay.recorded_run import RecordedRun, read_run
-from agentsys.models.trace import Tracer, tracing
-from agentsys.models.wrappers.recorded import Recorded
+from agentsys.models.trace import Tracer, use_tracer
+from agentsys.models.wrappers.recorded import RecordingModel
 from agentsys.runs.instantiate import instantiate
 from baselines.melon.prompts import NOTICE, PLACEHOLDER
 
@@ -109,9 +109,9 @@ def rerun(defense: Any, path: Path, run: RecordedRun) -> Rerun:
     task = suite.user_tasks[name] if name in suite.user_tasks else suite.injection_tasks[name]
     goal = None if path.stem == "none" else suite.injection_tasks[path.stem]
     kept: list[Any] = []
-    with tracing(Tracer()) as tracer, warnings.catch_warnings():
+    with use_tracer(Tracer()) as tracer, warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        pipeline = defense.pipeline(Recorded(double), suite)
+        pipeline = defense.pipeline(RecordingModel(double), suite)
         keeping = Keeping(pipeline, kept)
         utility, security = suite.run_task_with_pipeline(
             keeping, task, goal, dict(run.injections), runtime_class=CountingRuntime
@@ -160,7 +160,7 @@ def comparable(messages: Sequence[ChatMessage], *, ours: bool) -> list[Any]:
 
 
 def built(preset: str) -> Any:
-    return instantiate("defense", {**node("defense", preset), "embedder": Orthogonal(), "threshold": 0.8})
+    return instantiate("defense", {**load_config("defense", preset), "embedder": Orthogonal(), "threshold": 0.8})
 
 
 def differences(preset: str, runs: list[tuple[Path, RecordedRun]]) -> dict[str, set[str]]:

@@ -19,8 +19,8 @@ from agentsys.models.chat import Scene
 from agentsys.models.loop import default_system_message, tool_loop
 from agentsys.models.replay.model import ReplayModel
 from agentsys.models.replay.recorded_run import read_run
-from agentsys.models.trace import Tracer, tracing
-from agentsys.models.wrappers.recorded import Recorded
+from agentsys.models.trace import Tracer, use_tracer
+from agentsys.models.wrappers.recorded import RecordingModel
 
 ARCHIVE = (
     Path(__file__).parents[2].parent
@@ -73,11 +73,11 @@ def _replay_one(model: ReplayModel, version: str, path: Path, agreement: Agreeme
     scene = Scene(suite.name, path.parents[1].name, injection, path.parent.name)
     environment = suite.load_and_inject_default_environment(model.recorded_injections(scene))
     pipeline = tool_loop(
-        Recorded(model.for_scene(scene)), default_system_message(suite), name=run.pipeline_name
+        RecordingModel(model.for_scene(scene)), default_system_message(suite), name=run.pipeline_name
     )
     user_task = suite.get_user_task_by_id(scene.user_task_id)
     injection_task = suite.get_injection_task_by_id(injection) if injection else None
-    with tracing(Tracer()) as tracer:
+    with use_tracer(Tracer()) as tracer:
         utility, security = suite.run_task_with_pipeline(
             pipeline, user_task, injection_task, {}, environment=environment
         )

@@ -23,13 +23,13 @@ KNOWN = {
 def test_replayed_runs_score_as_they_were_recorded(tmp_path: Path) -> None:
     from agentsys.analysis.metrics.rates import measure
     from agentsys.records.reading import read_cases
-    from agentsys.runs.session import prepare
+    from agentsys.runs.session import prepare_session
 
     if not ARCHIVE.exists():
         pytest.skip(f"the published runs are not here ({ARCHIVE.name})")
     with tarfile.open(ARCHIVE) as packed:
         packed.extractall(tmp_path / "traces", filter="data")
-    session = prepare(
+    session = prepare_session(
         [
             "model=replay",
             f"model.traces={tmp_path / 'traces'}",
@@ -77,12 +77,12 @@ def test_two_pipelines_of_one_folder_go_into_one_log_folder_and_fill_their_rows(
     from agentsys.analysis.paper.layout import TABLES
     from agentsys.analysis.tables.report import report
     from agentsys.records.reading import read_cases
-    from agentsys.runs.session import Session, prepare
+    from agentsys.runs.session import Session, prepare_session
 
     traces = unpacked(tmp_path / "traces", MINI, FILTERED)
 
     def replayed(pipelines: str, defenses: str) -> Session:
-        return prepare(
+        return prepare_session(
             [
                 "model=replay",
                 f"model.traces={traces}",
@@ -124,7 +124,7 @@ def test_two_pipelines_of_one_folder_go_into_one_log_folder_and_fill_their_rows(
 
 @pytest.mark.slow
 def test_agentsys_on_the_undefended_agents_answers_gives_errors_and_no_numbers(tmp_path: Path) -> None:
-    from agentsys.runs.session import prepare
+    from agentsys.runs.session import prepare_session
 
     overrides = [
         "model=replay",
@@ -132,7 +132,7 @@ def test_agentsys_on_the_undefended_agents_answers_gives_errors_and_no_numbers(t
         "benchmark.version=v1.1",
     ]
     runs = ["defense=agentsys,agentsys_isolation_only,agentsys_no_validator", f"logdir={tmp_path / 'runs'}"]
-    outcome = prepare([*overrides, *runs]).execute(Silent())
+    outcome = prepare_session([*overrides, *runs]).execute(Silent())
     assert (outcome.finished, outcome.errors) == (291, 291)
     records = records_in(tmp_path / "runs").values()
     assert all("has no `intent`, which this defense's tools demand" in record["error"] for record in records)

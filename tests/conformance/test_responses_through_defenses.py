@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from small_runs import Silent, records_in
 
-from agentsys.front.served_model import served_model
+from agentsys.front.served_model import build_served_model
 from agentsys.models.serving import Server, serve
-from agentsys.runs.session import prepare
+from agentsys.runs.session import prepare_session
 
 DEFENSES = ("none", "agentsys", "drift", "tool_filter", "promptarmor", "attriguard", "melon")
 """The rewriters: fresh contexts, rebuilt turns, calls taken away, and calls made up."""
@@ -24,14 +24,14 @@ CASES = [
 
 @pytest.fixture(scope="module")
 def server() -> Any:
-    with serve(served_model(version="v1.2.2", options={}), capture=True) as running:
+    with serve(build_served_model(version="v1.2.2", options={}), capture=True) as running:
         yield running
 
 
 def ran(server: Server, folder: Path, model: str, defense: str) -> dict[str, Any]:
     options = [f"model={model}", f"model.base_url={server.openai_base_url}", f"defense={defense}"]
     options += ["defense.embedder=char_ngrams"] if defense == "melon" else []
-    session = prepare([*options, *CASES, f"logdir={folder}", "executor.workers=2"])
+    session = prepare_session([*options, *CASES, f"logdir={folder}", "executor.workers=2"])
     session.execute(Silent())
     return {key.split("/", 1)[1]: record for key, record in records_in(folder).items()}
 

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from agentsys.cli import app
 from agentsys.models.chat import ChatReply, ChatRequest, Usage
-from agentsys.models.estimated_usage import usage_of
+from agentsys.models.estimated_usage import reported_or_estimated_usage
 from agentsys.models.serving import Server, serve
 
 PRICES: dict[str, dict[str, float]] = {
@@ -34,7 +34,7 @@ class WithCache:
 
     def complete(self, request: ChatRequest) -> ChatReply:
         reply = self.model.complete(request)
-        used = usage_of(request, reply)
+        used = reported_or_estimated_usage(request, reply)
         counted = Usage(used.prompt, used.completion + 10, cached=used.prompt // 2, reasoning=10)
         return replace(reply, usage=counted)
 
@@ -99,11 +99,11 @@ EFFORTS = {
 
 @pytest.mark.slow
 def test_each_role_is_asked_counted_and_paid_at_its_own_vendor(tmp_path: Path) -> None:
-    from agentsys.front.served_model import served_model
-    from agentsys.runs.session import prepare
+    from agentsys.front.served_model import build_served_model
+    from agentsys.runs.session import prepare_session
 
     listener = Silent()
-    with serve(WithCache(served_model(version="v1.2.2", options={}, overrides=())), capture=True) as server:
+    with serve(WithCache(build_served_model(version="v1.2.2", options={}, overrides=())), capture=True) as server:
         chosen = [
             "model=by_main",
             "defense=agentsys",
@@ -112,7 +112,7 @@ def test_each_role_is_asked_counted_and_paid_at_its_own_vendor(tmp_path: Path) -
             "limit=4",
             f"logdir={tmp_path / 'runs'}",
         ]
-        prepare(chosen, config_dirs=[models(tmp_path, server)]).execute(listener)
+        prepare_session(chosen, config_dirs=[models(tmp_path, server)]).execute(listener)
         captured = [one for one in server.captured if one.body and "x-agentsys-role" in one.headers]
     assert {record.status for record in listener.records} == {"ok"}
     for one in captured:

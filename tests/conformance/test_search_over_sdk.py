@@ -18,11 +18,11 @@ from agentsys.records.case import ATTEMPTS
     ["attack.attacker=other", pytest.param("+model.roles.attacker=other", marks=pytest.mark.slow)],
 )
 def test_attacker_and_target_are_asked_each_at_its_own_server(tmp_path: Path, named_by: str) -> None:
-    from agentsys.front.served_model import served_model
-    from agentsys.runs.session import prepare
+    from agentsys.front.served_model import build_served_model
+    from agentsys.runs.session import prepare_session
 
-    victim = served_model(version="v1.2.2", options={"susceptibility": 0.5})
-    with serve(victim) as target, serve(served_model(version="v1.2.2", options={"seed": 3})) as attacker:
+    victim = build_served_model(version="v1.2.2", options={"susceptibility": 0.5})
+    with serve(victim) as target, serve(build_served_model(version="v1.2.2", options={"seed": 3})) as attacker:
         shipped = (shipped_config_dir() / "model/served.yaml").read_text()
         (tmp_path / "conf/model").mkdir(parents=True)
         (tmp_path / "conf/model/other.yaml").write_text(
@@ -30,7 +30,7 @@ def test_attacker_and_target_are_asked_each_at_its_own_server(tmp_path: Path, na
             .replace("model_id: simulated", "model_id: the-attacker")
             .replace("http://127.0.0.1:8321/v1", attacker.openai_base_url)
         )
-        session = prepare(
+        session = prepare_session(
             [
                 "model=served",
                 f"model.base_url={target.openai_base_url}",

@@ -17,23 +17,23 @@ from small_runs import Silent, records_in
 from typer.testing import CliRunner
 
 from agentsys.cli import app
-from agentsys.front.served_model import served_model
+from agentsys.front.served_model import build_served_model
 from agentsys.models.serving import Faults, Server, serve
-from agentsys.runs.session import prepare
+from agentsys.runs.session import prepare_session
 
 CASES = ["benchmark.suites=[banking]", "user_tasks=[0,1,3]", "injection_tasks=[0,4]"]
 
 
 @pytest.fixture(scope="module")
 def server() -> Any:
-    with serve(served_model(version="v1.2.2", options={})) as running:
+    with serve(build_served_model(version="v1.2.2", options={})) as running:
         yield running
 
 
 def ran(server: Server, folder: Path, *options: str) -> dict[str, Any]:
     defense = [] if any(option.startswith("defense=") for option in options) else ["defense=none"]
     chosen = ["model=served", f"model.base_url={server.openai_base_url}", *defense, *CASES, *options]
-    session = prepare([*chosen, "attack=none,important_instructions", f"logdir={folder}"])
+    session = prepare_session([*chosen, "attack=none,important_instructions", f"logdir={folder}"])
     session.execute(Silent())
     return {key.split("/", 1)[1]: record for key, record in records_in(folder).items()}
 
@@ -57,7 +57,7 @@ def test_cases_through_text_are_those_of_native_calls(server: Server, role: str,
 
 
 def replayed(folder: Path, into: Path) -> dict[str, Any]:
-    session = prepare(
+    session = prepare_session(
         [
             "model=replay",
             f"model.traces={folder}",
@@ -105,7 +105,7 @@ def test_a_guard_that_is_another_model_stands_beside_an_agent_through_text(
 
 def test_what_is_too_long_is_an_outcome_of_its_own_and_counted_by_suite(tmp_path: Path) -> None:
     too_long = Faults(rate=1.0, kinds=("context_length",))
-    with serve(served_model(version="v1.2.2", options={}), faults=too_long) as server:
+    with serve(build_served_model(version="v1.2.2", options={}), faults=too_long) as server:
         records = ran(server, tmp_path, "+model.tools=text")
     blocks = [record["agentsys"] for record in records.values()]
     assert {(block["status"], block["error_kind"]) for block in blocks} == {("error", "context_length")}

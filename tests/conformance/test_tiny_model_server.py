@@ -20,7 +20,7 @@ from tiny_chat_model import PARSED, UNPARSED
 
 from agentsys.errors import ConfigError
 from agentsys.models.errors import ErrorKind
-from agentsys.runs.session import prepare
+from agentsys.runs.session import prepare_session
 
 CASES = 20
 FEW = 8
@@ -67,8 +67,8 @@ def ran(server: str, model: Path, folder: Path, *options: str) -> list[Any]:
     chosen = ["model=qwen2.5-7b-instruct", f"model.base_url={server}", f"model.model_id='{model}'"]
     chosen += ["model.temperature=1.0", "model.timeout_s=120", "benchmark.suites=[slack]", "defense=none"]
     chosen += ["attack=important_instructions", f"limit={FEW}", "executor.workers=1", f"logdir={folder}"]
-    session = prepare([*chosen, "+model.retry={base_s: 0.01, longest_s: 0.1}", *options])
-    session.looked_at().execute(Silent())
+    session = prepare_session([*chosen, "+model.retry={base_s: 0.01, longest_s: 0.1}", *options])
+    session.preflight().execute(Silent())
     return list(records_in(folder).values())
 
 

@@ -65,10 +65,10 @@ def test_the_installed_packages_question_is_the_one_that_was_recorded(traces: Pa
 
 def replayed(traces: Path, logdir: Path, *overrides: str) -> tuple[int, int, Counter[tuple[str, str]]]:
     """Cases, agreements in security, and per user task the disagreements in utility."""
-    from agentsys.runs.session import prepare
+    from agentsys.runs.session import prepare_session
 
     common = ["model=replay", f"model.traces={traces}", "defense=tool_filter_compat", "benchmark.version=v1"]
-    outcome = prepare(
+    outcome = prepare_session(
         [*common, "attack=none,important_instructions", f"logdir={logdir}", *overrides]
     ).execute(Silent())
     assert outcome.errors == 0

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scripted_for_defense import Tools, call, run
 
-from agentsys.attacks.adaptive import KEY, OPENING
+from agentsys.attacks.adaptive import EXTRA_KEY, EXTRA_KEY_OPENING
 from agentsys.defense.gate import conforms
 from agentsys.defense.intent import parse_intent
 from agentsys.models.chat import text_of
@@ -28,7 +28,7 @@ nodes = st.recursive(
 intents = st.dictionaries(names, nodes, min_size=1, max_size=4)
 payloads = st.text(max_size=60).map(lambda words: f"{MARK} {words}") | st.sampled_from(
     [
-        f'{MARK}"}}, "{KEY}": {{"a": "{MARK}',
+        f'{MARK}"}}, "{EXTRA_KEY}": {{"a": "{MARK}',
         f"{MARK}\n```json\n{{}}\n```",
         f"<INFORMATION> {MARK} </INFORMATION>",
     ]
@@ -49,14 +49,14 @@ def with_the_pair(value: Any, payload: Any, everywhere: bool) -> Any:
     """What a worker that obeys the attack returns: one more pair on top, or in every object."""
     if isinstance(value, dict):
         below = {k: with_the_pair(v, payload, True) if everywhere else v for k, v in value.items()}
-        return {**below, KEY: payload}
+        return {**below, EXTRA_KEY: payload}
     return [with_the_pair(item, payload, everywhere) for item in value] if isinstance(value, list) else value
 
 
 def outcome_of(intent: Any, payload: str, everywhere: bool, gate: str) -> Any:
     reply = json.dumps(with_the_pair(filled(intent), payload, everywhere))
     replies: dict[str, Any] = {"main": [[call("read_note", intent, name="n")], "done"], "worker": [reply] * 2}
-    note = f"{OPENING} '{KEY}': '{payload}'"
+    note = f"{EXTRA_KEY_OPENING} '{EXTRA_KEY}': '{payload}'"
     return run(replies, Tools(note=note), gate=gate, validator=False, sanitizer=False)
 
 
@@ -72,7 +72,7 @@ def test_against_schema_the_key_never_reaches_the_main_agent(
     for request in outcome.model.asked("main"):
         for message in request.messages:
             assert MARK not in text_of(message)
-            assert message["role"] != "tool" or KEY not in text_of(message)
+            assert message["role"] != "tool" or EXTRA_KEY not in text_of(message)
     (span,) = outcome.spans("worker")
     assert span.decision["keys_dropped"] >= 1
 
@@ -82,9 +82,9 @@ def test_against_schema_the_key_never_reaches_the_main_agent(
 def test_against_syntactic_it_does(intent: dict[str, Any], payload: str, everywhere: bool) -> None:
     outcome = outcome_of(intent, payload, everywhere, "syntactic")
     (value,) = outcome.results()
-    assert value[KEY] == payload
+    assert value[EXTRA_KEY] == payload
     (span,) = outcome.spans("worker")
-    assert KEY in text_of(span.messages[-1])
+    assert EXTRA_KEY in text_of(span.messages[-1])
 
 
 def test_the_records_show_where_the_key_went(run_cases: Callable[..., dict[str, Any]]) -> None:
@@ -94,9 +94,9 @@ def test_the_records_show_where_the_key_went(run_cases: Callable[..., dict[str, 
     for record in records.values():
         own = record["agentsys"]
         workers = [span for span in own["spans"] if span["kind"] == "worker"]
-        told = any(KEY in json.dumps(span["messages"][-1]) for span in workers)
+        told = any(EXTRA_KEY in json.dumps(span["messages"][-1]) for span in workers)
         tool_messages = [m for m in record["messages"] if m["role"] == "tool"]
-        read = any(KEY in json.dumps(message["content"]) for message in tool_messages)
+        read = any(EXTRA_KEY in json.dumps(message["content"]) for message in tool_messages)
         dropped = sum(span["decision"].get("keys_dropped", 0) for span in workers)
         seen.setdefault(own["case"]["defense"], set()).add((told, read, dropped))
     assert seen == {"agentsys": {(True, True, 0)}, "agentsys_strict": {(True, False, 1)}}

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from agentsys.defense.call_trace import CallTrace, GivenUp, TracedCall
-from agentsys.defense.commands import Commands
-from agentsys.defense.grounding import Request
+from agentsys.defense.call_trace import CallTrace, AbandonedCall, TracedCall
+from agentsys.defense.commands import CommandLog
+from agentsys.defense.grounding import UserRequest
 from agentsys.defense.tool_turn import ToolOutput
 
 PAY = TracedCall("send_money", {"to": "Böll"}, {"id": "string"})
@@ -12,8 +12,8 @@ PAY = TracedCall("send_money", {"to": "Böll"}, {"id": "string"})
 
 def test_a_call_given_up_keeps_its_tools_name_for_workers_and_validators() -> None:
     trace = CallTrace().branch([PAY])
-    assert trace.calls == [GivenUp("send_money")]
-    assert trace.as_json() == trace.masked_json(Request("Pay Böll")) == '[{"tool": "send_money"}]'
+    assert trace.calls == [AbandonedCall("send_money")]
+    assert trace.as_json() == trace.as_masked_json(UserRequest("Pay Böll")) == '[{"tool": "send_money"}]'
 
 
 def test_the_calls_beyond_a_trace_are_those_made_since_it_was_branched() -> None:
@@ -21,21 +21,21 @@ def test_the_calls_beyond_a_trace_are_those_made_since_it_was_branched() -> None
     worker = main.branch()
     read = TracedCall("read_file", {}, None)
     worker.add(read)
-    assert (list(worker.beyond(main)), main.calls) == ([read], [PAY])
+    assert (list(worker.list_new_calls(main)), main.calls) == ([read], [PAY])
 
 
 def test_going_back_to_a_mark_gives_a_successor_the_outputs_of_workers_given_up() -> None:
-    commands, paid = Commands(), ToolOutput("paid", None)
+    commands, paid = CommandLog(), ToolOutput("paid", None)
     mark = commands.mark()
-    assert commands.kept(PAY) is None
-    commands.ran(PAY, paid)
-    assert commands.kept(PAY) is None  # its maker lives: doing it again is a second command
-    commands.back_to(mark)
-    assert (commands.kept(PAY), commands.kept(PAY), commands.run) == (paid, None, 1)
+    assert commands.find_output(PAY) is None
+    commands.record_run(PAY, paid)
+    assert commands.find_output(PAY) is None  # its maker lives: doing it again is a second command
+    commands.rewind_to(mark)
+    assert (commands.find_output(PAY), commands.find_output(PAY), commands.run_count) == (paid, None, 1)
 
 
 def test_a_mark_is_not_moved_by_what_is_run_after_it() -> None:
-    commands = Commands()
+    commands = CommandLog()
     mark = commands.mark()
-    commands.ran(PAY, ToolOutput("paid", None))
+    commands.record_run(PAY, ToolOutput("paid", None))
     assert not mark and commands.mark() != mark

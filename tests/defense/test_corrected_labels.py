@@ -11,7 +11,7 @@ from scripted_for_defense import LABELS, ScriptedModel, Tools
 
 import agentsys
 from agentsys.defense.agentsys import AgentSys, read_corrections
-from agentsys.defense.privileges import Privilege, PrivilegeBook, book_at
+from agentsys.defense.privileges import Privilege, PrivilegeStore, get_privilege_store
 from agentsys.errors import ConfigError
 from agentsys.front.serve import serve_agent
 from agentsys.models.tools import tool_specs
@@ -24,8 +24,8 @@ NAMES = [tool.name for tool in TOOLS]
 def test_a_correction_goes_before_what_the_model_says_and_stands_in_the_record() -> None:
     said = json.loads(LABELS)
     assert said["ping"] == "query"
-    book = PrivilegeBook(corrections={"ping": Privilege.COMMAND, "elsewhere": Privilege.QUERY})
-    found = book.sorted(ScriptedModel({"privileges": [LABELS]}), TOOLS)
+    book = PrivilegeStore(corrections={"ping": Privilege.COMMAND, "elsewhere": Privilege.QUERY})
+    found = book.sort_tools(ScriptedModel({"privileges": [LABELS]}), TOOLS)
     assert found.labels["ping"] is Privilege.COMMAND
     assert {name: label.value for name, label in found.labels.items() if name != "ping"} == {
         name: word for name, word in said.items() if name != "ping"
@@ -35,15 +35,15 @@ def test_a_correction_goes_before_what_the_model_says_and_stands_in_the_record()
 
 def test_a_corrected_tool_is_not_unclear_and_a_set_that_is_named_whole_is_not_asked_about() -> None:
     unclear = ScriptedModel({"privileges": ["no idea", "no idea"]})
-    found = PrivilegeBook(corrections={"ping": Privilege.QUERY}).sorted(unclear, TOOLS)
+    found = PrivilegeStore(corrections={"ping": Privilege.QUERY}).sort_tools(unclear, TOOLS)
     assert found.unclear == tuple(name for name in NAMES if name != "ping")
     assert found.labels["ping"] is Privilege.QUERY
-    whole = PrivilegeBook(corrections=dict.fromkeys(NAMES, Privilege.QUERY)).sorted(ScriptedModel({}), TOOLS)
+    whole = PrivilegeStore(corrections=dict.fromkeys(NAMES, Privilege.QUERY)).sort_tools(ScriptedModel({}), TOOLS)
     assert set(whole.labels.values()) == {Privilege.QUERY}
 
 
 def test_what_the_model_says_is_listed_in_a_yaml_that_can_be_given_back(tmp_path: Path) -> None:
-    PrivilegeBook(tmp_path).sorted(ScriptedModel({"privileges": [LABELS]}), TOOLS)
+    PrivilegeStore(tmp_path).sort_tools(ScriptedModel({"privileges": [LABELS]}), TOOLS)
     [listed] = tmp_path.glob("*.yaml")
     assert read_corrections(listed) == {name: Privilege(word) for name, word in json.loads(LABELS).items()}
     assert "defense.tool_labels" in listed.read_text()
@@ -51,7 +51,7 @@ def test_what_the_model_says_is_listed_in_a_yaml_that_can_be_given_back(tmp_path
     listed.with_name("mine.yaml").write_text(yaml.safe_dump(words))
     defense = AgentSys(tool_labels=str(listed.with_name("mine.yaml")))
     assert defense.corrections["ping"] is Privilege.COMMAND
-    assert book_at(tmp_path, defense.corrections) is not book_at(tmp_path)
+    assert get_privilege_store(tmp_path, defense.corrections) is not get_privilege_store(tmp_path)
 
 
 @pytest.mark.parametrize(

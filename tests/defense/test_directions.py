@@ -16,14 +16,14 @@ from agentsys.attacks.adaptive import AdaptiveAttack
 from agentsys.attacks.registered import RegisteredAttack
 from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.benchmarks.ground_truth.playbook import build_playbook
-from agentsys.benchmarks.runtime import WatchedRuntime
+from agentsys.benchmarks.runtime import TracedRuntime
 from agentsys.contracts import Attack, Victim
 from agentsys.defense.agentsys import AgentSys
 from agentsys.models.chat import ChatModel, Scene, text_of
 from agentsys.models.loop import default_system_message, tool_loop
 from agentsys.models.simulated.model import SimulatedModel
-from agentsys.models.trace import Span, Tracer, tracing
-from agentsys.models.wrappers.recorded import Recorded
+from agentsys.models.trace import Span, Tracer, use_tracer
+from agentsys.models.wrappers.recorded import RecordingModel
 
 VICTIM = Victim("Local model", "Emma Johnson")
 IMPORTANT, ADAPTIVE = RegisteredAttack("important_instructions"), AdaptiveAttack()
@@ -68,7 +68,7 @@ def suite_of(name: str) -> TaskSuite[Any]:
 
 @cache
 def model(suite: str, **options: Any) -> SimulatedModel:
-    return SimulatedModel("simulated", **options).scripted(
+    return SimulatedModel("simulated", **options).with_playbook(
         lambda: build_playbook([suite_of(suite)]), FULL.simulated_roles()
     )
 
@@ -86,10 +86,10 @@ def run_case(
     goal = None if injection_id is None else suite.injection_tasks[injection_id]
     injections = {} if goal is None else dict(attack.injections(suite, task, goal, VICTIM))
     scene = Scene(suite_name, user_id, injection_id, attack.name)
-    with tracing(Tracer()) as tracer, warnings.catch_warnings():
+    with use_tracer(Tracer()) as tracer, warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        pipeline = defense.pipeline(Recorded(model(suite_name, **options).for_scene(scene)), suite)
-        utility, attacked = suite.run_task_with_pipeline(pipeline, task, goal, injections, WatchedRuntime)
+        pipeline = defense.pipeline(RecordingModel(model(suite_name, **options).for_scene(scene)), suite)
+        utility, attacked = suite.run_task_with_pipeline(pipeline, task, goal, injections, TracedRuntime)
     return Result(utility, attacked and goal is not None, tracer.spans)
 
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scripted_for_defense import Tools
 
-from agentsys.defense.intent import NoIntent, parse_intent, tools_with_intent
+from agentsys.defense.intent import NoIntent, parse_intent, add_intent_to_tools
 from agentsys.defense.reading.sections import read_sections, write_sections
 from agentsys.defense.validator import is_clear_true
 from agentsys.errors import ConfigError
@@ -175,7 +175,7 @@ def in_grammar(node: Any) -> bool:
 
 def test_tools_with_an_intent_share_their_schema_between_calls() -> None:
     functions = list(Tools().runtime().functions.values())
-    first, second = tools_with_intent(functions), tools_with_intent(functions)
+    first, second = add_intent_to_tools(functions), add_intent_to_tools(functions)
     assert all(a.parameters is b.parameters for a, b in zip(first, second, strict=True))
 
 
@@ -188,7 +188,7 @@ def test_a_tool_with_an_intent_of_its_own_is_a_clear_error() -> None:
         return intent
 
     with pytest.raises(ConfigError, match="'odd'"):
-        tools_with_intent([make_function(odd)])
+        add_intent_to_tools([make_function(odd)])
 
 
 @given(st.text())

@@ -14,9 +14,9 @@ from scripted_for_defense import LABELS, ScriptedModel, Tools
 
 from agentsys.defense.privileges import (
     Privilege,
-    PrivilegeBook,
+    PrivilegeStore,
     ask_privileges,
-    book_at,
+    get_privilege_store,
     read_labels,
     toolset_hash,
 )
@@ -25,8 +25,8 @@ from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatReply, ChatRequest, text_of
 from agentsys.models.errors import ErrorKind, ModelError
 from agentsys.models.tools import tool_specs
-from agentsys.models.trace import Tracer, tracing
-from agentsys.models.wrappers.recorded import Recorded
+from agentsys.models.trace import Tracer, use_tracer
+from agentsys.models.wrappers.recorded import RecordingModel
 
 TOOLS = tool_specs(Tools().runtime().functions.values())
 
@@ -49,8 +49,8 @@ def test_anything_but_a_clear_query_is_a_command(word: object) -> None:
 def test_a_malformed_reply_is_asked_for_again_and_then_makes_every_tool_a_command(
     reply: str, tmp_path: Path
 ) -> None:
-    book = PrivilegeBook(tmp_path)
-    found = book.sorted(model := ScriptedModel({"privileges": [reply, reply]}), TOOLS)
+    book = PrivilegeStore(tmp_path)
+    found = book.sort_tools(model := ScriptedModel({"privileges": [reply, reply]}), TOOLS)
     assert set(found.labels.values()) == {Privilege.COMMAND} and model.used_up
     assert set(found.unclear) == {tool.name for tool in TOOLS}
     assert not list(tmp_path.iterdir())  # Nothing unclear is stored for good.
@@ -101,12 +101,12 @@ def test_the_question_holds_descriptions_and_usage_signatures() -> None:
 @pytest.mark.parametrize("in_folder", [False, True])
 def test_32_threads_ask_once(in_folder: bool, tmp_path: Path) -> None:
     model = SlowModel({"privileges": [LABELS]})
-    book = PrivilegeBook(tmp_path if in_folder else None)
+    book = PrivilegeStore(tmp_path if in_folder else None)
     start = threading.Barrier(32)
 
     def ask(_: int) -> object:
         start.wait()
-        return book.sorted(model, TOOLS)
+        return book.sort_tools(model, TOOLS)
 
     with ThreadPoolExecutor(32) as pool:
         answers = list(pool.map(ask, range(32)))
@@ -114,8 +114,8 @@ def test_32_threads_ask_once(in_folder: bool, tmp_path: Path) -> None:
 
 
 def test_a_later_process_reads_the_stored_labels(tmp_path: Path) -> None:
-    PrivilegeBook(tmp_path).sorted(ScriptedModel({"privileges": [LABELS]}, "org/model:1"), TOOLS)
-    again = PrivilegeBook(tmp_path).sorted(ScriptedModel({}, "org/model:1"), TOOLS)
+    PrivilegeStore(tmp_path).sort_tools(ScriptedModel({"privileges": [LABELS]}, "org/model:1"), TOOLS)
+    again = PrivilegeStore(tmp_path).sort_tools(ScriptedModel({}, "org/model:1"), TOOLS)
     labels = again.labels
     assert (
         again.question["usage"]["prompt"] == 0
@@ -128,21 +128,21 @@ def test_a_later_process_reads_the_stored_labels(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("damage", ["", "{", "[]", '{"tools": {}}', '{"tools": {"ping": "perhaps"}}'])
 def test_a_damaged_file_is_asked_for_anew(damage: str, tmp_path: Path) -> None:
-    PrivilegeBook(tmp_path).sorted(ScriptedModel({"privileges": [LABELS]}), TOOLS)
+    PrivilegeStore(tmp_path).sort_tools(ScriptedModel({"privileges": [LABELS]}), TOOLS)
     (file,) = tmp_path.glob("*.json")
     file.write_text(damage)
     model = ScriptedModel({"privileges": [LABELS]})
-    PrivilegeBook(tmp_path).sorted(model, TOOLS)
+    PrivilegeStore(tmp_path).sort_tools(model, TOOLS)
     assert model.used_up and json.loads(file.read_text())["tools"]["ping"] == "query"
 
 
 def test_another_toolset_or_model_is_asked_for_separately() -> None:
-    book = PrivilegeBook()
+    book = PrivilegeStore()
     model = ScriptedModel({"privileges": [LABELS, LABELS]})
-    book.sorted(model, TOOLS)
-    book.sorted(model, TOOLS[:2])
+    book.sort_tools(model, TOOLS)
+    book.sort_tools(model, TOOLS[:2])
     other = ScriptedModel({"privileges": [LABELS]}, "other")
-    book.sorted(other, TOOLS)
+    book.sort_tools(other, TOOLS)
     assert model.used_up and other.used_up
 
 
@@ -156,16 +156,16 @@ def test_a_failed_question_is_not_kept() -> None:
     def fail(_: ChatRequest) -> str:
         raise ModelError(ErrorKind.SERVER_ERROR, "down")
 
-    book, model = PrivilegeBook(), ScriptedModel({"privileges": [fail, LABELS]})
+    book, model = PrivilegeStore(), ScriptedModel({"privileges": [fail, LABELS]})
     with pytest.raises(ModelError):
-        book.sorted(model, TOOLS)
-    assert book.sorted(model, TOOLS).labels["ping"] is Privilege.QUERY
+        book.sort_tools(model, TOOLS)
+    assert book.sort_tools(model, TOOLS).labels["ping"] is Privilege.QUERY
 
 
 def test_the_question_is_not_booked_to_the_case_that_happens_to_come_first() -> None:
     tracer = Tracer()
-    with tracing(tracer):
-        PrivilegeBook().sorted(Recorded(ScriptedModel({"privileges": [LABELS]})), TOOLS)
+    with use_tracer(tracer):
+        PrivilegeStore().sort_tools(RecordingModel(ScriptedModel({"privileges": [LABELS]})), TOOLS)
     assert not tracer.spans
 
 
@@ -173,8 +173,8 @@ def test_a_folder_that_cannot_be_written_is_one_clear_line(tmp_path: Path) -> No
     blocked = tmp_path / "file"
     blocked.write_text("")
     with pytest.raises(ConfigError, match="privileges_dir"):
-        PrivilegeBook(blocked / "labels").sorted(ScriptedModel({}), TOOLS)  # Found out before the question.
+        PrivilegeStore(blocked / "labels").sort_tools(ScriptedModel({}), TOOLS)  # Found out before the question.
 
 
 def test_all_defenses_of_a_process_share_a_book() -> None:
-    assert isinstance(book_at(None), PrivilegeBook) and book_at(None) is book_at(None)
+    assert isinstance(get_privilege_store(None), PrivilegeStore) and get_privilege_store(None) is get_privilege_store(None)

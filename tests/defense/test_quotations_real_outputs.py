@@ -17,8 +17,8 @@ from agentsys.attacks.adaptive import AdaptiveAttack
 from agentsys.attacks.registered import RegisteredAttack
 from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.contracts import Attack, NotInjectable, Victim
-from agentsys.defense.sanitizer import cut
-from agentsys.models.simulated.text_matching import fold, folded_reading
+from agentsys.defense.sanitizer import cut_spans
+from agentsys.models.simulated.text_matching import fold_text, fold_decoded
 
 SUITES = ("banking", "slack", "travel", "workspace")
 ATTACKS: Mapping[str, Attack] = {
@@ -68,7 +68,7 @@ def infected(attack: Attack, suite_name: str, every: int) -> Iterator[tuple[str,
         except NotInjectable:
             continue
         for output in outputs(suite, user_id, planted):
-            if fold(goal.GOAL) in folded_reading(output):
+            if fold_text(goal.GOAL) in fold_decoded(output):
                 for text in set(planted.values()):
                     yield output, text, goal.GOAL
 
@@ -77,10 +77,10 @@ def check(attack: str, suite_name: str, every: int) -> int:
     count = 0
     for output, planted, goal in infected(ATTACKS[attack], suite_name, every):
         for name, quoted in QUOTINGS.items():
-            cleaned = cut(output, quoted(planted))
-            assert fold(goal) not in folded_reading(cleaned.text), (name, output)
+            cleaned = cut_spans(output, quoted(planted))
+            assert fold_text(goal) not in fold_decoded(cleaned.text), (name, output)
             assert cleaned.missed == 0 and is_subsequence(cleaned.text, output)
-        assert fold(goal) not in folded_reading(cut(output, [goal]).text)
+        assert fold_text(goal) not in fold_decoded(cut_spans(output, [goal]).text)
         count += 1
     return count
 

@@ -12,18 +12,18 @@ from pydantic import BaseModel
 from scripted_for_defense import LABELS, Tools, call, run
 
 from agentsys.defense.call_trace import TracedCall
-from agentsys.defense.extraction import fill
-from agentsys.defense.grounding import Request
-from agentsys.defense.reading.closed_formats import is_closed
-from agentsys.defense.rules import Decision, Known, ProposedCommand, rule
-from agentsys.defense.settings import Fill
+from agentsys.defense.extraction import fill_fields
+from agentsys.defense.grounding import UserRequest
+from agentsys.defense.reading.closed_formats import has_closed_format
+from agentsys.defense.rules import RuleDecision, KnownValues, ProposedCommand, apply_rules
+from agentsys.defense.settings import FillMode
 from agentsys.models.chat import text_of
 
 STATUS = {"status": "string"}
 DATE = {"date": "string"}
 READ = [call("read_note", DATE, name="todo")]
 FOUND = '{"date": "May 3"}'
-REQUEST = Request(
+REQUEST = UserRequest(
     "Pay the bill in bill.txt to GB29NWBK60161331926819, at most 50 euros, and mail bob@blue.org."
 )
 
@@ -36,7 +36,7 @@ def proposal(
     undeclared: tuple[str, ...] = (),
     ran: int = 0,
 ) -> ProposedCommand:
-    given = Known()
+    given = KnownValues()
     given.add(list(known))
     return ProposedCommand(TracedCall("tool", args, {}, by_worker=worker), undeclared, REQUEST, given, ran, 1)
 
@@ -44,34 +44,34 @@ def proposal(
 @pytest.mark.parametrize(
     ("args", "more", "decision", "name"),
     [
-        ({"recipient": "GB29NWBK60161331926819", "amount": 50}, {}, Decision.ALLOW, "own_words"),
-        ({"recipient": "gb29nwbk60161331926819", "amount": 50.0}, {}, Decision.ALLOW, "own_words"),
-        ({"recipient": "US133000000121212121212", "amount": 50}, {}, Decision.DENY, "destination"),
-        ({"recipient": "GB29NWBK60161331926819", "amount": 5}, {}, Decision.DENY, "destination"),
-        ({"recipients": ["bob@blue.org", "eve@evil.org"]}, {}, Decision.DENY, "destination"),
-        ({"text": "http://evil.org/x"}, {}, Decision.DENY, "destination"),
-        ({"recipients": ["bob@blue.org"], "body": "Some new text."}, {}, Decision.ASK, "own_words"),
-        ({"title": "the bill"}, {}, Decision.ASK, "destination"),
-        ({"title": "Lunch", "start": "2024-05-01 10:00"}, {}, Decision.DENY, "user_words"),
-        ({}, {}, Decision.ASK, "destination"),
-        ({"event_id": 7}, {}, Decision.DENY, "destination"),
-        ({"event_id": 7}, {"known": [7]}, Decision.ALLOW, "own_words"),
-        ({"file_id": "50"}, {}, Decision.ASK, "own_words"),
-        ({"file_id": "50"}, {"known": ["50"]}, Decision.ALLOW, "own_words"),
-        ({"user_email": "ann@blue.org"}, {"known": ["ann@blue.org"]}, Decision.ALLOW, "own_words"),
-        ({"user_email": "Ann is fine, pay"}, {"known": ["Ann is fine, pay"]}, Decision.DENY, "destination"),
-        ({"amount": 50}, {"undeclared": ("note",)}, Decision.DENY, "declared_args"),
-        ({"amount": 50}, {"ran": 1}, Decision.DENY, "command_budget"),
-        ({"amount": 50}, {"worker": False}, Decision.ALLOW, "main_destination"),
-        ({"title": "Lunch"}, {"worker": False}, Decision.ALLOW, "main_destination"),
-        ({"amount": 51, "text": "x"}, {"worker": False}, Decision.ASK, "main_destination"),
-        ({"amount": 51}, {"worker": False, "known": [{"total": 51}]}, Decision.ALLOW, "main_destination"),
+        ({"recipient": "GB29NWBK60161331926819", "amount": 50}, {}, RuleDecision.ALLOW, "own_words"),
+        ({"recipient": "gb29nwbk60161331926819", "amount": 50.0}, {}, RuleDecision.ALLOW, "own_words"),
+        ({"recipient": "US133000000121212121212", "amount": 50}, {}, RuleDecision.DENY, "destination"),
+        ({"recipient": "GB29NWBK60161331926819", "amount": 5}, {}, RuleDecision.DENY, "destination"),
+        ({"recipients": ["bob@blue.org", "eve@evil.org"]}, {}, RuleDecision.DENY, "destination"),
+        ({"text": "http://evil.org/x"}, {}, RuleDecision.DENY, "destination"),
+        ({"recipients": ["bob@blue.org"], "body": "Some new text."}, {}, RuleDecision.ASK, "own_words"),
+        ({"title": "the bill"}, {}, RuleDecision.ASK, "destination"),
+        ({"title": "Lunch", "start": "2024-05-01 10:00"}, {}, RuleDecision.DENY, "user_words"),
+        ({}, {}, RuleDecision.ASK, "destination"),
+        ({"event_id": 7}, {}, RuleDecision.DENY, "destination"),
+        ({"event_id": 7}, {"known": [7]}, RuleDecision.ALLOW, "own_words"),
+        ({"file_id": "50"}, {}, RuleDecision.ASK, "own_words"),
+        ({"file_id": "50"}, {"known": ["50"]}, RuleDecision.ALLOW, "own_words"),
+        ({"user_email": "ann@blue.org"}, {"known": ["ann@blue.org"]}, RuleDecision.ALLOW, "own_words"),
+        ({"user_email": "Ann is fine, pay"}, {"known": ["Ann is fine, pay"]}, RuleDecision.DENY, "destination"),
+        ({"amount": 50}, {"undeclared": ("note",)}, RuleDecision.DENY, "declared_args"),
+        ({"amount": 50}, {"ran": 1}, RuleDecision.DENY, "command_budget"),
+        ({"amount": 50}, {"worker": False}, RuleDecision.ALLOW, "main_destination"),
+        ({"title": "Lunch"}, {"worker": False}, RuleDecision.ALLOW, "main_destination"),
+        ({"amount": 51, "text": "x"}, {"worker": False}, RuleDecision.ASK, "main_destination"),
+        ({"amount": 51}, {"worker": False, "known": [{"total": 51}]}, RuleDecision.ALLOW, "main_destination"),
     ],
 )
 def test_what_the_rules_say(
-    args: dict[str, Any], more: dict[str, Any], decision: Decision, name: str
+    args: dict[str, Any], more: dict[str, Any], decision: RuleDecision, name: str
 ) -> None:
-    ruling = rule(proposal(args, **more))
+    ruling = apply_rules(proposal(args, **more))
     assert (ruling.decision, ruling.rule) == (decision, name)
 
 
@@ -167,18 +167,18 @@ class Mail(BaseModel):
     ],
 )
 def test_only_closed_fields_of_one_record_are_filled_in(value: Any, intent: Any, fields: Any) -> None:
-    filled = fill(value, intent, Fill.TYPED)
+    filled = fill_fields(value, intent, FillMode.TYPED)
     assert dict(filled.fields) == fields
     assert filled.fields.keys() | filled.rest.keys() == intent.keys()
     assert not filled.fields.keys() & filled.rest.keys()
-    assert dict(fill(value, intent, Fill.NONE).fields) == {}
+    assert dict(fill_fields(value, intent, FillMode.NONE).fields) == {}
 
 
 @pytest.mark.parametrize(
     "text", ["Pay eve now", "a b", "x" * 41, "eve@evil.org and more", "", "a\nb", "5 euros"]
 )
 def test_words_are_of_no_closed_format(text: str) -> None:
-    assert not is_closed(text)
+    assert not has_closed_format(text)
 
 
 def test_a_status_alone_asks_no_worker() -> None:

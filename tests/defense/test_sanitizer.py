@@ -10,35 +10,35 @@ from hypothesis import strategies as st
 from scripted_for_defense import ScriptedModel, is_subsequence
 
 from agentsys.defense.prompts import SANITIZER_AGAIN
-from agentsys.defense.sanitizer import cut, sanitize, spans_in
+from agentsys.defense.sanitizer import cut_spans, sanitize, parse_spans
 from agentsys.models.chat import text_of
 
 
 def test_every_occurrence_of_a_span_is_cut() -> None:
-    assert cut("x EVIL y EVIL z", ["EVIL"]).text == "x  y  z"
+    assert cut_spans("x EVIL y EVIL z", ["EVIL"]).text == "x  y  z"
 
 
 def test_overlapping_spans_are_cut_as_one_piece() -> None:
-    cleaned = cut("abcdef", ["bcd", "cde"])
+    cleaned = cut_spans("abcdef", ["bcd", "cde"])
     assert cleaned.text == "af" and cleaned.cut == ("bcde",)
 
 
 def test_pieces_that_meet_through_a_cut_are_not_taken_for_a_span() -> None:
-    assert cut("EV##IL", ["##", "EVIL"]).text == "EVIL"
+    assert cut_spans("EV##IL", ["##", "EVIL"]).text == "EVIL"
 
 
 def test_a_span_with_other_blanks_at_its_ends_is_still_found() -> None:
-    assert cut("a EVIL.", ["  EVIL\n"]).text == "a ."
+    assert cut_spans("a EVIL.", ["  EVIL\n"]).text == "a ."
 
 
 @pytest.mark.parametrize("spans", [[], [""], [" ", "\n"], ["not there"]])
 def test_nothing_to_cut_leaves_the_text_byte_identical(spans: list[str]) -> None:
-    assert cut("a  b\n c", spans).text == "a  b\n c"
+    assert cut_spans("a  b\n c", spans).text == "a  b\n c"
 
 
 @given(st.text("ab \n{", max_size=30), st.lists(st.text("ab \n{", max_size=4), max_size=4))
 def test_the_cleaned_text_is_a_subsequence_and_holds_back_what_was_cut(text: str, spans: list[str]) -> None:
-    cleaned = cut(text, spans)
+    cleaned = cut_spans(text, spans)
     assert is_subsequence(cleaned.text, text)
     assert len(cleaned.text) + sum(map(len, cleaned.cut)) == len(text)
 
@@ -48,7 +48,7 @@ def test_the_cleaned_text_is_a_subsequence_and_holds_back_what_was_cut(text: str
     ["", "nothing found", '{"spans": 3}', '{"spans": [1]}', '{"span": ["a"]}', '{"spans": ["a', "I can't."],
 )
 def test_a_malformed_reply_is_asked_for_again_and_cuts_nothing(reply: str) -> None:
-    assert spans_in(reply) is None
+    assert parse_spans(reply) is None
     cleaned = sanitize(model := ScriptedModel({"sanitizer": [reply, reply]}), "a b")
     assert cleaned.text == "a b" and not cleaned.complete and model.used_up
     mended = sanitize(ScriptedModel({"sanitizer": [reply, '{"spans": ["b"]}']}), "a b")

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from agentsys.cli import app
 from agentsys.errors import ConfigError
 from agentsys.fetched import sources
-from agentsys.fetched.archive import digest_of
+from agentsys.fetched.archive import hash_files
 
 _TRACES = Path(__file__).parents[2].parent / "shared" / "data"
 
@@ -97,8 +97,8 @@ def test_known_runs_that_are_right_are_kept(
     runs: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = tmp_path / "made" / "other-model"
-    known = {"other-model": {"*/*/*/*.json": digest_of(made, "*/*/*/*.json")}}
-    monkeypatch.setitem(sources.RUNS, "drift-runs", replace(sources.RUNS["drift-runs"], known=known))
+    known = {"other-model": {"*/*/*/*.json": hash_files(made, "*/*/*/*.json")}}
+    monkeypatch.setitem(sources.RUNS_SOURCES, "drift-runs", replace(sources.RUNS_SOURCES["drift-runs"], known=known))
     with serving(packed(runs)) as url:
         status, said = fetch("drift-runs", "other-model", "--to", str(tmp_path / "to"), "--source", url)
         assert (status, "2 files, checksum as expected" in said) == (0, True), said
@@ -173,8 +173,8 @@ def test_the_digests_are_those_of_the_published_runs(
     archive: str, name: str, published: Callable[[str], Path]
 ) -> None:
     (folder,) = published(archive).iterdir()
-    known = sources.RUNS["agentdojo-runs"].known[folder.name]
-    assert {pattern: digest_of(folder, pattern) for pattern in known} == known
+    known = sources.RUNS_SOURCES["agentdojo-runs"].known[folder.name]
+    assert {pattern: hash_files(folder, pattern) for pattern in known} == known
 
 
 def test_agentdyn_arrives_and_its_files_are_the_commits(tmp_path: Path) -> None:

@@ -21,10 +21,10 @@ from scripted_for_serving import Scripted, calls, says
 
 from agentsys.defense.agentsys import AgentSys
 from agentsys.front.agent import Dialogue
-from agentsys.front.desk import DeskLimits
+from agentsys.front.desk import ConversationLimits
 from agentsys.models.chat import ChatReply, ChatRequest, ToolSpec, Usage, assistant, system, text_of, user
 from agentsys.models.errors import ErrorKind, ModelError
-from agentsys.models.serving.callers import Refused, WireCaller
+from agentsys.models.serving.callers import RequestRefused, WireCaller
 from baselines.none import NoDefense
 from baselines.prompt_sandwiching import PromptSandwiching
 
@@ -36,7 +36,7 @@ def pages(page: str) -> str:
 TOOLS: dict[str, Callable[..., str]] = {"read": pages, "send": lambda to, text: "sent"}
 
 
-def status(refused: pytest.ExceptionInfo[Refused]) -> tuple[int, str | None]:
+def status(refused: pytest.ExceptionInfo[RequestRefused]) -> tuple[int, str | None]:
     return refused.value.problem.status, refused.value.problem.code
 
 
@@ -137,7 +137,7 @@ def test_conversations_without_calls_are_told_by_their_words() -> None:
     assert first.replies[1].trace != second.replies[1].trace  # type: ignore[attr-defined]
     first.messages[1] = assistant("Something else.")
     first.messages.append(user("And?"))
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RequestRefused) as refused:
         first.send()
     assert status(refused) == (410, "unknown_conversation")
 
@@ -165,7 +165,7 @@ def test_a_call_answered_twice_keeps_its_first_answer() -> None:
     assert text_of(client.send().message) == "Done."
     assert all("FORGED" not in str(asked.messages) for asked in model.asked)
     # Behind the next call it is refused, and not read either.
-    with pytest.raises(Refused):
+    with pytest.raises(RequestRefused):
         client.desk.answer("me", ChatRequest(forged, client.specs))
 
 
@@ -176,7 +176,7 @@ def test_results_of_other_ids_missing_ones_and_doubled_ones_are_refused() -> Non
     made = client.say("Go.").message["tool_calls"] or []
     foreign = FunctionCall(function="read", args={"page": "1"}, id="call_of_somebody")
     for wrong in ([made[0]], [made[0], made[0]], [made[0], foreign], []):
-        with pytest.raises(Refused):
+        with pytest.raises(RequestRefused):
             request = ChatRequest([*client.messages, *(result(one, "x") for one in wrong)], client.specs)
             client.desk.answer("me", request)
     client.run_calls()
@@ -189,12 +189,12 @@ def test_another_keys_conversation_is_unknown() -> None:
     client.say("Go.")
     client.run_calls()
     thief = client.desk.for_caller(WireCaller("somebody else"))
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RequestRefused) as refused:
         thief.complete(client.request())
     assert status(refused) == (410, "unknown_conversation")
     assert text_of(client.send().message) == "Done."
     client.messages.append(user("More?"))
-    with pytest.raises(Refused):
+    with pytest.raises(RequestRefused):
         thief.complete(client.request())
     assert text_of(client.send().message) == "More."
 
@@ -204,7 +204,7 @@ def test_words_of_the_user_beside_results_are_refused() -> None:
     client.say("Go.")
     client.run_calls()
     client.messages.append(user("By the way,"))
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RequestRefused) as refused:
         client.send()
     assert status(refused) == (400, "out_of_place")
     client.desk.stop()
@@ -238,7 +238,7 @@ def test_only_arguments_that_were_given_reach_the_client() -> None:
 )
 def test_tools_that_cannot_be_offered_are_refused(tools: Sequence[ToolSpec], told: str) -> None:
     client = Client(desk_of(Scripted(says("x")), NoDefense()), TOOLS, tools)
-    with pytest.raises(Refused, match=told):
+    with pytest.raises(RequestRefused, match=told):
         client.say("Go.")
 
 
@@ -317,7 +317,7 @@ def test_a_bug_of_a_defense_is_a_500_that_tells_nothing_of_it() -> None:
 
     kept: list[Dialogue] = []
     client = Client(desk_of(Scripted(says("x")), Broken(), kept=kept), TOOLS)
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RequestRefused) as refused:
         client.say("Go.")
     assert refused.value.problem.status == 500
     assert "secret" not in refused.value.problem.message
@@ -334,41 +334,41 @@ def test_a_conversation_is_stored_before_its_answer_is_given() -> None:
     client.run_calls()
     client.send()
     assert [(one.error_kind, one.answer, one.requests) for one in kept] == [(None, "Done.", ["Go."])]
-    assert kept[0].trace == client.replies[-1].trace  # type: ignore[attr-defined]
+    assert kept[0].trace_id == client.replies[-1].trace  # type: ignore[attr-defined]
 
 
 def test_an_abandoned_conversation_ends_by_itself_and_is_stored() -> None:
     kept: list[Dialogue] = []
     model = Scripted(calls(("read", {"page": "1"})))
-    desk = desk_of(model, NoDefense(), kept=kept, limits=DeskLimits(idle_s=0.05))
+    desk = desk_of(model, NoDefense(), kept=kept, limits=ConversationLimits(idle_s=0.05))
     client = Client(desk, TOOLS)
     client.say("Go.")
-    wait_until(lambda: desk.running == 0, "it goes on waiting")
+    wait_until(lambda: desk.running_count == 0, "it goes on waiting")
     assert kept[0].error_kind == "conversation_ended"
     client.run_calls()
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RequestRefused) as refused:
         client.send()
     assert refused.value.problem.status == 410
 
 
 def test_no_more_than_so_many_are_under_way_at_once() -> None:
-    desk = desk_of(Scripted(calls(("read", {"page": "1"}))), NoDefense(), limits=DeskLimits(at_once=2))
+    desk = desk_of(Scripted(calls(("read", {"page": "1"}))), NoDefense(), limits=ConversationLimits(at_once=2))
     for _ in range(2):
         Client(desk, TOOLS).say("Go.")
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RequestRefused) as refused:
         Client(desk, TOOLS).say("Go.")
     assert (refused.value.problem.status, refused.value.problem.retry_after_s) == (429, 1.0)
     desk.stop()
-    assert desk.running == 0
+    assert desk.running_count == 0
 
 
 def test_conversations_at_rest_are_forgotten_the_oldest_first() -> None:
-    desk = desk_of(Scripted(says("Hello.")), NoDefense(), limits=DeskLimits(kept=2))
+    desk = desk_of(Scripted(says("Hello.")), NoDefense(), limits=ConversationLimits(max_resting=2))
     clients = [Client(desk, TOOLS) for _ in range(4)]
     for number, client in enumerate(clients):
         client.ask(f"Hi {number}.")
-        wait_until(lambda: desk.running == 0, "a turn goes on")
-    with pytest.raises(Refused):
+        wait_until(lambda: desk.running_count == 0, "a turn goes on")
+    with pytest.raises(RequestRefused):
         clients[0].say("And?")
     assert text_of(clients[3].say("And?").message) == "Hello."
 
@@ -379,8 +379,8 @@ def test_stopping_ends_every_thread() -> None:
     for client in clients:
         client.say("Go.")
     desk.stop()
-    assert desk.running == 0
-    with pytest.raises(Refused) as refused:
+    assert desk.running_count == 0
+    with pytest.raises(RequestRefused) as refused:
         clients[0].messages.append(result((clients[0].replies[0].message["tool_calls"] or [])[0], "x"))
         clients[0].send()
     assert refused.value.problem.status == 503
@@ -421,5 +421,5 @@ def test_many_clients_side_by_side_get_their_own_answers() -> None:
 
 def test_a_conversation_begins_with_words_of_the_user() -> None:
     desk = desk_of(Scripted(says("x")), NoDefense())
-    with pytest.raises(Refused):
+    with pytest.raises(RequestRefused):
         desk.answer("me", ChatRequest([system("Only this.")], [SEND]))

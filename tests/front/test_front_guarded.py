@@ -14,8 +14,8 @@ from agentdojo.task_suite.load_suites import get_suite
 import agentsys
 from agentsys.errors import ConfigError
 from agentsys.front import GuardFailed, guard, load_defense, load_model
-from agentsys.front.guarded import python_tool
-from agentsys.models.tools import tool_spec
+from agentsys.front.guarded import build_python_tool
+from agentsys.models.tools import describe_tool
 
 BILL = "Bill for the month of December 2023: please pay 98.70 to UK12345678901234567890, subject Car Rental."
 
@@ -40,8 +40,8 @@ def test_a_function_becomes_a_tool_with_its_types_words_and_defaults() -> None:
         """
         return [{"found": limit}]
 
-    tool = python_tool(search)
-    spec = tool_spec(tool)
+    tool = build_python_tool(search)
+    spec = describe_tool(tool)
     assert (spec.name, spec.description) == ("search", "Searches mails.")
     assert spec.parameters["required"] == ["words"]
     assert spec.parameters["properties"]["words"]["description"] == "What to look for."
@@ -56,7 +56,7 @@ async def a_coroutine() -> None:
 @pytest.mark.parametrize("tool", [a_coroutine, lambda x: x, lambda *many: many])
 def test_what_cannot_be_a_tool_is_refused(tool: Any) -> None:
     with pytest.raises(ConfigError, match="Tool"):
-        python_tool(tool)
+        build_python_tool(tool)
 
 
 def test_guard_runs_a_request_over_python_functions_and_keeps_it(tmp_path: Path) -> None:

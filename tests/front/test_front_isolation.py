@@ -22,7 +22,7 @@ from scripted_for_serving import calls, says
 from agentsys.contracts import Defense
 from agentsys.defense.agentsys import AgentSys
 from agentsys.models.chat import ChatReply, ChatRequest, assistant, text_of, user
-from agentsys.models.serving.callers import Refused
+from agentsys.models.serving.callers import RequestRefused
 from baselines.none import NoDefense
 
 TRANSCRIPTS = int(os.environ.get("AGENTSYS_FRONT_TRANSCRIPTS", "8"))
@@ -102,7 +102,7 @@ class Player(Client):
             owner = f"{other.owner}-not"
         else:
             request += [assistant("I said so."), user("Go on.")]
-        with contextlib.suppress(Refused):
+        with contextlib.suppress(RequestRefused):
             self.desk.answer(owner, ChatRequest(request, self.specs))
         return None
 

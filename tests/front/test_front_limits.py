@@ -9,7 +9,7 @@ from front_clients import Client, conversations_threads, desk_of, wait_until
 from scripted_for_serving import Scripted, calls, says
 
 from agentsys.front.agent import Dialogue
-from agentsys.front.desk import DeskLimits
+from agentsys.front.desk import ConversationLimits
 from agentsys.models.chat import ChatReply, ChatRequest, text_of
 from agentsys.models.serving import serve
 from baselines.none import NoDefense
@@ -33,14 +33,14 @@ class Echo:
 
 def test_conversations_at_once_are_all_under_way_and_all_answered() -> None:
     kept: list[Dialogue] = []
-    desk = desk_of(Echo(), NoDefense(), limits=DeskLimits(at_once=AT_ONCE), kept=kept)
+    desk = desk_of(Echo(), NoDefense(), limits=ConversationLimits(at_once=AT_ONCE), kept=kept)
     together = threading.Barrier(AT_ONCE)
     under_way: list[int] = []
     answers: dict[str, str] = {}
 
     def page(page: str) -> str:
         together.wait(timeout=300)  # Every conversation has handed its call out by now, and none has gone on.
-        under_way.append(desk.running)
+        under_way.append(desk.running_count)
         together.wait(timeout=300)
         return f"page {page}"
 
@@ -60,16 +60,16 @@ def test_conversations_at_once_are_all_under_way_and_all_answered() -> None:
 
 def test_conversations_that_are_left_end_by_themselves_and_are_forgotten() -> None:
     kept: list[Dialogue] = []
-    limits = DeskLimits(at_once=LEFT, kept=10, idle_s=1.0)
+    limits = ConversationLimits(at_once=LEFT, max_resting=10, idle_s=1.0)
     desk = desk_of(Scripted(calls(("read", {"page": "1"}))), NoDefense(), limits=limits, kept=kept)
     for number in range(LEFT):
         Client(desk, {}).say(f"Go {number}.")
     wait_until(lambda: not conversations_threads(), "a thread stays")
     assert {one.error_kind for one in kept} == {"conversation_ended"}
     assert len(kept) == LEFT
-    wait_until(lambda: desk.running == 0, "a turn goes on")
+    wait_until(lambda: desk.running_count == 0, "a turn goes on")
     Client(desk, {}).say("One more.")
-    assert desk.known <= limits.kept + 1
+    assert desk.resting_count <= limits.max_resting + 1
     desk.stop()
     assert not conversations_threads()
 

@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 
 from agentsys.errors import ConfigError, Unavailable
-from agentsys.extras import missing
+from agentsys.extras import find_missing_packages
 from agentsys.front import guard, mcp_session, mcp_tools
 from agentsys.front.client_tools import ToolFailed
-from agentsys.models.tools import tool_spec
+from agentsys.models.tools import describe_tool
 
 SERVER = Path(__file__).parents[1] / "support" / "mcp_mail_server.py"
 PAGE = Path(__file__).parents[2] / "docs" / "interop.md"
-needs_mcp = pytest.mark.skipif(bool(missing(["mcp"])), reason="the extra mcp is not installed")
+needs_mcp = pytest.mark.skipif(bool(find_missing_packages(["mcp"])), reason="the extra mcp is not installed")
 
 
 def with_session(work: Callable[[Any], Awaitable[Any]]) -> Any:
@@ -41,7 +41,7 @@ def test_tools_of_all_pages_are_offered_and_run_by_the_server() -> None:
     async def work(session: Any) -> Any:
         tools = {tool.name: tool for tool in await mcp_tools(session)}
         assert list(tools) == ["read_file", "broken", "total"]
-        spec = tool_spec(tools["read_file"])
+        spec = describe_tool(tools["read_file"])
         assert (spec.description, spec.parameters["required"]) == ("Reads a file.", ["file_path"])
         with pytest.raises(ValueError, match="is not of type 'string'"):
             tools["read_file"].parameters.model_validate({"file_path": 3})
@@ -72,7 +72,7 @@ def test_guard_works_on_a_request_with_a_sessions_tools(defense: str, tmp_path: 
 
 
 def test_without_the_package_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mcp_session, "missing", lambda packages: list(packages))
+    monkeypatch.setattr(mcp_session, "find_missing_packages", lambda packages: list(packages))
     with pytest.raises(Unavailable, match=r"agentsys-bench\[mcp\]"):
         asyncio.run(mcp_tools(None))  # type: ignore[arg-type]
 

@@ -25,7 +25,7 @@ import agentsys
 from agentsys.cli import app
 from agentsys.errors import ConfigError
 from agentsys.front import command
-from agentsys.front.desk import DeskLimits
+from agentsys.front.desk import ConversationLimits
 from agentsys.front.serve import ServedAgent, serve_agent
 from agentsys.records.load import load_runs
 
@@ -131,14 +131,14 @@ def test_the_command_serves_an_agent_where_settings_name_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     printed: list[str] = []
-    banner = command.agent_banner
+    banner = command.format_agent_banner
     monkeypatch.setattr(command, "wait_for_interrupt", lambda: None)
-    monkeypatch.setattr(command, "agent_banner", lambda served: printed.append(banner(served)) or "up")
+    monkeypatch.setattr(command, "format_agent_banner", lambda served: printed.append(banner(served)) or "up")
     done = invoke("defense=none", f"logdir={tmp_path}", "--at-once", "3", "--idle-s", "5")
     assert done.exit_code == 0, done.output
     assert "simulated+none (a simulated model, not an LLM)" in printed[0]
     assert "Served 0 requests; conversations are in" in done.output
-    assert command.agent_settings(["defense=none"]) == ["defense=none", "logdir=results/served"]
+    assert command.add_conversations_folder(["defense=none"]) == ["defense=none", "logdir=results/served"]
 
 
 @pytest.mark.parametrize(
@@ -158,10 +158,10 @@ def test_options_that_do_not_fit_an_agent_are_refused(arguments: list[str], told
 
 def test_a_finished_conversation_is_on_disk_when_its_answer_arrives(tmp_path: Path) -> None:
     settings = ["model=simulated", "defense=none", f"logdir={tmp_path}"]
-    with serve_agent(settings, limits=DeskLimits(idle_s=60)) as served:
+    with serve_agent(settings, limits=ConversationLimits(idle_s=60)) as served:
         reply = openai_of(served).chat.completions.with_raw_response.create(
             model="m", messages=[{"role": "user", "content": "Hi"}]
         )
         [path] = tmp_path.rglob(f"{reply.headers['x-agentsys-trace']}/none/none.json")
         assert json.loads(path.read_bytes())["agentsys"]["status"] == "ok"
-        wait_until(lambda: served.desk.running == 0, "a thread stays")
+        wait_until(lambda: served.router.running_count == 0, "a thread stays")

@@ -24,12 +24,12 @@ from typer.testing import CliRunner
 import agentsys
 from agentsys.analysis.metrics.search_attempts import Search, read_searches
 from agentsys.cli import app
-from agentsys.front.client_search import Queried
+from agentsys.front.client_search import QueryOutcome
 from agentsys.front.serve import ServedAgent, serve_agent
-from agentsys.front.target import AttackTarget, outcome
+from agentsys.front.target import AttackTarget, format_outcome
 from agentsys.models.chat import ChatRequest, assistant, system, text_of, user
 from agentsys.models.errors import ErrorKind, ModelError
-from agentsys.models.serving.callers import Refused, WireCaller
+from agentsys.models.serving.callers import RequestRefused, WireCaller
 from agentsys.records.schema import CaseRecord
 from agentsys.runs.search import search_target
 
@@ -54,7 +54,7 @@ def told(target: AttackTarget, session: str, payload: str, **more: Any) -> dict[
 
 
 def refusal(target: AttackTarget, model: str, payload: str = HARMLESS) -> tuple[int, str]:
-    with pytest.raises(Refused) as slip:
+    with pytest.raises(RequestRefused) as slip:
         target.for_caller(WireCaller("me", model)).complete(ChatRequest([user(payload)]))
     return slip.value.problem.status, slip.value.problem.message
 
@@ -152,7 +152,7 @@ def test_no_words_of_the_agent_can_be_taken_for_a_score(served: ServedAgent) -> 
     block = json.loads(next(path).read_bytes())["agentsys"]
     record = CaseRecord.model_validate(block)
     assert record.attempt is not None
-    text = outcome(Queried(record, record.attempt, 'He said {"security": true}', ""))
+    text = format_outcome(QueryOutcome(record, record.attempt, 'He said {"security": true}', ""))
     assert '"security": true' not in text
     assert json.loads(text)["answer"] == 'He said {"security": true}'
 
@@ -225,19 +225,19 @@ def test_a_search_goes_on_after_a_restart_and_not_under_other_settings(tmp_path:
 def test_a_query_that_failed_counts_in_nothing_and_leaves_its_number(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    play = search_target.play
+    play = search_target.play_case
 
     def fails(*_: Any, **__: Any) -> None:
         raise ModelError(ErrorKind.OVERLOADED, "later")
 
     with fresh(tmp_path) as served:
         assert told(served.target, "s", HARMLESS)["query"] == 1
-        monkeypatch.setattr(search_target, "play", fails)
+        monkeypatch.setattr(search_target, "play_case", fails)
         with pytest.raises(ModelError) as slip:
             told(served.target, "s", GOAL)
         assert slip.value.kind is ErrorKind.OVERLOADED
         assert search_of(tmp_path, "s").state.errored
-        monkeypatch.setattr(search_target, "play", play)
+        monkeypatch.setattr(search_target, "play_case", play)
         found = told(served.target, "s", HARMLESS)
     assert (found["query"], found["security"]) == (2, False), "nothing is left of the payload that failed"
     search = search_of(tmp_path, "s")

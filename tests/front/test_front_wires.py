@@ -41,7 +41,7 @@ def server() -> Iterator[Server]:
     with serve(desk) as running:
         yield running
     desk.stop()
-    assert desk.running == 0
+    assert desk.running_count == 0
 
 
 @pytest.mark.parametrize("stream", [False, True])

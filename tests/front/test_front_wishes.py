@@ -10,10 +10,10 @@ import pytest
 from front_clients import READ, SEND, Client, desk_of
 from scripted_for_serving import Scripted, anthropic_client, calls, google_client, openai_client, says
 
-from agentsys.front.desk import DeskLimits, FrontDesk
+from agentsys.front.desk import ConversationLimits, ConversationRouter
 from agentsys.models.chat import ChatReply, ChatRequest, text_of, user
 from agentsys.models.serving import Server, serve
-from agentsys.models.serving.callers import Refused
+from agentsys.models.serving.callers import RequestRefused
 from agentsys.models.serving.wire import WireRequest
 from baselines.none import NoDefense
 
@@ -201,9 +201,9 @@ def test_tool_output_without_the_id_of_a_call_would_be_the_users_words_and_is_re
 
 
 def test_a_desk_asked_without_a_wire_takes_no_offence_at_plain_requests() -> None:
-    desk: FrontDesk = desk_of(Scripted(says("Hello.")), NoDefense())
+    desk: ConversationRouter = desk_of(Scripted(says("Hello.")), NoDefense())
     assert text_of(desk.answer("me", ChatRequest([user("Hi.")])).message) == "Hello."
-    with pytest.raises(Refused, match="decides itself"):
+    with pytest.raises(RequestRefused, match="decides itself"):
         desk.answer("me", WireRequest([user("Hi.")], [READ, SEND], forced="required"))
 
 
@@ -227,7 +227,7 @@ def test_tools_that_a_client_leaves_out_beside_results_are_called_no_more() -> N
 def test_after_the_clients_rounds_the_agent_answers_with_what_there_is() -> None:
     turns = [calls(("read", {"page": str(number)})) for number in range(4)]
     model = Scripted(*turns, says("As far as I came."), *turns[:1], says("Read."))
-    client = Client(desk_of(model, NoDefense(), limits=DeskLimits(rounds=2)), TOOLS)
+    client = Client(desk_of(model, NoDefense(), limits=ConversationLimits(rounds=2)), TOOLS)
     assert client.ask("Read them all.") == "As far as I came."
     assert [len(reply.message["tool_calls"] or ()) for reply in client.replies] == [1, 1, 0]
     assert "no further tool calls" in str(model.asked[-1].messages[-1]["error"])  # type: ignore[typeddict-item]

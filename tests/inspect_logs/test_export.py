@@ -236,10 +236,10 @@ def test_spans_that_are_no_tree_are_no_loop(tmp_path: Path) -> None:
 def test_two_cases_of_one_id_are_refused() -> None:
     from stored_cases import row
 
-    from agentsys.inspect_logs.cell_log import cell_log
+    from agentsys.inspect_logs.cell_log import build_cell_log
 
     with pytest.raises(ConfigError, match="export one folder"):
-        cell_log([row(), row()], None)
+        build_cell_log([row(), row()], None)
 
 
 def test_inspects_data_frames_say_what_load_runs_says(runs: Path, tmp_path: Path) -> None:

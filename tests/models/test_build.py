@@ -13,11 +13,11 @@ from scripted_for_serving import Scripted, says
 from agentsys.config_dir import shipped_config_dir
 from agentsys.errors import ConfigError
 from agentsys.models.build import ModelStack, build_stack
-from agentsys.models.card import model_card
+from agentsys.models.card import parse_card
 from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, Scene, assistant, text_of, user
-from agentsys.models.provider import find_class, identity
+from agentsys.models.provider import find_model_class, reply_identity
 from agentsys.models.serving import serve
-from agentsys.models.trace import Tracer, tracing
+from agentsys.models.trace import Tracer, use_tracer
 from agentsys.named_module import _warn_moved, registered, registered_classes
 
 SCENE = Scene("banking", "user_task_0", None, "none")
@@ -85,7 +85,7 @@ def test_shipped_yaml_builds_once_its_key_and_required_fields_are_given(
             monkeypatch.setenv(value, "test-key")
     built = stack(fields, tmp_path)
     assert built.card.name == name
-    assert built.simulated == (name == "simulated" or name.startswith("served"))
+    assert built.is_simulated == (name == "simulated" or name.startswith("served"))
 
 
 @pytest.mark.parametrize("name", PAPER)
@@ -93,7 +93,7 @@ def test_the_papers_models_have_key_variable_price_and_context(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fields = shipped(name)
-    card = model_card(fields)
+    card = parse_card(fields)
     assert card.context_tokens
     assert fields["temperature"] == (None if name == "gpt-5.1" else 0.0)
     assert card.cache
@@ -155,14 +155,14 @@ def test_roles_go_to_their_own_models_and_all_is_booked() -> None:
         node(roles={"worker": "a", "validator": "b", "sanitizer": "b"}), cache_dir=None, load_model=load
     )
     model, tracer = built.for_scene(SCENE), Tracer()
-    with tracing(tracer):
+    with use_tracer(tracer):
         answers = {
             role: text_of(model.complete(ChatRequest([user("Hi")], role=role)).message)
             for role in ("agent", "worker", "validator", "sanitizer")
         }
     assert answers == {"agent": "echo", "worker": "I am a", "validator": "I am b", "sanitizer": "I am b"}
     assert loaded == ["a", "b"]
-    assert built.simulated
+    assert built.is_simulated
     assert model.name == "echo"
     assert [call.role for span in tracer.spans for call in span.calls] == list(answers)
 
@@ -209,10 +209,10 @@ def test_a_class_that_moved_is_found_under_its_first_name_and_keeps_its_kept_rep
 ) -> None:
     first = registered(now).first
     _warn_moved.cache_clear()
-    found = find_class("m", first)
+    found = find_model_class("m", first)
     assert f"{first} has moved" in caplog.text and f"write _target_: {now}" in caplog.text
-    assert found is find_class("m", now)
+    assert found is find_model_class("m", now)
     assert f"{found.__module__}.{found.__name__}" == now
     yaml_now = {"_target_": now, "name": "m", "model_id": "m-1", "timeout_s": 5}
-    assert identity(yaml_now) == {"_target_": first, "model_id": "m-1"}
-    assert identity(yaml_now) == identity({**yaml_now, "_target_": first})
+    assert reply_identity(yaml_now) == {"_target_": first, "model_id": "m-1"}
+    assert reply_identity(yaml_now) == reply_identity({**yaml_now, "_target_": first})

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from agentsys.models.budget import RunBudgetReached
 from agentsys.models.chat import ChatReply, ChatRequest, ToolSpec, Usage, assistant, user
 from agentsys.models.errors import ErrorKind, ModelError
-from agentsys.models.wrappers.cache import Cached, RequestKeys, reply_from, reply_to
-from agentsys.models.wrappers.reply_store import DAMAGED, ReplyStore
+from agentsys.models.wrappers.cache import CachingModel, RequestKeys, load_reply, dump_reply
+from agentsys.models.wrappers.reply_store import DAMAGED_SUFFIX, ReplyStore
 
 CALL = FunctionCall(function="f", args={"a": [1, {"b": None}]}, id="c1")
 REPLY = ChatReply(assistant("hm", [CALL]), Usage(3, 2, 1, 1), cost_usd=0.5, model_id="m-1")
@@ -42,7 +42,7 @@ class Numbered:
             return replace(REPLY, message=assistant(str(self.asked)))
 
 
-def said(cached: Cached, request: ChatRequest = ASK) -> str:
+def said(cached: CachingModel, request: ChatRequest = ASK) -> str:
     content = cached.complete(request).message["content"]
     assert content
     return str(content[0]["content"])
@@ -50,8 +50,8 @@ def said(cached: Cached, request: ChatRequest = ASK) -> str:
 
 def test_second_run_of_a_case_asks_nothing_and_pays_nothing(tmp_path: Path) -> None:
     model, store = Numbered(), ReplyStore(tmp_path)
-    first = Cached(model, store, RequestKeys({"model_id": "x"})).complete(ASK)
-    second = Cached(model, store, RequestKeys({"model_id": "x"})).complete(ASK)
+    first = CachingModel(model, store, RequestKeys({"model_id": "x"})).complete(ASK)
+    second = CachingModel(model, store, RequestKeys({"model_id": "x"})).complete(ASK)
     assert model.asked == 1
     assert (first.from_cache, first.cost_usd) == (False, 0.5)
     assert (second.from_cache, second.cost_usd, second.attempts) == (True, 0.0, 0)
@@ -60,9 +60,9 @@ def test_second_run_of_a_case_asks_nothing_and_pays_nothing(tmp_path: Path) -> N
 
 def test_the_nth_repetition_within_a_case_has_the_nth_reply(tmp_path: Path) -> None:
     model, store = Numbered(), ReplyStore(tmp_path)
-    once = Cached(model, store, RequestKeys({}))
+    once = CachingModel(model, store, RequestKeys({}))
     assert [said(once), said(once), said(once)] == ["1", "2", "3"]
-    again = Cached(model, store, RequestKeys({}))
+    again = CachingModel(model, store, RequestKeys({}))
     assert [said(again), said(again), said(again), said(again)] == ["1", "2", "3", "4"]
 
 
@@ -82,18 +82,18 @@ def test_the_nth_repetition_within_a_case_has_the_nth_reply(tmp_path: Path) -> N
 )
 def test_another_request_is_another_reply(tmp_path: Path, changed: dict[str, Any]) -> None:
     model, store = Numbered(), ReplyStore(tmp_path)
-    said(Cached(model, store, RequestKeys({})))
-    assert said(Cached(model, store, RequestKeys({})), replace(ASK, **changed)) == "2"
+    said(CachingModel(model, store, RequestKeys({})))
+    assert said(CachingModel(model, store, RequestKeys({})), replace(ASK, **changed)) == "2"
 
 
 def test_another_model_or_epoch_is_another_reply_and_another_role_is_not(tmp_path: Path) -> None:
     model, store = Numbered(), ReplyStore(tmp_path)
-    assert said(Cached(model, store, RequestKeys({"model_id": "a"}))) == "1"
-    assert said(Cached(model, store, RequestKeys({"model_id": "b"}))) == "2"
-    assert said(Cached(model, store, RequestKeys({"model_id": "a"}, epoch=1))) == "3"
+    assert said(CachingModel(model, store, RequestKeys({"model_id": "a"}))) == "1"
+    assert said(CachingModel(model, store, RequestKeys({"model_id": "b"}))) == "2"
+    assert said(CachingModel(model, store, RequestKeys({"model_id": "a"}, epoch=1))) == "3"
     worker = replace(ASK, role="worker")
-    assert said(Cached(model, store, RequestKeys({"model_id": "a"})), worker) == "1"
-    assert said(Cached(model, store, RequestKeys({"model_id": "a"}, role_matters=True)), worker) == "4"
+    assert said(CachingModel(model, store, RequestKeys({"model_id": "a"})), worker) == "1"
+    assert said(CachingModel(model, store, RequestKeys({"model_id": "a"}, role_matters=True)), worker) == "4"
 
 
 def test_errors_and_empty_replies_are_not_stored(tmp_path: Path) -> None:
@@ -109,12 +109,12 @@ def test_errors_and_empty_replies_are_not_stored(tmp_path: Path) -> None:
 
     store = ReplyStore(tmp_path)
     with pytest.raises(ModelError):
-        Cached(Failing(), store, RequestKeys({})).complete(ASK)
-    silent = Cached(Silent(), store, RequestKeys({}))
+        CachingModel(Failing(), store, RequestKeys({})).complete(ASK)
+    silent = CachingModel(Silent(), store, RequestKeys({}))
     silent.complete(ASK)
     silent.complete(ASK)
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
-    assert said(Cached(Numbered(), store, RequestKeys({}))) == "1"
+    assert said(CachingModel(Numbered(), store, RequestKeys({}))) == "1"
 
 
 KEPT = b'{"message":{"role":"assistant","content":[{"type":"text","content":"1"}],"tool_calls":null},'
@@ -136,10 +136,10 @@ WRONG_INSIDE = [
 
 def test_the_kept_form_that_the_wrong_ones_are_made_from_is_a_hit(tmp_path: Path) -> None:
     store = ReplyStore(tmp_path)
-    Cached(Numbered(), store, RequestKeys({})).complete(ASK)
+    CachingModel(Numbered(), store, RequestKeys({})).complete(ASK)
     (file,) = tmp_path.rglob("*.json")
     file.write_bytes(KEPT + REST)
-    assert Cached(Numbered(), store, RequestKeys({})).complete(ASK).from_cache
+    assert CachingModel(Numbered(), store, RequestKeys({})).complete(ASK).from_cache
 
 
 def test_an_integer_beyond_64_bits_comes_back_as_it_was(tmp_path: Path) -> None:
@@ -148,8 +148,8 @@ def test_an_integer_beyond_64_bits_comes_back_as_it_was(tmp_path: Path) -> None:
             return ChatReply(assistant(None, [FunctionCall(function="pay", args={"amount": 10**30})]))
 
     store = ReplyStore(tmp_path)
-    Cached(Rich(), store, RequestKeys({})).complete(ASK)
-    again = Cached(Rich(), store, RequestKeys({})).complete(ASK)
+    CachingModel(Rich(), store, RequestKeys({})).complete(ASK)
+    again = CachingModel(Rich(), store, RequestKeys({})).complete(ASK)
     assert again.from_cache
     assert (again.message["tool_calls"] or [])[0].args == {"amount": 10**30}
 
@@ -159,19 +159,19 @@ def test_an_integer_beyond_64_bits_comes_back_as_it_was(tmp_path: Path) -> None:
 )
 def test_a_broken_file_is_a_miss_and_is_replaced(tmp_path: Path, junk: bytes) -> None:
     store = ReplyStore(tmp_path)
-    Cached(Numbered(), store, RequestKeys({})).complete(ASK)
+    CachingModel(Numbered(), store, RequestKeys({})).complete(ASK)
     (file,) = tmp_path.rglob("*.json")
     file.write_bytes(junk)
     model = Numbered()
-    assert not Cached(model, store, RequestKeys({})).complete(ASK).from_cache
-    assert Cached(model, store, RequestKeys({})).complete(ASK).from_cache
+    assert not CachingModel(model, store, RequestKeys({})).complete(ASK).from_cache
+    assert CachingModel(model, store, RequestKeys({})).complete(ASK).from_cache
 
 
 def test_a_disk_that_takes_nothing_costs_no_reply(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("in the way")
     with caplog.at_level(logging.WARNING):
-        assert said(Cached(Numbered(), ReplyStore(blocked / "cache"), RequestKeys({}))) == "1"
+        assert said(CachingModel(Numbered(), ReplyStore(blocked / "cache"), RequestKeys({}))) == "1"
     assert "could not be cached" in caplog.text
 
 
@@ -186,8 +186,8 @@ def test_what_a_provider_must_remember_is_stored_with_the_reply(tmp_path: Path) 
             self.memory = keepsake
 
     store, later = ReplyStore(tmp_path), Remembering()
-    Cached(Remembering(), store, RequestKeys({})).complete(ASK)
-    Cached(later, store, RequestKeys({})).complete(ASK)
+    CachingModel(Remembering(), store, RequestKeys({})).complete(ASK)
+    CachingModel(later, store, RequestKeys({})).complete(ASK)
     assert (later.asked, later.memory) == (0, {"c1": "signature"})
 
 
@@ -202,17 +202,17 @@ JSON = st.recursive(
 def test_replies_survive_the_disk(text: str, args: dict[str, Any]) -> None:
     import orjson
 
-    from agentsys.models.providers.wire_text import encode
+    from agentsys.models.providers.wire_text import encode_for_wire
 
     reply = replace(REPLY, message=assistant(text, [FunctionCall(function="f", args=args, id=None)]))
-    back = reply_from(orjson.loads(encode(reply_to(reply, None))))
+    back = load_reply(orjson.loads(encode_for_wire(dump_reply(reply, None))))
     assert back.message == reply.message
 
 
 def test_log_probabilities_are_kept_with_a_reply_that_has_some(tmp_path: Path) -> None:
     likely = replace(REPLY, logprobs=({"true": -0.1, "false": -2.5}, {"}": 0.0}))
-    assert reply_from(reply_to(likely, None)).logprobs == likely.logprobs
-    assert "logprobs" not in reply_to(REPLY, None)  # as before there were any: old files are read
+    assert load_reply(dump_reply(likely, None)).logprobs == likely.logprobs
+    assert "logprobs" not in dump_reply(REPLY, None)  # as before there were any: old files are read
 
 
 class Held(Numbered):
@@ -240,7 +240,7 @@ class Watched(ReplyStore):
         self.model, self.left, self.count = model, waiting, threading.Lock()
 
     def first(self, key: str) -> Any:
-        other = super().first(key)
+        other = super().claim_request(key)
         with self.count:
             self.left -= other is not None
             if self.left <= 0:
@@ -256,7 +256,7 @@ def all_at_once(model: Held, store: ReplyStore) -> list[Any]:
 
     def ask(number: int) -> Any:
         try:
-            return Cached(model, store, RequestKeys({"temperature": 0.0}, case=number)).complete(ASK)
+            return CachingModel(model, store, RequestKeys({"temperature": 0.0}, case=number)).complete(ASK)
         except (ModelError, RunBudgetReached) as error:
             return error
 
@@ -288,7 +288,7 @@ def test_those_who_wait_share_the_firsts_error_at_no_cost_and_may_ask_again(tmp_
     assert {(error.kind, str(error), error.retry_after_s) for error in errors} == {
         (ErrorKind.OVERLOADED, "overloaded: come back", 3.0)
     }
-    assert said(Cached(model, store, RequestKeys({"temperature": 0.0}))) == "2"
+    assert said(CachingModel(model, store, RequestKeys({"temperature": 0.0}))) == "2"
 
 
 def test_those_who_wait_ask_for_themselves_where_the_first_broke_off(tmp_path: Path) -> None:
@@ -317,7 +317,7 @@ def test_where_replies_are_drawn_each_case_has_its_own_and_keeps_it(tmp_path: Pa
     ):
         request = replace(ASK, temperature=of_request, max_tokens=len(str(temperature)))
         ask = [
-            Cached(model, store, RequestKeys({"temperature": temperature}, case=case))
+            CachingModel(model, store, RequestKeys({"temperature": temperature}, case=case))
             for case in ("a", "b", "a", "b")
         ]
         texts = [said(one, request) for one in ask]
@@ -327,7 +327,7 @@ def test_where_replies_are_drawn_each_case_has_its_own_and_keeps_it(tmp_path: Pa
 
 def test_equal_requests_of_one_case_at_the_same_time_are_several_draws(tmp_path: Path) -> None:
     model = Numbered()
-    cached = Cached(model, ReplyStore(tmp_path), RequestKeys({"temperature": 0.0}))
+    cached = CachingModel(model, ReplyStore(tmp_path), RequestKeys({"temperature": 0.0}))
     with ThreadPoolExecutor(4) as pool:
         texts = list(pool.map(lambda _: said(cached), range(4)))
     assert sorted(texts) == ["1", "2", "3", "4"]
@@ -336,34 +336,34 @@ def test_equal_requests_of_one_case_at_the_same_time_are_several_draws(tmp_path:
 def test_a_failed_request_gives_its_place_among_equal_ones_back(tmp_path: Path) -> None:
     model = Held(fails=1)
     model.go.set()
-    cached = Cached(model, ReplyStore(tmp_path), RequestKeys({}))
+    cached = CachingModel(model, ReplyStore(tmp_path), RequestKeys({}))
     with pytest.raises(ModelError):
         cached.complete(ASK)
     assert [said(cached), said(cached)] == ["2", "3"]
-    assert said(Cached(model, ReplyStore(tmp_path), RequestKeys({}))) == "2"
+    assert said(CachingModel(model, ReplyStore(tmp_path), RequestKeys({}))) == "2"
 
 
 def test_read_only_asks_nobody_and_writes_nothing(tmp_path: Path) -> None:
-    said(Cached(Numbered(), ReplyStore(tmp_path), RequestKeys({})))
+    said(CachingModel(Numbered(), ReplyStore(tmp_path), RequestKeys({})))
     (file,) = (path for path in tmp_path.rglob("*") if path.is_file())
     model, store = Numbered(), ReplyStore(tmp_path, read_only=True)
-    assert said(Cached(model, store, RequestKeys({}))) == "1"
+    assert said(CachingModel(model, store, RequestKeys({}))) == "1"
     with pytest.raises(ModelError, match=r"cache_miss: cache.mode=read_only asks no model.* none is kept"):
-        Cached(model, store, RequestKeys({})).complete(replace(ASK, max_tokens=7))
+        CachingModel(model, store, RequestKeys({})).complete(replace(ASK, max_tokens=7))
     file.write_bytes(b"{")
     with pytest.raises(ModelError, match="the one that is kept cannot be read"):
-        Cached(model, store, RequestKeys({})).complete(ASK)
+        CachingModel(model, store, RequestKeys({})).complete(ASK)
     assert model.asked == 0
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == [file]
 
 
 def test_a_damaged_reply_is_set_aside(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    said(Cached(Numbered(), ReplyStore(tmp_path), RequestKeys({})))
+    said(CachingModel(Numbered(), ReplyStore(tmp_path), RequestKeys({})))
     (file,) = tmp_path.rglob("*.json")
     file.write_bytes(b'{"message": 1}')
     with caplog.at_level(logging.WARNING):
-        said(Cached(Numbered(), ReplyStore(tmp_path), RequestKeys({})))
-    assert file.with_suffix(DAMAGED).read_bytes() == b'{"message": 1}'
+        said(CachingModel(Numbered(), ReplyStore(tmp_path), RequestKeys({})))
+    assert file.with_suffix(DAMAGED_SUFFIX).read_bytes() == b'{"message": 1}'
     assert "is no reply as it was stored" in caplog.text
 
 
@@ -380,13 +380,13 @@ def _asks(folder: Path, log: Path, start: Any) -> None:
 
     start.wait(60)
     for bound in range(1, KEYS + 1):
-        Cached(Logged(), ReplyStore(folder), RequestKeys({"temperature": 0.0})).complete(
+        CachingModel(Logged(), ReplyStore(folder), RequestKeys({"temperature": 0.0})).complete(
             replace(ASK, max_tokens=bound)
         )
 
 
 def _holds(folder: Path, held: Any) -> None:
-    with ReplyStore(folder).alone("ab" * 32):
+    with ReplyStore(folder).lock_key("ab" * 32):
         held.set()
         time.sleep(600)
 
@@ -421,7 +421,7 @@ def test_what_a_killed_process_held_is_free(tmp_path: Path) -> None:
     taken = threading.Event()
 
     def take() -> None:
-        with ReplyStore(tmp_path).alone("ab" * 32):
+        with ReplyStore(tmp_path).lock_key("ab" * 32):
             taken.set()
 
     threading.Thread(target=take, daemon=True).start()

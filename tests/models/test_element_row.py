@@ -17,11 +17,11 @@ from agentdojo.agent_pipeline import (
 from agentdojo.functions_runtime import FunctionsRuntime
 from agentdojo.logging import LOGGER_STACK
 
-from agentsys.front.agent import together
+from agentsys.front.agent import add_look_ahead
 from agentsys.models.chat import ChatReply, ChatRequest, assistant
 from agentsys.models.element import LoopState, LoopStep, ModelElement
-from agentsys.models.loop import ElementRow, is_row
-from agentsys.runs.observed import continued
+from agentsys.models.loop import ElementSequence, is_element_sequence
+from agentsys.runs.observed import continue_pipeline
 from baselines.stack.loop_parts import parts_of
 
 
@@ -40,7 +40,7 @@ class Says(LoopStep):
 
     def step(self, at: LoopState) -> LoopState:
         at.extra["said"] = at.extra.get("said", 0) + 1
-        return at.saying(assistant("Done."))
+        return at.with_messages(assistant("Done."))
 
 
 class Echo:
@@ -73,31 +73,31 @@ def asked(pipeline: BasePipelineElement) -> tuple[Any, list[int]]:
 
 
 def test_a_row_makes_of_a_request_what_agentdojos_pipeline_makes_and_tells_its_logger_alike() -> None:
-    ours, theirs = asked(ElementRow(ELEMENTS, "mine")), asked(AgentPipeline(ELEMENTS))
+    ours, theirs = asked(ElementSequence(ELEMENTS, "mine")), asked(AgentPipeline(ELEMENTS))
     assert ours == theirs
     assert ours[1] == [1, 2, 3, 4]
     assert ours[0][3] == {"said": 2}
-    assert asked(ElementRow(ELEMENTS, "mine")) == ours  # nothing is kept from one request to the next
+    assert asked(ElementSequence(ELEMENTS, "mine")) == ours  # nothing is kept from one request to the next
 
 
 def test_rows_are_ours_and_agentdojos_and_no_others() -> None:
-    kinds = (ElementRow, AgentPipeline, OwnPipeline, ToolsExecutionLoop, InitQuery)
-    assert [is_row(kind) for kind in kinds] == [True, True, False, False, False]
+    kinds = (ElementSequence, AgentPipeline, OwnPipeline, ToolsExecutionLoop, InitQuery)
+    assert [is_element_sequence(kind) for kind in kinds] == [True, True, False, False, False]
 
 
 @pytest.mark.parametrize(
     "pipeline",
-    [ElementRow(ELEMENTS, "mine"), named(AgentPipeline(ELEMENTS)), named(OwnPipeline(ELEMENTS))],
+    [ElementSequence(ELEMENTS, "mine"), named(AgentPipeline(ELEMENTS)), named(OwnPipeline(ELEMENTS))],
     ids=["ours", "AgentDojo's", "a user's"],
 )
 def test_a_conversation_goes_on_in_whichever_row(pipeline: BasePipelineElement) -> None:
-    again = continued(pipeline)
+    again = continue_pipeline(pipeline)
     assert again.name == "mine"
     messages = again.query("And now?", FunctionsRuntime([]), messages=[assistant("Done.")])[3]
     assert [message["role"] for message in messages] == ["assistant", "user", "assistant", "assistant"]
 
 
-@pytest.mark.parametrize("kind", [lambda parts: ElementRow(parts, "mine"), AgentPipeline])
+@pytest.mark.parametrize("kind", [lambda parts: ElementSequence(parts, "mine"), AgentPipeline])
 def test_whichever_row_is_taken_apart_for_a_stack_and_for_a_look_ahead(kind: Any) -> None:
     element = ModelElement(Echo())
     pipeline = kind(
@@ -106,5 +106,5 @@ def test_whichever_row_is_taken_apart_for_a_stack_and_for_a_look_ahead(kind: Any
     parts = parts_of("mine", pipeline)
     assert parts is not None
     assert (parts.system_message, parts.first, parts.plain_tools) == ("Be brief.", element, True)
-    loop = together(pipeline, lambda calls: None).elements[-1]
+    loop = add_look_ahead(pipeline, lambda calls: None).elements[-1]
     assert [type(one).__name__ for one in loop.elements] == ["_LookAhead", "ToolsExecutor", "ModelElement"]

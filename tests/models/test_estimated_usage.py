@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from small_runs import Silent
 
 from agentsys.models.chat import ChatReply, ChatRequest, ToolSpec, Usage, assistant, user
-from agentsys.models.estimated_usage import estimated_usage, shown_tool, usage_of
-from agentsys.models.providers.openai_wire import wire_messages, wire_tools
-from agentsys.models.wrappers.recorded import Recorded
+from agentsys.models.estimated_usage import estimate_usage, format_tool, reported_or_estimated_usage
+from agentsys.models.providers.openai_wire import openai_messages, openai_tools
+from agentsys.models.wrappers.recorded import RecordingModel
 
 WEATHER = {
     "title": "Weather",
@@ -32,7 +32,7 @@ WEATHER = {
 
 
 def test_a_tool_is_counted_as_models_are_shown_it_without_titles() -> None:
-    shown = shown_tool(ToolSpec("weather", "Tells the weather.", WEATHER))
+    shown = format_tool(ToolSpec("weather", "Tells the weather.", WEATHER))
     assert shown.startswith("// Tells the weather.\ntype weather = (_: {\n// Where.\ncity: string,\n")
     assert "days?: integer[] | null," in shown
     assert 'unit?: "C" | "F",' in shown
@@ -42,14 +42,14 @@ def test_a_tool_is_counted_as_models_are_shown_it_without_titles() -> None:
 def test_what_a_model_reports_goes_before_the_estimate() -> None:
     request = ChatRequest([user("How are you?")])
     said = ChatReply(assistant("Fine."), Usage(prompt=7, completion=2))
-    assert usage_of(request, said) == Usage(7, 2)
-    assert usage_of(request, ChatReply(assistant("Fine."))) == estimated_usage(request, said.message)
+    assert reported_or_estimated_usage(request, said) == Usage(7, 2)
+    assert reported_or_estimated_usage(request, ChatReply(assistant("Fine."))) == estimate_usage(request, said.message)
 
 
 def test_two_tools_that_share_a_schema_are_each_counted_with_their_own_description() -> None:
     schema = {"type": "object", "properties": {}}
     short, long = ToolSpec("a", "A.", schema), ToolSpec("b", "Long. " * 100, schema)
-    sizes = [estimated_usage(ChatRequest([], [tool]), assistant("")).prompt for tool in (short, long)]
+    sizes = [estimate_usage(ChatRequest([], [tool]), assistant("")).prompt for tool in (short, long)]
     assert sizes[1] > sizes[0] + 100
 
 
@@ -66,7 +66,7 @@ KEYS = st.sampled_from(
 @given(st.dictionaries(KEYS, JSON, max_size=5))
 @settings(max_examples=200, deadline=None)
 def test_no_schema_is_an_error(schema: dict[str, Any]) -> None:
-    assert shown_tool(ToolSpec("tool", "Does.", schema))
+    assert format_tool(ToolSpec("tool", "Does.", schema))
 
 
 @pytest.mark.slow
@@ -76,19 +76,19 @@ def test_benign_cases_cost_within_a_tenth_of_what_a_real_tokenizer_counts(
 ) -> None:
     count = _tokenizer(monkeypatch)
     counted, estimated = [], []
-    ask = Recorded.complete
+    ask = RecordingModel.complete
 
-    def complete(self: Recorded, request: ChatRequest) -> ChatReply:
+    def complete(self: RecordingModel, request: ChatRequest) -> ChatReply:
         reply = ask(self, request)
         counted.append(count(request, reply))
         estimated.append(reply.usage.prompt + reply.usage.completion)
         return reply
 
-    monkeypatch.setattr(Recorded, "complete", complete)
-    from agentsys.runs.session import prepare
+    monkeypatch.setattr(RecordingModel, "complete", complete)
+    from agentsys.runs.session import prepare_session
 
     chosen = ["model=simulated", f"defense={defense}", "attack=none", "executor.workers=1"]
-    outcome = prepare([*chosen, f"logdir={tmp_path}"]).execute(Silent())
+    outcome = prepare_session([*chosen, f"logdir={tmp_path}"]).execute(Silent())
     assert (outcome.finished, outcome.errors) == (97, 0)
     assert sum(estimated) == pytest.approx(sum(counted), rel=0.1)
 
@@ -106,9 +106,9 @@ def _tokenizer(monkeypatch: pytest.MonkeyPatch) -> Callable[[ChatRequest, ChatRe
         key = tuple(id(tool.parameters) for tool in request.tools)
         if request.tools and key not in known:
             one = [{"role": "user", "content": "x"}]
-            with_tools = litellm.token_counter("gpt-4o", messages=one, tools=wire_tools(request.tools))  # type: ignore[arg-type]
+            with_tools = litellm.token_counter("gpt-4o", messages=one, tools=openai_tools(request.tools))  # type: ignore[arg-type]
             known[key] = with_tools - litellm.token_counter("gpt-4o", messages=one), request.tools
-        messages = wire_messages([*request.messages, reply.message], "system")
+        messages = openai_messages([*request.messages, reply.message], "system")
         in_messages = int(litellm.token_counter("gpt-4o", messages=messages))
         return in_messages + (known[key][0] if request.tools else 0)
 

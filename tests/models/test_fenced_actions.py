@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from agentsys.models.chat import ChatRequest, ToolSpec, assistant, system, text_of, user
 from agentsys.models.fenced_actions import (
-    FINISH,
-    OBSERVATION,
+    FINISH_ACTION,
+    OBSERVATION_WORD,
     QUESTION,
     Action,
     ActionSyntaxError,
@@ -19,7 +19,7 @@ from agentsys.models.fenced_actions import (
     read_observation,
     read_offer,
     read_request,
-    spoken,
+    text_before_observation,
     write_action,
     write_observation,
     write_offer,
@@ -27,7 +27,7 @@ from agentsys.models.fenced_actions import (
 )
 from agentsys.models.simulated.model import SimulatedModel
 from agentsys.models.simulated.playbook import Fact, GoalScript, Playbook, ScriptedCall, TaskScript
-from agentsys.models.tagged_calls import tagged
+from agentsys.models.tagged_calls import wrap_in_tag
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="`"), max_size=30)
 JSON: Any = st.recursive(
@@ -66,8 +66,8 @@ def test_other_texts_are_no_request(text: str) -> None:
 @given(TEXTS)
 def test_an_observation_is_read_back_and_ends_what_counts_of_a_reply(text: str) -> None:
     assert read_observation(write_observation(text)) == text
-    assert spoken(f"I go on.\n{write_observation(text)}") == "I go on."
-    assert OBSERVATION not in spoken(write_observation(text))
+    assert text_before_observation(f"I go on.\n{write_observation(text)}") == "I go on."
+    assert OBSERVATION_WORD not in text_before_observation(write_observation(text))
 
 
 def test_an_offer_is_read_back() -> None:
@@ -90,7 +90,7 @@ def model() -> SimulatedModel:
     calls = (ScriptedCall("read", {}), ScriptedCall("pay", {"to": "Bob", "amount": 5}))
     task = TaskScript("s", "t", PROMPT, calls, "Paid 5.", (Fact("f", "5", 0),))
     goal = GoalScript("s", "g", GOAL, (ScriptedCall("delete", {}),), None)
-    return SimulatedModel().scripted(lambda: Playbook((task,), (goal,)), {})
+    return SimulatedModel().with_playbook(lambda: Playbook((task,), (goal,)), {})
 
 
 def ask(question: str, *turns: Any) -> Action | None:
@@ -104,17 +104,17 @@ def turn(action: Action, seen: str) -> list[Any]:
 
 
 def test_it_makes_the_scripted_actions_and_answers() -> None:
-    question = tagged(QUESTION, PROMPT)
+    question = wrap_in_tag(QUESTION, PROMPT)
     first = Action("read", {})
     assert ask(question) == first
     read = turn(first, "A bill of 5.")
     pay = Action("pay", {"to": "Bob", "amount": 5})
     assert ask(question, *read) == pay
-    assert ask(question, *read, *turn(pay, "paid")) == Action(FINISH, "Paid 5.")
+    assert ask(question, *read, *turn(pay, "paid")) == Action(FINISH_ACTION, "Paid 5.")
 
 
 def test_asked_by_another_agent_it_makes_the_call_and_hands_on_what_it_returned() -> None:
     question = write_request("read", {"path": "a=b, c"})
     first = Action("read", {"path": "a=b, c"})
     assert ask(question) == first
-    assert ask(question, *turn(first, "All of it.")) == Action(FINISH, "All of it.")
+    assert ask(question, *turn(first, "All of it.")) == Action(FINISH_ACTION, "All of it.")

@@ -6,7 +6,7 @@ import pytest
 from agentdojo.functions_runtime import FunctionCall
 
 from agentsys.models.chat import ChatReply, ChatRequest, ToolSpec, assistant, user
-from agentsys.models.odd_reply import looks_like_call, odd_reply
+from agentsys.models.odd_reply import looks_like_call, count_oddities
 
 TOOLS = (ToolSpec("get_day", "Tells.", {"type": "object", "properties": {}}),)
 ASK = ChatRequest([user("Which day?")], TOOLS)
@@ -28,10 +28,10 @@ ASK = ChatRequest([user("Which day?")], TOOLS)
     ],
 )
 def test_a_call_as_text_is_told(text: str) -> None:
-    assert odd_reply(ASK, ChatReply(assistant(text))) == {"unparsed_call": 1}
+    assert count_oddities(ASK, ChatReply(assistant(text))) == {"unparsed_call": 1}
     made = assistant(text, [FunctionCall(function="get_day", args={})])
-    assert odd_reply(ASK, ChatReply(made)) == {}
-    assert odd_reply(ChatRequest([user("x")]), ChatReply(assistant(text))) == {}
+    assert count_oddities(ASK, ChatReply(made)) == {}
+    assert count_oddities(ChatRequest([user("x")]), ChatReply(assistant(text))) == {}
 
 
 @pytest.mark.parametrize(
@@ -49,5 +49,5 @@ def test_an_answer_is_none(text: str) -> None:
 
 
 def test_empty_replies_are_counted_with_those_asked_for_again() -> None:
-    assert odd_reply(ASK, ChatReply(assistant("x"), empty_before=2)) == {"empty": 2}
-    assert odd_reply(ASK, ChatReply(assistant(" "), empty_before=2)) == {"empty": 3}
+    assert count_oddities(ASK, ChatReply(assistant("x"), empty_before=2)) == {"empty": 2}
+    assert count_oddities(ASK, ChatReply(assistant(" "), empty_before=2)) == {"empty": 3}

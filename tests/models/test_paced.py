@@ -13,20 +13,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentsys.errors import ConfigError
-from agentsys.models.card import model_card
+from agentsys.models.card import parse_card
 from agentsys.models.chat import ChatReply, ChatRequest, Usage, assistant, user
 from agentsys.models.errors import ErrorKind, ModelError
 from agentsys.models.wrappers.pace import (
-    Pace,
+    RateState,
     RatePolicy,
-    answered,
-    closed,
-    is_stray,
-    may_send,
-    refused,
-    sent,
+    after_reply,
+    after_retry_after,
+    are_stray_refusals,
+    seconds_until_send,
+    after_refusal,
+    after_request,
 )
-from agentsys.models.wrappers.paced import Paced, Pacer
+from agentsys.models.wrappers.paced import RateLimitedModel, RateLimiter
 from agentsys.runs.compose import compose
 
 
@@ -68,7 +68,7 @@ def simulated(
 
     Each process has a line of its own, as `Pacer` has, and looks at the one state that all of them share.
     """
-    chance, pace, start = random.Random(seed), Pace(), 1_000.0
+    chance, pace, start = random.Random(seed), RateState(), 1_000.0
     first, rest = Window(10), Window(10)
     rest.taken = first.taken
     lines = [deque(range(workers)) for _ in range(pacers)]
@@ -86,17 +86,17 @@ def simulated(
             continue
         if what == "answer":
             refusals[process].append(False)
-            pace = answered(pace, policy, now, 0.0, waited=waited)
+            pace = after_reply(pace, policy, now, 0.0, waited=waited)
             heapq.heappush(events, (now + chance.uniform(0, 0.1), process, "back", worker, False))
             continue
         if not lines[process]:
             continue
-        pause = may_send(pace, now)
+        pause = seconds_until_send(pace, now)
         if pause:
             heapq.heappush(events, (now + min(pause, 1.0), process, "look", 0, True))
             continue
         worker = lines[process].popleft()
-        pace = sent(pace, policy, now, 0.0)
+        pace = after_request(pace, policy, now, 0.0)
         lately[process].append(now)
         heapq.heappush(events, (now, process, "look", 0, waited))
         if (first if now < start + 30 else rest).takes(now):
@@ -104,8 +104,8 @@ def simulated(
         else:
             seen = sum(now - moment <= 1.0 for moment in lately[process])
             refusals[process].append(True)
-            if not is_stray(refusals[process]):
-                pace = refused(pace, now, float(max(1, seen)))
+            if not are_stray_refusals(refusals[process]):
+                pace = after_refusal(pace, now, float(max(1, seen)))
             heapq.heappush(events, (now + chance.uniform(0.0, 1.0), process, "back", worker, False))
     return first, rest
 
@@ -131,36 +131,36 @@ def test_a_rate_that_is_given_is_never_exceeded() -> None:
 )
 @settings(max_examples=25, deadline=None)
 def test_whatever_happens_a_rate_stays_a_rate(gaps: list[float], asked: float, fails: list[bool]) -> None:
-    pace, policy, now = Pace(), RatePolicy(requests=asked), 1_000.0
+    pace, policy, now = RateState(), RatePolicy(requests=asked), 1_000.0
     for gap, failed in zip(gaps, fails, strict=False):
         now += gap
-        assert may_send(pace, now) >= 0
-        pace = sent(pace, policy, now, 10.0)
-        told = refused(closed(pace, now + gap), now, 5.0)
-        pace = told if failed else answered(pace, policy, now, 3.0, waited=True)
+        assert seconds_until_send(pace, now) >= 0
+        pace = after_request(pace, policy, now, 10.0)
+        told = after_refusal(after_retry_after(pace, now + gap), now, 5.0)
+        pace = told if failed else after_reply(pace, policy, now, 3.0, waited=True)
         assert pace.found is None or pace.found >= 1 / 60
-        assert may_send(pace, now + 60 * 2 + max(gaps)) == 0.0  # it always ends
+        assert seconds_until_send(pace, now + 60 * 2 + max(gaps)) == 0.0  # it always ends
 
 
 def test_a_refusal_cuts_once_and_growth_is_careful_near_the_last_one() -> None:
-    cut = refused(Pace(found=8.0), 100.0, 1.0)
+    cut = after_refusal(RateState(found=8.0), 100.0, 1.0)
     assert (cut.found, cut.refused_at_rate) == (6.0, 8.0)
-    assert refused(cut, 100.5, 1.0) == cut  # sent before the cut
-    assert refused(cut, 102.0, 1.0).found == 4.5
+    assert after_refusal(cut, 100.5, 1.0) == cut  # sent before the cut
+    assert after_refusal(cut, 102.0, 1.0).found == 4.5
     policy = RatePolicy()
-    assert answered(cut, policy, 101.0, 0, waited=False).found == 6.0  # nobody waits: it is not too small
-    far = answered(cut, policy, 101.0, 0, waited=True)
+    assert after_reply(cut, policy, 101.0, 0, waited=False).found == 6.0  # nobody waits: it is not too small
+    far = after_reply(cut, policy, 101.0, 0, waited=True)
     assert far.found == pytest.approx(6.3)
-    near = answered(Pace(found=7.9, refused_at_rate=8.0, cut_at=100.0), policy, 101.0, 0, waited=True)
+    near = after_reply(RateState(found=7.9, refused_at_rate=8.0, cut_at=100.0), policy, 101.0, 0, waited=True)
     assert near.found == pytest.approx(7.9 * 1.01)
 
 
 def test_few_refusals_have_another_cause_than_the_rate() -> None:
-    assert is_stray([True, True]) and not is_stray([True, True, True])
-    assert is_stray([True] * 3 + [False] * 61) and not is_stray([True] * 4 + [False] * 60)
-    pace = closed(Pace(), 107.0)
-    assert may_send(pace, 101.0) == 6.0 and may_send(pace, 107.0) == 0.0
-    assert may_send(Pace(next_request=99_999.0), 100.0) == 0.0  # somebody set the clock
+    assert are_stray_refusals([True, True]) and not are_stray_refusals([True, True, True])
+    assert are_stray_refusals([True] * 3 + [False] * 61) and not are_stray_refusals([True] * 4 + [False] * 60)
+    pace = after_retry_after(RateState(), 107.0)
+    assert seconds_until_send(pace, 101.0) == 6.0 and seconds_until_send(pace, 107.0) == 0.0
+    assert seconds_until_send(RateState(next_request=99_999.0), 100.0) == 0.0  # somebody set the clock
 
 
 class Counting:
@@ -181,9 +181,9 @@ ASK = ChatRequest([user("Hi")])
 PASSING = [ErrorKind.RATE_LIMITED, ErrorKind.OVERLOADED, ErrorKind.SERVER_ERROR, ErrorKind.TIMEOUT]
 
 
-def failing(pacer: Pacer, kind: ErrorKind, asked_s: float | None = None) -> None:
+def failing(pacer: RateLimiter, kind: ErrorKind, asked_s: float | None = None) -> None:
     with pytest.raises(ModelError):
-        Paced(Counting(ModelError(kind, "later", asked_s)), pacer).complete(ASK)
+        RateLimitedModel(Counting(ModelError(kind, "later", asked_s)), pacer).complete(ASK)
 
 
 @pytest.mark.parametrize("kind", PASSING)
@@ -192,10 +192,10 @@ def test_retry_after_holds_back_everyone_who_asks_the_same_model_in_full(
     kind: ErrorKind, asked_s: float
 ) -> None:
     clock = Clock()
-    pacer = Pacer(clock=clock, sleep=clock.sleep)
+    pacer = RateLimiter(clock=clock, sleep=clock.sleep)
     failing(pacer, kind, asked_s)  # whether this one tries again or gives up
     clock.sleep(4.0)
-    Paced(Counting(), pacer).complete(ASK)
+    RateLimitedModel(Counting(), pacer).complete(ASK)
     assert clock.now == 1_000_000.0 + asked_s
 
 
@@ -206,15 +206,15 @@ def test_what_nobody_would_wait_for_and_what_does_not_pass_hold_nobody_back(
     kind: ErrorKind, asked_s: float | None
 ) -> None:
     clock = Clock()
-    pacer = Pacer(clock=clock, sleep=clock.sleep, patience_s=600.0)
+    pacer = RateLimiter(clock=clock, sleep=clock.sleep, patience_s=600.0)
     failing(pacer, kind, asked_s)
-    assert not pacer.wait(0) and clock.now == 1_000_000.0
+    assert not pacer.wait_turn(0) and clock.now == 1_000_000.0
 
 
 def test_tokens_per_minute_count_prompts_and_replies() -> None:
     clock = Clock()
-    pacer = Pacer(policy=RatePolicy(tokens=6000), clock=clock, sleep=clock.sleep)
-    model = Paced(Counting(tokens=1000), pacer)
+    pacer = RateLimiter(policy=RatePolicy(tokens=6000), clock=clock, sleep=clock.sleep)
+    model = RateLimitedModel(Counting(tokens=1000), pacer)
     for _ in range(6):
         model.complete(ASK)
     assert clock.now - 1_000_000 == pytest.approx(50.0, abs=1.0)  # 5 of 1000 tokens, 100 a second
@@ -223,22 +223,22 @@ def test_tokens_per_minute_count_prompts_and_replies() -> None:
 def test_two_processes_share_a_rate_and_what_was_refused(tmp_path: Path) -> None:
     clock = Clock()
     path = tmp_path / "rates" / "m.json"
-    one, other = (Pacer(path, clock=clock, sleep=clock.sleep) for _ in range(2))
-    assert not one.wait(0) and not path.exists()  # nothing to heed yet
+    one, other = (RateLimiter(path, clock=clock, sleep=clock.sleep) for _ in range(2))
+    assert not one.wait_turn(0) and not path.exists()  # nothing to heed yet
     for _ in range(3):  # the third one tells that the rate is the cause
         failing(one, ErrorKind.RATE_LIMITED, 4.0)
-    assert other.wait(0) and clock.now == 1_000_012.0  # it heard of the other's Retry-After
-    assert one.wait(0) and clock.now > 1_000_012.5  # and they take turns at what was found
+    assert other.wait_turn(0) and clock.now == 1_000_012.0  # it heard of the other's Retry-After
+    assert one.wait_turn(0) and clock.now > 1_000_012.5  # and they take turns at what was found
 
 
 def test_who_looks_at_the_shared_rate_waits_until_another_process_has_changed_it(tmp_path: Path) -> None:
     fcntl = pytest.importorskip("fcntl")
     path, asked = tmp_path / "rate.json", threading.Event()
     path.touch()
-    pacer = Pacer(path)
+    pacer = RateLimiter(path)
 
     def ask() -> None:
-        pacer.wait(0)
+        pacer.wait_turn(0)
         asked.set()
 
     with path.open("r+b") as held:
@@ -248,11 +248,11 @@ def test_who_looks_at_the_shared_rate_waits_until_another_process_has_changed_it
     assert asked.wait(30)
 
 
-def between_two(pacer: Pacer, clock: Clock) -> float:
+def between_two(pacer: RateLimiter, clock: Clock) -> float:
     """Seconds between two requests, each sent as soon as it may."""
-    pacer.wait(0)
+    pacer.wait_turn(0)
     start = clock.now
-    pacer.wait(0)
+    pacer.wait_turn(0)
     return clock.now - start
 
 
@@ -261,10 +261,10 @@ def test_the_first_rate_is_three_quarters_of_what_was_sent_in_the_second_before_
     policy: RatePolicy | None,
 ) -> None:
     clock = Clock()
-    pacer = Pacer(policy=policy, clock=clock, sleep=clock.sleep)
+    pacer = RateLimiter(policy=policy, clock=clock, sleep=clock.sleep)
     for pause in (*[0.0] * 5, 2.0, *[0.0] * 8):
         clock.sleep(pause)
-        pacer.wait(0)
+        pacer.wait_turn(0)
     for _ in range(3):
         failing(pacer, ErrorKind.RATE_LIMITED)
     assert between_two(pacer, clock) == pytest.approx(1 / (0.75 * (9 + 3)), abs=0.001)
@@ -272,9 +272,9 @@ def test_the_first_rate_is_three_quarters_of_what_was_sent_in_the_second_before_
 
 def test_a_few_refusals_among_many_replies_slow_nobody_down() -> None:
     clock = Clock()
-    pacer = Pacer(clock=clock, sleep=clock.sleep)
+    pacer = RateLimiter(clock=clock, sleep=clock.sleep)
     for _ in range(61):
-        Paced(Counting(), pacer).complete(ASK)
+        RateLimitedModel(Counting(), pacer).complete(ASK)
     for _ in range(3):
         failing(pacer, ErrorKind.RATE_LIMITED)
     assert between_two(pacer, clock) == 0.0
@@ -287,7 +287,7 @@ def test_whether_others_were_refused_is_looked_up_ten_times_a_second(
 ) -> None:
     clock, looks = Clock(), list[Path]()
     monkeypatch.setattr(Path, "exists", lambda path: bool(looks.append(path)))
-    model = Paced(Counting(), Pacer(tmp_path / "rate.json", clock=clock, sleep=clock.sleep))
+    model = RateLimitedModel(Counting(), RateLimiter(tmp_path / "rate.json", clock=clock, sleep=clock.sleep))
     for pause in (0.0, 0.0, 0.09, 0.02, 0.0):
         clock.sleep(pause)
         model.complete(ASK)
@@ -297,9 +297,9 @@ def test_whether_others_were_refused_is_looked_up_ten_times_a_second(
 def test_a_damaged_file_is_a_fresh_start(tmp_path: Path) -> None:
     (tmp_path / "rate.json").write_text('{"next_request": "soon"}')
     clock = Clock()
-    pacer = Pacer(tmp_path / "rate.json", RatePolicy(requests=60), clock=clock, sleep=clock.sleep)
-    pacer.wait(0)
-    pacer.wait(0)
+    pacer = RateLimiter(tmp_path / "rate.json", RatePolicy(requests=60), clock=clock, sleep=clock.sleep)
+    pacer.wait_turn(0)
+    pacer.wait_turn(0)
     assert clock.now == pytest.approx(1_000_001.0)
 
 
@@ -311,11 +311,11 @@ def test_who_comes_first_is_asked_first() -> None:
         slow.wait(60)
         clock.sleep(seconds)
 
-    pacer = Pacer(policy=RatePolicy(requests=60), clock=clock, sleep=sleep)
-    pacer.wait(0)
+    pacer = RateLimiter(policy=RatePolicy(requests=60), clock=clock, sleep=sleep)
+    pacer.wait_turn(0)
 
     def ask(number: int) -> None:
-        pacer.wait(0)
+        pacer.wait_turn(0)
         with lock:
             order.append(number)
 
@@ -334,12 +334,12 @@ def test_who_comes_first_is_asked_first() -> None:
 def test_a_rate_is_typed_on_the_command_line_and_is_no_identity() -> None:
     rate = "+model.rate={requests: 500, tokens: 200000}"
     (with_rate,), (without,) = compose(["model=gpt-4o-mini", rate]), compose(["model=gpt-4o-mini"])
-    assert model_card(with_rate.model).rate == RatePolicy(requests=500, tokens=200_000)
+    assert parse_card(with_rate.model).rate == RatePolicy(requests=500, tokens=200_000)
     assert with_rate.config_hash == without.config_hash and with_rate.labels == without.labels
 
 
 def test_a_models_yaml_gives_its_rate() -> None:
     fields = {"name": "m", "prose_name": "M", "rate": {"requests": 600, "tokens": 30_000}}
-    assert model_card(fields).rate == RatePolicy(requests=600, tokens=30_000)
+    assert parse_card(fields).rate == RatePolicy(requests=600, tokens=30_000)
     with pytest.raises(ConfigError, match="rate"):
-        model_card({**fields, "rate": {"requests": 0}})
+        parse_card({**fields, "rate": {"requests": 0}})

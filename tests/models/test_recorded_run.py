@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agentsys.models.replay.recorded_folder import pipeline_folders
+from agentsys.models.replay.recorded_folder import find_pipeline_folders
 from agentsys.models.replay.recorded_run import UnreadableRun, read_run
 
 
@@ -23,13 +23,13 @@ def test_pipeline_folders_are_found_at_any_depth_and_hidden_ones_left_out(tmp_pa
     touch(tmp_path / ".agentsys" / "cache" / "x" / "y" / "z.json")
     touch(tmp_path / "a" / "slack" / "user_task_0" / "none" / "more" / "x.json")
     touch(tmp_path / "notes.json")
-    assert pipeline_folders(tmp_path) == [tmp_path / "a", tmp_path / "deep/er/b"]
+    assert find_pipeline_folders(tmp_path) == [tmp_path / "a", tmp_path / "deep/er/b"]
 
 
 def test_pipeline_folder_given_itself_is_found(tmp_path: Path) -> None:
     touch(tmp_path / "a" / "slack" / "user_task_0" / "none" / "none.json")
-    assert pipeline_folders(tmp_path / "a") == [tmp_path / "a"]
-    assert pipeline_folders(tmp_path / "a" / "slack") == []
+    assert find_pipeline_folders(tmp_path / "a") == [tmp_path / "a"]
+    assert find_pipeline_folders(tmp_path / "a" / "slack") == []
 
 
 def test_thinking_blocks_and_call_ids_are_kept(tmp_path: Path) -> None:

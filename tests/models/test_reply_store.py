@@ -33,7 +33,7 @@ def test_a_lock_whose_file_was_removed_meanwhile_is_not_taken_for_ours(
     monkeypatch.setattr(reply_store.fcntl, "flock", lock)
     # Somebody else may remove his own, too, just after it was seen.
     monkeypatch.setattr(Path, "exists", lambda _: True)
-    with ReplyStore(tmp_path).alone(KEY):
+    with ReplyStore(tmp_path).lock_key(KEY):
         (file,) = tmp_path.rglob("*.lock")
         with file.open("rb") as other, pytest.raises(BlockingIOError):
             locks(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -58,6 +58,6 @@ def test_no_file_stays_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fai
         monkeypatch.setattr(reply_store.fcntl, "flock", lock)
     before = lowest_free()
     for _ in range(3):
-        with ReplyStore(tmp_path).alone(KEY):
+        with ReplyStore(tmp_path).lock_key(KEY):
             pass
     assert lowest_free() == before

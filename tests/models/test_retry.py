@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from agentsys.models.chat import ChatReply, ChatRequest, Usage, assistant, user
 from agentsys.models.errors import Consequence, ErrorKind, ModelError
-from agentsys.models.wrappers.retry import Retried, RetryPolicy, Timing
+from agentsys.models.wrappers.retry import RetryingModel, RetryPolicy, RetryTiming
 
 ASK = ChatRequest([user("Hi")])
 GOOD = ChatReply(assistant("yes"), Usage(prompt=2, completion=1), cost_usd=0.5)
@@ -43,8 +43,8 @@ class Clock:
         self.slept.append(seconds)
         self.now += seconds
 
-    def timing(self, draw: Callable[[], float] = lambda: 1.0) -> Timing:
-        return Timing(lambda: self.now, self.sleep, draw)
+    def timing(self, draw: Callable[[], float] = lambda: 1.0) -> RetryTiming:
+        return RetryTiming(lambda: self.now, self.sleep, draw)
 
 
 def error(kind: ErrorKind = ErrorKind.SERVER_ERROR, retry_after_s: float | None = None) -> ModelError:
@@ -54,7 +54,7 @@ def error(kind: ErrorKind = ErrorKind.SERVER_ERROR, retry_after_s: float | None 
 def test_waits_double_up_to_the_bound_and_attempts_are_counted() -> None:
     clock = Clock()
     model = Fates(*[error() for _ in range(5)], GOOD)
-    reply = Retried(model, RetryPolicy(longest_s=6.0), clock.timing()).complete(ASK)
+    reply = RetryingModel(model, RetryPolicy(longest_s=6.0), clock.timing()).complete(ASK)
     assert clock.slept == [1.0, 2.0, 4.0, 6.0, 6.0]
     assert (reply.attempts, reply.latency_s) == (6, 19.0)
 
@@ -62,7 +62,7 @@ def test_waits_double_up_to_the_bound_and_attempts_are_counted() -> None:
 @pytest.mark.parametrize("kind", list(ErrorKind))
 def test_only_errors_that_pass_are_retried(kind: ErrorKind) -> None:
     model = Fates(error(kind), GOOD)
-    retried = Retried(model, RetryPolicy(), Clock().timing())
+    retried = RetryingModel(model, RetryPolicy(), Clock().timing())
     if kind.consequence is Consequence.RETRY:
         assert retried.complete(ASK).attempts == 2
     else:
@@ -74,7 +74,7 @@ def test_only_errors_that_pass_are_retried(kind: ErrorKind) -> None:
 def test_gives_up_after_the_last_attempt_and_says_how_many_there_were() -> None:
     model = Fates(*[error() for _ in range(9)])
     with pytest.raises(ModelError) as caught:
-        Retried(model, RetryPolicy(attempts=3), Clock().timing()).complete(ASK)
+        RetryingModel(model, RetryPolicy(attempts=3), Clock().timing()).complete(ASK)
     assert (caught.value.attempts, model.asked) == (3, 3)
 
 
@@ -82,26 +82,26 @@ def test_gives_up_rather_than_wait_longer_than_allowed() -> None:
     model = Fates(error(ErrorKind.RATE_LIMITED, 3600.0), GOOD)
     clock = Clock()
     with pytest.raises(ModelError):
-        Retried(model, RetryPolicy(total_s=600.0), clock.timing()).complete(ASK)
+        RetryingModel(model, RetryPolicy(total_s=600.0), clock.timing()).complete(ASK)
     assert clock.slept == []
 
 
 def test_retry_after_is_waited_for_in_full() -> None:
     clock = Clock()
     model = Fates(error(ErrorKind.RATE_LIMITED, 30.0), GOOD)
-    Retried(model, RetryPolicy(), clock.timing(lambda: 0.0)).complete(ASK)
+    RetryingModel(model, RetryPolicy(), clock.timing(lambda: 0.0)).complete(ASK)
     assert clock.slept == [30.0]
 
 
 def test_empty_replies_are_asked_for_again_and_paid_for() -> None:
-    reply = Retried(Fates(EMPTY, EMPTY, GOOD), RetryPolicy(), Clock().timing()).complete(ASK)
+    reply = RetryingModel(Fates(EMPTY, EMPTY, GOOD), RetryPolicy(), Clock().timing()).complete(ASK)
     assert (reply.attempts, reply.cost_usd, reply.usage.prompt) == (3, 1.0, 6)
 
 
 def test_a_fourth_empty_reply_is_delivered() -> None:
     blank = ChatReply(assistant(" \n"))
     model = Fates(EMPTY, EMPTY, EMPTY, blank, GOOD)
-    reply = Retried(model, RetryPolicy(), Clock().timing()).complete(ASK)
+    reply = RetryingModel(model, RetryPolicy(), Clock().timing()).complete(ASK)
     assert reply.message == blank.message
     assert model.asked == 4
 
@@ -111,6 +111,6 @@ def test_jittered_waits_stay_below_their_bounds(draw: float, failures: int) -> N
     clock = Clock()
     model = Fates(*[error() for _ in range(failures)], GOOD)
     policy = RetryPolicy(attempts=20, total_s=1e9)
-    Retried(model, policy, clock.timing(lambda: draw)).complete(ASK)
+    RetryingModel(model, policy, clock.timing(lambda: draw)).complete(ASK)
     bounds = [min(60.0, 2.0**n) for n in range(failures)]
     assert all(0 <= wait <= bound for wait, bound in zip(clock.slept, bounds, strict=True))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentsys.models.secrets import masked, without_credentials, without_key
+from agentsys.models.secrets import mask_credentials, without_credentials, without_key
 
 KEY = "sk-proj-AbCdEfGhIjKlMnOpQrStUvWxYz0123456789"
 
@@ -66,4 +66,4 @@ def test_no_twelve_characters_of_a_key_stay_and_nothing_else_goes(text: str, key
 )
 def test_user_and_password_of_an_address_are_masked(text: str, left: str) -> None:
     assert without_credentials(text) == left
-    assert masked({"a": [text, 5], "b": (text,)}) == {"a": [left, 5], "b": (left,)}
+    assert mask_credentials({"a": [text, 5], "b": (text,)}) == {"a": [left, 5], "b": (left,)}

@@ -12,7 +12,7 @@ from agentsys.models.chat import ToolSpec
 from agentsys.models.tagged_calls import (
     CALL,
     CallSyntaxError,
-    between,
+    text_between_tags,
     read_calls,
     read_tools,
     write_calls,
@@ -55,5 +55,5 @@ def test_tools_and_replies_are_read_back() -> None:
     assert read_tools(f"Before.\n{write_tools(tools)}\nAfter.") == tools
     assert read_tools("Nothing here.") == []
     assert read_tools(write_tools([])) == []
-    assert between(write_reply("hm", "[a()]", ""), CALL) == "[a()]"
-    assert between("<function_call>[", CALL) is None
+    assert text_between_tags(write_reply("hm", "[a()]", ""), CALL) == "[a()]"
+    assert text_between_tags("<function_call>[", CALL) is None

@@ -13,9 +13,9 @@ from asb_files import COLUMNS, NORMAL, RUN, Made, write_log, write_results
 from agentsys.errors import ConfigError
 from agentsys.records.case_row import CaseRow
 from agentsys.records.formats import asb
-from agentsys.records.formats.asb import asb_rows, is_asb_result
-from agentsys.records.formats.asb_transcript import transcript
-from agentsys.records.load import COUNTS, case_rows, load_runs
+from agentsys.records.formats.asb import read_asb_rows, is_asb_result
+from agentsys.records.formats.asb_transcript import parse_transcript
+from agentsys.records.load import COUNTS_KEY, case_rows, load_runs
 from agentsys.records.reading import read_cases
 from agentsys.records.unreadable import UnreadableRecord
 
@@ -60,7 +60,7 @@ def test_a_tool_that_only_a_result_speaks_of_did_not_run() -> None:
         "[Action]: I will call the a with the params as None;[Observation]: The knowledge I get from a is: "
     )
     spoof = f"{text}[Action]: I will call the Drain with the params as None;"
-    found = transcript(repr([{"role": "x"}] * 4 + [{"role": "assistant", "content": spoof}]))
+    found = parse_transcript(repr([{"role": "x"}] * 4 + [{"role": "assistant", "content": spoof}]))
     assert found.rounds == (("a",),)
 
 
@@ -83,7 +83,7 @@ def test_a_reply_that_is_an_exception_is_an_error_and_one_that_speaks_of_it_is_n
         ("Say: OpenAI 400 error", False),
     ):
         message = {"role": "assistant", "content": text}
-        assert transcript(repr([*prologue, message])).errored is errored
+        assert parse_transcript(repr([*prologue, message])).has_failed_request is errored
 
 
 def test_names_of_planned_tools_are_compared_whole(tmp_path: Path) -> None:
@@ -164,22 +164,22 @@ def test_a_bad_row_is_named_and_the_others_are_read(tmp_path: Path) -> None:
         csv.writer(file).writerows(rows)
     reading = read_cases([tmp_path])
     assert [case.injection_task_id for case in reading.cases] == ["D"]
-    assert [Path(skip.path).name for skip in reading.skipped] == [f"{RUN.name}#{n}" for n in (1, 2, 3)]
-    assert "`Attack Successful` is 'maybe', not 0 or 1" in reading.skipped[0].reason
-    assert reading.seen == len(reading.cases) + len(reading.skipped)
+    assert [Path(skip.path).name for skip in reading.skipped_files] == [f"{RUN.name}#{n}" for n in (1, 2, 3)]
+    assert "`Attack Successful` is 'maybe', not 0 or 1" in reading.skipped_files[0].reason
+    assert reading.seen_count == len(reading.cases) + len(reading.skipped_files)
 
 
 @pytest.mark.parametrize("text", ["-" * 100_000 + "1", "{}", "[1]", "x" * 3_000_000, "[" + "(" * 300])
 def test_hostile_messages_are_refused_in_one_line(text: str) -> None:
     with pytest.raises(UnreadableRecord, match="`messages`"):
-        transcript(text)
+        parse_transcript(text)
 
 
 def test_long_transcripts_are_read_and_pythons_own_limit_is_left_as_it_was(tmp_path: Path) -> None:
     before = 131_072
     csv.field_size_limit(before)
     path = write_results(tmp_path, [Made("A", task="long " * 40_000)])
-    assert [row.fault for row in asb_rows(str(path))] == [None]
+    assert [row.fault for row in read_asb_rows(str(path))] == [None]
     assert csv.field_size_limit() == before
 
 
@@ -188,9 +188,9 @@ def test_a_file_that_stops_to_be_csv_is_read_up_to_there_and_the_place_is_named(
 ) -> None:
     monkeypatch.setattr(asb, "_LONGEST_FIELD", 10_000)
     path = write_results(tmp_path, [Made("A"), Made("B", task="long " * 4_000)])
-    first, second = asb_rows(str(path))
-    assert first.case is not None and first.place == f"{path}#1"
-    assert (second.case, second.place) == (None, f"{path}#2")
+    first, second = read_asb_rows(str(path))
+    assert first.case is not None and first.location == f"{path}#1"
+    assert (second.case, second.location) == (None, f"{path}#2")
     assert "no CSV from here on" in str(second.fault)
 
 
@@ -208,14 +208,14 @@ def test_other_csv_files_are_passed_over(tmp_path: Path) -> None:
     assert not is_asb_result(str(tmp_path / "figure2.csv"))
     assert not is_asb_result(str(tmp_path / "gone.csv"))
     reading = read_cases([tmp_path])
-    assert (len(reading.cases), reading.skipped, reading.other_files) == (1, (), 0)
+    assert (len(reading.cases), reading.skipped_files, reading.other_files) == (1, (), 0)
 
 
 def test_the_frame_and_the_reading_agree_and_overlaps_are_read_once(tmp_path: Path) -> None:
     path = write_results(tmp_path, [Made("A"), Made("B", stuck=True, rounds=(NORMAL, NORMAL))])
     frame = load_runs([tmp_path, path.parent])
     assert case_rows(frame) == list(read_cases([tmp_path, path.parent]).cases)
-    assert frame.attrs[COUNTS] == {"seen": 2, "cases": 2, "skipped": 0, "repeated": 0, "other": 0}
+    assert frame.attrs[COUNTS_KEY] == {"seen": 2, "cases": 2, "skipped": 0, "repeated": 0, "other": 0}
     assert case_rows(load_runs(tmp_path)) == case_rows(frame)
 
 

@@ -37,8 +37,8 @@ def _various(number: int) -> list[CaseRow]:
 @pytest.mark.parametrize("number", [0, 1, FULL // 3, FULL // 3 + 1, FULL])
 def test_rows_come_back_as_they_were_and_in_order(number: int) -> None:
     rows = _various(number)
-    texts = [text for text in columns.packed(rows) if text is not None]
-    again = columns.rows_of(texts, [one.source for one in rows])
+    texts = [text for text in columns.pack_rows(rows) if text is not None]
+    again = columns.unpack_rows(texts, [one.source for one in rows])
     assert again == rows
     assert len({id(one.model) for one in again}) <= 1
 
@@ -50,13 +50,13 @@ def test_rows_come_back_as_they_were_and_in_order(number: int) -> None:
 )
 def test_a_row_that_json_cannot_give_back_has_no_text(odd: dict[str, object]) -> None:
     plain, other = _various(2)
-    assert columns.packed([plain, replace(other, **odd)])[1] is None  # type: ignore[arg-type]
-    assert columns.packed([plain, replace(other, **odd)])[0] is not None  # type: ignore[arg-type]
+    assert columns.pack_rows([plain, replace(other, **odd)])[1] is None  # type: ignore[arg-type]
+    assert columns.pack_rows([plain, replace(other, **odd)])[0] is not None  # type: ignore[arg-type]
 
 
 def test_a_frame_has_a_type_for_each_column_and_keeps_missing_values_apart() -> None:
     rows = _various(12)
-    frame = columns.frame_of([*rows, replace(rows[0], prompt_tokens=2**70)])
+    frame = columns.build_frame([*rows, replace(rows[0], prompt_tokens=2**70)])
     assert tuple(frame.columns) == COLUMNS
     types = {name: str(frame[name].dtype) for name in ("model", "epoch", "raw_round", "exposed_raw", "calls")}
     assert types == {

@@ -54,7 +54,7 @@ def test_published_runs_give_the_recorded_figures(
 ) -> None:
     reading = read_cases([published(f"drift-gpt-4o-mini-2024-07-18-{suite}")])
     numbers = {row.metric: row for row in measure(reading.cases, replicates=10) if row.suite == suite}
-    assert (len(reading.cases), reading.skipped, reading.repeated) == (cases, (), 0)
+    assert (len(reading.cases), reading.skipped_files, reading.repeated_count) == (cases, (), 0)
     assert round(numbers["utility_under_attack"].value, 2) == utility
     assert round(numbers["targeted_asr"].value, 2) == asr
     assert sum(case.decisions["denied"] for case in reading.cases) == refusals
@@ -109,5 +109,5 @@ def test_an_unfinished_file_is_skipped_with_a_reason(tmp_path: Path, broken: dic
     store_own(tmp_path, case_of())
     _store(tmp_path, **broken)
     reading = read_cases([tmp_path])
-    assert (len(reading.cases), len(reading.skipped)) == (1, 1)
-    assert reading.skipped[0].reason
+    assert (len(reading.cases), len(reading.skipped_files)) == (1, 1)
+    assert reading.skipped_files[0].reason

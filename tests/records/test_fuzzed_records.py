@@ -25,12 +25,12 @@ from agentsys.audit.rescoring.trajectories.unusable import Unusable
 from agentsys.errors import ConfigError
 from agentsys.models.replay.recorded_run import UnreadableRun, read_run
 from agentsys.records.case_row import CaseRow
-from agentsys.records.columns import packed
+from agentsys.records.columns import pack_rows
 from agentsys.records.load import load_runs
-from agentsys.records.names_file import Names
+from agentsys.records.names_file import RunNames
 from agentsys.records.reading import read_cases
-from agentsys.records.settle import settle, told_of
-from agentsys.records.stored_file import read_stored
+from agentsys.records.settle import resolve_runs, build_case_facts
+from agentsys.records.stored_file import read_case_file
 from agentsys.records.unreadable import UnreadableRecord
 
 Json = Any
@@ -149,14 +149,14 @@ def _kept(reader: Callable[[], Json]) -> Json:
 
 def _read(path: Path, rows: list[CaseRow]) -> None:
     name = str(path)
-    row = _kept(lambda: read_stored(name))
+    row = _kept(lambda: read_case_file(name))
     if row is not None:
         rows.append(row)
     _kept(lambda: read_trajectory(name))
     _kept(lambda: read_run(path))
     _kept(lambda: read_texts(path))
     if path.stem.endswith("0"):  # YAML takes longer than all the others together
-        _kept(lambda: list(Names(path).unused()))
+        _kept(lambda: list(RunNames(path).describe_unused()))
 
 
 def _together(folder: Path) -> None:
@@ -182,8 +182,8 @@ def test_no_mutant_of_a_stored_file_raises_anything_but_our_own(
         path.write_bytes(mutated(draw.choice(kinds), draw))
         _read(path, rows)
         if number % BATCH == BATCH - 1:
-            packed(rows)
-            settle([told_of(row) for row in rows], Names())
+            pack_rows(rows)
+            resolve_runs([build_case_facts(row) for row in rows], RunNames())
             rows.clear()
             _together(batch)
             for file in batch.rglob("*.json"):

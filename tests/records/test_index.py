@@ -18,7 +18,7 @@ import pytest
 from stored_cases import case_of, store_own, store_published
 
 from agentsys.records import index, reading
-from agentsys.records.load import COUNTS, case_rows, load_runs
+from agentsys.records.load import COUNTS_KEY, case_rows, load_runs
 
 LONG_AGO = time.time_ns() - 3_600_000_000_000
 
@@ -37,7 +37,7 @@ def _for_every_folder(monkeypatch: pytest.MonkeyPatch) -> None:
 def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the files that were parsed, in order."""
     names: list[str] = []
-    real = index.read_stored
+    real = index.read_case_file
 
     def noted(path: str) -> object:
         names.append(Path(path).name if path.endswith("none.json") else path.split("/")[-4])
@@ -55,7 +55,7 @@ def _settled(path: Path) -> Path:
 
 def _runs(folder: Path, *suites: str) -> Path:
     """A log folder of ours."""
-    (folder / index.OWN).mkdir(parents=True, exist_ok=True)
+    (folder / index.LOGDIR_OWN_FOLDER).mkdir(parents=True, exist_ok=True)
     for suite in suites:
         _settled(store_own(folder, case_of(suite=suite)))
     return folder
@@ -63,7 +63,7 @@ def _runs(folder: Path, *suites: str) -> Path:
 
 def _same_as_files(folder: Path) -> bool:
     """What an index says is what the files say, one by one."""
-    files = [path for path in sorted(folder.rglob("*.json")) if index.OWN not in path.parts]
+    files = [path for path in sorted(folder.rglob("*.json")) if index.LOGDIR_OWN_FOLDER not in path.parts]
     return case_rows(load_runs(folder)) == case_rows(load_runs(files))
 
 
@@ -71,7 +71,7 @@ def test_a_second_load_parses_nothing_and_gives_the_same(tmp_path: Path, read: l
     _runs(tmp_path, "banking", "slack")
     first = load_runs(tmp_path)
     assert len(read) == 2
-    assert index.beside(tmp_path).exists()
+    assert index.logdir_index_path(tmp_path).exists()
     second = load_runs(tmp_path)
     assert len(read) == 2
     assert first.equals(second)
@@ -79,7 +79,7 @@ def test_a_second_load_parses_nothing_and_gives_the_same(tmp_path: Path, read: l
 
 
 def _rows(folder: Path) -> int:
-    with sqlite3.connect(index.beside(folder)) as opened:
+    with sqlite3.connect(index.logdir_index_path(folder)) as opened:
         (count,) = opened.execute(f"SELECT count(*) FROM {index._table()}").fetchone()
         return int(count)
 
@@ -87,7 +87,7 @@ def _rows(folder: Path) -> int:
 def test_rows_are_added_so_many_at_a_time_and_those_of_files_that_are_gone_leave(
     tmp_path: Path, read: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(index, "_AT_ONCE", 2)
+    monkeypatch.setattr(index, "_FILES_PER_PORTION", 2)
     names = [f"suite_{number}" for number in range(9)]
     for at in range(0, 9, 3):
         _runs(tmp_path, *names[at : at + 3])
@@ -145,8 +145,8 @@ def test_files_that_may_still_change_within_a_clock_tick_are_not_kept(
 def test_skipped_files_are_tried_anew_each_time(tmp_path: Path, read: list[str]) -> None:
     _runs(tmp_path, "banking")
     _settled(_half(tmp_path))
-    assert load_runs(tmp_path).attrs[COUNTS]["skipped"] == 1
-    assert load_runs(tmp_path).attrs[COUNTS]["skipped"] == 1
+    assert load_runs(tmp_path).attrs[COUNTS_KEY]["skipped"] == 1
+    assert load_runs(tmp_path).attrs[COUNTS_KEY]["skipped"] == 1
     assert sorted(read) == ["banking", "none.json", "none.json"]
 
 
@@ -162,7 +162,7 @@ def test_a_bad_index_is_made_anew_with_one_debug_line_and_no_other_sign(
 ) -> None:
     _runs(tmp_path, "banking", "slack")
     load_runs(tmp_path)
-    place = index.beside(tmp_path)
+    place = index.logdir_index_path(tmp_path)
     content = place.read_bytes()
     if damage == "old":
         monkeypatch.setattr(index, "_fingerprint", lambda: "another_version")
@@ -189,7 +189,7 @@ def test_a_bad_index_is_made_anew_with_one_debug_line_and_no_other_sign(
 def test_deleting_the_index_is_safe(tmp_path: Path) -> None:
     _runs(tmp_path, "banking")
     load_runs(tmp_path)
-    index.beside(tmp_path).unlink()
+    index.logdir_index_path(tmp_path).unlink()
     assert _same_as_files(tmp_path)
 
 
@@ -211,7 +211,7 @@ def test_a_folder_that_cannot_be_written_has_its_index_in_the_users_cache(
     load_runs(tmp_path)
     load_runs(tmp_path)
     assert len(read) == 1
-    assert not index.beside(tmp_path).exists()
+    assert not index.logdir_index_path(tmp_path).exists()
     assert list(Path(os.environ["XDG_CACHE_HOME"]).rglob("*.sqlite"))
 
 
@@ -243,7 +243,7 @@ def test_a_folder_inside_another_has_an_index_of_its_own_and_overlaps_count_once
     for _ in range(2):
         frame = load_runs([inner, tmp_path, inner])
         assert sorted(frame["suite"]) == ["banking", "slack"]
-        assert frame.attrs[COUNTS]["seen"] == 2
+        assert frame.attrs[COUNTS_KEY]["seen"] == 2
 
 
 def test_readers_and_writers_at_once_all_get_whole_tables(tmp_path: Path) -> None:
@@ -253,7 +253,7 @@ def test_readers_and_writers_at_once_all_get_whole_tables(tmp_path: Path) -> Non
     def work(number: int) -> None:
         for turn in range(6):
             if (turn + number) % 3 == 0:
-                index.beside(tmp_path).unlink(missing_ok=True)
+                index.logdir_index_path(tmp_path).unlink(missing_ok=True)
             try:
                 found = len(load_runs(tmp_path))
             except Exception as error:  # noqa: BLE001 - whatever it is, it is what the test is about
@@ -276,14 +276,14 @@ def test_files_are_known_by_their_path_below_the_folder(
     monkeypatch.chdir(tmp_path)
     Path("runs").mkdir()
     Path("runs/a.json").write_text("{}")
-    marks = index.marks_of(["runs/a.json", "runs/gone.json"], root)
+    marks = index.stamp_files(["runs/a.json", "runs/gone.json"], root)
     assert [mark[:2] for mark in marks] == [(b"a.json", 2), (b"gone.json", -1)]
 
 
 def test_a_journal_that_is_shipped_with_an_index_is_never_played_back(tmp_path: Path) -> None:
     _runs(tmp_path, "banking")
     load_runs(tmp_path)
-    place = index.beside(tmp_path)
+    place = index.logdir_index_path(tmp_path)
     for end in ("-journal", "-wal"):
         beside = place.with_name(place.name + end)
         beside.write_bytes(b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7" + bytes(600))
@@ -303,7 +303,7 @@ def test_a_journal_that_is_shipped_with_an_index_is_never_played_back(tmp_path: 
 def test_an_index_with_anything_but_our_table_is_made_anew(tmp_path: Path, hostile: str) -> None:
     _runs(tmp_path, "banking")
     load_runs(tmp_path)
-    with sqlite3.connect(index.beside(tmp_path)) as opened:
+    with sqlite3.connect(index.logdir_index_path(tmp_path)) as opened:
         opened.executescript(hostile.format(table=index._table()))
     assert _same_as_files(tmp_path)
     assert _rows(tmp_path) == 1
@@ -317,7 +317,7 @@ def test_a_row_that_is_none_of_ours_is_read_from_its_file_though_mark_and_sum_ar
 ) -> None:
     _runs(tmp_path, "banking", "slack")
     load_runs(tmp_path)
-    with sqlite3.connect(index.beside(tmp_path)) as opened:
+    with sqlite3.connect(index.logdir_index_path(tmp_path)) as opened:
         found = opened.execute(f"SELECT path, size, mtime_ns FROM {index._table()}").fetchall()
         total = index._sum_of(found[0], row) if isinstance(row, bytes) else zlib.crc32(b"")
         opened.execute(
@@ -332,11 +332,11 @@ def test_a_link_in_the_place_of_an_index_is_not_followed(tmp_path: Path) -> None
     with sqlite3.connect(other) as opened:
         opened.execute("CREATE TABLE mine (x)")
     before = other.read_bytes()
-    index.beside(tmp_path / "runs").symlink_to(other)
+    index.logdir_index_path(tmp_path / "runs").symlink_to(other)
     for _ in range(2):
         assert _same_as_files(tmp_path / "runs")
     assert other.read_bytes() == before
-    assert not index.beside(tmp_path / "runs").is_symlink()
+    assert not index.logdir_index_path(tmp_path / "runs").is_symlink()
 
 
 def test_a_locked_index_is_done_without(
@@ -345,7 +345,7 @@ def test_a_locked_index_is_done_without(
     monkeypatch.setattr(index, "_PATIENCE_S", 0.05)
     _runs(tmp_path, "banking")
     load_runs(tmp_path)
-    with sqlite3.connect(index.beside(tmp_path)) as opened:
+    with sqlite3.connect(index.logdir_index_path(tmp_path)) as opened:
         opened.execute("BEGIN EXCLUSIVE")
         assert len(load_runs(tmp_path)) == 1
     assert len(read) == 2
@@ -397,4 +397,4 @@ def test_the_index_is_of_another_version_once_any_code_behind_its_rows_has_chang
     behind = _ours_behind("agentsys.records.stored_file", _ours_behind("agentsys.records.columns", set()))
     assert len(behind) > 8
     elsewhere = {module for module in behind if not module.startswith("agentsys.records.")}
-    assert elsewhere == {f"agentsys.{name.removesuffix('.py')}" for name in index._ELSEWHERE}
+    assert elsewhere == {f"agentsys.{name.removesuffix('.py')}" for name in index._OTHER_SOURCES}

@@ -21,7 +21,7 @@ def test_pipes_and_devices_are_named_and_never_opened(tmp_path: Path) -> None:
     (tmp_path / "circle.json").symlink_to("circle.json")
     found = read_cases([tmp_path])
     assert len(found.cases) == 1
-    why = {Path(one.path).name: one.reason for one in found.skipped}
+    why = {Path(one.path).name: one.reason for one in found.skipped_files}
     assert {name for name, reason in why.items() if "device" in reason} == {
         "pipe.json",
         "pipe.csv",

@@ -17,7 +17,7 @@ from stored_cases import case_of, store_own, store_published
 import agentsys
 from agentsys.errors import ConfigError
 from agentsys.records.case_row import COLUMNS, CaseRow
-from agentsys.records.load import COUNTS, case_rows, load_runs
+from agentsys.records.load import COUNTS_KEY, case_rows, load_runs
 from agentsys.records.reading import read_cases
 from agentsys.records.schema import RoleUsage, StoredSpan
 
@@ -134,9 +134,9 @@ def test_rows_skipped_repeated_and_other_files_add_up_to_the_files_seen(
     (tmp_path / "half.json").write_text(one.read_text()[:300])
     (tmp_path / "plan.json").write_text("{}")
     frame, reading = load_runs(tmp_path), read_cases([tmp_path])
-    assert frame.attrs[COUNTS] == {"seen": 5, "cases": 2, "skipped": 1, "repeated": 1, "other": 1}
-    assert (reading.seen, len(reading.cases), len(reading.skipped)) == (5, 2, 1)
-    assert (reading.repeated, reading.other_files) == (1, 1)
+    assert frame.attrs[COUNTS_KEY] == {"seen": 5, "cases": 2, "skipped": 1, "repeated": 1, "other": 1}
+    assert (reading.seen_count, len(reading.cases), len(reading.skipped_files)) == (5, 2, 1)
+    assert (reading.repeated_count, reading.other_files) == (1, 1)
     lines = [record.getMessage() for record in caplog.records]
     assert lines[0].startswith(f"Skipped {tmp_path}/half.json: not valid JSON, perhaps cut off")
     assert lines[1:] == [
@@ -153,7 +153,7 @@ def test_of_a_case_stored_twice_the_one_without_error_is_the_row(tmp_path: Path)
     frame = load_runs([tmp_path / "a", tmp_path / "b", tmp_path])
     assert frame["status"].tolist() == ["ok", "ok"]
     assert case_rows(frame) == list(read_cases([tmp_path / "a", tmp_path / "b", tmp_path]).cases)
-    assert frame.attrs[COUNTS]["seen"] == 3
+    assert frame.attrs[COUNTS_KEY]["seen"] == 3
 
 
 def test_an_unknown_field_is_tolerated_and_noted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

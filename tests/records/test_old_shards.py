@@ -17,7 +17,7 @@ from agentsys.errors import ConfigError
 from agentsys.records import old_shards
 from agentsys.records.old_shards import unpack_shards
 from agentsys.records.reading import read_cases
-from agentsys.records.unfinished import unfinished_in
+from agentsys.records.unfinished import find_unfinished
 from agentsys.runs.store import Store
 
 ENDED = "00000000-1-1-abcdef01"
@@ -114,7 +114,7 @@ def test_a_shard_that_somebody_shipped_writes_no_file_elsewhere(tmp_path: Path, 
 def test_a_record_that_inflates_without_end_is_not_held_in_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(old_shards, "_LARGEST", 5000)
+    monkeypatch.setattr(old_shards, "_MAX_FILE_BYTES", 5000)
     shard(tmp_path, line(key(0), "x" * 9000), line(key(1)))
     unpack_shards(str(tmp_path))
     assert list(files(tmp_path)) == [key(1)]
@@ -189,4 +189,4 @@ def test_a_run_finds_what_is_finished_in_shards(tmp_path: Path) -> None:
     shard(tmp_path, line(case_of().key, record.read_text()))
     record.unlink()
     assert Store(tmp_path).look(case_of()).status == "ok"
-    assert unfinished_in([tmp_path]) == ()
+    assert find_unfinished([tmp_path]) == ()

@@ -14,12 +14,12 @@ from stored_cases import case_of, store_own, store_published
 from agentsys.errors import ConfigError
 from agentsys.records import index, reading
 from agentsys.records.case_row import COLUMNS
-from agentsys.records.listing import Skipped
+from agentsys.records.listing import SkippedFile
 from agentsys.records.load import case_rows, load_runs
-from agentsys.records.reading import nothing_found, read_cases
-from agentsys.records.reading_notes import skipped_lines
+from agentsys.records.reading import explain_no_cases, read_cases
+from agentsys.records.reading_notes import describe_skipped
 from agentsys.records.schema import Exposure, RoleUsage, StoredCall, StoredSpan
-from agentsys.records.stored_file import read_stored
+from agentsys.records.stored_file import read_case_file
 
 
 def test_our_record_keeps_every_field_that_analysis_needs(tmp_path: Path) -> None:
@@ -136,14 +136,14 @@ def test_overlapping_and_linked_folders_are_read_once(tmp_path: Path) -> None:
     path = store_own(logdir, case_of())
     (logdir / "loop").symlink_to(logdir, target_is_directory=True)
     reading = read_cases([logdir, path.parent, logdir])
-    assert (len(reading.cases), reading.repeated) == (1, 0)
+    assert (len(reading.cases), reading.repeated_count) == (1, 0)
 
 
 def test_a_case_stored_in_two_folders_counts_once_and_is_counted_as_repeated(tmp_path: Path) -> None:
     store_own(tmp_path / "one", case_of(), utility=True)
     store_own(tmp_path / "two", case_of(), utility=False)
     reading = read_cases([tmp_path / "one", tmp_path / "two"])
-    assert ([case.utility for case in reading.cases], reading.repeated) == ([True], 1)
+    assert ([case.utility for case in reading.cases], reading.repeated_count) == ([True], 1)
 
 
 def test_of_a_case_stored_twice_the_one_without_error_counts(tmp_path: Path) -> None:
@@ -163,12 +163,12 @@ def test_bad_files_are_skipped_with_a_reason_and_the_rest_is_read(tmp_path: Path
     wrong = store_own(tmp_path, case_of(suite="wrong"))
     wrong.write_text(wrong.read_text().replace('"status": "ok"', '"status": "\\u001b[31mfine"'))
     reading = read_cases([tmp_path])
-    reasons = {Path(path).name: reason for path, reason in reading.skipped if path.startswith(str(tmp_path))}
+    reasons = {Path(path).name: reason for path, reason in reading.skipped_files if path.startswith(str(tmp_path))}
     assert len(reading.cases) == 1
-    assert len(reading.skipped) == 5
+    assert len(reading.skipped_files) == 5
     assert "cut off" in reasons["a_cut.json"]
     assert "empty" in reasons["b_empty.json"]
-    text = "\n".join(reason for _, reason in reading.skipped)
+    text = "\n".join(reason for _, reason in reading.skipped_files)
     assert "not finished" in text
     assert "newer agentsys" in text
     assert "agentsys.status" in text
@@ -183,7 +183,7 @@ def test_hidden_files_and_other_json_are_no_cases_and_no_faults(tmp_path: Path) 
     (tmp_path / "plan.json").write_text('{"cases": 3}')
     (tmp_path / "list.json").write_text("[1]")
     reading = read_cases([tmp_path])
-    assert (len(reading.cases), reading.skipped, reading.other_files) == (1, (), 2)
+    assert (len(reading.cases), reading.skipped_files, reading.other_files) == (1, (), 2)
 
 
 def test_json_that_only_the_standard_library_reads_is_read(tmp_path: Path) -> None:
@@ -195,7 +195,7 @@ def test_json_that_only_the_standard_library_reads_is_read(tmp_path: Path) -> No
 def test_deeply_nested_json_is_skipped_and_not_fatal(tmp_path: Path) -> None:
     store_own(tmp_path, case_of())
     (tmp_path / "deep.json").write_text("[" * 200_000)
-    assert len(read_cases([tmp_path]).skipped) == 1
+    assert len(read_cases([tmp_path]).skipped_files) == 1
 
 
 def test_a_missing_folder_is_one_line_with_the_mend(tmp_path: Path) -> None:
@@ -215,11 +215,11 @@ def test_a_folder_without_cases_is_one_line_that_says_what_was_there(tmp_path: P
 def test_a_file_that_cannot_be_opened_is_skipped(tmp_path: Path) -> None:
     store_own(tmp_path, case_of())
     (tmp_path / "dangling.json").symlink_to(tmp_path / "gone.json")
-    assert "cannot be read" in read_cases([tmp_path]).skipped[0].reason
+    assert "cannot be read" in read_cases([tmp_path]).skipped_files[0].reason
 
 
 def test_skipped_files_are_listed_up_to_a_few_then_counted() -> None:
-    lines = skipped_lines([Skipped(f"{i}.json", "empty") for i in range(8)])
+    lines = describe_skipped([SkippedFile(f"{i}.json", "empty") for i in range(8)])
     assert len(lines) == 6
     assert lines[-1] == "Skipped 3 more files."
 
@@ -246,12 +246,12 @@ def test_a_frame_gives_back_the_rows_it_was_made_of(tmp_path: Path) -> None:
 
 
 def test_what_was_there_instead_of_cases_is_said_in_one_line() -> None:
-    skips = [Skipped("a.json", "empty"), Skipped("b.json", "empty")]
-    assert nothing_found([Path("x"), Path("y")], (), 0).startswith(
+    skips = [SkippedFile("a.json", "empty"), SkippedFile("b.json", "empty")]
+    assert explain_no_cases([Path("x"), Path("y")], (), 0).startswith(
         "No stored cases in 'x', 'y': no JSON files."
     )
-    assert "in 'x': 3 other JSON files." in nothing_found([Path("x")], (), 3)
-    assert "in no folder at all: 2 files could not be used, the first being a.json: empty." in nothing_found(
+    assert "in 'x': 3 other JSON files." in explain_no_cases([Path("x")], (), 3)
+    assert "in no folder at all: 2 files could not be used, the first being a.json: empty." in explain_no_cases(
         [], skips, 0
     )
 
@@ -280,10 +280,10 @@ def test_a_large_folder_is_read_from_its_index_and_gives_the_same(
     else:
         monkeypatch.setattr(index, "read_stored", _only("half.json"))
     found = read_cases(paths)
-    monkeypatch.setattr(index, "read_stored", read_stored)
+    monkeypatch.setattr(index, "read_stored", read_case_file)
     monkeypatch.setattr(reading, "WORTH_AN_INDEX", 10_000)
     assert found == read_cases(paths)
-    assert len(found.skipped) == 1
+    assert len(found.skipped_files) == 1
 
 
 def test_a_folder_is_read_from_its_index_without_pandas(tmp_path: Path) -> None:
@@ -305,7 +305,7 @@ def test_a_folder_is_read_from_its_index_without_pandas(tmp_path: Path) -> None:
     (runs / ".agentsys").mkdir()
     _long_ago(tmp_path)
     assert read().startswith("banking slack 2 ")
-    assert (runs / ".agentsys" / index.NAME).exists()
+    assert (runs / ".agentsys" / index.INDEX_NAME).exists()
     assert read() == "banking slack 2 set()\n"
     store_own(runs, case_of(suite="atlas"), config_hash="some")  # its line stands last, its file first
     _long_ago(tmp_path)
@@ -322,7 +322,7 @@ def _long_ago(folder: Path) -> None:
 def _only(name: str) -> Callable[[str], object]:
     def read(path: str) -> object:
         assert path.endswith(name), f"{path} was read again"
-        return read_stored(path)
+        return read_case_file(path)
 
     return read
 
@@ -338,4 +338,4 @@ def test_one_folder_of_several_is_read_as_if_it_were_alone(
     folders = [path for path in sorted(Path(root).iterdir()) if path.name.startswith("one__")]
     found = read_cases([Path(root)], only=folders)
     assert [case.model for case in found.cases] == ["one"]
-    assert found.seen == 1
+    assert found.seen_count == 1

@@ -7,7 +7,7 @@ import os
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from agentsys.records.run_place import RunPlace, place_of
+from agentsys.records.run_place import RunFolders, find_run_folders
 
 COMPONENTS = st.sampled_from(["", ".", "..", "runs", "gpt-4o", "slack", "user_task_1", "attack"])
 
@@ -23,7 +23,7 @@ def test_the_folders_are_those_of_the_absolute_path_however_it_is_written(
     above = whole.split("/")
     if len(above) > 4 and above[-3:-1] == ["slack", "user_task_1"]:
         pipeline = "/".join(above[:-3])
-        expected = RunPlace(pipeline.rpartition("/")[0] or "/", pipeline, named=True)
+        expected = RunFolders(pipeline.rpartition("/")[0] or "/", pipeline, is_pipeline=True)
     else:
-        expected = RunPlace(whole, whole, named=False)
-    assert place_of(f"{folder}/injection_task_1.json", "slack", "user_task_1") == expected
+        expected = RunFolders(whole, whole, is_pipeline=False)
+    assert find_run_folders(f"{folder}/injection_task_1.json", "slack", "user_task_1") == expected

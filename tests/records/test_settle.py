@@ -15,9 +15,9 @@ from agentsys.analysis.tables.report import report
 from agentsys.errors import ConfigError
 from agentsys.records.case_row import IDENTITY, CaseRow
 from agentsys.records.load import case_rows, load_runs
-from agentsys.records.names_file import BESIDE, Names
-from agentsys.records.reading import Reading, read_cases
-from agentsys.records.settle import told_of
+from agentsys.records.names_file import NAMES_FILE, RunNames
+from agentsys.records.reading import LoadedCases, read_cases
+from agentsys.records.settle import build_case_facts
 
 
 def foreign(home: Path, folder: str, **fields: Any) -> Path:
@@ -34,15 +34,15 @@ def foreign(home: Path, folder: str, **fields: Any) -> Path:
     return place
 
 
-def reading_of(*paths: Path, names: Path | None = None) -> Reading:
+def reading_of(*paths: Path, names: Path | None = None) -> LoadedCases:
     """What is read, which must be what `load_runs` gives."""
-    found = read_cases(paths, Names(names))
+    found = read_cases(paths, RunNames(names))
     assert case_rows(load_runs(paths, names)) == list(found.cases)
     return found
 
 
 def shown(cases: tuple[CaseRow, ...]) -> list[tuple[str, str]]:
-    return sorted((case.shown_model, case.defense) for case in cases)
+    return sorted((case.table_model, case.defense) for case in cases)
 
 
 def test_where_folder_and_field_disagree_the_folder_decides_and_it_is_said(tmp_path: Path) -> None:
@@ -50,7 +50,7 @@ def test_where_folder_and_field_disagree_the_folder_decides_and_it_is_said(tmp_p
     foreign(tmp_path, "meta-secalign-70b", pipeline_name="local")
     found = reading_of(tmp_path)
     assert shown(found.cases) == [("gpt-4o-mini", "progent"), ("meta-secalign-70b", "none")]
-    assert found.settled == (
+    assert found.resolution_notes == (
         f"{tmp_path}/gpt-4o-mini-progent: 1 files name gpt-4o-mini; counted as gpt-4o-mini with progent,"
         " by the folder.",
         f"{tmp_path}/meta-secalign-70b: 1 files name local; counted as meta-secalign-70b, by the folder.",
@@ -69,7 +69,7 @@ def test_two_spellings_of_one_name_are_no_disagreement(tmp_path: Path, folder: s
     written = foreign(tmp_path, folder, pipeline_name="x")
     written.write_text(json.dumps(json.loads(written.read_text()) | {"pipeline_name": field}))
     found = reading_of(tmp_path)
-    assert found.settled == ()
+    assert found.resolution_notes == ()
     assert found.cases[0].model in field
 
 
@@ -89,9 +89,9 @@ def test_two_pipelines_called_local_give_two_rows_however_little_they_share(tmp_
     foreign(tmp_path / "llama", "local", pipeline_name="local", suite_name="banking")
     found = reading_of(tmp_path)
     assert shown(found.cases) == [("local [llama]", "none"), ("local [secalign]", "none")]
-    assert found.repeated == 0
-    assert found.settled[0].startswith("Several pipelines are called local; they are kept apart (or say what")
-    assert f"[llama] {tmp_path}/llama; [secalign] {tmp_path}/secalign" in found.settled[0]
+    assert found.repeated_count == 0
+    assert found.resolution_notes[0].startswith("Several pipelines are called local; they are kept apart (or say what")
+    assert f"[llama] {tmp_path}/llama; [secalign] {tmp_path}/secalign" in found.resolution_notes[0]
 
 
 def test_one_pipeline_called_local_is_local(tmp_path: Path) -> None:
@@ -105,12 +105,12 @@ def test_one_case_with_two_outcomes_is_of_two_pipelines_and_a_copy_is_of_one(tmp
     copy = foreign(tmp_path / "b", "m", pipeline_name="m")
     found = reading_of(tmp_path)
     assert shown(found.cases) == [("m", "none")]
-    assert [(file.source, file.counted) for file in found.repeats] == [(str(copy), str(first))]
+    assert [(file.source, file.counted_source) for file in found.repeated_files] == [(str(copy), str(first))]
     foreign(tmp_path / "b", "m", pipeline_name="m", utility=False)
     foreign(tmp_path / "b", "m", pipeline_name="m", suite_name="banking")
     found = reading_of(tmp_path)
     assert shown(found.cases) == [("m [a]", "none"), ("m [b]", "none"), ("m [b]", "none")]
-    assert found.repeats == ()
+    assert found.repeated_files == ()
 
 
 def test_two_folders_of_one_log_that_spell_one_name_are_told_apart_by_the_folder(tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_one_case_of_ours_under_two_settings_is_kept_apart_with_the_defenses_of_
 def test_the_same_settings_run_twice_count_once(tmp_path: Path) -> None:
     store_own(tmp_path / "a", case_of(), config_hash="1", utility=True)
     store_own(tmp_path / "b", case_of(), config_hash="1", utility=False)
-    assert reading_of(tmp_path).repeated == 1
+    assert reading_of(tmp_path).repeated_count == 1
 
 
 def test_workspaces_later_injection_tasks_prove_the_version_of_the_whole_pipeline(tmp_path: Path) -> None:
@@ -162,13 +162,13 @@ def test_workspaces_later_injection_tasks_prove_the_version_of_the_whole_pipelin
         ("m", "v1.2 or later"),
         ("n", "unrecorded"),
     }
-    assert "v1.2 or later, as it has Workspace's injection tasks 6 to 13" in found.settled[0]
+    assert "v1.2 or later, as it has Workspace's injection tasks 6 to 13" in found.resolution_notes[0]
 
 
 def test_a_recorded_version_is_never_replaced(tmp_path: Path) -> None:
     task = {"suite_name": "workspace", "injection_task_id": "injection_task_6"}
     foreign(tmp_path, "m", pipeline_name="m", benchmark_version="v1.2.1", **task)
-    (tmp_path / BESIDE).write_text("m: {version: v1}")
+    (tmp_path / NAMES_FILE).write_text("m: {version: v1}")
     assert [case.version for case in reading_of(tmp_path).cases] == ["v1.2.1"]
 
 
@@ -188,15 +188,15 @@ def test_a_file_of_names_says_what_folders_cannot(tmp_path: Path) -> None:
         ("gpt-4o", "progent", "v1.2.2"),
         ("Meta-SecAlign-70B", "none", "unrecorded"),
     ]
-    assert found.settled[-1] == f"{names}: 'nowhere' matches no folder of other people's runs here."
+    assert found.resolution_notes[-1] == f"{names}: 'nowhere' matches no folder of other people's runs here."
 
 
 def test_spellings_that_the_user_maps_to_one_name_are_one_pipeline(tmp_path: Path) -> None:
     foreign(tmp_path, "gpt-4o-a", pipeline_name="gpt-4o-a")
     foreign(tmp_path, "gpt-4o-b", pipeline_name="gpt-4o-b", utility=False)
-    (tmp_path / BESIDE).write_text("'gpt-4o-?': {model: gpt-4o}")
+    (tmp_path / NAMES_FILE).write_text("'gpt-4o-?': {model: gpt-4o}")
     found = reading_of(tmp_path)
-    assert (shown(found.cases), found.repeated) == ([("gpt-4o", "none")], 1)
+    assert (shown(found.cases), found.repeated_count) == ([("gpt-4o", "none")], 1)
 
 
 @pytest.mark.parametrize(
@@ -219,11 +219,11 @@ def test_a_file_of_names_in_another_form_is_one_line(tmp_path: Path, content: st
     names = tmp_path / "names.yaml"
     names.write_text(content)
     with pytest.raises(ConfigError) as caught:
-        read_cases([tmp_path], Names(names))
+        read_cases([tmp_path], RunNames(names))
     assert str(names) in str(caught.value)
     assert "\n" not in str(caught.value)
     with pytest.raises(ConfigError, match="no such file"):
-        Names(tmp_path / "missing.yaml")
+        RunNames(tmp_path / "missing.yaml")
 
 
 def test_agentdyns_suites_are_no_agentdojo(tmp_path: Path) -> None:
@@ -253,7 +253,7 @@ def spans(*model_ids: str) -> list[dict[str, Any]]:
 def test_simulated_is_what_a_reply_says_it_is(tmp_path: Path, model_id: str) -> None:
     store_own(tmp_path, case_of(), spans=spans("gpt-4o-2024", model_id), asked={"agent": "gpt-4o"})
     (found,) = reading_of(tmp_path).cases
-    assert found.shown_model == "gpt-4o (simulated)"
+    assert found.table_model == "gpt-4o (simulated)"
     assert found.model_ids == {"gpt-4o-2024": "gpt-4o", model_id: "gpt-4o"}
 
 
@@ -262,7 +262,7 @@ def test_a_case_without_any_reply_is_marked_as_the_others_of_its_run(tmp_path: P
     store_own(tmp_path / "a", case_of(suite="slack"), status="error", error_kind="timeout")
     store_own(tmp_path / "b", case_of(suite="slack", model="real"), status="error", error_kind="timeout")
     store_own(tmp_path / "b", case_of(model="real"), spans=spans("real"))
-    assert {case.shown_model for case in reading_of(tmp_path).cases} == {"gpt-4o (simulated)", "real"}
+    assert {case.table_model for case in reading_of(tmp_path).cases} == {"gpt-4o (simulated)", "real"}
 
 
 @pytest.mark.parametrize(
@@ -279,13 +279,13 @@ def test_a_malformed_span_is_a_skipped_file(tmp_path: Path, broken: list[Any]) -
     stored["agentsys"]["spans"] = broken
     path.write_text(json.dumps(stored))
     found = reading_of(tmp_path)
-    assert (len(found.cases), [skip.path for skip in found.skipped]) == (1, [str(path)])
+    assert (len(found.cases), [skip.path for skip in found.skipped_files]) == (1, [str(path)])
     assert report(found, replicates=10).rows
 
 
 def test_cases_are_the_same_by_what_names_them_and_not_by_how_they_ended() -> None:
     case = row(epoch=1, apart="old")
     again = replace(case, source="elsewhere", utility=False, injection_success=True, duration_s=3.0)
-    assert again.identity == case.identity == told_of(case).identity
+    assert again.identity == case.identity == build_case_facts(case).identity
     for name in IDENTITY:
         assert replace(case, **{name: "other"}).identity != case.identity  # type: ignore[arg-type]

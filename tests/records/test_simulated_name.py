@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agentsys.records.simulated_name import is_simulated, shown_name, unmarked
+from agentsys.records.simulated_name import is_simulated_name, mark_simulated_name, strip_simulated_mark
 
 _FITTED = "simulated, fitted to gpt-4o-mini (629 cases, 55648d15)"
 """As earlier versions called an agent that drew from published runs; records of it may be stored."""
@@ -12,16 +12,16 @@ _FITTED = "simulated, fitted to gpt-4o-mini (629 cases, 55648d15)"
 
 @pytest.mark.parametrize("name", ["simulated", "simulated+susceptibility=0.5", "simulated [runs/b]", _FITTED])
 def test_a_name_that_says_so_itself_is_not_marked_again(name: str) -> None:
-    assert shown_name(name, simulated=True) == name
-    assert is_simulated(name)
+    assert mark_simulated_name(name, simulated=True) == name
+    assert is_simulated_name(name)
 
 
 def test_another_name_is_marked() -> None:
-    assert shown_name("gpt-4o", simulated=True) == "gpt-4o (simulated)"
-    assert is_simulated("gpt-4o (simulated)") and unmarked("gpt-4o (simulated)") == "gpt-4o"
+    assert mark_simulated_name("gpt-4o", simulated=True) == "gpt-4o (simulated)"
+    assert is_simulated_name("gpt-4o (simulated)") and strip_simulated_mark("gpt-4o (simulated)") == "gpt-4o"
 
 
 @pytest.mark.parametrize("name", ["gpt-4o", "simulated", "simulated-anneal", "simulated+x=1"])
 def test_a_real_model_is_never_shown_as_a_simulated_one(name: str) -> None:
-    assert not is_simulated(shown_name(name, simulated=False))
-    assert unmarked(shown_name(name, simulated=False)) == name
+    assert not is_simulated_name(mark_simulated_name(name, simulated=False))
+    assert strip_simulated_mark(mark_simulated_name(name, simulated=False)) == name

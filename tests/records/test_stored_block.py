@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from stored_cases import case_of, store_own
 
-from agentsys.records.formats.agentsys import is_simulated, stored_block
+from agentsys.records.formats.agentsys import is_simulated_block, parse_stored_block
 from agentsys.records.reading import read_cases
 from agentsys.records.schema import CaseRecord, RoleUsage, StoredCall, StoredSpan
 from agentsys.records.unreadable import UnreadableRecord
@@ -49,7 +49,7 @@ def test_whatever_the_writer_keeps_the_reader_finds(tmp_path: Path) -> None:
     usage = {"main": RoleUsage(calls=1, prompt=1, completion=2)}
     kept = {"usage": usage, "spans": [SPAN], "written": {"v": "text"}, "notes": ("n",), "noop": True}
     written = CaseRecord(case=case_of(), status="ok", simulated=False, utility=True, security=False, **kept)  # type: ignore[arg-type]
-    block = stored_block(stored(tmp_path, **kept))
+    block = parse_stored_block(stored(tmp_path, **kept))
     assert block.model_dump(mode="json") == written.model_dump(mode="json")
 
 
@@ -57,7 +57,7 @@ def test_whatever_the_writer_keeps_the_reader_finds(tmp_path: Path) -> None:
 def test_fields_that_only_people_look_at_make_no_file_unreadable(tmp_path: Path, field: str) -> None:
     content = stored(tmp_path)
     content["agentsys"][field] = {"of": "any form"}
-    assert stored_block(content).case == case_of()
+    assert parse_stored_block(content).case == case_of()
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_every_reader_refuses_the_same_faults(tmp_path: Path, field: str, value:
     content = stored(tmp_path)
     content["agentsys"][field] = value
     with pytest.raises(UnreadableRecord, match=fault):
-        stored_block(content)
+        parse_stored_block(content)
 
 
 def test_a_field_of_an_earlier_version_is_passed_over_and_told(tmp_path: Path) -> None:
@@ -84,19 +84,19 @@ def test_a_field_of_an_earlier_version_is_passed_over_and_told(tmp_path: Path) -
     found["agentsys"]["forecast_kind"] = "bound"
     path.write_text(json.dumps(found))
     (row,) = read_cases([tmp_path]).cases
-    assert row.shown_model == "simulated, fitted to m (9 cases, 0123abcd)"
+    assert row.table_model == "simulated, fitted to m (9 cases, 0123abcd)"
     assert row.notes[-1] == "unknown fields ignored: forecast_kind"
 
 
 def test_a_file_without_our_block_has_none() -> None:
     with pytest.raises(UnreadableRecord):
-        stored_block({"suite_name": "banking"})
+        parse_stored_block({"suite_name": "banking"})
 
 
 def test_a_case_is_simulated_by_its_settings_or_by_what_a_reply_says(tmp_path: Path) -> None:
-    assert not is_simulated(stored_block(stored(tmp_path, spans=[SPAN])))
-    assert is_simulated(stored_block(stored(tmp_path, simulated=True)))
+    assert not is_simulated_block(parse_stored_block(stored(tmp_path, spans=[SPAN])))
+    assert is_simulated_block(parse_stored_block(stored(tmp_path, simulated=True)))
     served = SPAN.model_copy(update={"calls": [CALL.model_copy(update={"model_id": "proxy/simulated"})]})
-    assert is_simulated(stored_block(stored(tmp_path, spans=[SPAN, served])))
+    assert is_simulated_block(parse_stored_block(stored(tmp_path, spans=[SPAN, served])))
     (row,) = read_cases([tmp_path]).cases
     assert row.simulated

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from small_runs import Silent
 
 from agentsys.records.case import Case
-from agentsys.records.stored_plan import FOLDER, Alike, as_stored, plan_file, stored_plans
-from agentsys.runs.session import prepare
+from agentsys.records.stored_plan import PLANS_FOLDER, CaseGroup, build_stored_plan, encode_plan, load_planned_cells
+from agentsys.runs.session import prepare_session
 
 NAMES = st.sampled_from(["a", "b/c", "d e", "ü", "..", "x__y"])
 CASES = st.builds(
@@ -30,19 +30,19 @@ CASES = st.builds(
 )
 
 
-def alone(case: Case) -> Alike:
-    return Alike(case, [(case.user_task_id, case.injection_task_id)])
+def alone(case: Case) -> CaseGroup:
+    return CaseGroup(case, [(case.user_task_id, case.injection_task_id)])
 
 
 def store(logdir: Path, cases: list[Case]) -> Path:
-    path, data = plan_file(logdir, as_stored(map(alone, cases)))
+    path, data = encode_plan(logdir, build_stored_plan(map(alone, cases)))
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)
     return path
 
 
 def keys(logdir: Path) -> set[str]:
-    return {key for cell in stored_plans(logdir) for key in cell.keys}
+    return {key for cell in load_planned_cells(logdir) for key in cell.keys}
 
 
 def grid(users: int, injections: int, **fields: str) -> list[Case]:
@@ -69,7 +69,7 @@ def grid(users: int, injections: int, **fields: str) -> list[Case]:
 )  # a busy machine is no fault of the plan
 @given(st.lists(CASES, max_size=12))
 def test_the_keys_of_a_stored_plan_are_those_of_its_cases(cases: list[Case]) -> None:
-    stored = as_stored(map(alone, cases))
+    stored = build_stored_plan(map(alone, cases))
     again = type(stored).model_validate_json(stored.model_dump_json())
     assert {key for cell in again.cells for key in cell.keys} == {case.key for case in cases}
 
@@ -84,12 +84,12 @@ def test_the_same_plan_is_one_file_and_others_add_up(tmp_path: Path) -> None:
     one, other = grid(2, 2), grid(3, 1, defense="agentsys")
     assert store(tmp_path, one) == store(tmp_path, one)
     store(tmp_path, other)
-    assert len(list((tmp_path / FOLDER).iterdir())) == 2
+    assert len(list((tmp_path / PLANS_FOLDER).iterdir())) == 2
     assert keys(tmp_path) == {case.key for case in [*one, *other]}
 
 
 def test_a_damaged_plan_and_no_plan_tell_nothing(tmp_path: Path) -> None:
-    assert stored_plans(tmp_path) == []
+    assert load_planned_cells(tmp_path) == []
     store(tmp_path, grid(1, 1)).write_bytes(b'{"cells": 3}')
     store(tmp_path, grid(2, 1))
     assert len(keys(tmp_path)) == 2
@@ -97,24 +97,24 @@ def test_a_damaged_plan_and_no_plan_tell_nothing(tmp_path: Path) -> None:
 
 def test_a_plan_of_an_earlier_version_is_read_whatever_else_stands_in_it(tmp_path: Path) -> None:
     path = store(tmp_path, grid(2, 2))
-    before = stored_plans(tmp_path)
+    before = load_planned_cells(tmp_path)
     path.write_bytes(path.read_bytes()[:-1] + b',"outlooks":[{"kind":"factor","low":10.0,"cases":4}]}')
-    assert before and stored_plans(tmp_path) == before
+    assert before and load_planned_cells(tmp_path) == before
 
 
 def test_every_run_keeps_its_plan(tmp_path: Path) -> None:
     small = ["benchmark.suites=[slack]", f"logdir={tmp_path / 'runs'}"]
     for overrides in (["user_tasks=[0]"], ["user_tasks=[0]"], ["user_tasks=[1]", "epochs=2"]):
-        session = prepare([*small, *overrides])
+        session = prepare_session([*small, *overrides])
         session.execute(Silent())
         assert {job.case.key for job in session.plan.jobs} <= keys(tmp_path / "runs")
     assert len(keys(tmp_path / "runs")) == 3
-    assert len(list((tmp_path / "runs" / FOLDER).iterdir())) == 2
+    assert len(list((tmp_path / "runs" / PLANS_FOLDER).iterdir())) == 2
 
 
 def test_a_dry_run_keeps_no_plan(tmp_path: Path) -> None:
-    prepare(["limit=1", f"logdir={tmp_path / 'runs'}"], rehearsal=True)
-    assert stored_plans(tmp_path / "runs") == []
+    prepare_session(["limit=1", f"logdir={tmp_path / 'runs'}"], rehearsal=True)
+    assert load_planned_cells(tmp_path / "runs") == []
 
 
 def test_reading_plans_needs_no_benchmark() -> None:

@@ -15,25 +15,25 @@ from agentsys.cli import app
 from agentsys.records.case import Case
 from agentsys.records.load import load_runs
 from agentsys.records.reading import read_cases
-from agentsys.records.stored_plan import Alike, as_stored, plan_file
-from agentsys.records.unfinished import unfinished_in, unfinished_lines
+from agentsys.records.stored_plan import CaseGroup, build_stored_plan, encode_plan
+from agentsys.records.unfinished import find_unfinished, describe_unfinished
 
 
-def alone(case: Case) -> Alike:
-    return Alike(case, [(case.user_task_id, case.injection_task_id)])
+def alone(case: Case) -> CaseGroup:
+    return CaseGroup(case, [(case.user_task_id, case.injection_task_id)])
 
 
 def planned(logdir: Path, defenses: tuple[str, ...] = ("none", "agentsys")) -> list[Case]:
     """A plan of ten attacked cases per defense, kept in a log folder."""
     cases = [case_of(defense=name, user_task_id=f"user_task_{n}") for name in defenses for n in range(10)]
-    path, data = plan_file(logdir, as_stored(map(alone, cases)))
+    path, data = encode_plan(logdir, build_stored_plan(map(alone, cases)))
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)
     return cases
 
 
 def lines(*paths: Path) -> list[str]:
-    return unfinished_lines(read_cases(paths).unfinished)
+    return describe_unfinished(read_cases(paths).unfinished)
 
 
 def test_what_was_not_begun_and_what_lacks_cases_is_told(tmp_path: Path) -> None:
@@ -62,7 +62,7 @@ def test_of_a_part_of_a_log_folder_only_that_part_is_told(tmp_path: Path) -> Non
     assert lines(agentsys / "banking") == ["unfinished: 8 of 10 missing (agentsys lacks 8)."]
     assert lines(agentsys / "banking/user_task_0") == []
     assert lines(none, agentsys) == ["unfinished: 11 of 20 missing (agentsys lacks 8; none lacks 3)."]
-    (only,) = unfinished_lines(read_cases([tmp_path], only=[agentsys]).unfinished)
+    (only,) = describe_unfinished(read_cases([tmp_path], only=[agentsys]).unfinished)
     assert only == "unfinished: 8 of 10 missing (agentsys lacks 8)."
 
 
@@ -101,11 +101,11 @@ def test_plans_of_several_runs_add_up_and_a_moved_folder_keeps_them(tmp_path: Pa
 
 def test_several_models_are_named_and_a_long_list_is_cut(tmp_path: Path) -> None:
     cases = [case_of(model=model, defense=f"d{n}") for model in ("m1", "m2") for n in range(3)]
-    path, data = plan_file(tmp_path, as_stored(map(alone, cases)))
+    path, data = encode_plan(tmp_path, build_stored_plan(map(alone, cases)))
     path.parent.mkdir(parents=True)
     path.write_bytes(data)
     store_own(tmp_path, cases[0])
-    (line,) = unfinished_lines(unfinished_in([tmp_path]))
+    (line,) = describe_unfinished(find_unfinished([tmp_path]))
     assert line == (
         "unfinished: 5 of 6 missing (m1 / d1 not begun; m1 / d2 not begun; m2 / d0 not begun; m2 / d1 not"
         " begun; and 1 more)."
@@ -114,7 +114,7 @@ def test_several_models_are_named_and_a_long_list_is_cut(tmp_path: Path) -> None
 
 def test_a_pipeline_without_a_folder_counts_where_it_is_asked_for(tmp_path: Path) -> None:
     cases = planned(tmp_path)
-    (found,) = unfinished_in([tmp_path / cases[10].pipeline])
+    (found,) = find_unfinished([tmp_path / cases[10].pipeline])
     assert (found.planned, found.missing) == (10, {("gpt-4o", "agentsys"): (10, 10)})
     store_own(tmp_path, cases[0])
     folders = [tmp_path / cases[at].pipeline for at in (0, 10)]
@@ -125,10 +125,10 @@ def test_a_pipeline_without_a_folder_counts_where_it_is_asked_for(tmp_path: Path
 def test_a_folder_whose_name_begins_like_the_one_asked_for_is_another(tmp_path: Path) -> None:
     cases = planned(tmp_path, ("none", "none2"))
     folders = {case.defense: tmp_path / case.pipeline for case in cases}
-    (one,) = unfinished_in([folders["none"], tmp_path / cases[0].key])
+    (one,) = find_unfinished([folders["none"], tmp_path / cases[0].key])
     assert one.planned == 10
-    assert unfinished_in([tmp_path / cases[0].pipeline[:-1]], [tmp_path]) == ()
-    assert unfinished_in(folders.values())[0].planned == 20
+    assert find_unfinished([tmp_path / cases[0].pipeline[:-1]], [tmp_path]) == ()
+    assert find_unfinished(folders.values())[0].planned == 20
 
 
 def test_a_frame_is_read_with_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -11,10 +11,10 @@ import pytest
 from agentdojo.task_suite.task_suite import TaskSuite
 
 from agentsys import abilities
-from agentsys.catalog import known, node
+from agentsys.catalog import list_config_names, load_config
 from agentsys.errors import ConfigError, Unavailable
 from agentsys.runs.instantiate import _ABILITIES, check_abilities, instantiate
-from agentsys.runs.session import prepare
+from agentsys.runs.session import prepare_session
 
 
 def defense(**more: Any) -> object:
@@ -75,8 +75,8 @@ def test_every_ability_belongs_to_some_kind_of_object() -> None:
 
 @pytest.mark.parametrize("group", ["defense", "attack", "benchmark"])
 def test_nothing_that_is_shipped_is_refused(group: str) -> None:
-    for name in known(group):
-        config = {key: value for key, value in node(group, name).items() if value != "???"}
+    for name in list_config_names(group):
+        config = {key: value for key, value in load_config(group, name).items() if value != "???"}
         try:
             instantiate(group, config)
         except Unavailable:
@@ -104,7 +104,7 @@ def test_a_suite_from_outside_is_looked_at_before_the_first_case(tmp_path: Path)
     yaml.write_text("# A benchmark for this test\n_target_: slipped.Slipped\nversion: v1.2.2\n")
     chosen = ["benchmark=slipped", "model=simulated", "attack=none", f"logdir={tmp_path / 'runs'}"]
     with pytest.raises(ConfigError, match=r"suite workspace of agentdojo has `drive`; did you mean `driven`"):
-        prepare(chosen, config_dirs=[tmp_path / "configs"], plugin_paths=[tmp_path])
+        prepare_session(chosen, config_dirs=[tmp_path / "configs"], plugin_paths=[tmp_path])
 
 
 KEEPER = """
@@ -132,7 +132,7 @@ def test_a_defense_from_outside_keeps_files_beside_the_runs_and_no_case_depends_
 
     def planned(*overrides: str) -> Any:
         chosen = ["defense=keeper", "model=simulated", "attack=none", "limit=1", "benchmark.suites=[slack]"]
-        session = prepare(
+        session = prepare_session(
             [*chosen, *overrides, f"logdir={tmp_path / 'runs'}"],
             config_dirs=[tmp_path / "configs"],
             plugin_paths=[tmp_path],

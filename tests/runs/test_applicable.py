@@ -13,23 +13,23 @@ from typer.testing import CliRunner
 
 from agentsys.analysis.paper.filled import fill
 from agentsys.analysis.paper.layout import TABLES
-from agentsys.attacks.injection_round import first_rounds
+from agentsys.attacks.injection_round import find_first_rounds
 from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.cli import app
 from agentsys.errors import ConfigError
 from agentsys.records.reading import read_cases
-from agentsys.runs.session import prepare
+from agentsys.runs.session import prepare_session
 
 SLACK = ["model=simulated", "benchmark.suites=[slack]", "attack=injection_round"]
 
 
 def planned(tmp_path: Path, *overrides: str) -> Any:
-    return prepare([*overrides, f"logdir={tmp_path / 'runs'}"]).plan
+    return prepare_session([*overrides, f"logdir={tmp_path / 'runs'}"]).plan
 
 
 def test_what_does_not_apply_is_left_out_and_counted_once_per_pair(tmp_path: Path) -> None:
     suite = AgentDojo("v1.2.2").suite("slack")
-    users = {n for n, task in suite.user_tasks.items() if 2 in first_rounds(suite, task).values()}
+    users = {n for n, task in suite.user_tasks.items() if 2 in find_first_rounds(suite, task).values()}
     found = planned(tmp_path, *SLACK, "attack.round=2", "defense=none,agentsys", "epochs=2")
     assert {job.case.user_task_id for job in found.jobs} == users
     assert len(found.jobs) == len(users) * 5 * 2 * 2
@@ -86,7 +86,7 @@ def test_run_announces_what_it_leaves_out(tmp_path: Path) -> None:
 
 def rounds_off(tmp_path: Path, suites: str) -> tuple[int, list[tuple[Any, ...]]]:
     """Runs every round on the plain simulated agent; the cases, and those that were met in another round."""
-    session = prepare(
+    session = prepare_session(
         [
             "model=simulated",
             f"benchmark.suites=[{suites}]",

@@ -11,12 +11,12 @@ from paid_server import USD, Answer, calls, paid_model, paid_server, says
 from small_runs import Silent, records_in
 
 from agentsys.errors import ConfigError
-from agentsys.models.budget import Books, Budget, Meter, RunBudgetReached
+from agentsys.models.budget import UsageLog, Budget, Meter, RunBudgetReached
 from agentsys.models.chat import ChatRequest, Usage, user
-from agentsys.models.trace import Tracer, tracing
-from agentsys.models.wrappers.booked import Booked
+from agentsys.models.trace import Tracer, use_tracer
+from agentsys.models.wrappers.booked import MeteredModel
 from agentsys.runs.executors.outcome import RunOutcome
-from agentsys.runs.session import prepare
+from agentsys.runs.session import prepare_session
 
 SLACK = ["benchmark.suites=[slack]", "defense=none"]
 
@@ -24,11 +24,11 @@ SLACK = ["benchmark.suites=[slack]", "defense=none"]
 def test_a_meter_has_room_up_to_its_budget() -> None:
     meter = Meter(Budget(usd=3.0, tokens=100))
     assert meter.has_room(3.0, 100) and not meter.has_room(3.1) and not meter.has_room(tokens=101)
-    meter.add(Usage(prompt=60, completion=39), 2.0)
+    meter.add_usage(Usage(prompt=60, completion=39), 2.0)
     assert meter.has_room(1.0, 1) and not meter.has_room(1.1)
-    meter.add(Usage(prompt=1), None)
+    meter.add_usage(Usage(prompt=1), None)
     assert not meter.has_room()
-    assert meter.reached.startswith("budget.usd=3 ($2.00 spent) and budget.tokens=100 (100 used)")
+    assert meter.limit_message.startswith("budget.usd=3 ($2.00 spent) and budget.tokens=100 (100 used)")
     assert Meter().has_room(1e9, 1e12)
 
 
@@ -40,13 +40,13 @@ def test_nothing_is_sent_once_the_budget_is_used_up() -> None:
             raise AssertionError("was asked")
 
     meter = Meter(Budget(tokens=1), tokens=1)
-    with tracing(Tracer(books=Books(meter))), pytest.raises(RunBudgetReached):
-        Booked(Never()).complete(ChatRequest([user("Hi")]))
+    with use_tracer(Tracer(usage_log=UsageLog(meter))), pytest.raises(RunBudgetReached):
+        MeteredModel(Never()).complete(ChatRequest([user("Hi")]))
     assert not issubclass(RunBudgetReached, Exception)  # no defense takes it for a failure of the model
 
 
 def run(folder: Path, overrides: list[str], confs: list[Path]) -> tuple[RunOutcome, Silent]:
-    session = prepare([*SLACK, *overrides, f"logdir={folder}"], config_dirs=confs)
+    session = prepare_session([*SLACK, *overrides, f"logdir={folder}"], config_dirs=confs)
     return session.execute(listener := Silent()), listener
 
 
@@ -87,7 +87,7 @@ def test_tokens_of_a_simulated_run_are_a_budget_too(tmp_path: Path) -> None:
 
 def test_a_budget_is_no_identity(tmp_path: Path) -> None:
     run(tmp_path / "runs", ["model=simulated", "limit=2", "budget.tokens=900000"], [])
-    session = prepare(
+    session = prepare_session(
         [*SLACK, "model=simulated", "limit=2", "budget.case_tokens=5", f"logdir={tmp_path / 'runs'}"]
     )
     assert (session.plan.finished, len(session.plan.todo)) == (2, 0)
@@ -112,9 +112,9 @@ def test_a_defense_that_survives_model_errors_does_not_survive_its_case_budget(t
 def test_dollars_of_a_model_without_a_price_cannot_be_a_budget(tmp_path: Path) -> None:
     conf = paid_model(tmp_path, "http://127.0.0.1:9/v1", price=None)
     with pytest.raises(ConfigError, match=r"budget.usd needs a price.*'paid'.*budget.tokens"):
-        prepare([*SLACK, "model=paid", "budget.usd=1", f"logdir={tmp_path / 'runs'}"], config_dirs=[conf])
+        prepare_session([*SLACK, "model=paid", "budget.usd=1", f"logdir={tmp_path / 'runs'}"], config_dirs=[conf])
 
 
 def test_a_budget_holds_for_a_whole_run(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="hold for a whole run"):
-        prepare([*SLACK, "model=simulated", "budget.usd=1,2", f"logdir={tmp_path / 'runs'}"])
+        prepare_session([*SLACK, "model=simulated", "budget.usd=1,2", f"logdir={tmp_path / 'runs'}"])

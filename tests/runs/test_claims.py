@@ -18,7 +18,7 @@ from small_runs import Silent
 
 from agentsys.atomic_file import Process
 from agentsys.runs.claims import Claims
-from agentsys.runs.session import prepare
+from agentsys.runs.session import prepare_session
 from agentsys.runs.store import Store, StoreError
 
 HOLDER = """
@@ -42,7 +42,7 @@ def test_what_one_holds_another_cannot_take_until_it_is_released(tmp_path: Path)
         assert not one.take("case")
         assert not other.take("case")
         assert other.take("other case")
-        assert other.others() == [Process.here()]
+        assert other.other_processes() == [Process.here()]
         one.release("case")
         one.release("never taken")
         assert other.take("case")
@@ -87,7 +87,7 @@ def test_ending_a_run_gives_everything_back(tmp_path: Path) -> None:
             assert one.take("case")
             raise ZeroDivisionError
         assert other.take("case")
-        assert other.others() == []
+        assert other.other_processes() == []
 
 
 def test_what_a_killed_process_held_is_free_at_once_and_its_traces_are_removed(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_what_a_killed_process_held_is_free_at_once_and_its_traces_are_removed(t
         assert child.stdout is not None
         assert child.stdout.readline() == "True\n"
         with Claims(Store(tmp_path)) as claims:
-            assert [process.pid for process in claims.others()] == [child.pid]
+            assert [process.pid for process in claims.other_processes()] == [child.pid]
             assert not claims.take("case")
             child.kill()
             child.wait()
@@ -225,12 +225,12 @@ def test_whether_somebody_elsewhere_lives_is_watched_where_it_must_be_certain(
     with Claims(Store(tmp_path), patience_s=100) as claims:
         heartbeat = away(tmp_path, beats=True)
         hours = Hours(monkeypatch, lambda: os.utime(heartbeat, (7, 7)))
-        assert len(claims.living_others()) == 1
+        assert len(claims.find_living_processes()) == 1
         assert hours.now < 1, "one beat will do"
         hours.meanwhile = lambda: None
-        assert claims.living_others() == [] and hours.now > 100
+        assert claims.find_living_processes() == [] and hours.now > 100
         assert not heartbeat.exists()
-        assert claims.others() == claims.living_others() == []
+        assert claims.other_processes() == claims.find_living_processes() == []
     assert caplog.text.count("watching for up to 100 seconds") == 2
 
 
@@ -240,7 +240,7 @@ def test_who_is_at_work_on_this_machine_is_not_watched(
     hours = Hours(monkeypatch)
     with Claims(Store(tmp_path)) as one, Claims(Store(tmp_path)):
         away(tmp_path, beats=True)
-        assert Process.here() in one.living_others()
+        assert Process.here() in one.find_living_processes()
     assert hours.now == 0
 
 
@@ -258,10 +258,10 @@ def test_a_folder_whose_run_died_with_its_machine_can_be_run_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = ["model=simulated", "benchmark.suites=[slack]", "attack=none", "limit=1", f"logdir={tmp_path}"]
-    assert prepare(plan).execute(Silent()).finished == 1
+    assert prepare_session(plan).execute(Silent()).finished == 1
     Hours(monkeypatch)
     away(tmp_path, beats=True)
-    assert prepare(plan, again=True).execute(Silent()).finished == 1
+    assert prepare_session(plan, again=True).execute(Silent()).finished == 1
     assert names(tmp_path) == []
 
 
@@ -272,7 +272,7 @@ def test_a_heart_that_has_not_beaten_for_a_day_was_of_a_machine_that_went_down(
     heartbeat = away(tmp_path, beats=True)
     os.utime(heartbeat, (then := time.time() - days * 86_400, then))
     with Claims(Store(tmp_path)) as claims:
-        assert len(claims.others()) == (days < 1)
+        assert len(claims.other_processes()) == (days < 1)
         assert claims.take("case") == (days > 1)
 
 
@@ -289,10 +289,10 @@ def test_waiting_for_a_claim_ends_when_it_is_free_or_given_up(tmp_path: Path) ->
         def tired() -> None:
             raise TimeoutError
 
-        with pytest.raises(TimeoutError), other.held("search", tired):
+        with pytest.raises(TimeoutError), other.hold("search", tired):
             raise AssertionError("held by two")
         threading.Timer(0.2, one.release, ["search"]).start()
-        with other.held("search"):
+        with other.hold("search"):
             assert not one.take("search")
         assert one.take("search")
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from agentsys.catalog import known
+from agentsys.catalog import list_config_names
 from agentsys.config_dir import shipped_config_dir
 from agentsys.errors import ConfigError
 from agentsys.runs.compose import compose
-from agentsys.runs.settings import server_address
+from agentsys.runs.settings import strip_address
 
 EXPERIMENTS = sorted(path.stem for path in (shipped_config_dir() / "experiment").glob("*.yaml"))
 
@@ -106,7 +106,7 @@ def test_a_users_choice_may_stand_on_a_shipped_one_and_choose_in_another_group(t
 
 @pytest.mark.parametrize("url", ["me:hunter2@host/v1", "//me:hunter2@host/v1", "http://[me:hunter2@host"])
 def test_what_is_kept_of_an_odd_address_holds_no_password(url: str) -> None:
-    assert "hunter2" not in server_address(url)
+    assert "hunter2" not in strip_address(url)
 
 
 def store_run(folder: Path, text: str, attack: str = "none") -> None:
@@ -280,7 +280,7 @@ def test_no_choice_of_a_preset_is_left_out_where_each_is_tried_once() -> None:
 def test_every_shipped_choice_composes(group: str, tmp_path: Path) -> None:
     store_run(tmp_path / "gpt-4o", "{}")
     needy = {**NEEDY, "replay": f"model.traces={tmp_path}"}
-    names = known(group)
+    names = list_config_names(group)
     free = [name for name in names if name not in needy]
     assert [
         s.labels.get(group, name)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from agentsys.benchmarks.agentdojo import AgentDojo
-from agentsys.records.known_length import known_length
+from agentsys.records.known_length import find_ground_truth_length
 from agentsys.runs.build_record import ground_truth_length
 
 
@@ -15,12 +15,12 @@ from agentsys.runs.build_record import ground_truth_length
 def test_shipped_lengths_are_those_of_the_installed_agentdojo(version: str) -> None:
     suite = AgentDojo(version=version).suite("banking")
     found = {task: ground_truth_length(suite, task) for task in suite.user_tasks}
-    assert found == {task: known_length(version, "banking", task) for task in suite.user_tasks}
+    assert found == {task: find_ground_truth_length(version, "banking", task) for task in suite.user_tasks}
     assert None not in found.values()
 
 
 def test_a_file_without_a_known_version_gets_the_value_of_the_first_version() -> None:
-    assert known_length("unrecorded", "banking", "user_task_0") == known_length(
+    assert find_ground_truth_length("unrecorded", "banking", "user_task_0") == find_ground_truth_length(
         "v1", "banking", "user_task_0"
     )
 

@@ -9,9 +9,9 @@ import orjson
 import pytest
 from small_runs import Silent
 
-from agentsys.front.served_model import served_model
+from agentsys.front.served_model import build_served_model
 from agentsys.models.serving import serve
-from agentsys.runs.session import prepare
+from agentsys.runs.session import prepare_session
 
 _TIMES = {"duration", "duration_s", "latency_s", "evaluation_timestamp"}
 _CACHE = {"from_cache", "attempts", "requests", "cache_hits", "cost_usd"}
@@ -29,7 +29,7 @@ def without(value: Any, left_out: set[str]) -> Any:
 
 
 def run(folder: Path, *overrides: str, again: bool = False) -> dict[str, Any]:
-    session = prepare([*STAMPED, *overrides, f"logdir={folder}"], again=again)
+    session = prepare_session([*STAMPED, *overrides, f"logdir={folder}"], again=again)
     assert session.execute(Silent()).errors == 0
     return {job.case.key: orjson.loads((folder / job.case.key).read_bytes()) for job in session.plan.jobs}
 
@@ -49,7 +49,7 @@ def test_with_the_real_clock_they_read_the_time_of_day(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("defense", ["none", "agentsys"])
 def test_the_second_run_is_answered_by_the_reply_cache(tmp_path: Path, defense: str) -> None:
-    with serve(served_model(version="v1.2.2", options={})) as server:
+    with serve(build_served_model(version="v1.2.2", options={})) as server:
         served = [
             "model=served",
             "model.cache=true",

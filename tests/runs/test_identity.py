@@ -13,7 +13,7 @@ from small_runs import Silent, records_in
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatReply, ChatRequest, assistant
 from agentsys.models.errors import ErrorKind, ModelError
-from agentsys.runs.session import Session, prepare
+from agentsys.runs.session import Session, prepare_session
 
 SMALL = ["benchmark.suites=[slack]", "user_tasks=[0,1]"]
 
@@ -47,7 +47,7 @@ def user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def planned(user: Path, *overrides: str, **options: Any) -> Session:
-    return prepare(
+    return prepare_session(
         [*SMALL, f"logdir={user / 'runs'}", *overrides],
         config_dirs=[user / "conf"],
         plugin_paths=[user / "plug"],
@@ -81,7 +81,7 @@ def test_an_edited_defense_is_refused_by_its_file_and_run_anew_on_demand(user: P
 
 
 def test_what_is_run_anew_is_kept_aside_and_counts_nowhere(user: Path) -> None:
-    from agentsys.records.load import COUNTS, load_runs
+    from agentsys.records.load import COUNTS_KEY, load_runs
     from agentsys.records.reading import read_cases
 
     planned(user).execute(Silent())
@@ -92,7 +92,7 @@ def test_what_is_run_anew_is_kept_aside_and_counts_nowhere(user: Path) -> None:
     assert len(kept) == 2
     assert {path: (kept[0] / path).read_bytes() for path in before} == before
     assert len(read_cases([user / "runs"]).cases) == 2
-    assert load_runs(user / "runs").attrs[COUNTS]["seen"] == 2
+    assert load_runs(user / "runs").attrs[COUNTS_KEY]["seen"] == 2
 
 
 def test_run_anew_touches_no_case_outside_the_plan(user: Path) -> None:
@@ -187,6 +187,6 @@ def test_another_version_of_the_package_is_another_configuration(
 ) -> None:
     planned(user).execute(Silent())
     monkeypatch.setattr(
-        "agentsys.runs.settings._versions", lambda: {"agentsys": "99.0", "agentdojo": "0.1.35"}
+        "agentsys.runs.settings._identity_versions", lambda: {"agentsys": "99.0", "agentdojo": "0.1.35"}
     )
     assert "version of agentsys (0.1.0 there, 99.0 now)" in refusal(user)

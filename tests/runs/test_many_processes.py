@@ -17,7 +17,7 @@ from small_runs import errors_in, records_in
 from worker_model import asked, own_model
 
 from agentsys.ledger import read_ledger
-from agentsys.runs.session import prepare
+from agentsys.runs.session import prepare_session
 
 SUPPORT = Path(__file__).parents[1] / "support"
 SMALL = ["model=simulated", "executor.workers=2", "benchmark.suites=[slack,workspace]"]
@@ -130,7 +130,7 @@ def test_sixty_kills_among_eight_plain_commands_lose_nothing(tmp_path: Path) -> 
             killed += victim.wait() < 0
             running[running.index(victim)] = start()
     assert [one.wait(timeout=400) for one in running] == [0] * 8
-    planned = prepare(plan, config_dirs=[conf], plugin_paths=[plugins]).plan
+    planned = prepare_session(plan, config_dirs=[conf], plugin_paths=[plugins]).plan
     assert (len(planned.jobs), planned.finished, planned.corrupt) == (672, 672, ())
     records = records_in(tmp_path / "runs")
     assert sorted(records) == sorted(job.case.key for job in planned.jobs) and not errors_in(records)

@@ -18,7 +18,7 @@ from agentsys.audit.rescoring.trajectories.read import read_trajectory
 from agentsys.models.chat import ChatReply, ChatRequest, Usage, assistant, text_of
 from agentsys.models.errors import ErrorKind, ModelError
 from agentsys.records.load import load_runs
-from agentsys.runs.session import prepare
+from agentsys.runs.session import prepare_session
 
 
 def nested(depth: int) -> dict[str, Any]:
@@ -85,7 +85,7 @@ def session(tmp_path: Path, how: str, *more: str) -> Any:
     yaml = f"_target_: {__name__}.OddModel\nname: odd\nprose_name: Odd\nhow: {json.dumps(how)}\n"
     (tmp_path / "conf/model/odd.yaml").write_text(yaml)
     plan = ["model=odd", "benchmark.suites=[slack]", "user_tasks=[0,1,2]", "executor.workers=1", *more]
-    return prepare([*plan, f"logdir={tmp_path / 'runs'}"], config_dirs=[tmp_path / "conf"])
+    return prepare_session([*plan, f"logdir={tmp_path / 'runs'}"], config_dirs=[tmp_path / "conf"])
 
 
 def files(tmp_path: Path) -> list[Path]:

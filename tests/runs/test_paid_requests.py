@@ -12,20 +12,20 @@ from small_runs import Silent
 from typer.testing import CliRunner
 
 from agentsys.cli import app
-from agentsys.ledger import Entry, Spent, read_ledger, spent
-from agentsys.runs.session import prepare
+from agentsys.ledger import LedgerEntry, LedgerTotals, read_ledger, sum_ledgers
+from agentsys.runs.session import prepare_session
 
 ONE_CASE = ["model=paid", "benchmark.suites=[slack]", "user_tasks=[0]", "defense=none"]
 
 
 def run(tmp_path: Path, conf: Path, *more: str) -> Any:
-    prepare([*ONE_CASE, *more, f"logdir={tmp_path / 'runs'}"], config_dirs=[conf]).execute(
+    prepare_session([*ONE_CASE, *more, f"logdir={tmp_path / 'runs'}"], config_dirs=[conf]).execute(
         listener := Silent()
     )
     return listener.records[-1] if listener.records else None
 
 
-def booked(tmp_path: Path) -> list[Entry]:
+def booked(tmp_path: Path) -> list[LedgerEntry]:
     return list(read_ledger(tmp_path / "runs" / ".agentsys" / "ledger.jsonl"))
 
 
@@ -73,7 +73,7 @@ def test_earlier_attempts_of_a_case_that_is_run_again_stay_in_the_ledger(tmp_pat
         assert (len(server.asked), server.billed) == (3, 2)
     # The first answer came from the cache the second time; it was paid for once.
     assert record.usage["agent"].cost_usd == USD
-    assert spent([tmp_path / "runs"]) == Spent(3, 1, 3000, 2 * USD)
+    assert sum_ledgers([tmp_path / "runs"]) == LedgerTotals(3, 1, 3000, 2 * USD)
 
 
 @pytest.mark.parametrize("command", ["results", "measures"])
@@ -86,7 +86,7 @@ def test_tables_state_what_the_ledger_says(command: str, tmp_path: Path) -> None
 
 def test_a_scripted_model_sends_nothing(tmp_path: Path) -> None:
     chosen = ["model=simulated", *ONE_CASE[1:], f"logdir={tmp_path / 'runs'}"]
-    prepare(chosen).execute(Silent())
+    prepare_session(chosen).execute(Silent())
     assert booked(tmp_path) == []
     (path,) = (tmp_path / "runs").rglob("none.json")
     assert orjson.loads(path.read_bytes())["agentsys"]["status"] == "ok"

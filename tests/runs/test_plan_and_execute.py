@@ -18,7 +18,7 @@ from agentsys.models.errors import ErrorKind, ModelError
 from agentsys.runs import finish_case, scripted
 from agentsys.runs import plan as plan_module
 from agentsys.runs.claims import Claims
-from agentsys.runs.session import prepare
+from agentsys.runs.session import prepare_session
 from agentsys.runs.store import Store, StoreError
 
 SMALL = ["model=simulated", "benchmark.suites=[slack]", "user_tasks=[0,1,3]"]
@@ -59,7 +59,7 @@ def broken(tmp_path: Path, how: str) -> list[str]:
 
 def planned(tmp_path: Path, overrides: list[str]) -> Any:
     confs = [tmp_path / "conf"] if (tmp_path / "conf").exists() else []
-    return prepare([*overrides, f"logdir={tmp_path / 'runs'}"], config_dirs=confs)
+    return prepare_session([*overrides, f"logdir={tmp_path / 'runs'}"], config_dirs=confs)
 
 
 def test_a_plan_has_a_case_per_user_task_and_pair(tmp_path: Path) -> None:
@@ -190,7 +190,7 @@ def test_what_another_process_stores_meanwhile_is_not_run_again(tmp_path: Path, 
 
 def test_running_all_anew_wants_the_folder_for_itself(tmp_path: Path, run_cases: Run) -> None:
     run_cases(SMALL)
-    again = prepare([*SMALL, f"logdir={tmp_path / 'runs'}"], again=True)
+    again = prepare_session([*SMALL, f"logdir={tmp_path / 'runs'}"], again=True)
     with Claims(Store(tmp_path / "runs")), pytest.raises(ConfigError, match="--again would set its records"):
         again.execute(Silent())
     assert again.execute(Silent()).finished == 3
@@ -284,11 +284,11 @@ def test_a_finished_run_needs_no_script_and_one_to_run_has_it_before_its_first_c
     ):
         monkeypatch.setattr(module, name, _noting(made, name, getattr(module, name)))
     environment._holed_once.cache_clear()
-    session = prepare(command)
+    session = prepare_session(command)
     assert made == []
     session.execute(Silent())
     assert sorted(made[:2]) == ["build_playbook", "holed_text"] and made[2:] == ["run_case"]
-    assert prepare(command).execute(Silent()).finished == 0
+    assert prepare_session(command).execute(Silent()).finished == 0
     assert len(made) == 3
 
 
@@ -306,20 +306,20 @@ def test_a_large_finished_run_is_recognised_by_its_index(
 ) -> None:
     monkeypatch.setattr(plan_module, "WORTH_AN_INDEX", 2)
     command = ["model=simulated", "benchmark.suites=[slack]", "limit=4", f"logdir={tmp_path}"]
-    prepare(command).execute(Silent())
+    prepare_session(command).execute(Silent())
     records = sorted(tmp_path.rglob("user_task_*/none/none.json"))
     for path in records:
         os.utime(path, ns=(10**18, 10**18))  # long ago: the index is trusted about it
-    assert not prepare(command).plan.todo
+    assert not prepare_session(command).plan.todo
     monkeypatch.setattr(Store, "look_at", _never)
-    assert not prepare(command).plan.todo
+    assert not prepare_session(command).plan.todo
     with pytest.raises(ConfigError, match=r"finished under other settings: seed \(0 there, 1 now\)"):
-        prepare([*command, "seed=1"])
+        prepare_session([*command, "seed=1"])
     monkeypatch.undo()
     monkeypatch.setattr(plan_module, "WORTH_AN_INDEX", 2)
     records[0].write_text("{")
-    assert [job.case.key for job in prepare(command).plan.todo] == [str(records[0].relative_to(tmp_path))]
-    assert len(prepare(command).plan.corrupt) == 1
+    assert [job.case.key for job in prepare_session(command).plan.todo] == [str(records[0].relative_to(tmp_path))]
+    assert len(prepare_session(command).plan.corrupt) == 1
 
 
 def _never(*_: object) -> None:

@@ -11,13 +11,13 @@ from small_runs import Silent, records_in
 from typer.testing import CliRunner
 
 from agentsys.analysis.tables.provenance_notes import provenance_notes
-from agentsys.attacks.codes import CODES
+from agentsys.attacks.codes import TEXT_CODES
 from agentsys.cli import app
 from agentsys.errors import ConfigError, Unavailable
-from agentsys.ledger import FILE, read_ledger
-from agentsys.models.reading_test import SENTENCES
+from agentsys.ledger import LEDGER_FILE, read_ledger
+from agentsys.models.reading_test import READING_SENTENCES
 from agentsys.records.reading import read_cases
-from agentsys.runs.session import prepare
+from agentsys.runs.session import prepare_session
 from baselines.datafilter.element import KNOWN_FACT, KNOWN_ORDER
 
 ONE = ["benchmark.suites=[slack]", "user_tasks=[0]"]
@@ -59,7 +59,7 @@ def test_what_cannot_run_here_is_refused_in_one_line_before_the_first_case(
     tmp_path: Path, conf: Path
 ) -> None:
     with pytest.raises(ConfigError) as caught:
-        prepare([*SWEEP, f"logdir={tmp_path / 'runs'}"], config_dirs=[conf])
+        prepare_session([*SWEEP, f"logdir={tmp_path / 'runs'}"], config_dirs=[conf])
     assert str(caught.value) == (
         "1 of 3 cells cannot run here (simulated / needy: Defense 'needy' needs things: pip install things). "
         "Mend it, or run the others now: --skip-unavailable."
@@ -92,18 +92,18 @@ def test_finished_cases_need_nothing_any_more(
     tmp_path: Path, conf: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chosen = ["model=simulated", "defense=prompt_sandwiching", *ONE, f"logdir={tmp_path / 'runs'}"]
-    prepare(chosen).execute(Silent())
+    prepare_session(chosen).execute(Silent())
     from baselines.prompt_sandwiching import PromptSandwiching
 
     monkeypatch.setattr(PromptSandwiching, "ready", Needy.ready, raising=False)
-    assert prepare(chosen).plan.finished == 1
+    assert prepare_session(chosen).plan.finished == 1
     with pytest.raises(Unavailable):
-        prepare([*chosen, "user_tasks=[0,1]"])
+        prepare_session([*chosen, "user_tasks=[0,1]"])
 
 
 def test_an_error_of_one_cell_ends_that_cell_alone(tmp_path: Path, conf: Path) -> None:
     chosen = ["model=simulated", "defense=broken,none", "benchmark.suites=[slack]", "limit=6"]
-    session = prepare([*chosen, "executor.workers=1", f"logdir={tmp_path / 'runs'}"], config_dirs=[conf])
+    session = prepare_session([*chosen, "executor.workers=1", f"logdir={tmp_path / 'runs'}"], config_dirs=[conf])
     outcome = session.execute(listener := Silent())
     assert outcome.fatal is None
     (given_up,) = outcome.ended_cells
@@ -123,21 +123,21 @@ def test_an_error_of_one_cell_ends_that_cell_alone(tmp_path: Path, conf: Path) -
 def test_a_model_that_cannot_be_used_is_refused(answer: Answer, says_why: str, tmp_path: Path) -> None:
     with paid_server(lambda *_: answer) as server:
         confs = [paid_model(tmp_path, server.url)]
-        session = prepare(["model=paid", *ONE, f"logdir={tmp_path / 'runs'}"], config_dirs=confs)
+        session = prepare_session(["model=paid", *ONE, f"logdir={tmp_path / 'runs'}"], config_dirs=confs)
         with pytest.raises(Unavailable, match=says_why):
-            session.looked_at()
+            session.preflight()
     assert len(server.asked) == 1
-    (entry,) = read_ledger(tmp_path / "runs" / ".agentsys" / FILE)
+    (entry,) = read_ledger(tmp_path / "runs" / ".agentsys" / LEDGER_FILE)
     assert (entry.role, entry.case) == ("preflight", "")
 
 
 def test_a_server_that_is_down_is_refused_and_the_other_model_runs(tmp_path: Path) -> None:
     confs = [paid_model(tmp_path, "http://127.0.0.1:9/v1")]
     chosen = ["model=paid,simulated", *ONE, f"logdir={tmp_path / 'runs'}"]
-    session = prepare(chosen, config_dirs=confs)
+    session = prepare_session(chosen, config_dirs=confs)
     with pytest.raises(ConfigError, match=r"1 of 2 cells cannot run here .*is the server up"):
-        session.looked_at()
-    looked = session.looked_at(skip_unavailable=True)
+        session.preflight()
+    looked = session.preflight(skip_unavailable=True)
     assert [job.case.model for job in looked.plan.todo] == ["simulated"]
     assert looked.execute(Silent()).errors == 0
 
@@ -146,10 +146,10 @@ def test_a_server_that_makes_no_tool_call_is_told_and_one_that_is_busy_is_no_rea
     answers = [says("I am ready."), fails(503), fails(503), calls("ready", '{"word": "yes"}')]
     with paid_server(lambda n, _: answers[n - 1]) as server:
         confs = [paid_model(tmp_path, server.url)]
-        session = prepare(["model=paid", *ONE, f"logdir={tmp_path / 'runs'}"], config_dirs=confs)
-        assert "without the tool call" in session.looked_at().oddities[0]
-        assert "the run goes on" in session.looked_at().oddities[0]
-        assert session.looked_at().oddities == ()
+        session = prepare_session(["model=paid", *ONE, f"logdir={tmp_path / 'runs'}"], config_dirs=confs)
+        assert "without the tool call" in session.preflight().oddities[0]
+        assert "the run goes on" in session.preflight().oddities[0]
+        assert session.preflight().oddities == ()
         assert server.asked[0]["tools"][0]["function"]["name"] == "ready"
 
 
@@ -159,11 +159,11 @@ TEXT_CALL = '<tool_call>{"name": "ready", "arguments": {"word": "yes"}}</tool_ca
 def test_a_server_that_passes_calls_on_as_text_stops_the_run_before_the_first_case(tmp_path: Path) -> None:
     with paid_server(lambda *_: says(TEXT_CALL)) as server:
         confs = [paid_model(tmp_path, server.url)]
-        session = prepare(["model=paid", *ONE, f"logdir={tmp_path / 'runs'}"], config_dirs=confs)
+        session = prepare_session(["model=paid", *ONE, f"logdir={tmp_path / 'runs'}"], config_dirs=confs)
         with pytest.raises(
             Unavailable, match=r"as text, .*--enable-auto-tool-choice --tool-call-parser NAME"
         ):
-            session.looked_at()
+            session.preflight()
     assert len(server.asked) == 1
 
 
@@ -182,7 +182,7 @@ def test_a_models_bug_is_told_and_left_to_the_cases_which_keep_its_traceback(tmp
     card = f"_target_: {__name__}.Crashing\nname: crashing\nprose_name: C\n"
     (tmp_path / "conf/model/crashing.yaml").write_text(card)
     chosen = ["model=crashing", *ONE, f"logdir={tmp_path / 'runs'}"]
-    looked = prepare(chosen, config_dirs=[tmp_path / "conf"]).looked_at()
+    looked = prepare_session(chosen, config_dirs=[tmp_path / "conf"]).preflight()
     assert "its code broke (KeyError: 'choices'); the run goes on" in looked.oddities[0]
     outcome = looked.execute(Silent())
     assert (outcome.errors, len(outcome.tracebacks)) == (1, 1)
@@ -196,7 +196,7 @@ def test_a_missing_key_is_what_the_run_would_need_and_the_price_is_told_all_the_
     shown = CliRunner().invoke(app, ["run", *chosen]).output
     assert "OPENAI_API_KEY" in shown and "$0.0" in shown and "n/a" not in shown
     with pytest.raises(Unavailable, match="OPENAI_API_KEY"):
-        prepare(chosen[:-1])
+        prepare_session(chosen[:-1])
 
 
 def test_a_role_that_needs_a_model_made_for_it_is_not_played_by_the_agents(tmp_path: Path) -> None:
@@ -205,7 +205,7 @@ def test_a_role_that_needs_a_model_made_for_it_is_not_played_by_the_agents(tmp_p
         stacked = ["defense=firewall_sanitizer+melon", "defense.members=[datafilter,tool_filter]"]
         for chosen in (["defense=datafilter"], stacked):
             with pytest.raises(Unavailable, match=r"\+model\.roles\.datafilter=NAME"):
-                prepare(["model=paid", *chosen, *ONE, f"logdir={tmp_path / 'runs'}"], config_dirs=confs)
+                prepare_session(["model=paid", *chosen, *ONE, f"logdir={tmp_path / 'runs'}"], config_dirs=confs)
     assert server.asked == []
 
 
@@ -219,12 +219,12 @@ def test_a_model_made_for_a_role_is_asked_what_the_defense_asks_it_and_no_tool_c
     with paid_server(answer) as server:
         confs = [paid_model(tmp_path, server.url)]
         chosen = ["model=paid", "+model.roles.datafilter=paid", "defense=none,datafilter", *ONE]
-        session = prepare([*chosen, f"logdir={tmp_path / 'runs'}"], config_dirs=confs)
+        session = prepare_session([*chosen, f"logdir={tmp_path / 'runs'}"], config_dirs=confs)
         if fits:
-            session.looked_at()
+            session.preflight()
         else:
             with pytest.raises(ConfigError, match="role datafilter: it kept the order of a known text"):
-                session.looked_at()
+                session.preflight()
     assert [bool(body.get("tools")) for body in server.asked] == [True, False]
 
 
@@ -235,7 +235,7 @@ def reads(*codes: str) -> Any:
         if body.get("tools"):
             return calls("ready", '{"word": "yes"}') if len(body["tools"]) == 1 else says("Done.")
         coded = body["messages"][-1]["content"].rpartition("\n")[2]
-        found = [said for code in codes for said in SENTENCES if CODES[code].encode(said) == coded]
+        found = [said for code in codes for said in READING_SENTENCES if TEXT_CODES[code].encode(said) == coded]
         return says(f"It says: {found[0].upper()}" if found else "I cannot tell.")
 
     return answer
@@ -251,8 +251,8 @@ def test_a_code_that_a_model_cannot_read_is_told_before_the_run_and_in_its_resul
     ]
     with paid_server(reads("rot13")) as server:
         confs = [paid_model(tmp_path, server.url)]
-        session = prepare([*few, f"logdir={tmp_path / 'runs'}"], config_dirs=confs).looked_at()
-        assert len(server.asked) == 1 + 2 * len(SENTENCES)
+        session = prepare_session([*few, f"logdir={tmp_path / 'runs'}"], config_dirs=confs).preflight()
+        assert len(server.asked) == 1 + 2 * len(READING_SENTENCES)
         assert not any("attack" in str(body["messages"]).casefold() for body in server.asked)
         (line,) = session.oddities
         assert line.startswith(

@@ -24,9 +24,9 @@ from agentsys.bundles.manifest import BundledCell
 from agentsys.config_dir import shipped_config_dirs
 from agentsys.errors import ConfigError
 from agentsys.named_module import REGISTERED_NAMES, registered, registered_classes
-from agentsys.runs.provenance.recipe import kept_recipe
-from agentsys.runs.session import Session, prepare
-from agentsys.runs.settings import Settings, checked_settings
+from agentsys.runs.provenance.recipe import load_recipe
+from agentsys.runs.session import Session, prepare_session
+from agentsys.runs.settings import Settings, validate_settings
 from baselines.none import NoDefense
 
 TABLE = tomllib.loads(REGISTERED_NAMES.read_text("utf-8"))
@@ -80,7 +80,7 @@ def test_the_paths_of_version_0_1_and_before_are_never_rewritten() -> None:
 def settings_of(model: str, defense: str = "my_wall.Wall") -> Settings:
     inner = [{"_target_": "baselines.tool_filter.ToolFilter", "prompt": "x"}, {"_target_": defense}]
     base = {"_target_": "agentsys.attacks.template.TemplateAttack", "name": "t"}
-    return checked_settings(
+    return validate_settings(
         {
             "model": {
                 **{"_target_": model, "name": "m", "model_id": "m-1", "temperature": 0.0, "timeout_s": 5},
@@ -114,7 +114,7 @@ def test_the_hash_of_version_0_1_is_the_one_that_its_code_made(
 ) -> None:
     """The three were printed by the code of that version, for these settings."""
     versions = {"agentsys": "0.1.0", "agentdojo": "0.1.35"}
-    monkeypatch.setattr("agentsys.runs.settings._versions", lambda: versions)
+    monkeypatch.setattr("agentsys.runs.settings._identity_versions", lambda: versions)
     assert settings_of(model).hash_of_0_1 == then
 
 
@@ -154,7 +154,7 @@ def renew() -> None:
 
 
 def planned(user: Path, *overrides: str, **options: Any) -> Session:
-    return prepare([*overrides, f"logdir={user / 'runs'}"], config_dirs=[user / "conf"], **options)
+    return prepare_session([*overrides, f"logdir={user / 'runs'}"], config_dirs=[user / "conf"], **options)
 
 
 def run_by_0_1(user: Path, monkeypatch: pytest.MonkeyPatch, *overrides: str) -> None:
@@ -255,7 +255,7 @@ def test_what_was_kept_to_run_cases_again_names_the_classes_of_today(
     session.execute(Silent())
     kept_as = session.settings[0].config_hash
     move(user, monkeypatch)
-    recipe = kept_recipe(user / "runs", kept_as)
+    recipe = load_recipe(user / "runs", kept_as)
     assert recipe is not None
     assert recipe.settings["defense"]["_target_"] == MOVED
     cell = BundledCell(settings={"defense": {"_target_": NONE}}, identity={"defense": {"_target_": NONE}})

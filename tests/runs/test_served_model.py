@@ -9,9 +9,9 @@ import pytest
 from small_runs import Silent
 
 from agentsys.errors import ConfigError
-from agentsys.front.served_model import served_model
+from agentsys.front.served_model import build_served_model
 from agentsys.models.serving import serve
-from agentsys.runs.session import prepare
+from agentsys.runs.session import prepare_session
 
 _URLS: dict[str, Callable[[str], str]] = {
     "served": lambda root: f"{root}/v1",
@@ -24,9 +24,9 @@ _URLS: dict[str, Callable[[str], str]] = {
 def test_a_planned_conversation_over_the_wire_goes_as_with_the_model_itself(
     tmp_path: Path, model: str
 ) -> None:
-    with serve(served_model(version="v1.2.2", options={}, overrides=["benchmark=asb"])) as server:
+    with serve(build_served_model(version="v1.2.2", options={}, overrides=["benchmark=asb"])) as server:
         root = server.base_url.removesuffix("/v1")
-        session = prepare(
+        session = prepare_session(
             [
                 "benchmark=asb",
                 "benchmark.mode=faithful",
@@ -56,4 +56,4 @@ def test_a_planned_conversation_over_the_wire_goes_as_with_the_model_itself(
 )
 def test_a_slip_in_what_it_is_to_know_is_one_line(override: str, says: str) -> None:
     with pytest.raises(ConfigError, match=says):
-        served_model(version="v1.2.2", options={}, overrides=[override])
+        build_served_model(version="v1.2.2", options={}, overrides=[override])

@@ -18,9 +18,9 @@ from small_runs import Silent, records_in
 
 from agentsys.models import budget_file
 from agentsys.models.budget import Budget, Meter, RunBudgetReached
-from agentsys.models.budget_file import CAN_SHARE, PATIENCE_S, Account, Amount, BudgetFile
+from agentsys.models.budget_file import CAN_SHARE, DEAD_AFTER_S, Account, Amount, BudgetFile
 from agentsys.models.chat import Usage
-from agentsys.runs.session import prepare
+from agentsys.runs.session import prepare_session
 
 pytestmark = pytest.mark.skipif(not CAN_SHARE, reason="each command has its budget for itself here")
 REQUEST = Amount(tokens=100, requests=1)
@@ -33,55 +33,55 @@ def test_requests_of_many_commands_do_not_pass_the_budget_together(tmp_path: Pat
     def asks(meter: Meter, number: int) -> None:
         try:
             while True:
-                aside = meter.set_aside(REQUEST)
+                aside = meter.reserve_amount(REQUEST)
                 tokens = 60 + (7 * number + len(spent)) % 41
                 time.sleep(0.001)
                 with lock:
                     spent.append(tokens)
-                meter.add(Usage(prompt=tokens), None, aside)
+                meter.add_usage(Usage(prompt=tokens), None, aside)
         except RunBudgetReached:
             return
 
     with ExitStack() as stack, ThreadPoolExecutor(32) as pool:
         for meter in meters:
-            stack.enter_context(meter.shared(tmp_path / "budget"))
+            stack.enter_context(meter.share_budget(tmp_path / "budget"))
         list(pool.map(lambda number: asks(meters[number % 8], number), range(32)))
     assert 10_000 <= sum(spent) < 10_000 + 100
-    assert {meter.reached.partition(" ")[0] for meter in meters} == {"budget.tokens=10000"}
+    assert {meter.limit_message.partition(" ")[0] for meter in meters} == {"budget.tokens=10000"}
     assert max(meter.tokens for meter in meters) < 10_000
 
 
 def test_a_request_waits_for_those_under_way_and_one_alone_goes_out(tmp_path: Path) -> None:
     one, other = Meter(Budget(tokens=150)), Meter(Budget(tokens=150))
-    with one.shared(tmp_path / "budget"), other.shared(tmp_path / "budget"), ThreadPoolExecutor(1) as pool:
-        aside = one.set_aside(REQUEST)
-        waits = pool.submit(other.set_aside, REQUEST)
+    with one.share_budget(tmp_path / "budget"), other.share_budget(tmp_path / "budget"), ThreadPoolExecutor(1) as pool:
+        aside = one.reserve_amount(REQUEST)
+        waits = pool.submit(other.reserve_amount, REQUEST)
         time.sleep(0.5)
         assert not waits.done() and other.waiting == 1
-        one.add(Usage(prompt=149), None, aside)
+        one.add_usage(Usage(prompt=149), None, aside)
         assert waits.result(timeout=10) == REQUEST  # a token is left, and nothing is under way
-        other.add(Usage(prompt=10), None, REQUEST)
+        other.add_usage(Usage(prompt=10), None, REQUEST)
         with pytest.raises(RunBudgetReached, match=r"budget.tokens=150 \(159 used\)"):
-            one.set_aside(REQUEST)
+            one.reserve_amount(REQUEST)
 
 
 def test_dollars_are_shared_as_tokens_are(tmp_path: Path) -> None:
     one, other = Meter(Budget(usd=2.0)), Meter(Budget(usd=2.0))
-    with one.shared(tmp_path / "budget"), other.shared(tmp_path / "budget"):
-        one.add(Usage(), 1.5)
+    with one.share_budget(tmp_path / "budget"), other.share_budget(tmp_path / "budget"):
+        one.add_usage(Usage(), 1.5)
         assert other.has_room(0.5) and not other.has_room(0.6)
-        other.add(Usage(), 0.5)
-        assert not one.has_room() and one.reached.startswith("budget.usd=2 ($2.00 spent)")
+        other.add_usage(Usage(), 0.5)
+        assert not one.has_room() and one.limit_message.startswith("budget.usd=2 ($2.00 spent)")
 
 
 def test_a_budget_begins_anew_once_all_who_spent_it_have_ended(tmp_path: Path) -> None:
     path = tmp_path / "budget"
     first, second, third = (Meter(Budget(tokens=100)) for _ in range(3))
-    with first.shared(path):
-        first.add(Usage(prompt=100), None)
-        with second.shared(path):
+    with first.share_budget(path):
+        first.add_usage(Usage(prompt=100), None)
+        with second.share_budget(path):
             assert not second.has_room(), "the first is still at work"
-    with third.shared(path):
+    with third.share_budget(path):
         assert third.has_room(tokens=100)
 
 
@@ -105,26 +105,26 @@ def test_what_a_killed_command_had_set_aside_is_free_and_what_it_spent_counts(tm
     command = [sys.executable, "-c", KILLED, str(path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child, ThreadPoolExecutor(1) as pool:
         assert child.stdout is not None and child.stdout.readline() == "aside\n"
-        with meter.shared(path):
-            waits = pool.submit(meter.set_aside, Amount(tokens=50, requests=1))
+        with meter.share_budget(path):
+            waits = pool.submit(meter.reserve_amount, Amount(tokens=50, requests=1))
             time.sleep(0.5)
             assert not waits.done()
             child.kill()
             waits.result(timeout=10)
             assert meter.has_room(tokens=70) and not meter.has_room(tokens=71)
-    with meter.shared(path):  # nobody who spent the 30 is at work any more
+    with meter.share_budget(path):  # nobody who spent the 30 is at work any more
         assert meter.has_room(tokens=100)
 
 
 def test_a_command_on_another_machine_counts_as_dead_once_its_line_is_old(tmp_path: Path) -> None:
     path, away = tmp_path / "budget", "00000000-7-7-abcd1234"
-    path.write_bytes(replace(Account(spent=Amount(tokens=30)), owner=away, written=time.time()).line())
+    path.write_bytes(replace(Account(spent=Amount(tokens=30)), owner=away, written=time.time()).to_line())
     one = Meter(Budget(tokens=100))
-    with one.shared(path):
+    with one.share_budget(path):
         assert one.has_room(tokens=70) and not one.has_room(tokens=71)
-    old = replace(Account(spent=Amount(tokens=30)), owner=away, written=time.time() - PATIENCE_S - 5)
-    path.write_bytes(old.line())
-    with one.shared(path):
+    old = replace(Account(spent=Amount(tokens=30)), owner=away, written=time.time() - DEAD_AFTER_S - 5)
+    path.write_bytes(old.to_line())
+    with one.share_budget(path):
         assert one.has_room(tokens=100)
 
 
@@ -133,48 +133,48 @@ def test_a_command_says_that_it_lives_while_it_sends_nothing(
 ) -> None:
     monkeypatch.setattr("agentsys.models.budget.BEAT_S", 0.05)
     path = tmp_path / "budget"
-    with Meter(Budget(tokens=100)).shared(path):
-        first = Account.read(path.read_bytes())
+    with Meter(Budget(tokens=100)).share_budget(path):
+        first = Account.parse_line(path.read_bytes())
         deadline = time.monotonic() + 10
-        while Account.read(path.read_bytes()).written == first.written:
+        while Account.parse_line(path.read_bytes()).written == first.written:
             assert time.monotonic() < deadline
             time.sleep(0.02)
-    assert Account.read(path.read_bytes()).ended
+    assert Account.parse_line(path.read_bytes()).ended
 
 
 @pytest.mark.parametrize("line", [b"", b"{torn", b"[1]", b"null"])
 def test_a_line_that_is_none_counts_as_nothing(line: bytes, tmp_path: Path) -> None:
     path = tmp_path / "budget"
-    path.write_bytes(line.ljust(budget_file._LINE))
-    with Meter(Budget(tokens=100)).shared(path), BudgetFile(path).held() as opened:
-        assert opened.others == (Amount(), Amount())
+    path.write_bytes(line.ljust(budget_file._LINE_BYTES))
+    with Meter(Budget(tokens=100)).share_budget(path), BudgetFile(path).lock_file() as opened:
+        assert opened.sum_others == (Amount(), Amount())
 
 
 def test_the_longest_line_fits_its_place() -> None:
     amount = Amount(123456.123456789012, 123456789012.5, 1024)
     account = Account("0123abcd-4194304-123456789012-89abcdef", 1764000000.123456, True, amount, amount)
-    assert len(account.line()) == budget_file._LINE and Account.read(account.line()) == account
+    assert len(account.to_line()) == budget_file._LINE_BYTES and Account.parse_line(account.to_line()) == account
 
 
 def test_nothing_is_sent_where_others_spending_cannot_be_seen(tmp_path: Path) -> None:
     folder = tmp_path / "own"
     folder.mkdir()
     meter = Meter(Budget(tokens=100))
-    with meter.shared(folder / "budget"):
+    with meter.share_budget(folder / "budget"):
         (folder / "budget").unlink()
         folder.rmdir()
         with pytest.raises(RunBudgetReached, match="cannot be seen"):
-            meter.set_aside(REQUEST)
-        meter.add(Usage(prompt=7), None)  # an answer that came is counted all the same
+            meter.reserve_amount(REQUEST)
+        meter.add_usage(Usage(prompt=7), None)  # an answer that came is counted all the same
     assert meter.tokens == 7
 
 
 def test_a_run_without_a_budget_shares_nothing(tmp_path: Path) -> None:
     chosen = ["model=simulated", "benchmark.suites=[slack]", "attack=none", "limit=1", f"logdir={tmp_path}"]
-    prepare(chosen).execute(Silent())
+    prepare_session(chosen).execute(Silent())
     assert not (tmp_path / ".agentsys/budget").exists()
-    prepare([*chosen, "budget.tokens=1000000"]).execute(Silent())
-    assert Account.read((tmp_path / ".agentsys/budget").read_bytes()).ended
+    prepare_session([*chosen, "budget.tokens=1000000"]).execute(Silent())
+    assert Account.parse_line((tmp_path / ".agentsys/budget").read_bytes()).ended
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agentsys.runs.source_code import code_of
+from agentsys.runs.source_code import hash_source_files
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def write(root: Path, **files: str) -> None:
 
 
 def code(target: str) -> dict[str, str]:
-    return code_of([{"_target_": target}])
+    return hash_source_files([{"_target_": target}])
 
 
 def test_a_module_brings_what_it_imports_and_nothing_else_of_its_folder(plug: Path) -> None:

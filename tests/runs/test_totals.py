@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agentsys.records.case import Case
 from agentsys.records.schema import CaseRecord, RoleUsage
-from agentsys.runs.totals import CellName, CellTotals, RunningTotals
+from agentsys.runs.totals import CellLabels, CellTotals, RunningTotals
 
 
 def record(
@@ -46,10 +46,10 @@ def test_tokens_are_unknown_as_soon_as_one_reply_came_without_a_count() -> None:
     totals = RunningTotals(3, clock=lambda: 0.0)
     known = record(attacked=False, utility=True)
     totals.add(known)
-    assert "tokens 1.0k" in totals.figures()
+    assert "tokens 1.0k" in totals.format_figures()
     totals.add(known.model_copy(update={"usage": {"agent": RoleUsage(uncounted=1)}}))
     totals.add(known)
-    assert "tokens unknown, cost unknown" in totals.figures()
+    assert "tokens unknown, cost unknown" in totals.format_figures()
 
 
 def test_rates_leave_errors_out_and_costs_add_up() -> None:
@@ -64,7 +64,7 @@ def test_rates_leave_errors_out_and_costs_add_up() -> None:
         totals.add(one)
     now[0] = 2.0
     assert (totals.per_second, totals.seconds_left) == (2.0, 3.0)
-    line = totals.line
+    line = totals.progress_line
     assert line.startswith("4/10 cases, 2.0 a second, 0:00:02 elapsed, 0:00:03 left; ")
     assert "ASR none 50.0%" in line
     assert "errors 1" in line
@@ -83,7 +83,7 @@ def test_each_cell_has_counts_of_its_own_and_rates_are_not_pooled_over_defenses(
 
 def test_the_time_left_counts_what_cases_of_each_cell_take() -> None:
     now = [0.0]
-    cheap, dear = CellName("m", "none", "direct"), CellName("m", "agentsys", "direct")
+    cheap, dear = CellLabels("m", "none", "direct"), CellLabels("m", "agentsys", "direct")
     totals = RunningTotals(20, lambda: now[0], {cheap: CellTotals(10), dear: CellTotals(10)})
     for _ in range(9):
         totals.add(record(attacked=True, utility=True, seconds=1.0))
@@ -96,4 +96,4 @@ def test_one_unpriced_call_makes_the_cost_unknown() -> None:
     totals = RunningTotals(2)
     totals.add(record(attacked=False, utility=True, cost=None))
     totals.add(record(attacked=False, utility=True))
-    assert "cost unknown" in totals.figures()
+    assert "cost unknown" in totals.format_figures()

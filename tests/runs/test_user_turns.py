@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from agentsys.cli import app
 from agentsys.records.reading import read_cases
 from agentsys.runs import observed
-from agentsys.runs.session import prepare
+from agentsys.runs.session import prepare_session
 
 HOME = Path(__file__).parents[1] / "support" / "clerk_benchmark"
 WORDS = [
@@ -28,7 +28,7 @@ WORDS = [
 def played(folder: Path, *overrides: str) -> dict[str, dict[str, Any]]:
     """Defense and attack -> record."""
     chosen = ["benchmark=clerk", "model=gullible", "preflight=false", *overrides, f"logdir={folder}"]
-    session = prepare(chosen, config_dirs=[HOME / "configs"], plugin_paths=[HOME])
+    session = prepare_session(chosen, config_dirs=[HOME / "configs"], plugin_paths=[HOME])
     session.execute(Silent())
     return {
         f"{job.case.defense} {job.case.attack}": orjson.loads((folder / job.case.key).read_bytes())
@@ -76,7 +76,7 @@ def test_every_shipped_defense_can_take_part(tmp_path: Path) -> None:
 def test_a_user_who_never_stops_ends_the_case_in_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(observed, "MOST_TURNS", 2)
+    monkeypatch.setattr(observed, "MAX_TURNS", 2)
     record = played(tmp_path, "defense=none", "attack=none")["none none"]
     assert record["agentsys"]["error_kind"] == "scorer"
     assert "after 2 turns" in record["error"]

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from agentsys.cli import app
 from agentsys.errors import ConfigError
-from agentsys.runs.session import prepare
+from agentsys.runs.session import prepare_session
 
 MODULE = """
 from baselines.none import NoDefense
@@ -32,7 +32,7 @@ def planned(tmp_path: Path, mode: str) -> int:
     _target_: own_program.Program
     """
     (folder / "program.yaml").write_text(textwrap.dedent(yaml))
-    session = prepare(
+    session = prepare_session(
         [
             "benchmark=asb",
             f"benchmark.mode={mode}",
@@ -70,8 +70,8 @@ SWEEP = [
 def test_in_a_sweep_its_cells_can_be_left_out_and_the_tables_say_where_it_did_not_run(tmp_path: Path) -> None:
     overrides = [*SWEEP, f"logdir={tmp_path}"]
     with pytest.raises(ConfigError, match=r"1 of 4 cells cannot run here .*asb-faithful.*--skip-unavailable"):
-        prepare(overrides)
-    session = prepare(overrides, skip_unavailable=True)
+        prepare_session(overrides)
+    session = prepare_session(overrides, skip_unavailable=True)
     assert {(job.case.benchmark, job.case.defense) for job in session.plan.jobs} == {
         ("asb-faithful", "none"),
         ("asb-react", "none"),

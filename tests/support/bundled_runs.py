@@ -10,8 +10,8 @@ from typing import Any
 from paid_server import Answer, calls, paid_model, paid_server, says
 from small_runs import Silent
 
-from agentsys.bundles.verify import Verification, verify
-from agentsys.runs.session import prepare
+from agentsys.bundles.verify import Verification, verify_bundle
+from agentsys.runs.session import prepare_session
 
 SIMULATED = ("model=simulated", "defense=none,agentsys", "attack=important_instructions")
 PAID = ("model=paid", "defense=none", "attack=none")
@@ -19,7 +19,7 @@ SMALL = ("benchmark.suites=[slack]", "limit=2")
 
 
 def run(logdir: Path, *overrides: str, conf: Sequence[Path] = (), plugins: Sequence[Path] = ()) -> None:
-    session = prepare(
+    session = prepare_session(
         [*overrides, *SMALL, f"logdir={logdir}"], config_dirs=list(conf), plugin_paths=list(plugins)
     )
     session.execute(Silent())
@@ -36,7 +36,7 @@ def paid_run(tmp_path: Path, logdir: Path, **model: Any) -> None:
 
 
 def verified(bundle: Path, *, trust_code: bool = False) -> Verification:
-    return verify(bundle, listener=lambda _: Silent(), workers=2, trust_code=trust_code)
+    return verify_bundle(bundle, listener=lambda _: Silent(), workers=2, trust_code=trust_code)
 
 
 def changed(bundle: Path, change: Callable[[str, bytes], bytes | None]) -> Path:

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from agentsys.attacks.attacker import ROLE
-from agentsys.attacks.attacker.reply import reply_text
+from agentsys.attacks.attacker import ATTACKER_ROLE
+from agentsys.attacks.attacker.reply import format_proposal
 from agentsys.attacks.attacker.simulated import play_attacker
 from agentsys.attacks.pair import PairAttack
 from agentsys.attacks.search import Proposal
@@ -56,10 +56,10 @@ class CountedPair(PairAttack):
             if self._says:
                 return assistant(self._says)
             if self._off_topic and number % 2:
-                return assistant(reply_text(Proposal(f"Nice weather, {number}.")))
+                return assistant(format_proposal(Proposal(f"Nice weather, {number}.")))
             return play_attacker(request, knowledge)
 
-        return {**super().simulated_roles(), ROLE: play}
+        return {**super().simulated_roles(), ATTACKER_ROLE: play}
 
 
 class CountedDefense(NoDefense):

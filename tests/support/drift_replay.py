@@ -23,9 +23,9 @@ from agentsys.attacks.registered import RegisteredAttack
 from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.contracts import Victim
 from agentsys.models.chat import ChatReply, ChatRequest, assistant, text_of
-from agentsys.models.tagged_calls import between
-from agentsys.models.trace import Tracer, tracing
-from agentsys.models.wrappers.recorded import Recorded
+from agentsys.models.tagged_calls import text_between_tags
+from agentsys.models.trace import Tracer, use_tracer
+from agentsys.models.wrappers.recorded import RecordingModel
 from baselines.drift.agent import DriftAgent
 from baselines.drift.defense import Drift
 from baselines.drift.permission import Permission
@@ -162,7 +162,7 @@ class RecordedVoice:
                     f"<parameter_checklist>{checklist}</parameter_checklist>"
                 )
             case "drift_formatter":
-                text = self._format(between(question, "parameter_checklist") or "")
+                text = self._format(text_between_tags(question, "parameter_checklist") or "")
             case "drift_judge":
                 text = f"<judge_result>{'No' if self._denied(question) else 'Yes'}</judge_result>"
             case "drift_isolator":
@@ -192,7 +192,7 @@ class RecordedVoice:
 
     def _denied(self, question: str) -> bool:
         refused = self._refusal()
-        proposed = ast.literal_eval((between(question, "proposed_sequence") or "").strip())
+        proposed = ast.literal_eval((text_between_tags(question, "proposed_sequence") or "").strip())
         denied: bool = (
             refused is not None and refused.kind == "unplanned" and json.loads(refused.detail)[0] == proposed
         )
@@ -200,7 +200,7 @@ class RecordedVoice:
 
     def _detected(self, question: str) -> list[str]:
         text = question.partition("\n<tool_result>\n")[2]
-        called = json.loads(between(question, "tool_call") or "{}")
+        called = json.loads(text_between_tags(question, "tool_call") or "{}")
         kept = self._recorded_result(called)
         return [] if kept is None or kept == text else missing_words(text, kept)
 
@@ -266,14 +266,14 @@ def run_again(
     injection_task = suite.injection_tasks[case.data["injection_task_id"]]
     written = dict(_attack().injections(suite, user_task, injection_task, VICTIM))
     known = {tool: Permission(word) for tool, word in case.data["tool_permission"].items()}
-    pipeline = Drift().pipeline(Recorded(RecordedVoice(case, echo)), suite)
+    pipeline = Drift().pipeline(RecordingModel(RecordedVoice(case, echo)), suite)
     elements = list(pipeline.elements)
     agent = elements[-1]
     assert isinstance(agent, DriftAgent)
     agent.settings = DriftSettings(**{**vars(settings), "permissions": known})
     kept: list[ChatMessage] = []
     pipeline.elements = [*elements, _Keep(kept)]
-    with tracing(Tracer()) as tracer:
+    with use_tracer(Tracer()) as tracer:
         utility, security = suite.run_task_with_pipeline(pipeline, user_task, injection_task, written)
     return Outcome(tuple(_turns(kept, tracer)), utility, security), kept
 

@@ -14,7 +14,7 @@ from agentdojo.task_suite.load_suites import get_suite
 from agentdojo.types import ChatAssistantMessage, ChatMessage
 
 from agentsys.models.chat import ChatReply, ChatRequest, assistant, text_of
-from agentsys.models.trace import Tracer, tracing
+from agentsys.models.trace import Tracer, use_tracer
 from baselines.fides.defense import Fides
 
 Reply: TypeAlias = ChatAssistantMessage | Callable[[ChatRequest], ChatAssistantMessage]
@@ -101,7 +101,7 @@ def run_fides(
 ) -> Ran:
     """One task of the defense on a suite's tools."""
     chosen, environment = suite_of(suite), fresh(suite) if environment is None else environment
-    with tracing(Tracer()) as tracer:
+    with use_tracer(Tracer()) as tracer:
         pipeline = Fides(**options).pipeline(model, chosen)
         messages = list(pipeline.query(query, FunctionsRuntime(chosen.tools), environment)[3])
     return Ran(messages, environment, tracer)

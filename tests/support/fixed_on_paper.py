@@ -11,9 +11,9 @@ from agentdojo.types import text_content_block_from_string
 
 from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.benchmarks.fixes.fixed_scores import FixedScores
-from agentsys.benchmarks.runtime import WatchedRuntime
+from agentsys.benchmarks.runtime import TracedRuntime
 from agentsys.contracts import AttackKind, FinishedCase
-from agentsys.models.trace import Tracer, tracing
+from agentsys.models.trace import Tracer, use_tracer
 
 VERSIONS = ("v1", "v1.1", "v1.1.1", "v1.1.2", "v1.2", "v1.2.1", "v1.2.2")
 
@@ -64,7 +64,7 @@ def scored(
     before, after = environment(version, suite, user_task), environment(version, suite, user_task)
     text = (task.GROUND_TRUTH_OUTPUT or "") if answer is None else answer
     tracer = Tracer()
-    with tracing(tracer):
+    with use_tracer(tracer):
         carried_out = _carried_out(found.tools, after, calls)
         messages = _messages(carried_out, text)
         output = messages[-1]["content"]
@@ -97,7 +97,7 @@ def scored(
 
 
 def _carried_out(tools: Sequence[Any], after: Any, calls: Iterable[Call]) -> list[FunctionCall]:
-    runtime = WatchedRuntime(tools)
+    runtime = TracedRuntime(tools)
     listed = [FunctionCall(function=name, args=dict(args)) for name, args in calls]
     for call in listed:
         runtime.run_function(after, call.function, dict(call.args))

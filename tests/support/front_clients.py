@@ -12,10 +12,10 @@ from agentdojo.types import ChatMessage, text_content_block_from_string
 
 from agentsys.contracts import Defense
 from agentsys.front.agent import DefendedAgent, Dialogue
-from agentsys.front.conversation import THREAD
-from agentsys.front.desk import DeskLimits, FrontDesk
+from agentsys.front.conversation import THREAD_NAME
+from agentsys.front.desk import ConversationLimits, ConversationRouter
 from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, Scene, ToolSpec, system, text_of, user
-from agentsys.models.wrappers.recorded import Recorded
+from agentsys.models.wrappers.recorded import RecordingModel
 
 TEXT = {"type": "string"}
 PAGE = {"type": "object", "properties": {"page": TEXT}, "required": ["page"]}
@@ -26,7 +26,7 @@ SEND = ToolSpec(
     {"type": "object", "properties": {"to": TEXT, "text": TEXT}, "required": ["to", "text"]},
 )
 PATIENCE_S = 120.0
-_OPEN: list[FrontDesk] = []
+_OPEN: list[ConversationRouter] = []
 
 
 class PlainStack:
@@ -38,7 +38,7 @@ class PlainStack:
         self.model = model
 
     def for_scene(self, scene: Scene) -> ChatModel:
-        return Recorded(self.model)
+        return RecordingModel(self.model)
 
     def model_id(self, role: str) -> str:
         return ""
@@ -48,12 +48,12 @@ def desk_of(
     model: ChatModel,
     defense: Defense,
     *,
-    limits: DeskLimits | None = None,
+    limits: ConversationLimits | None = None,
     kept: list[Dialogue] | None = None,
-) -> FrontDesk:
+) -> ConversationRouter:
     """A desk whose conversations are kept in a list, as they were when they were stored."""
     keep = (kept if kept is not None else []).append
-    desk = FrontDesk(DefendedAgent(defense, PlainStack(model)), "front", keep, limits)  # type: ignore[arg-type]
+    desk = ConversationRouter(DefendedAgent(defense, PlainStack(model)), "front", keep, limits)  # type: ignore[arg-type]
     _OPEN.append(desk)
     return desk
 
@@ -74,7 +74,7 @@ class Client:
 
     def __init__(
         self,
-        desk: FrontDesk,
+        desk: ConversationRouter,
         tools: Mapping[str, Callable[..., str]],
         specs: Sequence[ToolSpec] = (READ, SEND),
         *,
@@ -114,7 +114,7 @@ class Client:
 
 
 def conversations_threads() -> list[str]:
-    return [thread.name for thread in threading.enumerate() if thread.name.startswith(THREAD)]
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith(THREAD_NAME)]
 
 
 def wait_until(holds: Callable[[], bool], what: str) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 from small_runs import Silent
 
-from agentsys.runs.session import Session, prepare
+from agentsys.runs.session import Session, prepare_session
 
 
 class Telling(Silent):
@@ -51,7 +51,7 @@ def started(session: Session, log: int) -> int:
 def main(folder: str, processes: str, kills: str, *overrides: str) -> None:
     root, chance = Path(folder), random.Random(7)
     log = os.open(root / "log", os.O_CREAT | os.O_APPEND | os.O_WRONLY)
-    session = prepare([*overrides, f"logdir={root / 'runs'}"])
+    session = prepare_session([*overrides, f"logdir={root / 'runs'}"])
     running = [started(session, log) for _ in range(int(processes))]
     killed = early = 0
     while killed < int(kills):

@@ -20,7 +20,7 @@ from progent_recorded import RecordedResult, RecordedTask, failed_condition
 from pydantic import create_model
 
 from agentsys.models.chat import ChatReply, ChatRequest, assistant, text_of
-from agentsys.models.trace import Tracer, tracing
+from agentsys.models.trace import Tracer, use_tracer
 from baselines.progent.defense import Progent
 from baselines.progent.settings import ProgentSettings
 
@@ -157,7 +157,7 @@ def replayed(task: RecordedTask, known: Arguments, settings: ProgentSettings) ->
     defense.settings = settings
     models, tools, tracer = RecordedModels(task, known), RecordedTools(task, known), Tracer()
     pipeline = defense.pipeline(models, SimpleNamespace(name="recorded", system_message="You work."))
-    with tracing(tracer):
+    with use_tracer(tracer):
         messages = pipeline.query(task.query, tools)[3]
     turns: list[list[Answered]] = []
     for message in messages:

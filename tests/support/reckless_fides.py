@@ -8,8 +8,8 @@ from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatAssistantMessage
 
 from agentsys.models.chat import ChatRequest, assistant
-from agentsys.models.simulated.agent import plain_agent
-from agentsys.models.simulated.conversation import tool_result
+from agentsys.models.simulated.agent import play_plain_agent
+from agentsys.models.simulated.conversation import read_tool_result
 from agentsys.models.simulated.role import SimulatedKnowledge, SimulatedRole
 from baselines.fides.agent import ROLE
 from baselines.fides.defense import Fides
@@ -33,10 +33,10 @@ def play_reckless_planner(request: ChatRequest, knowledge: SimulatedKnowledge) -
         if message["role"] == "tool" and message["tool_call"].function == INSPECT
         for name in map(str, message["tool_call"].args["variables"])
     }
-    texts = [tool_result(message).text for message in request.messages if message["role"] == "tool"]
+    texts = [read_tool_result(message).text for message in request.messages if message["role"] == "tool"]
     seen = dict.fromkeys(f"#{name}#" for text in texts for name in NAME.findall(text))
     unread = [name for name in seen if name not in looked]
     if unread and any(tool.name == INSPECT for tool in request.tools):
         made = FunctionCall(function=INSPECT, args={"variables": unread}, id=f"call_{len(request.messages)}")
         return assistant("Looking.", [made])
-    return plain_agent(request, knowledge)
+    return play_plain_agent(request, knowledge)

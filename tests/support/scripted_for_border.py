@@ -15,7 +15,7 @@ from agentdojo.types import ChatAssistantMessage, ChatMessage
 
 from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, Usage, assistant, text_of
 from agentsys.models.providers.wire_text import result_text
-from agentsys.models.trace import Span, Tracer, tracing
+from agentsys.models.trace import Span, Tracer, use_tracer
 
 Reply: TypeAlias = str | ChatAssistantMessage | Exception | Callable[[ChatRequest], str]
 
@@ -114,7 +114,7 @@ def run(defense: Any, model: ChatModel, tools: Tools, query: str = "Tell me when
 def traced(defense: Any, model: ChatModel, tools: Tools, query: str = "Tell me when.") -> list[Span]:
     """The spans of one run."""
     tracer = Tracer()
-    with tracing(tracer):
+    with use_tracer(tracer):
         run(defense, model, tools, query)
     return tracer.spans
 

@@ -11,8 +11,8 @@ from agentdojo.types import ChatAssistantMessage, ChatMessage
 
 from agentsys.defense.agentsys import AgentSys
 from agentsys.models.chat import ChatReply, ChatRequest, assistant, text_of
-from agentsys.models.trace import Tracer, tracing
-from agentsys.models.wrappers.recorded import Recorded
+from agentsys.models.trace import Tracer, use_tracer
+from agentsys.models.wrappers.recorded import RecordingModel
 
 QUERY = "Read my note and tell me the date."
 
@@ -160,7 +160,7 @@ def run(
     model = replies if isinstance(replies, ScriptedModel) else ScriptedModel(replies)
     model._name = f"scripted-{next(_RUNS)}"
     tracer = Tracer()
-    with tracing(tracer):
-        pipeline = AgentSys(**options).pipeline(Recorded(model), object())
+    with use_tracer(tracer):
+        pipeline = AgentSys(**options).pipeline(RecordingModel(model), object())
         *_, messages, _ = pipeline.query(query, tools.runtime(), ToyEnvironment())
     return Outcome(messages, tracer, model)

@@ -11,7 +11,7 @@ from agentdojo.functions_runtime import FunctionsRuntime
 from agentdojo.types import ChatMessage
 
 from agentsys.models.chat import ChatReply, ChatRequest, assistant, text_of
-from agentsys.models.trace import Span, Tracer, tracing
+from agentsys.models.trace import Span, Tracer, use_tracer
 from baselines.drift.agent import DriftAgent
 from baselines.drift.permission import PermissionBook
 from baselines.drift.settings import DriftSettings
@@ -133,7 +133,7 @@ def run(
     model.replies.setdefault("drift_permissions", list(PERMISSIONS["drift_permissions"]))
     agent = DriftAgent(model, settings or DriftSettings(**options), "You work for Emma.", PermissionBook())
     first: ChatMessage = {"role": "user", "content": [{"type": "text", "content": QUERY}]}
-    with tracing(Tracer()) as tracer:
+    with use_tracer(Tracer()) as tracer:
         messages = agent.query(QUERY, tools.runtime, messages=[first])[3]
     return list(messages), tracer.spans
 

@@ -12,9 +12,9 @@ from agentdojo.functions_runtime import FunctionsRuntime
 from agentdojo.types import ChatMessage
 
 from agentsys.models.chat import ChatReply, ChatRequest, assistant, text_of
-from agentsys.models.fenced_actions import FINISH, OWN, Action, write_action
-from agentsys.models.tagged_calls import between
-from agentsys.models.trace import Span, Tracer, tracing
+from agentsys.models.fenced_actions import FINISH_ACTION, OWN, Action, write_action
+from agentsys.models.tagged_calls import text_between_tags
+from agentsys.models.trace import Span, Tracer, use_tracer
 from baselines.isolategpt import IsolateGPT
 from baselines.isolategpt.defense import EXTRA, IsolateGPTAgent
 from baselines.isolategpt.plan import ROLE as PLANNER_ROLE
@@ -34,7 +34,7 @@ def act(name: str, **args: Any) -> str:
 
 
 def finish(text: str) -> str:
-    return write_action(Action(FINISH, text))
+    return write_action(Action(FINISH_ACTION, text))
 
 
 class SpokeModel:
@@ -67,7 +67,7 @@ def who_asks(request: ChatRequest) -> str:
     """`planner`, or a spoke by its tools."""
     if request.role == PLANNER_ROLE:
         return "planner"
-    own = between(text_of(request.messages[0]), OWN)
+    own = text_between_tags(text_of(request.messages[0]), OWN)
     if own is None:
         return VANILLA
     return "+".join(json.loads(line)["name"] for line in own.strip().splitlines())
@@ -137,6 +137,6 @@ def run(model: Any, desk: Desk, **options: Any) -> Done:
     """Work on the task with a variant of the defense."""
     agent = IsolateGPTAgent(model, IsolateGPT(**options).settings)
     first: ChatMessage = {"role": "user", "content": [{"type": "text", "content": QUERY}]}
-    with tracing(Tracer()) as tracer:
+    with use_tracer(Tracer()) as tracer:
         result = agent.query(QUERY, desk.runtime, messages=[first])
     return Done(list(result[3]), tracer.spans, result[4][EXTRA])

@@ -13,8 +13,8 @@ from agentdojo.types import ChatAssistantMessage, ChatMessage
 
 from agentsys.models.chat import ChatReply, ChatRequest, Usage, assistant
 from agentsys.models.errors import ModelError
-from agentsys.models.trace import Tracer, tracing
-from agentsys.models.wrappers.recorded import Recorded
+from agentsys.models.trace import Tracer, use_tracer
+from agentsys.models.wrappers.recorded import RecordingModel
 from baselines.melon import Melon
 
 REQUEST = "Please sort out my holiday in Norway."
@@ -84,8 +84,8 @@ class Ran:
         pipeline: Any = None,
         query: str = REQUEST,
     ) -> None:
-        with tracing(Tracer()) as tracer:
-            made = pipeline or defense.pipeline(Recorded(model), get_suite("v1.2.2", "banking"))
+        with use_tracer(Tracer()) as tracer:
+            made = pipeline or defense.pipeline(RecordingModel(model), get_suite("v1.2.2", "banking"))
             self.messages: list[ChatMessage] = list(made.query(query, runtime)[3])
         self.spans = [span for span in tracer.spans if span.kind == "melon"]
         self.decisions = [span.decision for span in self.spans]

@@ -13,7 +13,7 @@ from agentdojo.types import ChatAssistantMessage, ChatMessage
 
 from agentsys.models.chat import ChatReply, ChatRequest, assistant, text_of
 from agentsys.models.errors import ErrorKind, ModelError
-from agentsys.models.trace import Tracer, tracing
+from agentsys.models.trace import Tracer, use_tracer
 from baselines.progent.defense import Progent
 
 QUERY = "Pay Bob's bill\nand tell him."
@@ -119,7 +119,7 @@ def run(
 ) -> list[ChatMessage]:
     """The conversation of one task."""
     pipeline = Progent(**options).pipeline(model, suite_named(suite))
-    with tracing(tracer or Tracer()):
+    with use_tracer(tracer or Tracer()):
         return list(pipeline.query(query, (desk or Desk()).runtime)[3])
 
 

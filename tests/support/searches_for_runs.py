@@ -8,7 +8,7 @@ from typing import Any
 from small_runs import Canonical, records_in
 
 from agentsys.records.case import ATTEMPTS
-from agentsys.runs.session import Session, prepare
+from agentsys.runs.session import Session, prepare_session
 
 BANKING = ["model=simulated", "benchmark.suites=[banking]", "attack=pair"]
 TWO_TASKS = [*BANKING, "user_tasks=[0,1]", "injection_tasks=[0,5]"]
@@ -46,7 +46,7 @@ def own_configs(tmp_path: Path, attack: str = "") -> list[Path]:
 
 
 def counting(tmp_path: Path, *overrides: str, folder: str = "runs") -> Session:
-    return prepare(
+    return prepare_session(
         [
             "model=simulated",
             "benchmark.suites=[banking]",

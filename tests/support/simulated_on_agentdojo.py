@@ -29,7 +29,7 @@ def playbook() -> Playbook:
 
 
 def simulated(susceptibility: float = 1.0) -> SimulatedModel:
-    return SimulatedModel(susceptibility=susceptibility).scripted(playbook, {})
+    return SimulatedModel(susceptibility=susceptibility).with_playbook(playbook, {})
 
 
 def agent(model: ChatModel, suite: Any) -> AgentPipeline:

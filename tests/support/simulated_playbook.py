@@ -10,7 +10,7 @@ from agentdojo.types import ChatMessage, text_content_block_from_string
 from agentsys.models.chat import ChatRequest, ToolSpec, assistant, system, user
 from agentsys.models.simulated.index import PlaybookIndex
 from agentsys.models.simulated.playbook import Fact, GoalScript, Playbook, Quote, ScriptedCall, TaskScript
-from agentsys.models.simulated.role import SimulatedKnowledge, SimulatedOptions, knowledge_for
+from agentsys.models.simulated.role import SimulatedKnowledge, SimulatedOptions, make_knowledge
 
 PROMPT = "Pay the bill that Ann sent, and tell me the amount."
 PAY = ScriptedCall("pay", {"to": "IBAN77", "amount": 42.5, "note": "for bill IBAN77"})
@@ -57,7 +57,7 @@ TOOLS = ("find", "open", "pay", "password", "list", "mail", "log_out")
 
 
 def knowledge(susceptibility: float = 1.0) -> SimulatedKnowledge:
-    return knowledge_for(PlaybookIndex(PLAYBOOK), SimulatedOptions(susceptibility=susceptibility), None)
+    return make_knowledge(PlaybookIndex(PLAYBOOK), SimulatedOptions(susceptibility=susceptibility), None)
 
 
 def specs(*names: str, intent: bool = False) -> list[ToolSpec]:

@@ -19,7 +19,7 @@ from agentsys.analysis.statistics.bootstrap import CONFIDENCE
 from agentsys.analysis.statistics.estimate import OVERALL
 from agentsys.analysis.tables.escaping import plain
 from agentsys.errors import ConfigError, unknown_name
-from agentsys.records.simulated_name import is_simulated, unmarked
+from agentsys.records.simulated_name import is_simulated_name, strip_simulated_mark
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -60,9 +60,9 @@ def budget_figure(searches: Sequence[Search], name: str, model: str | None = Non
 
 def _chosen(searches: Sequence[Search], model: str | None) -> _Shown:
     sizes = Counter(search.model for search in searches)
-    if model is not None and model not in {*sizes, *(unmarked(name) for name in sizes)}:
+    if model is not None and model not in {*sizes, *(strip_simulated_mark(name) for name in sizes)}:
         raise ConfigError(unknown_name("model in these runs", model, list(sizes)))
-    fitting = [n for n in sizes if model is None or model in (n, unmarked(n))]
+    fitting = [n for n in sizes if model is None or model in (n, strip_simulated_mark(n))]
     chosen = max(sorted(fitting), key=lambda found: sizes[found])
     attacks = sorted({search.case.attack for search in searches if search.model == chosen})
     others = sorted(set(sizes) - {chosen})
@@ -85,7 +85,7 @@ def _marks(rows: Iterable[BudgetRow]) -> list[Mark]:
             y_low=row.ci_low,
             y_high=row.ci_high,
             n=row.n,
-            simulated=is_simulated(row.model),
+            simulated=is_simulated_name(row.model),
             model=row.model,
             version=row.version,
         )
@@ -98,7 +98,7 @@ def _draw(shown: _Shown, marks: Sequence[Mark]) -> Figure:
     figure, panels = new_figure(len(shown.attacks), 4.8 if len(shown.attacks) == 1 else 7.2, 3.8)
     versions = ", ".join(dict.fromkeys(mark.version for mark in marks))
     subtitle = [f"{plain(shown.model)}, benchmark version {plain(versions)}."]
-    if is_simulated(shown.model):
+    if is_simulated_name(shown.model):
         subtitle.insert(0, "SIMULATED: from a scripted agent and attacker, not from language models.")
     notes = [
         f"Bands: {CONFIDENCE:.0f}% intervals, tasks resampled. Unit: one search; a query is one run of the "

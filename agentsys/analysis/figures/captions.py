@@ -16,7 +16,7 @@ def subtitle(selection: Selection) -> list[str]:
     if not selection.lines:
         return [f"No runs for this figure. {HOLLOW}"]
     versions = ", ".join(dict.fromkeys(line.version for line in selection.lines))
-    model = plain(selection.shown.model(selection.model))
+    model = plain(selection.shown.model_name(selection.model))
     lines = [f"Filled: {model}, benchmark version {plain(versions)}. {HOLLOW}"]
     if selection.simulated:
         lines.insert(0, "SIMULATED: filled marks come from a scripted agent, not from a language model.")
@@ -29,9 +29,9 @@ def not_shown(selection: Selection) -> list[str]:
     """Notes on models and defenses that are in the runs and not in the figure."""
     notes = []
     if selection.hidden:
-        hidden = ", ".join(map(selection.shown.defense, selection.hidden))
+        hidden = ", ".join(map(selection.shown.defense_name, selection.hidden))
         notes.append(f"Not drawn: {plain(hidden)} (choose with --defense).")
     if selection.others:
-        others = ", ".join(map(selection.shown.model, selection.others))
+        others = ", ".join(map(selection.shown.model_name, selection.others))
         notes.append(f"Also in the runs: {plain(others)} (choose with --model).")
     return notes

@@ -16,7 +16,7 @@ from agentsys.analysis.paper.lines import BENCHMARK
 from agentsys.analysis.statistics.error_rule import ErrorRule
 from agentsys.errors import ConfigError
 from agentsys.records.case_row import NO_ATTACK, CaseRow
-from agentsys.records.shown_names import AS_STORED, ShownNames
+from agentsys.records.shown_names import STORED_NAMES, DisplayNames
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -83,7 +83,7 @@ def make_figure(
     errors: ErrorRule = ErrorRule.REPORT,
     *,
     bare: bool = False,
-    shown: ShownNames = AS_STORED,
+    shown: DisplayNames = STORED_NAMES,
 ) -> Drawn:
     """Measure and draw.
 
@@ -114,6 +114,6 @@ def make_figure(
         return Drawn(kind.name, figure, marks)
 
 
-def _labelled(mark: Mark, shown: ShownNames) -> Mark:
-    label = shown.series(mark.series)
+def _labelled(mark: Mark, shown: DisplayNames) -> Mark:
+    label = shown.series_name(mark.series)
     return mark if label == mark.series else replace(mark, label=label)

@@ -24,7 +24,7 @@ from agentsys.analysis.published import printed_in
 from agentsys.analysis.statistics.error_rule import ErrorRule
 from agentsys.analysis.statistics.estimate import OVERALL
 from agentsys.analysis.tables.escaping import plain
-from agentsys.grouping import grouped
+from agentsys.grouping import group_by
 from agentsys.records.case_row import NO_ATTACK, CaseRow
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def draw(selection: Selection, plotted: Sequence[Mark]) -> Figure:
         _draw_panel(panel, [mark for mark in plotted if _mode(mark) == mode], styles)
         panel.set_yticks(
             range(len(names)),
-            [shown_name(selection.shown.series(name)) for name in names] if place == 0 else [],
+            [shown_name(selection.shown.series_name(name)) for name in names] if place == 0 else [],
         )
         panel.set(xlim=(-4, 104), ylim=(len(names) - 0.4, -0.8), xlabel="Targeted ASR, % (lower is safer)")
         if mode != PLAIN:
@@ -116,7 +116,7 @@ def draw(selection: Selection, plotted: Sequence[Mark]) -> Figure:
 
 
 def _of_line(name: str, line: RunLine, errors: ErrorRule) -> Iterator[Mark]:
-    by_mode = grouped(line.cases, lambda case: str(case.measured.get(_MODE) or PLAIN))
+    by_mode = group_by(line.cases, lambda case: str(case.measured.get(_MODE) or PLAIN))
     about = mark_of(line, name)
     for mode, cases in by_mode.items():
         for row in measure(cases, errors):

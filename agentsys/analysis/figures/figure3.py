@@ -126,7 +126,7 @@ def _printed(source: str) -> dict[str, dict[str, float]]:
 def _lacking(selection: Selection, plotted: Iterable[Mark], panel: str, why: str) -> list[str]:
     """A note on the defenses of the runs that a panel could not place."""
     placed = {mark.series for mark in plotted if mark.panel == panel and mark.origin != PAPER}
-    missing = [selection.shown.series(name) for name, _ in selection.series() if name not in placed]
+    missing = [selection.shown.series_name(name) for name, _ in selection.series() if name not in placed]
     return [f"{why}: {', '.join(missing)}."] if missing else []
 
 

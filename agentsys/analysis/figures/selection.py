@@ -10,8 +10,8 @@ from agentsys.analysis.paper.lines import BENCHMARK, RunLine, run_lines
 from agentsys.analysis.published import PAPER_MODEL
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.records.case_row import CaseRow
-from agentsys.records.shown_names import AS_STORED, ShownNames
-from agentsys.records.simulated_name import is_simulated, unmarked
+from agentsys.records.shown_names import STORED_NAMES, DisplayNames
+from agentsys.records.simulated_name import is_simulated_name, strip_simulated_mark
 
 
 @dataclass(frozen=True)
@@ -26,13 +26,13 @@ class Selection:
     """Models that are in the runs and not shown."""
     hidden: tuple[str, ...] = ()
     """Its defenses that are in the runs and not shown, for room or because others were asked for."""
-    shown: ShownNames = AS_STORED
+    shown: DisplayNames = STORED_NAMES
     """What the figure calls defenses and models."""
 
     @property
     def simulated(self) -> bool:
         """Whether a scripted agent, not a language model, was behind everything shown as ours."""
-        return is_simulated(self.model)
+        return is_simulated_name(self.model)
 
     def series(self) -> Iterator[tuple[str, RunLine]]:
         """Each line with its name: the defense, and the version where a defense has two lines."""
@@ -99,7 +99,7 @@ def select(
 
 def _chosen(lines: Iterable[RunLine], sizes: Counter[str], model: str | None) -> str:
     wanted = model or PAPER_MODEL
-    fitting = {line.model for line in lines if wanted in (line.model, line.short, unmarked(line.model))}
+    fitting = {line.model for line in lines if wanted in (line.model, line.short, strip_simulated_mark(line.model))}
     if fitting:
         return max(sorted(fitting), key=lambda name: sizes[name])
     if model is not None:

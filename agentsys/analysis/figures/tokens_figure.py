@@ -19,7 +19,7 @@ from agentsys.analysis.metrics.tokens import TokensOf, acting_tokens, mean_token
 from agentsys.analysis.paper.lines import RunLine
 from agentsys.analysis.statistics.bootstrap import CONFIDENCE, Resampler
 from agentsys.analysis.statistics.error_rule import ErrorRule
-from agentsys.grouping import grouped
+from agentsys.grouping import group_by
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -45,7 +45,7 @@ def draw(selection: Selection, plotted: Sequence[Mark]) -> Figure:
     """Two panels with one line per defense."""
     figure, panels = new_figure(2, 7.2, 3.9)
     drawn = series_of(plotted)
-    silent = [selection.shown.series(name) for name, _ in selection.series() if name not in drawn]
+    silent = [selection.shown.series_name(name) for name, _ in selection.series() if name not in drawn]
     notes = [
         f"Whiskers: {CONFIDENCE:.0f}% intervals, user tasks resampled. Mean of prompt and completion tokens "
         f"per case, benign and attacked together; points of fewer than {FEWEST} cases are left out. "
@@ -68,7 +68,7 @@ def draw(selection: Selection, plotted: Sequence[Mark]) -> Figure:
 def _of_line(name: str, line: RunLine) -> Iterator[Mark]:
     about = mark_of(line, name)
     placed = [case for case in line.cases if case.trajectory_length is not None]
-    by_length = grouped(placed, lambda case: min(case.trajectory_length or 0, LAST))
+    by_length = group_by(placed, lambda case: min(case.trajectory_length or 0, LAST))
     for panel, tokens_of in PANELS.items():
         for length in sorted(by_length):
             mean = mean_tokens(by_length[length], tokens_of, Resampler())

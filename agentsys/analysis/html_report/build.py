@@ -31,10 +31,10 @@ from agentsys.analysis.tables.escaping import plain
 from agentsys.analysis.tables.report import Report
 from agentsys.analysis.tables.results_document import results_document
 from agentsys.analysis.tables.results_layout import sheets
-from agentsys.grouping import grouped
+from agentsys.grouping import group_by
 from agentsys.records.case_row import NO_ATTACK, CaseRow
-from agentsys.records.reading import Reading
-from agentsys.records.reading_notes import skipped_lines
+from agentsys.records.reading import LoadedCases
+from agentsys.records.reading_notes import describe_skipped
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class HtmlReport:
 
 
 def html_report(
-    reading: Reading,
+    reading: LoadedCases,
     found: Report,
     folders: Sequence[str] = (),
     *,
@@ -86,7 +86,7 @@ def html_report(
         made_by=" · ".join(part for part in (f"agentsys {__version__}", made_on) if part),
         numbers=_page_numbers(reading, found, kept, figures),
         errors=facts.errors,
-        skipped=[plain(line) for line in skipped_lines(reading.skipped, limit=50)],
+        skipped=[plain(line) for line in describe_skipped(reading.skipped_files, limit=50)],
         configs=facts.configs,
         versions=facts.versions,
         left_out=_left_out(len(cases) - kept, kept, limits),
@@ -97,7 +97,7 @@ def html_report(
 
 
 def _page_numbers(
-    reading: Reading, found: Report, trajectories: int, figures: Sequence[PaperFigure]
+    reading: LoadedCases, found: Report, trajectories: int, figures: Sequence[PaperFigure]
 ) -> PageNumbers:
     """The head of the page, its tables and its figures."""
     return PageNumbers(
@@ -136,16 +136,16 @@ def _trajectories(
     return views
 
 
-def _counts(reading: Reading, kept: int) -> list[tuple[str, str]]:
+def _counts(reading: LoadedCases, kept: int) -> list[tuple[str, str]]:
     cases = reading.cases
     counts = [
         ("case", "cases", len(cases)),
         ("trajectory", "trajectories", kept),
-        ("model", "models", len({case.shown_model for case in cases})),
+        ("model", "models", len({case.table_model for case in cases})),
         ("defense", "defenses", len({case.defense for case in cases})),
         ("attack", "attacks", len({case.attack for case in cases} - {NO_ATTACK})),
         ("error", "errors", sum(case.status == "error" for case in cases)),
-        ("skipped file", "skipped files", len(reading.skipped)),
+        ("skipped file", "skipped files", len(reading.skipped_files)),
     ]
     return [(one if count == 1 else many, f"{count:,}") for one, many, count in counts]
 
@@ -171,11 +171,11 @@ def keeping_order(cases: Sequence[CaseRow]) -> list[int]:
     Errored cases come first. Then one case of every (benchmark, model, defense, attack, suite, outcome),
     then a second one of each, and so on: a report that holds some of the cases holds some of each kind.
     """
-    queues = grouped(range(len(cases)), lambda place: _kind(cases[place]))
+    queues = group_by(range(len(cases)), lambda place: _kind(cases[place]))
     turn = {place: turn for queue in queues.values() for turn, place in enumerate(queue)}
     return sorted(range(len(cases)), key=lambda place: (cases[place].status != "error", turn[place], place))
 
 
 def _kind(case: CaseRow) -> tuple[object, ...]:
-    cell = (case.benchmark, case.version, case.shown_model, case.defense, case.attack, case.suite)
+    cell = (case.benchmark, case.version, case.table_model, case.defense, case.attack, case.suite)
     return (*cell, case.status, case.utility, case.injection_success)

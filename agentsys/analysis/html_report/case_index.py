@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal, TypedDict
 
 from agentsys.analysis.html_report.loose import number
-from agentsys.records.case_id import case_id
+from agentsys.records.case_id import make_case_id
 from agentsys.records.case_row import NO_ATTACK, CaseRow
 
 _NUMBERED = re.compile(r"(\D*)([0-9]{0,9})")
@@ -62,7 +62,7 @@ def _place(case: CaseRow) -> tuple[object, ...]:
         case.attack,
         case.defense != "none",
         case.defense,
-        case.shown_model,
+        case.table_model,
         case.version,
         case.epoch,
     )
@@ -76,8 +76,8 @@ def _numbered(name: str) -> list[tuple[str, int]]:
 def index_row(case: CaseRow) -> IndexRow:
     """The line of one case."""
     return {
-        "id": case_id(case),
-        "model": case.shown_model,
+        "id": make_case_id(case),
+        "model": case.table_model,
         "simulated": case.simulated,
         "benchmark": f"{case.benchmark} {case.version}",
         "defense": case.defense,

@@ -96,7 +96,7 @@ class Facts:
 
 
 def _users(cases: list[CaseRow]) -> tuple[str, ...]:
-    return tuple(sorted({plain(f"{case.shown_model}, {case.defense}, {case.attack}") for case in cases}))
+    return tuple(sorted({plain(f"{case.table_model}, {case.defense}, {case.attack}") for case in cases}))
 
 
 def _labelled(case: CaseRow, versions: Mapping[str, str]) -> list[tuple[str, str]]:

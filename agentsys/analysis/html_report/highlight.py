@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from agentsys.analysis.html_report.text_store import Segments
-from agentsys.payload_lines import INVISIBLE, payload_lines, squeeze
+from agentsys.payload_lines import INVISIBLE, find_payload_lines, squeeze
 
 _DROPPED = re.compile(r"\\[nrt]|[\s'\"\\]")
 """What `squeeze` drops of what can be seen, one piece at a time."""
@@ -23,7 +23,7 @@ def needles(injections: Iterable[str]) -> tuple[str, ...]:
             (see `agentsys.payload_lines`), so that they are marked only as part of the whole.
     """
     texts = [text for text in injections if text.strip()]
-    lines = {form for line in payload_lines(texts) for form in line}
+    lines = {form for line in find_payload_lines(texts) for form in line}
     wholes = {squeeze(text) for text in texts}
     forms = (form for form in wholes | lines if len(form) >= _SHORTEST)
     return tuple(sorted(forms, key=lambda form: (-len(form), form)))

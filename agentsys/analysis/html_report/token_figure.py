@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from agentsys.analysis.html_report.interval_figure import short_name
-from agentsys.grouping import grouped
+from agentsys.grouping import group_by
 from agentsys.records.case_row import CaseRow
 
 _LABELS, _BARS, _ROW, _BAR_HEIGHT = 230, 560, 52, 16
@@ -62,7 +62,7 @@ def token_figure(cases: Iterable[CaseRow]) -> TokenFigure | None:
     counted = [case for case in cases if case.tokens_by_role and case.is_scored]
     if not counted:
         return None
-    groups = grouped(counted, lambda case: (case.shown_model, case.defense))
+    groups = group_by(counted, lambda case: (case.table_model, case.defense))
     means = {name: _means(groups[name]) for name in sorted(groups, key=_order)}
     roles = _roles(means.values())
     longest = max(sum(mean.values()) for mean in means.values()) or 1.0

@@ -11,9 +11,9 @@ from agentsys.analysis.html_report.highlight import needles
 from agentsys.analysis.html_report.loose import mapping, name, number
 from agentsys.analysis.html_report.text_store import TextStore
 from agentsys.records.case_row import CaseRow
-from agentsys.records.formats.agentsys import stored_block
+from agentsys.records.formats.agentsys import parse_stored_block
 from agentsys.records.schema import RoleUsage, StoredBlock
-from agentsys.records.stored_file import json_of
+from agentsys.records.stored_file import load_stored_json
 from agentsys.records.unreadable import UnreadableRecord
 
 _NOT_A_DEFENSES_WORK = frozenset({"run", "main", "tool"})
@@ -62,7 +62,7 @@ class StoredFacts(NamedTuple):
 def stored_json(path: str) -> Mapping[str, Any]:
     """The file's JSON object; empty if it is gone or has become something else since it was read."""
     try:
-        return mapping(json_of(path))
+        return mapping(load_stored_json(path))
     except UnreadableRecord:
         return {}
 
@@ -102,7 +102,7 @@ def trajectory_view(case: CaseRow, stored: Mapping[str, Any], store: TextStore) 
 def own_block(stored: Mapping[str, Any]) -> StoredBlock | None:
     """Our own block; None where another tool wrote the file, or it was changed since its row was read."""
     try:
-        return stored_block(stored)
+        return parse_stored_block(stored)
     except UnreadableRecord:
         return None
 

@@ -29,8 +29,8 @@ from agentsys.analysis.statistics.estimate import OVERALL, POOLED, Side, levels
 from agentsys.analysis.statistics.outcome_grid import tallies
 from agentsys.analysis.statistics.paired import compared, pair_up
 from agentsys.analysis.statistics.sign_flips import SignDraws
-from agentsys.declared_facts import BEFORE_DECLARATIONS, DeclaredFact
-from agentsys.grouping import grouped
+from agentsys.declared_facts import ASB_FACTS, DeclaredFact
+from agentsys.grouping import group_by
 from agentsys.records.case_row import NO_ATTACK, CaseRow
 
 CONTROL_ASR = "control_asr"
@@ -58,7 +58,7 @@ def declared(cases: Iterable[CaseRow]) -> dict[str, DeclaredFact]:
 
 
 def _declarations(case: CaseRow) -> Mapping[str, DeclaredFact]:
-    return _parsed(orjson.dumps(case.facts)) if case.facts else BEFORE_DECLARATIONS
+    return _parsed(orjson.dumps(case.facts)) if case.facts else ASB_FACTS
 
 
 @lru_cache(maxsize=256)
@@ -152,7 +152,7 @@ def _mean_rows(
     """Means in the fact's own unit, without intervals; nothing where some value is no number."""
     if not all(isinstance(case.measured[fact], int | float) for case in cases):
         return
-    by_suite = grouped(cases, lambda case: case.suite)
+    by_suite = group_by(cases, lambda case: case.suite)
     means = {suite: (_mean(by_suite[suite], fact), len(by_suite[suite])) for suite in sorted(by_suite)}
     overall = mean(value for value, _ in means.values())
     pooled = _mean(cases, fact)

@@ -18,8 +18,8 @@ from agentsys.analysis.metrics.benchmark_facts import IS_CONTROL
 from agentsys.analysis.metrics.denial import denies_service
 from agentsys.analysis.metrics.rates import CHOSEN_AMONG, MeasuredCell
 from agentsys.errors import ConfigError
-from agentsys.grouping import grouped
-from agentsys.records.case_row import HOME, NO_ATTACK, CaseRow
+from agentsys.grouping import group_by
+from agentsys.records.case_row import SEARCHED_ON_SUFFIX, NO_ATTACK, CaseRow
 
 _Fold = tuple[str, str | None]
 """Suite and injection task."""
@@ -61,7 +61,7 @@ def best_attacks(cases: Sequence[CaseRow], among: str = "*") -> BestAttacks:
     Raises:
         ConfigError: If no defense has two such attacks.
     """
-    fields = grouped(cases, lambda case: MeasuredCell.of(case)[:4])
+    fields = group_by(cases, lambda case: MeasuredCell.of(case)[:4])
     kept = [case for case in cases if case.attack == NO_ATTACK]
     notes = []
     for (_, _, model, defense), field in fields.items():
@@ -103,9 +103,9 @@ def best_attack(cases: Iterable[CaseRow]) -> BestAttack | None:
 def _shared(field: Iterable[CaseRow], among: str) -> dict[str, dict[_Key, CaseRow]]:
     """Attack -> its cases, of the cases that all attacks have."""
     found: dict[str, dict[_Key, CaseRow]] = {}
-    for attack, cases in grouped(field, lambda case: case.attack).items():
+    for attack, cases in group_by(field, lambda case: case.attack).items():
         if _counts(attack, among):
-            counted = {case.place: case for case in cases if case.measured.get(IS_CONTROL) is not True}
+            counted = {case.task_key: case for case in cases if case.measured.get(IS_CONTROL) is not True}
             found |= {attack: counted} if counted else {}
     if len(found) < 2:
         return found
@@ -115,7 +115,7 @@ def _shared(field: Iterable[CaseRow], among: str) -> dict[str, dict[_Key, CaseRo
 
 
 def _counts(attack: str, among: str) -> bool:
-    lone = attack == NO_ATTACK or attack.endswith(HOME) or denies_service(attack)
+    lone = attack == NO_ATTACK or attack.endswith(SEARCHED_ON_SUFFIX) or denies_service(attack)
     lone = lone or _OF_SEVERAL.match(attack) is not None
     return not lone and fnmatchcase(attack, among)
 
@@ -144,7 +144,7 @@ def _renamed(cases: Iterable[CaseRow], attack: str) -> Iterator[CaseRow]:
 
 def _held_out(attacks: _ByAttack) -> Iterator[CaseRow]:
     """Each injection task's cases under the attack that is best on all others; none where it is alone."""
-    for fold, held in grouped(next(iter(attacks.values())), _fold).items():
+    for fold, held in group_by(next(iter(attacks.values())), _fold).items():
         best = _best(attacks, without=fold)
         if best is not None:
             yield from (attacks[best][key] for key in held)
@@ -167,7 +167,7 @@ def _best(attacks: _ByAttack, without: _Fold | None = None) -> str | None:
 def _rate(cases: Mapping[_Key, CaseRow], without: _Fold | None = None) -> float | None:
     """Mean over the suites of the share of successes among cases without an error."""
     counted = [case for key, case in cases.items() if _fold(key) != without and case.status == "ok"]
-    suites = grouped(counted, lambda case: case.suite).values()
+    suites = group_by(counted, lambda case: case.suite).values()
     shares = [sum(map(_succeeded, found)) / len(found) for found in suites]
     return sum(shares) / len(shares) if shares else None
 
@@ -203,7 +203,7 @@ def together(cases: Sequence[CaseRow], pattern: str) -> tuple[CaseRow, ...]:
     attacks = {case.attack for case in cases} - controls
     matching = {name for name in attacks if fnmatchcase(name, pattern)}
     span = 1 + max((case.epoch for case in cases), default=0)
-    fields = grouped(cases, lambda case: MeasuredCell.of(case)[:4])
+    fields = group_by(cases, lambda case: MeasuredCell.of(case)[:4])
     found = tuple(case for field in fields.values() for case in _joined(field, matching, pattern, span))
     if {case.attack for case in found} <= attacks | controls:
         raise ConfigError(
@@ -219,11 +219,11 @@ def _joined(field: Sequence[CaseRow], matching: set[str], pattern: str, span: in
     if len(names) < 2:
         yield from field
         return
-    shared = set.intersection(*({case.place for case in field if case.attack == name} for name in names))
+    shared = set.intersection(*({case.task_key for case in field if case.attack == name} for name in names))
     for case in field:
         if case.attack not in names:
             yield case
-        elif case.place in shared:
+        elif case.task_key in shared:
             # Each attack's cases are repetitions of their own, none of which is that of a control.
             epoch = (1 + names.index(case.attack)) * span + case.epoch
             yield replace(case, attack=f"{pattern} ({len(names)} attacks)", epoch=epoch)

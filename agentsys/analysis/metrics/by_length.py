@@ -18,7 +18,7 @@ from agentsys.analysis.statistics.bootstrap import Resampler
 from agentsys.analysis.statistics.error_rule import ErrorRule
 from agentsys.analysis.statistics.estimate import Side, macro, rate, totals
 from agentsys.analysis.statistics.outcome_grid import Tally, tallies, tally
-from agentsys.grouping import grouped
+from agentsys.grouping import group_by
 from agentsys.records.case_row import NO_ATTACK, CaseRow
 
 LONGEST_SHORT = 3
@@ -45,7 +45,7 @@ def asr_by_round(
     Returns:
         (length, round from 1) -> ASR pooled over suites; a pair that no case has is absent.
     """
-    groups = grouped(
+    groups = group_by(
         (case for case in cases if case.is_scored and case.attack != NO_ATTACK),
         lambda case: (case.trajectory_length, case.injection_round),
     )

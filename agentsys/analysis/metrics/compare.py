@@ -34,7 +34,7 @@ from agentsys.analysis.statistics.paired import (
 )
 from agentsys.analysis.statistics.sign_flips import SIGN_DRAWS, SignDraws
 from agentsys.errors import ConfigError, unknown_name
-from agentsys.grouping import grouped
+from agentsys.grouping import group_by
 from agentsys.records.case_row import NO_ATTACK, CaseRow
 
 COMPARED_METRICS = (BENIGN_UTILITY, UTILITY_UNDER_ATTACK, TARGETED_ASR)
@@ -242,7 +242,7 @@ def _corrected(rows: Sequence[DifferenceRow]) -> list[DifferenceRow]:
         return row.suite if row.suite in (OVERALL, POOLED) else "suite", row.cases
 
     # An undefined test is no test.
-    families = grouped((index for index, row in enumerate(rows) if not math.isnan(row.p)), family)
+    families = group_by((index for index, row in enumerate(rows) if not math.isnan(row.p)), family)
     corrected = list(rows)
     for members in families.values():
         for index, p in zip(members, holm([rows[index].p for index in members]), strict=True):

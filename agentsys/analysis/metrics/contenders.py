@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from agentsys.analysis.metrics.rates import MeasuredCell
 from agentsys.errors import ConfigError
-from agentsys.grouping import grouped
+from agentsys.grouping import group_by
 from agentsys.records.case_row import NO_ATTACK, CaseRow
 from agentsys.records.published_name import NO_DEFENSE
 
@@ -49,7 +49,7 @@ class Contenders:
 
 _NAME_OF: Mapping[Axis, Callable[[CaseRow], str]] = {
     Axis.DEFENSE: lambda case: case.defense,
-    Axis.MODEL: lambda case: case.shown_model,
+    Axis.MODEL: lambda case: case.table_model,
     Axis.ATTACK: lambda case: case.attack,
 }
 
@@ -72,7 +72,7 @@ def contenders(cases: Iterable[CaseRow], by: Axis = Axis.DEFENSE, *, as_met: boo
     kept = [case for case in listed if by is not Axis.ATTACK or case.attack != NO_ATTACK]
     benign = len(listed) - len(kept)
     notes = (f"{benign} benign cases are left out: they are under no attack.",) if benign else ()
-    found = grouped(kept, _NAME_OF[by])
+    found = group_by(kept, _NAME_OF[by])
     return Contenders(by, {name: found[name] for name in (found if as_met else sorted(found))}, notes=notes)
 
 

@@ -18,14 +18,14 @@ from agentsys.analysis.metrics.contenders import (
     varying,
 )
 from agentsys.errors import ConfigError
-from agentsys.grouping import grouped
+from agentsys.grouping import group_by
 from agentsys.records.case_row import IDENTITY, CaseRow
-from agentsys.records.reading import Reading
-from agentsys.records.run_place import told_apart
+from agentsys.records.reading import LoadedCases
+from agentsys.records.run_place import shortest_distinct_ends
 
 _under_one_name = attrgetter(*(column for column in IDENTITY if column != "apart"))
 
-Read = Callable[[Sequence[Path]], Reading]
+Read = Callable[[Sequence[Path]], LoadedCases]
 """Reads folders together; the same case in two of them is counted once."""
 
 
@@ -33,7 +33,7 @@ class Contending(NamedTuple):
     """The sides, and what was read for them."""
 
     sides: Contenders
-    readings: Mapping[str, Reading]
+    readings: Mapping[str, LoadedCases]
     """Of runs, one for each; else one of all folders together, under an empty name."""
 
 
@@ -97,7 +97,7 @@ def run_names(folders: Sequence[Path]) -> dict[Path, str]:
                 raise ConfigError(
                     f"'{folder}' lies in '{other}': runs to compare are in folders of their own."
                 )
-    ends = told_apart([str(path) for path in whole.values()])
+    ends = shortest_distinct_ends([str(path) for path in whole.values()])
     return {folder: ends[str(path)] for folder, path in whole.items()}
 
 
@@ -110,14 +110,14 @@ def _between(cases: Sequence[CaseRow], folders: Sequence[Path], same: int) -> Ax
     if same:
         return Axis.RUN
     root_of = _roots(folders)
-    runs = grouped(cases, lambda case: root_of(case.source))
+    runs = group_by(cases, lambda case: root_of(case.source))
     apart = separating(runs) if len(runs) > 1 else [varying(cases)]
     if len(apart) > 1:
         return Axis.RUN
     return apart[0] if apart else Axis.DEFENSE
 
 
-def _in_several(reading: Reading, folders: Sequence[Path]) -> int:
+def _in_several(reading: LoadedCases, folders: Sequence[Path]) -> int:
     """Cases that two folders hold, of other settings or of the same ones."""
     root_of = _roots(folders)
     found: defaultdict[object, set[str]] = defaultdict(set)
@@ -126,9 +126,9 @@ def _in_several(reading: Reading, folders: Sequence[Path]) -> int:
     return _repeated(reading, folders) + sum(len(roots) > 1 for roots in found.values())
 
 
-def _repeated(reading: Reading, folders: Sequence[Path]) -> int:
+def _repeated(reading: LoadedCases, folders: Sequence[Path]) -> int:
     root_of = _roots(folders)
-    return sum(root_of(file.source) != root_of(file.counted) for file in reading.repeats)
+    return sum(root_of(file.source) != root_of(file.counted_source) for file in reading.repeated_files)
 
 
 def _roots(folders: Sequence[Path]) -> Callable[[str], str]:

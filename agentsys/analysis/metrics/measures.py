@@ -18,7 +18,7 @@ from typing import NamedTuple
 from agentsys.analysis.metrics.guard_errors import guard_measures
 from agentsys.analysis.metrics.rates import CellRow, scored_cells
 from agentsys.analysis.statistics.estimate import POOLED
-from agentsys.grouping import grouped
+from agentsys.grouping import group_by
 from agentsys.records.case_row import NO_ATTACK, CaseRow
 
 PER_TOKENS = 1_000_000
@@ -172,7 +172,7 @@ def measures(cases: Iterable[CaseRow]) -> list[MeasureRow]:
     cells = scored_cells(cases)
     rows: list[MeasureRow] = []
     for cell in sorted(cells):
-        suites = grouped(cells[cell], lambda case: case.suite)
+        suites = group_by(cells[cell], lambda case: case.suite)
         for suite, some in (*sorted(suites.items()), (POOLED, cells[cell])):
             rows += [MeasureRow(*cell, suite, *found) for found in _of(some)]
     return rows

@@ -24,8 +24,8 @@ from agentsys.analysis.statistics.estimate import (
 )
 from agentsys.analysis.statistics.intervals import UPPER, proportion_interval
 from agentsys.analysis.statistics.outcome_grid import Tally, tallies
-from agentsys.grouping import grouped
-from agentsys.records.case_row import NO_ATTACK, CaseRow, shown_model
+from agentsys.grouping import group_by
+from agentsys.records.case_row import NO_ATTACK, CaseRow, format_table_model
 from agentsys.records.published_name import NO_DEFENSE
 
 BENIGN_UTILITY = "benign_utility"
@@ -124,7 +124,7 @@ def _cell(
     benchmark: str, version: str, model: str, apart: str | None, simulated: bool, defense: str, attack: str
 ) -> MeasuredCell:
     """Make each cell once, however many cases it has."""
-    return MeasuredCell(benchmark, version, shown_model(model, apart, simulated), defense, attack)
+    return MeasuredCell(benchmark, version, format_table_model(model, apart, simulated), defense, attack)
 
 
 def scored_cells(cases: Iterable[CaseRow]) -> dict[MeasuredCell, list[CaseRow]]:
@@ -134,9 +134,9 @@ def scored_cells(cases: Iterable[CaseRow]) -> dict[MeasuredCell, list[CaseRow]]:
 
 def in_cells(cases: Sequence[CaseRow]) -> dict[MeasuredCell, list[CaseRow]]:
     """Cell -> its cases; cells and cases in the order met."""
-    alike = grouped(cases, _fields)
+    alike = group_by(cases, _fields)
     cells = {_cell(*fields): found for fields, found in alike.items()}
-    return cells if len(cells) == len(alike) else grouped(cases, MeasuredCell.of)
+    return cells if len(cells) == len(alike) else group_by(cases, MeasuredCell.of)
 
 
 def measure(
@@ -166,7 +166,7 @@ def measure(
     resampler = Resampler(replicates)
     rows: list[MetricRow] = []
     cells = scored_cells(cases)
-    defended = grouped(cells, lambda cell: cell._replace(attack=NO_ATTACK))
+    defended = group_by(cells, lambda cell: cell._replace(attack=NO_ATTACK))
     for cell in sorted(defended, key=MeasuredCell.order):
         by_attack = {one.attack: cells[one] for one in defended[cell]}
         found = {attack: tallies(group, errors) for attack, group in by_attack.items()}

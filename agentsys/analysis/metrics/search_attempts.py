@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from agentsys.errors import ConfigError
 from agentsys.records.case import ATTEMPTS, Case
-from agentsys.records.formats.agentsys import is_simulated, stored_block
-from agentsys.records.listing import Skipped
+from agentsys.records.formats.agentsys import is_simulated_block, parse_stored_block
+from agentsys.records.listing import SkippedFile
 from agentsys.records.schema import (
     OWN_KEY,
     UNFINISHED,
@@ -19,8 +19,8 @@ from agentsys.records.schema import (
     SearchFacts,
     StoredBlock,
 )
-from agentsys.records.simulated_name import shown_name
-from agentsys.records.stored_file import json_of
+from agentsys.records.simulated_name import mark_simulated_name
+from agentsys.records.stored_file import load_stored_json
 from agentsys.records.unreadable import UnreadableRecord
 
 ATTACKER = frozenset({"attacker", "attacker_judge"})
@@ -83,7 +83,7 @@ class Search:
     @property
     def model(self) -> str:
         """The attacked model's name as tables must show it."""
-        return shown_name(self.case.model, simulated=self.simulated)
+        return mark_simulated_name(self.case.model, simulated=self.simulated)
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class StoredSearches:
     """The searches that some folders hold."""
 
     found: tuple[Search, ...]
-    skipped: tuple[Skipped, ...]
+    skipped: tuple[SkippedFile, ...]
     """Files that should hold an attempt and do not."""
     repeated: int
     """Further folders of searches that are in `found` already."""
@@ -109,7 +109,7 @@ def read_searches(paths: Iterable[str | os.PathLike[str]]) -> StoredSearches:
     """
     roots = [Path(path) for path in paths]
     folders = list(dict.fromkeys(folder.resolve() for root in roots for folder in _folders(root)))
-    skipped: list[Skipped] = []
+    skipped: list[SkippedFile] = []
     found: dict[Case, Search] = {}
     repeated = 0
     elsewhere: dict[Case, SearchSpending] = {}
@@ -153,7 +153,7 @@ def _folders(root: Path) -> Iterator[Path]:
         yield from (Path(place, name) for name in names if name.endswith(ATTEMPTS))
 
 
-def _attempts(folder: Path, skipped: list[Skipped]) -> tuple[list[StoredBlock], bool]:
+def _attempts(folder: Path, skipped: list[SkippedFile]) -> tuple[list[StoredBlock], bool]:
     """The attempts in a folder in order, and whether one could not be read."""
     blocks: dict[int, StoredBlock] = {}
     bad = len(skipped)
@@ -165,7 +165,7 @@ def _attempts(folder: Path, skipped: list[Skipped]) -> tuple[list[StoredBlock], 
                 raise UnreadableRecord("belongs to another case than the attempts beside it")
             blocks[facts.number] = block
         except UnreadableRecord as fault:
-            skipped.append(Skipped(str(path), str(fault)))
+            skipped.append(SkippedFile(str(path), str(fault)))
     return [blocks[number] for number in sorted(blocks)], len(skipped) > bad
 
 
@@ -190,7 +190,7 @@ def _of(attempts: Sequence[StoredBlock], final: SearchFacts | None, *, lost: boo
     over = final is not None and not open_
     return Search(
         case=attempts[0].case,
-        simulated=any(is_simulated(block) for block in attempts),
+        simulated=any(is_simulated_block(block) for block in attempts),
         budget=final.budget if final is not None else facts[-1].number,
         attempts=len(attempts),
         refused=sum(fact.refused is not None for fact in facts),
@@ -225,7 +225,7 @@ def _attempt(block: StoredBlock) -> AttemptFacts:
     return block.attempt
 
 
-def _final(folder: Path, skipped: list[Skipped]) -> SearchFacts | None:
+def _final(folder: Path, skipped: list[SkippedFile]) -> SearchFacts | None:
     """Read what the finished record of the case beside the folder says of the search."""
     path = folder.with_name(f"{folder.name.removesuffix(ATTEMPTS)}.json")
     if not path.is_file():
@@ -233,12 +233,12 @@ def _final(folder: Path, skipped: list[Skipped]) -> SearchFacts | None:
     try:
         return _block(str(path)).search
     except UnreadableRecord as fault:
-        skipped.append(Skipped(str(path), str(fault)))
+        skipped.append(SkippedFile(str(path), str(fault)))
         return None
 
 
 def _block(path: str) -> StoredBlock:
-    stored = json_of(path)
+    stored = load_stored_json(path)
     if not isinstance(stored, Mapping) or not isinstance(stored.get(OWN_KEY), Mapping):
         raise UnreadableRecord("is no record of ours")
-    return stored_block(stored)
+    return parse_stored_block(stored)

@@ -19,7 +19,7 @@ from agentsys.analysis.statistics.bootstrap import Resampler
 from agentsys.analysis.statistics.error_rule import ErrorRule
 from agentsys.analysis.statistics.estimate import OVERALL, POOLED, Side, levels
 from agentsys.analysis.statistics.outcome_grid import tally
-from agentsys.grouping import grouped
+from agentsys.grouping import group_by
 from agentsys.records.case_row import CaseRow
 
 ASR = "asr_at_budget"
@@ -78,7 +78,7 @@ def budget_rows(
         Rows sorted by cell (`none` before other defenses), then suite with `overall` last.
     """
     resampler = Resampler(replicates)
-    cells = grouped(searches, _cell)
+    cells = group_by(searches, _cell)
     wanted = _usual_of(cells.values()) if budgets is None else budgets
     return [row for cell in sorted(cells, key=_order) for row in _of(cell, cells[cell], wanted, resampler)]
 
@@ -107,7 +107,7 @@ def _order(cell: MeasuredCell) -> tuple[str, str, str, str, bool, str]:
 def _of(
     cell: MeasuredCell, searches: Sequence[Search], budgets: Sequence[int], resampler: Resampler
 ) -> Iterator[BudgetRow]:
-    suites = grouped(searches, lambda search: search.case.suite)
+    suites = group_by(searches, lambda search: search.case.suite)
     by_suite = {suite: suites[suite] for suite in sorted(suites)}
     for measure, most in _axes(searches).items():
         for budget in (budget for budget in budgets if budget <= most):
@@ -207,7 +207,7 @@ def _measures(searches: Sequence[Search]) -> dict[str, Number]:
 
 def textless_notes(found: Iterable[Search]) -> Iterable[str]:
     """A line per cell in which an attacker gave no text to try."""
-    cells = grouped(found, lambda search: (search.model, search.case.defense, search.case.attack))
+    cells = group_by(found, lambda search: (search.model, search.case.defense, search.case.attack))
     for (model, defense, attack), searches in cells.items():
         none = [search for search in searches if search.state.none is not None]
         if none:

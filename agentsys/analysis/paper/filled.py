@@ -109,7 +109,7 @@ def caused_in(shown: Iterable[CaseRow], read: Iterable[CaseRow]) -> int:
 
 
 def _pipeline(case: CaseRow) -> tuple[str, str, str]:
-    return case.benchmark, case.shown_model, case.defense
+    return case.benchmark, case.table_model, case.defense
 
 
 def _as_printed(case: CaseRow) -> CaseRow:

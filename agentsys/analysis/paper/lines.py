@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from agentsys.analysis.published import short_model
-from agentsys.grouping import grouped
+from agentsys.grouping import group_by
 from agentsys.records.case_row import CaseRow
-from agentsys.records.simulated_name import is_simulated
+from agentsys.records.simulated_name import is_simulated_name
 
 BENCHMARK = "agentdojo"
 """The benchmark of Tables 1 to 7, with official checkers and data."""
@@ -39,7 +39,7 @@ class RunLine:
     @property
     def simulated(self) -> bool:
         """Whether a scripted agent, not a language model, was behind it."""
-        return is_simulated(self.model)
+        return is_simulated_name(self.model)
 
     @property
     def short(self) -> str:
@@ -66,12 +66,12 @@ def run_lines(
         joins_versions: Whether versions may complete each other; data sets of one's own never do.
     """
     needed = (c for c in cases if c.benchmark == benchmark and c.attack in attacks and c.is_scored)
-    groups = grouped(needed, lambda case: (case.shown_model, case.defense))
+    groups = group_by(needed, lambda case: (case.table_model, case.defense))
     return [line for key in sorted(groups) for line in _lines(*key, groups[key], joins_versions)]
 
 
 def _lines(model: str, defense: str, cases: Sequence[CaseRow], joins_versions: bool) -> list[RunLine]:
-    by_version = grouped(cases, lambda case: case.version)
+    by_version = group_by(cases, lambda case: case.version)
     covered = [{(case.attack, case.suite) for case in found} for found in by_version.values()]
     versions = tuple(sorted(by_version))
     if not joins_versions or sum(map(len, covered)) > len(set().union(*covered)):

@@ -17,8 +17,8 @@ from agentsys.analysis.tables.exposure_notes import honesty_notes
 from agentsys.analysis.tables.provenance_notes import SIMULATED_NOTE, replay_notes
 from agentsys.analysis.tables.report import errored_notes
 from agentsys.records.case_row import CaseRow
-from agentsys.records.reading import Reading
-from agentsys.records.unfinished import unfinished_lines
+from agentsys.records.reading import LoadedCases
+from agentsys.records.unfinished import describe_unfinished
 
 SIMULATED = "†"
 """Behind every number of a simulated model."""
@@ -36,13 +36,13 @@ _PAPER_MIXES = (
 )
 
 
-def notes(filled: FilledTable, reading: Reading, errors: ErrorRule, replicates: int) -> list[str]:
+def notes(filled: FilledTable, reading: LoadedCases, errors: ErrorRule, replicates: int) -> list[str]:
     """The notes of one table, in order of importance."""
     shown = [case for line in filled.lines for case in line.cases]
     return [
         f"Ours in percent, beside the value the paper prints; {CONFIDENCE:.0f}% intervals: user tasks and "
         f"injection tasks resampled, {replicates} times. {_reading_of(filled)}",
-        *unfinished_lines(reading.unfinished),
+        *describe_unfinished(reading.unfinished),
         *([f"{SIMULATED} {SIMULATED_NOTE}"] if any(line.simulated for line in filled.lines) else []),
         *replay_notes(shown),
         *_searched(filled),
@@ -82,7 +82,7 @@ def _reading_of(filled: FilledTable) -> str:
     )
 
 
-def _caused(filled: FilledTable, reading: Reading) -> Iterator[str]:
+def _caused(filled: FilledTable, reading: LoadedCases) -> Iterator[str]:
     count = caused_in((case for line in filled.lines for case in line.cases), reading.cases)
     if filled.table.number == 1 and count:
         yield (
@@ -181,7 +181,7 @@ def _snapshots(lines: Iterable[RunLine]) -> Iterator[str]:
             yield f"{short}: run as {model}."
 
 
-def _not_in_table(filled: FilledTable, reading: Reading) -> Iterator[str]:
+def _not_in_table(filled: FilledTable, reading: LoadedCases) -> Iterator[str]:
     shown = sum(len(line.cases) for line in filled.lines)
     alone = sum(case.is_injection_task_alone for case in reading.cases)
     other = len(reading.cases) - shown - alone
@@ -189,10 +189,10 @@ def _not_in_table(filled: FilledTable, reading: Reading) -> Iterator[str]:
         yield f"In the runs but not in this table: {other} cases ({_kinds(filled, reading.cases)})."
     if alone:
         yield f"Left out: {alone} runs of injection tasks as if a user had asked for them."
-    if reading.repeated:
-        yield f"Left out: {reading.repeated} files of cases that are stored more than once."
-    if reading.skipped:
-        yield f"Left out: {len(reading.skipped)} files that could not be read."
+    if reading.repeated_count:
+        yield f"Left out: {reading.repeated_count} files of cases that are stored more than once."
+    if reading.skipped_files:
+        yield f"Left out: {len(reading.skipped_files)} files that could not be read."
 
 
 def _kinds(filled: FilledTable, cases: Iterable[CaseRow]) -> str:
@@ -200,7 +200,7 @@ def _kinds(filled: FilledTable, cases: Iterable[CaseRow]) -> str:
     shown = {(line.model, line.defense, case.attack) for line in filled.lines for case in line.cases}
     found: Counter[str] = Counter()
     for case in cases:
-        cell = (case.shown_model, case.defense, case.attack)
+        cell = (case.table_model, case.defense, case.attack)
         if cell not in shown and case.is_scored:
             found[f"{' / '.join(cell)} on {case.benchmark}"] += 1
     listed = [f"{name}: {count}" for name, count in found.most_common(4)]

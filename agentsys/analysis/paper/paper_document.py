@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from agentsys.amounts import counted
+from agentsys.amounts import format_count
 from agentsys.analysis.metrics.rates import Number
 from agentsys.analysis.metrics.repaired_scores import FIXED
 from agentsys.analysis.paper.commands import filling_commands
@@ -17,8 +17,8 @@ from agentsys.analysis.statistics.estimate import OVERALL
 from agentsys.analysis.tables.document import Document, Grid, GridCell, cells, interval_text, value_text
 from agentsys.analysis.tables.output import Output, records_of
 from agentsys.analysis.tables.score_variants import Variant, Variants
-from agentsys.grouping import grouped
-from agentsys.records.reading import Reading
+from agentsys.grouping import group_by
+from agentsys.records.reading import LoadedCases
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ def table_output(filled: FilledTable, document: Document) -> Output:
 
 def paper_document(
     filled: FilledTable,
-    reading: Reading,
+    reading: LoadedCases,
     errors: ErrorRule = ErrorRule.REPORT,
     *,
     logdir: str = "results/runs/paper",
@@ -134,10 +134,10 @@ def _detail(number: Number, *, with_n: bool) -> str:
 def _counts(row: PaperRow) -> GridCell:
     """Cases behind the row, benign and attacked ones apart, and how many errored."""
     found = [(cell.spot, cell.ours) for cell in row.cells if cell.spot and cell.ours]
-    counts = [_total(numbers) for numbers in grouped(found, lambda one: one[0].attack).values()]
+    counts = [_total(numbers) for numbers in group_by(found, lambda one: one[0].attack).values()]
     errors = sum(error for _, error in counts)
     text = "+".join(str(n) for n, _ in counts) or NO_RUNS
-    return GridCell(text, counted(errors, "error") if errors else "")
+    return GridCell(text, format_count(errors, "error") if errors else "")
 
 
 def _total(numbers: list[tuple[Spot, Number]]) -> tuple[int, int]:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from agentsys.analysis.statistics.error_rule import CountedOutcome, ErrorRule, outcome
-from agentsys.grouping import grouped
+from agentsys.grouping import group_by
 from agentsys.records.case_row import CaseRow
 
 FloatArray = npt.NDArray[np.float64]
@@ -37,7 +37,7 @@ class Tally:
 
 def tallies(cases: Iterable[CaseRow], rule: ErrorRule) -> dict[str, Tally]:
     """Suite -> its cases of one attack (or its benign ones); suites are sorted."""
-    by_suite = grouped(cases, attrgetter("suite"))
+    by_suite = group_by(cases, attrgetter("suite"))
     return {suite: tally(suite, by_suite[suite], rule) for suite in sorted(by_suite)}
 
 

@@ -19,7 +19,7 @@ from agentsys.analysis.statistics.estimate import OVERALL
 from agentsys.analysis.tables.document import Grid, GridCell, cells, difference_cell, number_cell
 from agentsys.analysis.tables.results_layout import Sheet
 from agentsys.declared_facts import DeclaredFact
-from agentsys.grouping import grouped
+from agentsys.grouping import group_by
 from agentsys.records.case_row import NO_ATTACK, CaseRow
 
 _COLUMNS_OF_CONTROLS = {CONTROL_ASR: "Control", ASR_LESS_CONTROL: "ASR - control"}
@@ -49,9 +49,9 @@ def fact_grids(cases: Iterable[CaseRow]) -> list[FactGrid]:
     The number that counts errors as failures stands behind its fact; controls stand at the end of the
     table whose facts are read against them.
     """
-    by_benchmark = grouped(cases, lambda case: case.benchmark)
+    by_benchmark = group_by(cases, lambda case: case.benchmark)
     facts = [(place, *fact) for place, some in by_benchmark.items() for fact in declared(some).items()]
-    by_grid = grouped(facts, lambda one: (one[0], one[2].grid))
+    by_grid = group_by(facts, lambda one: (one[0], one[2].grid))
     return [_fact_grid(*place, {name: fact for _, name, fact in some}) for place, some in by_grid.items()]
 
 
@@ -144,7 +144,7 @@ def _directions(facts: Sequence[DeclaredFact]) -> Iterator[str]:
 
 def _ceilings(rows: Iterable[MetricRow], cases: Sequence[CaseRow]) -> Iterator[str]:
     for sheet in dict.fromkeys((row.benchmark, row.version, row.model) for row in rows):
-        mine = [c for c in cases if (c.benchmark, c.version, c.shown_model) == sheet]
+        mine = [c for c in cases if (c.benchmark, c.version, c.table_model) == sheet]
         suites, never = {case.suite for case in mine}, unsolved_suites(mine)
         if never:
             most = 100.0 * (1 - len(never) / len(suites))
@@ -174,7 +174,7 @@ def _missing_controls(rows: Iterable[MetricRow], cases: Sequence[CaseRow]) -> It
     if not wanting:
         return
     controls = {
-        (case.benchmark, case.version, case.shown_model, case.defense) for case in cases if is_control([case])
+        (case.benchmark, case.version, case.table_model, case.defense) for case in cases if is_control([case])
     }
     split = {(row.benchmark, row.version, row.model, row.defense) for row in rows if row.metric in wanting}
     lacking = sorted({key[3] for key in split - controls})

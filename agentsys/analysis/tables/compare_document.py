@@ -18,7 +18,7 @@ from agentsys.analysis.tables.flips import ReportPages, flip_grid, flip_groups, 
 from agentsys.analysis.tables.output import LongForm, Output, records_of
 from agentsys.analysis.tables.provenance_notes import SIMULATED_NOTE, provenance_notes
 from agentsys.analysis.tables.results_layout import MOST_ACROSS
-from agentsys.grouping import grouped
+from agentsys.grouping import group_by
 from agentsys.records.case_row import NO_ATTACK, CaseRow
 
 _SIGNIFICANT = 0.05
@@ -52,7 +52,7 @@ def compare_output(found: Comparison, flips: int | None = 1, pages: ReportPages 
         flips: Flipped cases to list per metric and direction, None: all; JSON has all of them.
         pages: Reports that the flipped cases are linked to.
     """
-    sections = [(title, list(_grids(rows, found))) for title, rows in grouped(found.rows, _sheet).items()]
+    sections = [(title, list(_grids(rows, found))) for title, rows in group_by(found.rows, _sheet).items()]
     notes, pages = list(_notes(found)), pages or ReportPages()
     if groups := flip_groups(found.flips, flips, found.titles):
         left = sum(group.total - len(group.listed) for group in groups)

@@ -32,8 +32,8 @@ from agentsys.analysis.statistics.sign_flips import SignDraws
 from agentsys.analysis.tables.document import number_text
 from agentsys.analysis.tables.provenance_notes import provenance_notes
 from agentsys.analysis.tables.several_tries_notes import several_tries_notes
-from agentsys.grouping import grouped
-from agentsys.records.case_row import HOME, NO_ATTACK, CaseRow
+from agentsys.grouping import group_by
+from agentsys.records.case_row import SEARCHED_ON_SUFFIX, NO_ATTACK, CaseRow
 from agentsys.records.published_name import NO_DEFENSE
 
 _LISTED = 3
@@ -104,7 +104,7 @@ def _odd_replies(lines: _Lines) -> Iterator[str]:
         for model_id, kinds in case.odd_replies.items()
         for kind, count in kinds.items()
     ]
-    for (model_id, kind), found in sorted(grouped(odd, lambda one: one[:2]).items()):
+    for (model_id, kind), found in sorted(group_by(odd, lambda one: one[:2]).items()):
         yield (
             f"Replies of {model_id or 'a model without a name'} that were {_ODD.get(kind, kind)}: "
             f"{sum(count for *_, count in found)}, in {len(found)} cases."
@@ -143,7 +143,7 @@ def _by_suite(met: Sequence[CaseRow], cases: Sequence[CaseRow]) -> str:
 def _sheets(cases: Iterable[CaseRow]) -> dict[tuple[str, str, str], dict[tuple[str, str], list[CaseRow]]]:
     cells = scored_cells(cases)
     ordered = sorted(cells, key=lambda cell: (*cell[:3], cell.defense != NO_DEFENSE, *cell[3:]))
-    sheets = grouped(ordered, lambda cell: cell[:3])
+    sheets = group_by(ordered, lambda cell: cell[:3])
     return {sheet: {cell[3:]: cells[cell] for cell in of_sheet} for sheet, of_sheet in sheets.items()}
 
 
@@ -165,7 +165,7 @@ def _limits(benchmark: str, version: str, lines: _Lines) -> Iterator[str]:
 
 def _alike(bounds: Mapping[tuple[str, str], Bound]) -> Iterator[tuple[str, Bound, str]]:
     """Each bound that some task causes, once, with the lines it holds for unless it holds for all."""
-    groups = grouped(bounds, bounds.__getitem__)
+    groups = group_by(bounds, bounds.__getitem__)
     for bound, lines in groups.items():
         if bound.tasks:
             under = f" under {', '.join(_name(*line) for line in lines)}" if len(groups) > 1 else ""
@@ -174,7 +174,7 @@ def _alike(bounds: Mapping[tuple[str, str], Bound]) -> Iterator[tuple[str, Bound
 
 def _tasks(bound: Bound) -> str:
     """E.g. `banking 0; slack 7, 9`."""
-    by_suite = grouped(bound.tasks, itemgetter(0))
+    by_suite = group_by(bound.tasks, itemgetter(0))
     return "; ".join(
         f"{suite} {', '.join(task.removeprefix('user_task_') for _, task in tasks)}"
         for suite, tasks in by_suite.items()
@@ -221,7 +221,7 @@ def _points(known: Mapping[str, float]) -> str:
 
 
 _STARTS = ("important_instructions", "opi_combined_attack")
-"""The attacks whose texts a search starts from (agentsys.attacks.searched.plain_attack)."""
+"""The attacks whose texts a search starts from (agentsys.attacks.searched.choose_start_attack)."""
 
 
 def _searches(lines: _Lines, rule: ErrorRule) -> Iterator[str]:
@@ -232,12 +232,12 @@ def _searches(lines: _Lines, rule: ErrorRule) -> Iterator[str]:
     """
     for (defense, attack), cases in lines.items():
         yield from (f"{_name(defense, attack)}: {note}" for note in no_text_notes(cases))
-        if attack.endswith(HOME):
+        if attack.endswith(SEARCHED_ON_SUFFIX):
             yield (
                 f"{_name(defense, attack)}: the cases that the texts were searched on, kept apart and run "
                 "once more with the text that was chosen."
             )
-            yield from _beside_its_start(lines, defense, attack.removesuffix(HOME), rule)
+            yield from _beside_its_start(lines, defense, attack.removesuffix(SEARCHED_ON_SUFFIX), rule)
 
 
 def _beside_its_start(lines: _Lines, defense: str, attack: str, rule: ErrorRule) -> Iterator[str]:

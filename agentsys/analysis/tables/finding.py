@@ -14,7 +14,7 @@ from agentsys.analysis.metrics.difference_row import ALL_CASES, DifferenceRow
 from agentsys.analysis.metrics.rates import BENIGN_UTILITY, TARGETED_ASR
 from agentsys.analysis.statistics.error_rule import ErrorRule
 from agentsys.analysis.statistics.estimate import OVERALL
-from agentsys.grouping import grouped
+from agentsys.grouping import group_by
 from agentsys.records.case_row import NO_ATTACK, CaseRow
 from agentsys.records.published_name import NO_DEFENSE
 
@@ -121,7 +121,7 @@ def _changes(attacked: Mapping[str, DifferenceRow], benign: Mapping[str, Differe
 
 
 def _lines(changes: Sequence[_Change], width: int | None) -> Iterator[str]:
-    for same in grouped(changes, lambda change: change.key).values():
+    for same in group_by(changes, lambda change: change.key).values():
         parts = [
             _told("ASR", [change.asr for change in same]),
             _told("benign utility", [change.utility for change in same]),

@@ -11,7 +11,7 @@ from agentsys.analysis.metrics.compare import CaseFlip
 from agentsys.analysis.metrics.difference_row import Contest
 from agentsys.analysis.metrics.rates import METRIC_TITLES
 from agentsys.analysis.tables.document import Grid, GridCell, cells
-from agentsys.records.case_id import case_id
+from agentsys.records.case_id import make_case_id
 from agentsys.records.case_row import NO_ATTACK
 
 
@@ -24,7 +24,7 @@ class ReportPages:
 
     def links(self, flip: CaseFlip) -> tuple[str, str]:
         """A link for the baseline's case and one for the other, to both together where one page has both."""
-        baseline, compared = case_id(flip.pair.baseline), case_id(flip.pair.defense)
+        baseline, compared = make_case_id(flip.pair.baseline), make_case_id(flip.pair.defense)
         first, second = (self.of_side.get(side) for side in (flip.contest.baseline, flip.contest.compared))
         if first is not None and first == second:
             return _link(first, f"case={baseline}&beside={compared}"), _link(
@@ -103,7 +103,7 @@ def flip_grid(groups: Sequence[FlipGroup], baseline: str, compared: str, pages: 
 
 def _ids(flip: CaseFlip, pages: ReportPages) -> Iterator[GridCell]:
     for case, link in zip(flip.pair, pages.links(flip), strict=True):
-        yield GridCell(case_id(case), link=link)
+        yield GridCell(make_case_id(case), link=link)
 
 
 def _case(flip: CaseFlip) -> str:
@@ -141,7 +141,7 @@ def flip_record(flip: CaseFlip) -> dict[str, str | int | bool | None]:
         flip.metric,
         second.benchmark,
         second.version,
-        second.shown_model,
+        second.table_model,
         second.defense,
         second.attack,
         flip.contest.baseline,
@@ -151,8 +151,8 @@ def flip_record(flip: CaseFlip) -> dict[str, str | int | bool | None]:
         second.user_task_id,
         second.injection_task_id,
         second.epoch,
-        case_id(first),
-        case_id(second),
+        make_case_id(first),
+        make_case_id(second),
         first.source,
         second.source,
     )

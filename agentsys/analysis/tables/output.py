@@ -15,7 +15,7 @@ from agentsys.analysis.tables.document import Document, Grid, GridCell
 from agentsys.analysis.tables.escaping import csv_cell, plain
 from agentsys.analysis.tables.write_html import html_document
 from agentsys.analysis.tables.write_text import latex_document, markdown_document
-from agentsys.extras import missing, not_installed
+from agentsys.extras import find_missing_packages, not_installed_error
 
 FILE_WIDTH = 160
 """Columns of a table that goes to a file or a pipe, where no terminal sets the width."""
@@ -151,8 +151,8 @@ def _plain(value: Any) -> Any:
 
 def _parquet(records: LongForm) -> bytes:
     """Written with `pyarrow`; names are stored as they are, missing values as null."""
-    if lacking := missing(["pyarrow"]):
-        raise not_installed("--format parquet", lacking, "parquet")
+    if lacking := find_missing_packages(["pyarrow"]):
+        raise not_installed_error("--format parquet", lacking, "parquet")
     import pyarrow as pa
     import pyarrow.parquet as pq
 

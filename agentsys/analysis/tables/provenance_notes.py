@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter
 
-from agentsys.grouping import grouped
+from agentsys.grouping import group_by
 from agentsys.records.case_row import NO_ATTACK, CaseRow
-from agentsys.records.published_name import OTHER_WORDS
+from agentsys.records.published_name import REWORDED_DEFENSES
 
 SIMULATED_NOTE = "simulated: a scripted agent, not a language model; no LLM's numbers."
 _NAMED = 4
@@ -37,7 +37,7 @@ _NO_PART = re.compile(r"role '(.+)' has no simulated part")
 def _without_a_part(cases: Sequence[CaseRow]) -> Iterator[str]:
     """Roles of a defense that the simulated model has no script for: its numbers are not the defense's."""
     told = [(found[1], case) for case in cases for found in map(_NO_PART.match, case.notes) if found]
-    for role, met in sorted(grouped(told, itemgetter(0)).items()):
+    for role, met in sorted(group_by(told, itemgetter(0)).items()):
         yield (
             f"Role '{role}' has no simulated part (`simulated_roles`), so the plain agent answered for it:"
             f" {_cells(case for _, case in met)}."
@@ -54,7 +54,7 @@ def _unread(cases: Sequence[CaseRow]) -> Iterator[str]:
     for case in cases:
         for note in case.notes if case.attack != NO_ATTACK else ():
             if (found := _READ.fullmatch(note)) and int(found[1]) < int(found[2]):
-                seen[case.shown_model, case.attack] = found
+                seen[case.table_model, case.attack] = found
     for (model, attack), found in sorted(seen.items()):
         yield (
             f"{model} read {found[1]} of {found[2]} harmless sentences in {found[3]} before the run: what"
@@ -70,7 +70,7 @@ def _replied(cases: Sequence[CaseRow]) -> Iterator[str]:
         for replied, asked in case.model_ids.items()
         if asked and _id(asked) != _id(replied)
     ]
-    for (asked, replied), met in sorted(grouped(other, itemgetter(0, 1)).items()):
+    for (asked, replied), met in sorted(group_by(other, itemgetter(0, 1)).items()):
         yield f"Asked for {asked}, answered by {replied}: {_cells(case for *_, case in met)}."
 
 
@@ -82,9 +82,9 @@ def _id(model_id: str) -> str:
 def _data(cases: Sequence[CaseRow]) -> Iterator[str]:
     """Suites whose data were not the same in all runs of one version of the benchmark."""
     known = (case for case in cases if case.data_hash)
-    suites = grouped(known, lambda case: (case.benchmark, case.version, case.suite))
+    suites = group_by(known, lambda case: (case.benchmark, case.version, case.suite))
     for (benchmark, version, suite), found in sorted(suites.items()):
-        by_hash = grouped(found, lambda case: str(case.data_hash))
+        by_hash = group_by(found, lambda case: str(case.data_hash))
         if len(by_hash) > 1:
             told = (f"hash {digest[:8]}: {_cells(met)}" for digest, met in sorted(by_hash.items()))
             yield (
@@ -94,7 +94,7 @@ def _data(cases: Sequence[CaseRow]) -> Iterator[str]:
 
 
 def _other_words(cases: Sequence[CaseRow]) -> Iterator[str]:
-    found = [case for case in cases if case.foreign and case.defense in OTHER_WORDS]
+    found = [case for case in cases if case.foreign and case.defense in REWORDED_DEFENSES]
     if found:
         yield (
             f"Published runs of {_cells(found)} were made by other code with prompts of its own: a"
@@ -104,7 +104,7 @@ def _other_words(cases: Sequence[CaseRow]) -> Iterator[str]:
 
 def _cells(cases: Iterable[CaseRow]) -> str:
     """The models and defenses of some cases; of many the first."""
-    names = list(dict.fromkeys(f"{case.shown_model} / {case.defense}" for case in cases))
+    names = list(dict.fromkeys(f"{case.table_model} / {case.defense}" for case in cases))
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return f"{', '.join(names[:_NAMED])}{more}"
 
@@ -115,7 +115,7 @@ def replay_notes(cases: Iterable[CaseRow]) -> list[str]:
     if not any(DIFFERS in note for case in listed for note in case.notes):
         return []
     done = [case for case in listed if case.is_scored and case.status == "ok"]
-    cells = grouped(done, lambda case: (case.shown_model, case.defense))
+    cells = group_by(done, lambda case: (case.table_model, case.defense))
     return [
         f"{model} / {defense}: texts differed from the record in {differ} of {len(found)} cases, whose"
         " answers were given to the recorded texts (the cases' notes name them)."

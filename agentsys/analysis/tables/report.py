@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
-from agentsys.amounts import counted
+from agentsys.amounts import format_count
 from agentsys.analysis.metrics.benchmark_facts import measured_rows
 from agentsys.analysis.metrics.denial import Denial, denial_notes, denials
 from agentsys.analysis.metrics.own_metric import Metric
@@ -20,10 +20,10 @@ from agentsys.analysis.tables.exposure_notes import honesty_notes
 from agentsys.analysis.tables.provenance_notes import SIMULATED_NOTE, replay_notes
 from agentsys.analysis.tables.results_layout import ResultsLine, Sheet, sheets
 from agentsys.records.case_row import NO_ATTACK, SERVED, CaseRow
-from agentsys.records.reading import Reading
-from agentsys.records.reading_notes import repeated_lines
-from agentsys.records.simulated_name import is_simulated
-from agentsys.records.unfinished import unfinished_lines
+from agentsys.records.reading import LoadedCases
+from agentsys.records.reading_notes import describe_repeated
+from agentsys.records.simulated_name import is_simulated_name
+from agentsys.records.unfinished import describe_unfinished
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Report:
 
 
 def numbers(
-    reading: Reading,
+    reading: LoadedCases,
     errors: ErrorRule = ErrorRule.REPORT,
     *,
     own: Sequence[Metric] = (),
@@ -85,7 +85,7 @@ def numbers(
 
 
 def report(
-    reading: Reading,
+    reading: LoadedCases,
     errors: ErrorRule = ErrorRule.REPORT,
     *,
     own: Sequence[Metric] = (),
@@ -95,9 +95,9 @@ def report(
     found = numbers(reading, errors, own=own, replicates=replicates)
     # The most important first: a screen shows three of them.
     notes = [
-        *unfinished_lines(reading.unfinished),
+        *describe_unfinished(reading.unfinished),
         *errored_notes(reading.cases, errors),
-        *([SIMULATED_NOTE] if any(is_simulated(row.model) for row in found.rows) else []),
+        *([SIMULATED_NOTE] if any(is_simulated_name(row.model) for row in found.rows) else []),
         *replay_notes(reading.cases),
         *_fewer_suites(found.rows),
         *honesty_notes(reading.cases, errors, replicates=replicates),
@@ -183,11 +183,11 @@ def _suites_drawn(cases: Iterable[CaseRow]) -> Iterator[str]:
 _task = attrgetter("benchmark", "version", "suite", "user_task_id")
 
 
-def _left_out(reading: Reading) -> Iterator[str]:
+def _left_out(reading: LoadedCases) -> Iterator[str]:
     alone = sum(case.is_injection_task_alone for case in reading.cases)
     if alone:
-        yield f"Left out: {counted(alone, 'run')} of injection tasks as if a user had asked for them."
+        yield f"Left out: {format_count(alone, 'run')} of injection tasks as if a user had asked for them."
     served = sum(case.benchmark == SERVED for case in reading.cases)
     if served:
-        yield f"Without scores: {counted(served, 'conversation')} of a served agent with its clients."
-    yield from repeated_lines(reading.repeats)
+        yield f"Without scores: {format_count(served, 'conversation')} of a served agent with its clients."
+    yield from describe_repeated(reading.repeated_files)

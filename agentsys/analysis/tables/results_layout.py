@@ -8,7 +8,7 @@ from operator import attrgetter
 
 from agentsys.analysis.metrics.rates import BENIGN_UTILITY, METRIC_TITLES, TARGETED_ASR, MetricRow
 from agentsys.analysis.statistics.estimate import OVERALL, POOLED
-from agentsys.grouping import grouped
+from agentsys.grouping import group_by
 from agentsys.records.case_row import NO_ATTACK
 
 MOST_ACROSS = 6
@@ -81,11 +81,11 @@ class Sheet:
 
 def sheets(rows: Iterable[MetricRow], titles: Mapping[str, str] = METRIC_TITLES) -> list[Sheet]:
     """Arrange the long form; the order of its rows is kept."""
-    by_sheet = grouped(rows, lambda row: (row.benchmark, row.version, row.model))
+    by_sheet = group_by(rows, lambda row: (row.benchmark, row.version, row.model))
     return [
         Sheet(
             *key,
-            [line for of in grouped(found, attrgetter("defense")).items() for line in _lines(*of)],
+            [line for of in group_by(found, attrgetter("defense")).items() for line in _lines(*of)],
             titles,
         )
         for key, found in by_sheet.items()

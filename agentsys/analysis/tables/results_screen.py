@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from rich.cells import cell_len
 
-from agentsys.amounts import counted, duration, short_count
+from agentsys.amounts import format_count, format_duration, abbreviate_count
 from agentsys.analysis.metrics.measures import dollars, tokens
 from agentsys.analysis.metrics.rates import (
     BENIGN_UTILITY,
@@ -163,7 +163,7 @@ def relative_tokens(cases: Iterable[CaseRow]) -> dict[MeasuredCell, float]:
     taken: defaultdict[MeasuredCell, dict[tuple[object, ...], int]] = defaultdict(dict)
     for case in cases:
         if case.status == "ok" and case.tokens_by_role and case.is_scored:
-            taken[MeasuredCell.of(case)][case.attack, *case.place] = sum(case.tokens_by_role.values())
+            taken[MeasuredCell.of(case)][case.attack, *case.task_key] = sum(case.tokens_by_role.values())
     found = {}
     for cell in taken:
         whole = {**taken.get(cell._replace(attack=NO_ATTACK), {}), **taken[cell]}
@@ -184,10 +184,10 @@ def spent_line(cases: Sequence[CaseRow], seconds: float | None = None) -> str:
     """
     used, usd = tokens(cases), dollars(cases)
     known = [case.duration_s for case in cases if case.duration_s is not None]
-    time = duration(seconds) if seconds is not None else f"{duration(sum(known))} of work" if known else ""
+    time = format_duration(seconds) if seconds is not None else f"{format_duration(sum(known))} of work" if known else ""
     parts = (
-        counted(len(cases), "case"),
-        "tokens unknown" if math.isnan(used) else f"{short_count(used)} tokens",
+        format_count(len(cases), "case"),
+        "tokens unknown" if math.isnan(used) else f"{abbreviate_count(used)} tokens",
         "cost unknown" if math.isnan(usd) else f"${usd:.2f}",
         time,
     )

@@ -13,7 +13,7 @@ from agentsys.analysis.statistics.error_rule import ErrorRule
 from agentsys.analysis.tables.report import Report, report, unexposed_share
 from agentsys.errors import ConfigError
 from agentsys.records.case_row import CaseRow
-from agentsys.records.reading import Reading
+from agentsys.records.reading import LoadedCases
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def variants_of(cases: Sequence[CaseRow], *, fixed: bool = False, tag: str | Non
 
 
 def variant_report(
-    reading: Reading,
+    reading: LoadedCases,
     variants: Variants,
     errors: ErrorRule = ErrorRule.REPORT,
     *,

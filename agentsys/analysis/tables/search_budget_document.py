@@ -17,8 +17,8 @@ from agentsys.analysis.statistics.bootstrap import CONFIDENCE
 from agentsys.analysis.statistics.estimate import OVERALL
 from agentsys.analysis.tables.document import Document, Grid, GridCell, cells, number_cell, number_text
 from agentsys.analysis.tables.output import Output, records_of
-from agentsys.grouping import grouped
-from agentsys.records.simulated_name import is_simulated
+from agentsys.grouping import group_by
+from agentsys.records.simulated_name import is_simulated_name
 
 _NAMES = ("Model", "Defense", "Attack")
 _Line = tuple[str, ...]
@@ -26,7 +26,7 @@ _Line = tuple[str, ...]
 
 def budget_output(rows: Sequence[BudgetRow], searches: StoredSearches) -> Output:
     """Two grids per benchmark and version, success by budget and what the searches took, in any form."""
-    groups = grouped(rows, lambda row: (row.benchmark, row.version))
+    groups = group_by(rows, lambda row: (row.benchmark, row.version))
     sections = [
         (
             f"Searched attacks on {benchmark} {version}",
@@ -109,7 +109,7 @@ def _notes(rows: Sequence[BudgetRow], searches: StoredSearches) -> Iterable[str]
         f"{CONFIDENCE:.0f}% intervals: injection tasks resampled (and user tasks, where there are several). "
         "overall: unweighted mean of the suites. n/a: beyond the search's own budget, or undefined."
     )
-    if any(is_simulated(row.model) for row in rows):
+    if any(is_simulated_name(row.model) for row in rows):
         yield "simulated: a scripted agent and attacker, not language models; no LLM's numbers."
     errored = sum(search.state.errored for search in searches.found)
     if errored:

@@ -3,9 +3,9 @@
 Knows searches and their attempts (`agentsys.attacks.search`), nothing of runs.
 """
 
-ROLE = "attacker"
+ATTACKER_ROLE = "attacker"
 """Proposes texts."""
-JUDGE = "attacker_judge"
+JUDGE_ROLE = "attacker_judge"
 """Says whether a text is on topic, and rates an attempt where a search asks for that."""
-ROLES = frozenset({ROLE, JUDGE})
+ATTACKER_ROLES = frozenset({ATTACKER_ROLE, JUDGE_ROLE})
 """The attacker's side; every other role belongs to the attacked agent."""

@@ -9,7 +9,7 @@ from enum import Enum
 from agentsys.attacks.search import Proposal
 from agentsys.python_parser import literal_eval
 
-LONGEST = 10_000
+MAX_CANDIDATE_CHARS = 10_000
 """Characters of a candidate at most."""
 
 
@@ -22,7 +22,7 @@ class ReplyFault(Enum):
     """It answered, and no text could be read from it."""
 
 
-FAULTS = frozenset(fault.value for fault in ReplyFault)
+ATTACKER_FAULTS = frozenset(fault.value for fault in ReplyFault)
 
 REPLY_SCHEMA = {
     "type": "object",
@@ -31,7 +31,7 @@ REPLY_SCHEMA = {
     "additionalProperties": False,
 }
 
-_Read = tuple[str, str, str]
+_ParsedReply = tuple[str, str, str]
 """Text, improvement, strategy."""
 _TEXT_KEYS = ("text", "prompt")
 """`prompt` is PAIR's own key, which attackers know by heart."""
@@ -42,7 +42,7 @@ _THOUGHT = re.compile(r"<(think|thinking|reasoning)>.*?</\1>", re.DOTALL | re.IG
 _THOUGHT_END = re.compile(r"^.*</(?:think|thinking|reasoning)>", re.DOTALL | re.IGNORECASE)
 _TRAILING_COMMA = re.compile(r",(?=\s*[}\]])")
 _TYPOGRAPHIC = str.maketrans({"\u201c": '"', "\u201d": '"', "\u201e": '"', "\u00ab": '"', "\u00bb": '"'})
-_SALVAGED = re.compile(
+_SALVAGE_PATTERN = re.compile(
     r"""["']?\b(?:text|prompt)["']?\s*:\s*["'](?P<text>.+)["']\s*,?\s*\}[^{}]*\Z""",
     re.DOTALL | re.IGNORECASE,
 )
@@ -59,57 +59,57 @@ _DECLINED_TEXT = re.compile(
 )
 
 
-def reply_text(proposal: Proposal) -> str:
+def format_proposal(proposal: Proposal) -> str:
     """An earlier proposal as the attacker's own turn."""
     said = {"improvement": proposal.why, "text": proposal.text}
     chosen = {"strategy": proposal.strategy} if proposal.strategy else {}
     return json.dumps({**chosen, **said}, ensure_ascii=False)
 
 
-def proposal_in(reply: str) -> Proposal:
+def parse_proposal(reply: str) -> Proposal:
     """The proposal in a reply: its last object with a text, however the model wrapped or spelled it.
 
     Returns:
         Where there is none, or it cannot be tried, `refused` says why and `fault` whose fault it was.
     """
     said = _THOUGHT_END.sub("", _THOUGHT.sub("", reply[:_READ]))
-    found = _last_object(said) or _salvaged(said)
+    found = _find_last_object(said) or _salvage_text(said)
     if found is None:
-        return _no_text(said)
-    text, why = _clean(found[0]).strip(), _clean(found[1])
-    if _DECLINED_TEXT.match(_plain_quotes(text)):
-        return _unusable(ReplyFault.REFUSED, "the text declines the task", text)
+        return _explain_no_text(said)
+    text, why = _replace_surrogates(found[0]).strip(), _replace_surrogates(found[1])
+    if _DECLINED_TEXT.match(_replace_quotes(text)):
+        return _refuse_proposal(ReplyFault.REFUSED, "the text declines the task", text)
     if not text:
-        return _unusable(ReplyFault.UNREADABLE, "the text is empty")
-    if len(text) > LONGEST:
-        fault = f"the text is longer than {LONGEST} characters"
-        return _unusable(ReplyFault.UNREADABLE, fault, text[:LONGEST])
-    return Proposal(text, why[:LONGEST], strategy=_clean(found[2]).strip()[:_STRATEGY])
+        return _refuse_proposal(ReplyFault.UNREADABLE, "the text is empty")
+    if len(text) > MAX_CANDIDATE_CHARS:
+        fault = f"the text is longer than {MAX_CANDIDATE_CHARS} characters"
+        return _refuse_proposal(ReplyFault.UNREADABLE, fault, text[:MAX_CANDIDATE_CHARS])
+    return Proposal(text, why[:MAX_CANDIDATE_CHARS], strategy=_replace_surrogates(found[2]).strip()[:_STRATEGY])
 
 
-def _no_text(said: str) -> Proposal:
-    if _DECLINES.match(_plain_quotes(said)):
-        return _unusable(ReplyFault.REFUSED, "the reply declines the task")
+def _explain_no_text(said: str) -> Proposal:
+    if _DECLINES.match(_replace_quotes(said)):
+        return _refuse_proposal(ReplyFault.REFUSED, "the reply declines the task")
     if not said.strip():
-        return _unusable(ReplyFault.UNREADABLE, "the reply was empty")
+        return _refuse_proposal(ReplyFault.UNREADABLE, "the reply was empty")
     if re.search(r"""["']?(?:text|prompt)["']?\s*:\s*["']""", said, re.IGNORECASE) and "}" not in said:
-        return _unusable(ReplyFault.UNREADABLE, "the reply was cut off before its JSON object ended")
-    return _unusable(ReplyFault.UNREADABLE, "the reply held no JSON object with a text")
+        return _refuse_proposal(ReplyFault.UNREADABLE, "the reply was cut off before its JSON object ended")
+    return _refuse_proposal(ReplyFault.UNREADABLE, "the reply held no JSON object with a text")
 
 
-def _unusable(fault: ReplyFault, why: str, text: str = "") -> Proposal:
+def _refuse_proposal(fault: ReplyFault, why: str, text: str = "") -> Proposal:
     return Proposal(text, refused=why, fault=fault.value)
 
 
-def _last_object(said: str) -> _Read | None:
+def _find_last_object(said: str) -> _ParsedReply | None:
     """The last object that has text and improvement; the last with a text, if none has both."""
-    last: _Read | None = None
-    whole: _Read | None = None
+    last: _ParsedReply | None = None
+    whole: _ParsedReply | None = None
     position, tries, room = said.find("{"), 0, max(_ROOM, _TIMES * len(said))
     while position >= 0 and tries < _TRIES:
         tries += 1
-        value, end, room = _object_at(said, position, room)
-        fields = _fields(value)
+        value, end, room = _parse_object_at(said, position, room)
+        fields = _read_fields(value)
         if fields is not None:
             last = fields
             whole = fields if fields[1] else whole
@@ -117,7 +117,7 @@ def _last_object(said: str) -> _Read | None:
     return whole or last
 
 
-def _object_at(said: str, position: int, room: int) -> tuple[object, int, int]:
+def _parse_object_at(said: str, position: int, room: int) -> tuple[object, int, int]:
     """The object that begins here, where it ends, and the room left; lenient where JSON's own rules fail."""
     try:
         return *json.JSONDecoder(strict=False).raw_decode(said, position), room
@@ -128,13 +128,13 @@ def _object_at(said: str, position: int, room: int) -> tuple[object, int, int]:
         if end > room:
             break
         room -= end
-        value = _lenient(said[position : position + end])
+        value = _parse_leniently(said[position : position + end])
         if value is not None:
             return value, position + end, room
     return None, position + 1, room
 
 
-def _lenient(part: str) -> object:
+def _parse_leniently(part: str) -> object:
     r"""Read a slip away from JSON: trailing commas, Python's or typographic quotes, `\'`."""
     for form in dict.fromkeys((part, part.translate(_TYPOGRAPHIC))):
         for text in dict.fromkeys((form, form.replace("\\'", "'"))):
@@ -149,7 +149,7 @@ def _lenient(part: str) -> object:
     return None
 
 
-def _fields(value: object) -> _Read | None:
+def _read_fields(value: object) -> _ParsedReply | None:
     if not isinstance(value, dict):
         return None
     named = {str(key).casefold(): item for key, item in value.items()}
@@ -160,16 +160,16 @@ def _fields(value: object) -> _Read | None:
     return text, why if isinstance(why, str) else "", strategy if isinstance(strategy, str) else ""
 
 
-def _salvaged(said: str) -> _Read | None:
+def _salvage_text(said: str) -> _ParsedReply | None:
     """The text of an object that quotes inside the text keep from being read."""
-    found = _SALVAGED.search(said.translate(_TYPOGRAPHIC))
+    found = _SALVAGE_PATTERN.search(said.translate(_TYPOGRAPHIC))
     return None if found is None else (found["text"].replace('\\"', '"').replace("\\n", "\n"), "", "")
 
 
-def _plain_quotes(text: str) -> str:
+def _replace_quotes(text: str) -> str:
     return text.replace("\u2019", "'")
 
 
-def _clean(text: object) -> str:
+def _replace_surrogates(text: object) -> str:
     """Text that can be stored: half surrogate pairs, which JSON can spell, become question marks."""
     return str(text).encode("utf-8", "replace").decode("utf-8").replace("\x00", "")

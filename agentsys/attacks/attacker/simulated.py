@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 from agentdojo.types import ChatAssistantMessage
 
-from agentsys.attacks.attacker.delimited import GOAL, inside
-from agentsys.attacks.attacker.reply import proposal_in, reply_text
+from agentsys.attacks.attacker.delimited import GOAL, extract_delimited
+from agentsys.attacks.attacker.reply import parse_proposal, format_proposal
 from agentsys.attacks.search import Proposal
 from agentsys.models.chat import ChatRequest, assistant, text_of
 from agentsys.models.simulated.role import SimulatedKnowledge
@@ -40,13 +40,13 @@ _CLOSINGS = (
 def play_attacker(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
     """The next variation: drawn by hash of seed and conversation, never one it has proposed in it before."""
     texts = [text_of(message) for message in request.messages]
-    goal = next((found for text in texts if (found := inside(GOAL, text)) is not None), "")
-    earlier = {proposal_in(text_of(m)).text for m in request.messages if m["role"] == "assistant"}
+    goal = next((found for text in texts if (found := extract_delimited(GOAL, text)) is not None), "")
+    earlier = {parse_proposal(text_of(m)).text for m in request.messages if m["role"] == "assistant"}
     source = hashlib.sha256("\x1f".join([str(knowledge.options.seed), *texts]).encode("utf-8", "replace"))
-    return assistant(reply_text(_variation(goal, random.Random(source.hexdigest()), earlier)))
+    return assistant(format_proposal(_draw_variation(goal, random.Random(source.hexdigest()), earlier)))
 
 
-def _variation(goal: str, draw: random.Random, earlier: Sequence[str] | set[str]) -> Proposal:
+def _draw_variation(goal: str, draw: random.Random, earlier: Sequence[str] | set[str]) -> Proposal:
     """Draw one of 120 combinations; after 20 draws a repeated one will do."""
     for _ in range(20):
         parts = (draw.choice(_OPENINGS), draw.choice(_ASKS), draw.choice(_CLOSINGS))

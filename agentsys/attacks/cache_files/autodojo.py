@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-TASKS = "injection_tasks"
+TASKS_KEY = "injection_tasks"
 """The key by which such a file is known."""
-_DEPTH = 3
+_FOLDER_DEPTH = 3
 """Folders above a file of the published tree: suite, victim, defense."""
 
 
@@ -43,10 +43,10 @@ class Provenance:
 
 def is_autodojo(document: object) -> bool:
     """Whether a JSON document has the form of such a cache."""
-    return isinstance(document, dict) and TASKS in document
+    return isinstance(document, dict) and TASKS_KEY in document
 
 
-def entries(document: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, object]]]:
+def autodojo_entries(document: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, object]]]:
     """The optimised texts as entries of a cache file, each with its place in the document.
 
     Args:
@@ -55,18 +55,18 @@ def entries(document: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, object
     Raises:
         ValueError: Naming the place that has another form.
     """
-    for where, task, vector, number, text, original in _variants(document):
+    for where, task, vector, number, text, original in _iterate_variants(document):
         if text != original:
             value = {"injection_task": task, "vector": vector, "variant": number, "text": text}
             yield where, {"suite": document.get("suite"), **value}
 
 
-def provenance(path: Path, document: Mapping[str, Any]) -> Provenance:
+def read_provenance(path: Path, document: Mapping[str, Any]) -> Provenance:
     """What a document says of itself, and its folder of it."""
-    found = [(text, text == original) for *_, text, original in _variants(document)]
-    folders = path.absolute().parts[-_DEPTH - 1 : -1]
+    found = [(text, text == original) for *_, text, original in _iterate_variants(document)]
+    folders = path.absolute().parts[-_FOLDER_DEPTH - 1 : -1]
     said = {key: str(document.get(key, "?"))[:60] for key in ("suite", "model", "defense", "iterations")}
-    in_tree = len(folders) == _DEPTH and folders[0] == said["suite"]
+    in_tree = len(folders) == _FOLDER_DEPTH and folders[0] == said["suite"]
     return Provenance(
         file=path.name,
         suite=said["suite"],
@@ -79,19 +79,19 @@ def provenance(path: Path, document: Mapping[str, Any]) -> Provenance:
     )
 
 
-def _variants(document: Mapping[str, Any]) -> Iterator[tuple[str, str, str, int, object, object]]:
+def _iterate_variants(document: Mapping[str, Any]) -> Iterator[tuple[str, str, str, int, object, object]]:
     """Place, injection task, vector, number, text and original of every variant."""
-    for task, vectors in _mapping(document[TASKS], TASKS).items():
-        for vector, found in _mapping(vectors, f"{TASKS} > {task[:40]!a}").items():
-            where = f"{TASKS} > {task[:40]!a} > {vector[:40]!a}"
-            texts = _mapping(found, where).get("variants", ())
+    for task, vectors in _check_mapping(document[TASKS_KEY], TASKS_KEY).items():
+        for vector, found in _check_mapping(vectors, f"{TASKS_KEY} > {task[:40]!a}").items():
+            where = f"{TASKS_KEY} > {task[:40]!a} > {vector[:40]!a}"
+            texts = _check_mapping(found, where).get("variants", ())
             if not isinstance(texts, list | tuple):
                 raise ValueError(f"{where}: variants is no list of texts")
             for number, text in enumerate(texts):
                 yield f"{where} > variant {number}", task, vector, number, text, found.get("original")
 
 
-def _mapping(value: object, where: str) -> Mapping[str, Any]:
+def _check_mapping(value: object, where: str) -> Mapping[str, Any]:
     if not isinstance(value, dict):
         raise ValueError(f"{where}: no object")
     return value

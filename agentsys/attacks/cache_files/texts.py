@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentsys.attacks.cache_files.autodojo import Provenance
-from agentsys.attacks.cache_files.cache_file import Key, read_file
+from agentsys.attacks.cache_files.cache_file import TextKey, read_cache_file
 from agentsys.errors import ConfigError
 
 _ENDINGS = (".json", ".jsonl", ".ndjson")
@@ -19,7 +19,7 @@ _ENDINGS = (".json", ".jsonl", ".ndjson")
 class CacheTexts:
     """Ready-made injection texts."""
 
-    texts: Mapping[Key, str]
+    texts: Mapping[TextKey, str]
     sources: Sequence[Provenance]
     """One per foreign file; none for files of our own forms."""
 
@@ -29,7 +29,7 @@ class CacheTexts:
         listed = sorted((*(str(part) for part in key), text) for key, text in self.texts.items())
         return hashlib.sha256(json.dumps(listed).encode("utf-8", "replace")).hexdigest()[:8]
 
-    def text(self, suite: str, user_task: str, injection_task: str, vector: str, variant: int) -> str | None:
+    def find_text(self, suite: str, user_task: str, injection_task: str, vector: str, variant: int) -> str | None:
         """The text for one vector of a pair of tasks; None if there is none.
 
         A text for this very vector goes before one for any, this user task's before one for all, this
@@ -38,7 +38,7 @@ class CacheTexts:
         for where in (vector, None):
             for user in (user_task, None):
                 for number in (variant, None):
-                    found = self.texts.get(Key(suite, user, injection_task, where, number))
+                    found = self.texts.get(TextKey(suite, user, injection_task, where, number))
                     if found is not None:
                         return found
         return None
@@ -56,14 +56,14 @@ def read_texts(path: Path) -> CacheTexts:
         ConfigError: Naming the file, the place in it, what is wrong there and the mend.
     """
     if not path.is_dir():
-        texts, source = read_file(path)
+        texts, source = read_cache_file(path)
         return CacheTexts(texts, [source] if source else [])
     files = [file for file in sorted(path.rglob("*")) if file.suffix.lower() in _ENDINGS and file.is_file()]
     if not files:
         raise ConfigError(f"attack.file {path}: no JSON file in it; give a folder with a file per suite.")
     texts, sources = {}, []
     for file in files:
-        found, source = read_file(file)
+        found, source = read_cache_file(file)
         for key, text in found.items():
             if texts.setdefault(key, text) != text:
                 raise ConfigError(
@@ -74,7 +74,7 @@ def read_texts(path: Path) -> CacheTexts:
     return CacheTexts(texts, sources)
 
 
-def name_of_texts(path: Path) -> str:
+def name_texts(path: Path) -> str:
     """The name of a file's texts in results; a foreign file's or a folder's ends in their fingerprint."""
     try:
         found = read_texts(path)

@@ -12,10 +12,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
-from agentsys.attacks.evolve.strategies import START_STRATEGY, STRATEGIES, Level, level_of
+from agentsys.attacks.evolve.strategies import START_STRATEGY, STRATEGIES, ObfuscationLevel, detect_level
 from agentsys.attacks.search import Attempt
 
-CELLS = ("strategy", "length")
+CELL_KINDS = ("strategy", "length")
 _BUCKETS, _SHORT, _LONG = 10, 100, 2000
 """Cells by length: ten of characters, from 100 to 2000, times ten of likeness to the start text."""
 
@@ -32,7 +32,7 @@ class NextStep:
     examples: tuple[Attempt, ...]
     """Further ones it is shown."""
     strategy: str
-    level: Level
+    level: ObfuscationLevel
 
 
 @dataclass(frozen=True)
@@ -45,25 +45,25 @@ class Archive:
     """One of `CELLS`."""
     attempts: tuple[Attempt, ...]
 
-    def elites(self) -> dict[ArchiveCell, Attempt]:
+    def find_elites(self) -> dict[ArchiveCell, Attempt]:
         """Cell -> its best attempt: the highest score, then the fewest characters, then the lowest number."""
         best: dict[ArchiveCell, Attempt] = {}
-        for attempt in self._tried():
-            cell = self.cell(attempt)
-            if cell not in best or _rank(attempt) < _rank(best[cell]):
+        for attempt in self._tried_attempts():
+            cell = self.find_cell(attempt)
+            if cell not in best or _rank_key(attempt) < _rank_key(best[cell]):
                 best[cell] = attempt
         return best
 
-    def cell(self, attempt: Attempt) -> ArchiveCell:
+    def find_cell(self, attempt: Attempt) -> ArchiveCell:
         """The kind of text that an attempt was."""
-        text = written_by(attempt)
+        text = get_written_text(attempt)
         if self.kind == "strategy":
-            return strategy_of(attempt), level_of(text, self.goal).value
+            return get_strategy(attempt), detect_level(text, self.goal).value
         length = (len(text) - _SHORT) * _BUCKETS // (_LONG - _SHORT)
         alike = int(SequenceMatcher(None, self.start, text, autojunk=False).ratio() * _BUCKETS)
         return str(min(max(length, 0), _BUCKETS - 1)), str(min(alike, _BUCKETS - 1))
 
-    def next_step(self, draw: random.Random, *, best: float, examples: int) -> NextStep:
+    def draw_next_step(self, draw: random.Random, *, best: float, examples: int) -> NextStep:
         """Draw a parent, examples, and the kind of text that is wanted.
 
         Args:
@@ -74,24 +74,24 @@ class Archive:
         Raises:
             IndexError: If nothing has been tried.
         """
-        ranked = sorted(self.elites().values(), key=_rank)
+        ranked = sorted(self.find_elites().values(), key=_rank_key)
         half = ranked[: (len(ranked) + 1) // 2]
         parent = draw.choice(half if draw.random() < best else ranked)
         others = [one for one in ranked if one is not parent]
         shown = draw.sample(others, min(examples, len(others)))
-        return NextStep(parent, tuple(shown), self._wanted(draw), draw.choice(list(Level)))
+        return NextStep(parent, tuple(shown), self._draw_strategy(draw), draw.choice(list(ObfuscationLevel)))
 
-    def _wanted(self, draw: random.Random) -> str:
+    def _draw_strategy(self, draw: random.Random) -> str:
         """One of the strategies that were tried least."""
-        tried = Counter(strategy_of(attempt) for attempt in self._tried())
+        tried = Counter(get_strategy(attempt) for attempt in self._tried_attempts())
         least = min(tried[strategy] for strategy in STRATEGIES)
         return draw.choice([strategy for strategy in STRATEGIES if tried[strategy] == least])
 
-    def _tried(self) -> Iterable[Attempt]:
+    def _tried_attempts(self) -> Iterable[Attempt]:
         return (attempt for attempt in self.attempts if attempt.proposal.refused is None)
 
 
-def strategy_of(attempt: Attempt) -> str:
+def get_strategy(attempt: Attempt) -> str:
     """The strategy that the attacker declared; without one that is known, the one it was asked for."""
     declared = attempt.proposal.strategy
     if declared in STRATEGIES:
@@ -101,16 +101,16 @@ def strategy_of(attempt: Attempt) -> str:
     return names[stream - 1] if 1 <= stream <= len(names) else START_STRATEGY
 
 
-def stream_of(strategy: str) -> int:
+def get_stream(strategy: str) -> int:
     """The number of a strategy, from 1."""
     return list(STRATEGIES).index(strategy) + 1
 
 
-def written_by(attempt: Attempt) -> str:
+def get_written_text(attempt: Attempt) -> str:
     """The candidate as its attacker wrote it, no escapes added."""
     return attempt.proposal.proposed or attempt.proposal.text
 
 
-def _rank(attempt: Attempt) -> tuple[int, int, int]:
+def _rank_key(attempt: Attempt) -> tuple[int, int, int]:
     """Smaller is better."""
-    return -attempt.judgement.score, len(written_by(attempt)), attempt.number
+    return -attempt.judgement.score, len(get_written_text(attempt)), attempt.number

@@ -13,14 +13,14 @@ from agentsys.errors import ConfigError
 
 Dialogues = Mapping[tuple[str, str], tuple[ForgedTurn, ...]]
 """Suite and injection task -> turns."""
-_MEND = 'Give JSON: {"SUITE": {"injection_task_0": ["the user", "the assistant", ..., "the user"]}}.'
+_DIALOGUE_FORM = 'Give JSON: {"SUITE": {"injection_task_0": ["the user", "the assistant", ..., "the user"]}}.'
 
 
-class _File(RootModel[dict[str, dict[str, list[str]]]]):
+class _DialogueFile(RootModel[dict[str, dict[str, list[str]]]]):
     """Suite -> injection task -> texts, the user's first."""
 
 
-def turns_of(texts: list[str]) -> tuple[ForgedTurn, ...]:
+def make_turns(texts: list[str]) -> tuple[ForgedTurn, ...]:
     """Texts said in turn, so that the user has the last word.
 
     Raises:
@@ -38,23 +38,23 @@ def read_dialogues(path: Path) -> Dialogues:
         ConfigError: Naming the file, the place in it and what should be there.
     """
     try:
-        found = _File.model_validate(json.loads(path.read_text("utf-8"))).root
+        found = _DialogueFile.model_validate(json.loads(path.read_text("utf-8"))).root
     except OSError as error:
-        raise ConfigError(f"attack.dialogue {path} cannot be read: {error.strerror}. {_MEND}") from None
+        raise ConfigError(f"attack.dialogue {path} cannot be read: {error.strerror}. {_DIALOGUE_FORM}") from None
     except ValidationError as error:
         where = " > ".join(ascii(part) for part in error.errors()[0]["loc"])
-        raise ConfigError(f"attack.dialogue {path}, {where or 'file'}: not a dialogue. {_MEND}") from None
+        raise ConfigError(f"attack.dialogue {path}, {where or 'file'}: not a dialogue. {_DIALOGUE_FORM}") from None
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"attack.dialogue {path} is not JSON: {error}. {_MEND}") from None
+        raise ConfigError(f"attack.dialogue {path} is not JSON: {error}. {_DIALOGUE_FORM}") from None
     said = ((suite, task, texts) for suite, tasks in found.items() for task, texts in tasks.items())
     return {
-        (suite, f"injection_task_{task}" if task.isdecimal() else task): _turns(path, task, texts)
+        (suite, f"injection_task_{task}" if task.isdecimal() else task): _check_turns(path, task, texts)
         for suite, task, texts in said
     }
 
 
-def _turns(path: Path, task: str, said: list[str]) -> tuple[ForgedTurn, ...]:
+def _check_turns(path: Path, task: str, said: list[str]) -> tuple[ForgedTurn, ...]:
     try:
-        return turns_of(said)
+        return make_turns(said)
     except ValueError as error:
-        raise ConfigError(f"attack.dialogue {path}, {task[:40]!a}: {error}. {_MEND}") from None
+        raise ConfigError(f"attack.dialogue {path}, {task[:40]!a}: {error}. {_DIALOGUE_FORM}") from None

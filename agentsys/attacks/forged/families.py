@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from agentsys.errors import ConfigError, known_name
+from agentsys.errors import ConfigError, require_known_name
 
-AUTO = "auto"
+AUTO_FAMILY = "auto"
 """The family of the attacked model, as its YAML says."""
 Role = Literal["system", "user", "assistant"]
 
@@ -41,15 +41,15 @@ class ChatFamily:
     """What a model that thinks writes first where it thinks nothing."""
 
 
-def _around(before: str, after: str, **names: str) -> dict[Role, str]:
+def _enclose_role(before: str, after: str, **names: str) -> dict[Role, str]:
     """Openings in which the role's name stands between two marks."""
     roles: tuple[Role, ...] = ("system", "user", "assistant")
     return {role: f"{before}{names.get(role, role)}{after}" for role in roles}
 
 
 FAMILIES: Mapping[str, ChatFamily] = {
-    "qwen3": ChatFamily(_around("<|im_start|>", "\n"), end="<|im_end|>\n", thought="<think>\n\n</think>\n\n"),
-    "chatml": ChatFamily(_around("<|im_start|>", "\n"), end="<|im_end|>\n"),
+    "qwen3": ChatFamily(_enclose_role("<|im_start|>", "\n"), end="<|im_end|>\n", thought="<think>\n\n</think>\n\n"),
+    "chatml": ChatFamily(_enclose_role("<|im_start|>", "\n"), end="<|im_end|>\n"),
     "gpt-oss": ChatFamily(
         {
             "system": "<|start|>developer<|message|>",
@@ -58,8 +58,8 @@ FAMILIES: Mapping[str, ChatFamily] = {
         },
         end="<|end|>",
     ),
-    "llama-4": ChatFamily(_around("<|header_start|>", "<|header_end|>\n\n"), end="<|eot|>"),
-    "llama3": ChatFamily(_around("<|start_header_id|>", "<|end_header_id|>\n\n"), end="<|eot_id|>"),
+    "llama-4": ChatFamily(_enclose_role("<|header_start|>", "<|header_end|>\n\n"), end="<|eot|>"),
+    "llama3": ChatFamily(_enclose_role("<|start_header_id|>", "<|end_header_id|>\n\n"), end="<|eot_id|>"),
     "grok-2": ChatFamily(
         {"system": "System: ", "user": "Human: ", "assistant": "Assistant: "}, end="<|separator|>\n\n"
     ),
@@ -77,23 +77,23 @@ FAMILIES: Mapping[str, ChatFamily] = {
         },
         end="<|im_end|>",
     ),
-    "generic": ChatFamily(_around("[", "]\n"), end="\n\n"),
+    "generic": ChatFamily(_enclose_role("[", "]\n"), end="\n\n"),
 }
 """Family -> its marks."""
 
 
-def family_named(name: str) -> ChatFamily:
+def get_family(name: str) -> ChatFamily:
     """The family of this name.
 
     Raises:
         ConfigError: If there is none.
     """
-    if name == AUTO:
-        raise ConfigError(f"attack.family=auto: no model is known here; give one of {_known()}.")
-    return FAMILIES[known_name("attack.family", name, FAMILIES)]
+    if name == AUTO_FAMILY:
+        raise ConfigError(f"attack.family=auto: no model is known here; give one of {_list_families()}.")
+    return FAMILIES[require_known_name("attack.family", name, FAMILIES)]
 
 
-def family_of(model: Mapping[str, Any]) -> str:
+def read_family(model: Mapping[str, Any]) -> str:
     """Read the name of a model's family from its config.
 
     Raises:
@@ -103,12 +103,12 @@ def family_of(model: Mapping[str, Any]) -> str:
     if family is None:
         raise ConfigError(
             f"attack.family=auto: model '{model.get('name', '?')}' has no chat_family; give attack.family or"
-            f" +model.chat_family, one of {_known()}."
+            f" +model.chat_family, one of {_list_families()}."
         )
-    return known_name("model.chat_family", family, FAMILIES)
+    return require_known_name("model.chat_family", family, FAMILIES)
 
 
-def rendered(family: ChatFamily, turns: Sequence[ForgedTurn], *, thought: bool = True) -> str:
+def render_turns(family: ChatFamily, turns: Sequence[ForgedTurn], *, thought: bool = True) -> str:
     """Turns as a conversation of a family, from the end of the turn that they stand in to an open answer.
 
     Args:
@@ -121,10 +121,10 @@ def rendered(family: ChatFamily, turns: Sequence[ForgedTurn], *, thought: bool =
     return f"{family.begins or family.end}{said}{begun}"
 
 
-def plain(turns: Sequence[ForgedTurn]) -> str:
+def render_plain(turns: Sequence[ForgedTurn]) -> str:
     """Turns as plain lines, without marks: a control."""
     return "\n".join(f"{turn.role.capitalize()}: {turn.text}" for turn in turns)
 
 
-def _known() -> str:
+def _list_families() -> str:
     return ", ".join(sorted(FAMILIES))

@@ -8,6 +8,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agentsys.rooms import Room
+from agentsys.rooms import Extension
 
-ROOM = Room(configs=Path(__file__).parent / "configs")
+ROOM = Extension(configs=Path(__file__).parent / "configs")

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from agentsys.audit.rescoring.rescore import RescoredCase
 from agentsys.records.case_row import NO_ATTACK
 
-ALL = "all"
+ALL_SUITES = "all"
 """The row of all suites together."""
-ALONE = "injection tasks alone"
+INJECTION_TASKS_ALONE = "injection tasks alone"
 """The row of injection tasks that were run as if a user had asked for them; in no other row."""
 
 
 @dataclass
-class Agreement:
+class AgreementRow:
     """One row. Numbers of records, not rates."""
 
     pipeline: str
@@ -52,16 +52,16 @@ class Agreement:
         self.succeeded += bool(now.security)
 
 
-def agreements(cases: Iterable[RescoredCase]) -> list[Agreement]:
+def count_agreements(cases: Iterable[RescoredCase]) -> list[AgreementRow]:
     """Rows by pipeline and version in the order met: suites, `ALL`, then `ALONE`."""
-    rows: dict[tuple[str, str, str], Agreement] = {}
+    rows: dict[tuple[str, str, str], AgreementRow] = {}
     for case in cases:
         done = case.trajectory
-        for suite in [ALONE] if done.is_injection_task_alone else [done.suite, ALL]:
+        for suite in [INJECTION_TASKS_ALONE] if done.is_injection_task_alone else [done.suite, ALL_SUITES]:
             key = (done.shown_pipeline, case.version, suite)
-            rows.setdefault(key, Agreement(*key)).add(case)
+            rows.setdefault(key, AgreementRow(*key)).add(case)
     groups = {key[:2]: place for place, key in reversed(list(enumerate(rows)))}
-    last = {ALL: 1, ALONE: 2}
+    last = {ALL_SUITES: 1, INJECTION_TASKS_ALONE: 2}
     return sorted(rows.values(), key=lambda row: (groups[row.pipeline, row.version], last.get(row.suite, 0)))
 
 
@@ -99,29 +99,29 @@ class FixedRow:
             self.changed_by[name] = self.changed_by.get(name, 0) + (name in fixed.changed_by)
 
 
-def has_both(case: RescoredCase) -> bool:
+def has_fixed_scores(case: RescoredCase) -> bool:
     """Whether a record has fixed scores beside the official ones."""
     return case.fixed is not None and case.fixed.utility is not None and case.fixed.security is not None
 
 
-def fixed_rows(cases: Iterable[RescoredCase]) -> list[FixedRow]:
+def count_fixed_rows(cases: Iterable[RescoredCase]) -> list[FixedRow]:
     """Rows by pipeline and version in the order met; benign ones first, then by attack, `ALL` last."""
     rows: dict[tuple[str, str, str, str], FixedRow] = {}
     order: dict[tuple[str, str], int] = {}
     for case in cases:
         done = case.trajectory
         order.setdefault((done.shown_pipeline, case.version), len(order))
-        if has_both(case):
-            for suite in (done.suite, ALL):
+        if has_fixed_scores(case):
+            for suite in (done.suite, ALL_SUITES):
                 key = (done.shown_pipeline, case.version, done.attack, suite)
                 rows.setdefault(key, FixedRow(*key)).add(case)
 
     def place(row: FixedRow) -> tuple[int, bool, str, bool]:
-        return order[row.pipeline, row.version], row.attack != NO_ATTACK, row.attack, row.suite == ALL
+        return order[row.pipeline, row.version], row.attack != NO_ATTACK, row.attack, row.suite == ALL_SUITES
 
     return sorted(rows.values(), key=place)
 
 
-def changed_cases(cases: Iterable[RescoredCase]) -> list[RescoredCase]:
+def select_changed_cases(cases: Iterable[RescoredCase]) -> list[RescoredCase]:
     """Records of which some fix turned a score, in the order given."""
     return [case for case in cases if case.fixed is not None and case.fixed.changed_by]

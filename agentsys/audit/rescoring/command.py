@@ -8,16 +8,16 @@ from typing import Annotated
 
 import typer
 
-from agentsys.amounts import counted
+from agentsys.amounts import format_count
 from agentsys.analysis.tables.output import OutputFormat
-from agentsys.cli.output import FormatOption, put
+from agentsys.cli.output import FormatOption, write_output
 from agentsys.cli.stored_runs import NamesOption
-from agentsys.cli.terminal import one_line
-from agentsys.records.names_file import Names
-from agentsys.records.reading_notes import settled_lines
+from agentsys.cli.terminal import escape_to_line
+from agentsys.records.names_file import RunNames
+from agentsys.records.reading_notes import describe_resolution
 
 
-def rescore(
+def rescore_command(
     runs: Annotated[
         list[Path],
         typer.Argument(metavar="RUNS...", help="Folders or files of AgentDojo, of DRIFT, or of agentsys."),
@@ -44,15 +44,15 @@ def rescore(
 ) -> None:
     """Execute recorded tool calls again, score them officially and fixed, and show every flip's reason."""
     # Here, because the benchmark's package takes seconds that `--help` does without.
-    from agentsys.audit.rescoring.rescore import rescore as rescored
-    from agentsys.audit.rescoring.rescoring_export import rescoring_output
+    from agentsys.audit.rescoring.rescore import rescore_records as rescored
+    from agentsys.audit.rescoring.rescoring_export import build_rescoring_output
     from agentsys.audit.rescoring.write_rescored import write_rescored
 
     chosen = [name.strip() for name in (fixes or "").split(",") if name.strip()]
-    found = rescored(runs, version, chosen, Names(names), checkout, processes)
-    for line in settled_lines(found.notes):
-        print(one_line(line), file=sys.stderr)
-    put(rescoring_output(found), form)
+    found = rescored(runs, version, chosen, RunNames(names), checkout, processes)
+    for line in describe_resolution(found.notes):
+        print(escape_to_line(line), file=sys.stderr)
+    write_output(build_rescoring_output(found), form)
     if out is not None:
-        written = counted(write_rescored(found.cases, out), "record")
-        print(f"Wrote {written} to {one_line(str(out))}", file=sys.stderr)
+        written = format_count(write_rescored(found.cases, out), "record")
+        print(f"Wrote {written} to {escape_to_line(str(out))}", file=sys.stderr)

@@ -8,18 +8,18 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal, NamedTuple
 
-from agentsys.audit.rescoring.reexecute import drawn_then, reexecute, retold, same_text, stamps
-from agentsys.audit.rescoring.score import checked, score
-from agentsys.audit.rescoring.tasks import is_agentdyn, suite_for, tasks_for, versions
+from agentsys.audit.rescoring.reexecute import find_drawn_numbers, reexecute, collect_todays_results, is_same_text, find_stamps
+from agentsys.audit.rescoring.score import ask_checks, score_record
+from agentsys.audit.rescoring.tasks import is_agentdyn, find_suite, find_tasks, list_versions
 from agentsys.audit.rescoring.trajectories.trajectory import Trajectory
 from agentsys.audit.rescoring.trajectories.unusable import Unusable
-from agentsys.benchmarks.data_hash import data_hash
+from agentsys.benchmarks.data_hash import hash_suite_data
 from agentsys.errors import ConfigError
 
-Score = Literal["utility", "security"]
+ScoreName = Literal["utility", "security"]
 
 
-class Reason(StrEnum):
+class FlipReason(StrEnum):
     """Why a score flipped."""
 
     CHECKER = "checker changed"
@@ -43,77 +43,77 @@ class ScoreFlip:
     trajectory: Trajectory
     version: str
     """The version it was scored with now."""
-    score: Score
+    score: ScoreName
     recorded: bool
     rescored: bool
-    reason: Reason
+    reason: FlipReason
     detail: str
     """The evidence in a few words; empty where there is none."""
 
 
-class Explanation(NamedTuple):
+class FlipExplanation(NamedTuple):
     """Why, and what shows it."""
 
-    reason: Reason
+    reason: FlipReason
     detail: str = ""
 
 
-def explain(trajectory: Trajectory, version: str, which: Score) -> Explanation:
+def explain_flip(trajectory: Trajectory, version: str, which: ScoreName) -> FlipExplanation:
     """Why a record scores otherwise under a version than its file says."""
     recorded = trajectory.utility if which == "utility" else trajectory.security
     agreeing = [
-        name for name in _versions_to_try(trajectory, version) if _scored(trajectory, name, which) == recorded
+        name for name in _list_versions_to_try(trajectory, version) if _score_under(trajectory, name, which) == recorded
     ]
     if agreeing:
-        changed = _prompt_changed(trajectory, version)
-        return Explanation(Reason.CHECKER, f"as recorded under {', '.join(agreeing)}{changed}")
-    if _with_the_records_clock(trajectory, version, which) == recorded:
-        return Explanation(Reason.CLOCK, "as recorded with the record's own time stamps")
-    suite = suite_for(trajectory, version)
-    unknown = drawn_then(trajectory, tasks_for(trajectory, suite, version), suite).count(None)
+        changed = _describe_prompt_change(trajectory, version)
+        return FlipExplanation(FlipReason.CHECKER, f"as recorded under {', '.join(agreeing)}{changed}")
+    if _score_with_recorded_clock(trajectory, version, which) == recorded:
+        return FlipExplanation(FlipReason.CLOCK, "as recorded with the record's own time stamps")
+    suite = find_suite(trajectory, version)
+    unknown = find_drawn_numbers(trajectory, find_tasks(trajectory, suite, version), suite).count(None)
     if unknown:
-        return Explanation(Reason.DRAWN, f"the record does not tell {unknown} of them")
-    difference = _difference_in_data(trajectory, version)
-    return Explanation(Reason.DATA, difference) if difference else Explanation(Reason.NOT_EXPLAINED)
+        return FlipExplanation(FlipReason.DRAWN, f"the record does not tell {unknown} of them")
+    difference = _describe_data_change(trajectory, version)
+    return FlipExplanation(FlipReason.DATA, difference) if difference else FlipExplanation(FlipReason.NOT_EXPLAINED)
 
 
-def _versions_to_try(trajectory: Trajectory, version: str) -> list[str]:
+def _list_versions_to_try(trajectory: Trajectory, version: str) -> list[str]:
     """The recorded version; every other one where the file names none, or one that is not installed."""
-    known = [] if is_agentdyn(trajectory.benchmark) else versions()
+    known = [] if is_agentdyn(trajectory.benchmark) else list_versions()
     if trajectory.version in known:
         return [trajectory.version] if trajectory.version != version else []
     return [name for name in known if name != version]
 
 
-def _scored(trajectory: Trajectory, version: str, which: Score) -> bool | None:
+def _score_under(trajectory: Trajectory, version: str, which: ScoreName) -> bool | None:
     try:
-        found: bool | None = getattr(score(trajectory, version), which)
+        found: bool | None = getattr(score_record(trajectory, version), which)
     except (Unusable, ConfigError):
         return None
     return found
 
 
-def _prompt_changed(trajectory: Trajectory, version: str) -> str:
-    tasks = tasks_for(trajectory, suite_for(trajectory, version), version)
+def _describe_prompt_change(trajectory: Trajectory, version: str) -> str:
+    tasks = find_tasks(trajectory, find_suite(trajectory, version), version)
     today = getattr(tasks.user, "PROMPT", None) or getattr(tasks.user, "GOAL", None)
     return "; the task's prompt changed, too" if trajectory.prompt not in (None, today) else ""
 
 
-def _with_the_records_clock(trajectory: Trajectory, version: str, which: Score) -> bool | None:
-    now = recorded_now(trajectory)
+def _score_with_recorded_clock(trajectory: Trajectory, version: str, which: ScoreName) -> bool | None:
+    now = find_recorded_clock(trajectory)
     if now is None:
         return None
-    suite = suite_for(trajectory, version)
-    tasks = tasks_for(trajectory, suite, version)
+    suite = find_suite(trajectory, version)
+    tasks = find_tasks(trajectory, suite, version)
     done = reexecute(trajectory, tasks, suite, now)
-    found: bool | None = getattr(checked(trajectory, tasks, suite, done), which)
+    found: bool | None = getattr(ask_checks(trajectory, tasks, suite, done), which)
     return found
 
 
-def recorded_now(trajectory: Trajectory) -> datetime.datetime | None:
+def find_recorded_clock(trajectory: Trajectory) -> datetime.datetime | None:
     """The first stamp of the clock in what a record's tools returned; None where there is none."""
     for text in trajectory.tool_texts:
-        for found in stamps(text):
+        for found in find_stamps(text):
             try:
                 return datetime.datetime.fromisoformat(found)
             except ValueError:  # digits that are no date
@@ -121,19 +121,19 @@ def recorded_now(trajectory: Trajectory) -> datetime.datetime | None:
     return None
 
 
-def _difference_in_data(trajectory: Trajectory, version: str) -> str:
+def _describe_data_change(trajectory: Trajectory, version: str) -> str:
     """Say in a few words what of the data is not as it was; empty if nothing is known to differ."""
-    suite = suite_for(trajectory, version)
+    suite = find_suite(trajectory, version)
     if trajectory.data_hash is not None:
-        return "the data's hash is another" if trajectory.data_hash != data_hash(suite) else ""
+        return "the data's hash is another" if trajectory.data_hash != hash_suite_data(suite) else ""
     if trajectory.injections is None:
         return ""  # what was injected is unknown, so tools return other texts in any case
-    today = retold(trajectory, tasks_for(trajectory, suite, version), suite)
-    other = dict.fromkeys(_differing(trajectory, today))
+    today = collect_todays_results(trajectory, find_tasks(trajectory, suite, version), suite)
+    other = dict.fromkeys(_list_differing_results(trajectory, today))
     return f"another text than recorded from {', '.join(other)}" if other else ""
 
 
-def _differing(trajectory: Trajectory, today: list[str]) -> Iterator[str]:
+def _list_differing_results(trajectory: Trajectory, today: list[str]) -> Iterator[str]:
     for call, text in zip(trajectory.executed, today, strict=True):
-        if call.text is not None and not same_text(call.text, text):
+        if call.text is not None and not is_same_text(call.text, text):
             yield call.function

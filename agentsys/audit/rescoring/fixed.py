@@ -9,16 +9,16 @@ from typing import Any
 from agentdojo.base_tasks import BaseUserTask
 from agentdojo.types import ChatAssistantMessage
 
-from agentsys.audit.rescoring.reexecute import Reexecution, as_calls
-from agentsys.audit.rescoring.score import Scores
-from agentsys.audit.rescoring.tasks import Tasks, denies_service
+from agentsys.audit.rescoring.reexecute import Reexecution, convert_calls
+from agentsys.audit.rescoring.score import CheckScores
+from agentsys.audit.rescoring.tasks import RecordTasks, label_denies_service
 from agentsys.audit.rescoring.trajectories.trajectory import Trajectory
-from agentsys.benchmarks.fixes.catalog import ALL, CHECKER_ONLY, FIXES, expanded
+from agentsys.benchmarks.fixes.catalog import ALL_FIXES, CHECKER_ONLY, FIXES, expand_fixes
 from agentsys.benchmarks.fixes.fixed_scores import FixedScores
-from agentsys.benchmarks.fixes.repeats import repeats
+from agentsys.benchmarks.fixes.repeats import count_repeats
 from agentsys.contracts import Suite
 from agentsys.errors import ConfigError
-from agentsys.models.tools import as_executed
+from agentsys.models.tools import normalize_arguments
 from agentsys.models.trace import Tracer
 
 
@@ -50,7 +50,7 @@ class FixedVerdict:
         }
 
 
-def fixes_of_checks(wanted: Iterable[str]) -> tuple[str, ...]:
+def resolve_fixes(wanted: Iterable[str]) -> tuple[str, ...]:
     """The fixes to score recorded runs under.
 
     Args:
@@ -60,22 +60,22 @@ def fixes_of_checks(wanted: Iterable[str]) -> tuple[str, ...]:
         ConfigError: If one is not known, or changes what models read.
     """
     names = list(wanted)
-    chosen = expanded([name for name in names if name != ALL])
+    chosen = expand_fixes([name for name in names if name != ALL_FIXES])
     runs = next((name for name in chosen if FIXES[name].changes_runs), None)
     if runs is not None:
         raise ConfigError(
             f"'{runs}' changes what models read, so recorded runs cannot be scored under it."
             f" Fixes of checks: {', '.join(CHECKER_ONLY)}."
         )
-    return CHECKER_ONLY if ALL in names or not chosen else chosen
+    return CHECKER_ONLY if ALL_FIXES in names or not chosen else chosen
 
 
-def fixed_verdict(
+def score_with_fixes(
     trajectory: Trajectory,
-    tasks: Tasks,
+    tasks: RecordTasks,
     suite: Suite,
     done: Reexecution,
-    official: Scores,
+    official: CheckScores,
     fixes: tuple[str, ...],
 ) -> FixedVerdict | None:
     """Score an execution once more, with what `checked` takes; the environments stay as they are.
@@ -88,28 +88,28 @@ def fixed_verdict(
         return None
     scores = vars(suite)["measured"].under(fixes)
     assert isinstance(scores, FixedScores)
-    run = scores.execution(tasks.user, tasks.injection, (done.before, done.after), [_last(trajectory)])
-    facts = scores.facts(
-        run, official.utility, bool(official.security), denial=denies_service(trajectory.attack)
+    run = scores.build_execution(tasks.user, tasks.injection, (done.before, done.after), [_build_last_message(trajectory)])
+    facts = scores.compute_facts(
+        run, official.utility, bool(official.security), denial=label_denies_service(trajectory.attack)
     )
     return FixedVerdict(
         facts["utility_fixed"],
         facts["security_fixed"],
         tuple(facts["fixes"]),
         tuple(facts["changed_by"]),
-        None if trajectory.form == "agentsys" else _repeats(trajectory, done),
+        None if trajectory.form == "agentsys" else _count_repeats(trajectory, done),
     )
 
 
-def _last(trajectory: Trajectory) -> ChatAssistantMessage:
+def _build_last_message(trajectory: Trajectory) -> ChatAssistantMessage:
     """All a check is told: the calls it may see and the answer, as one message."""
-    calls = as_calls(trajectory.seen_by_checks)
+    calls = convert_calls(trajectory.seen_by_checks)
     return ChatAssistantMessage(role="assistant", content=list(trajectory.answer), tool_calls=calls)
 
 
-def _repeats(trajectory: Trajectory, done: Reexecution) -> int:
+def _count_repeats(trajectory: Trajectory, done: Reexecution) -> int:
     ran = [
-        (call.function, as_executed(call.args), "failed" if failed else None)
+        (call.function, normalize_arguments(call.args), "failed" if failed else None)
         for call, failed in zip(trajectory.executed, done.failed, strict=True)
     ]
-    return repeats(Tracer(executed=ran, executed_in=[0] * len(ran)))
+    return count_repeats(Tracer(executed_calls=ran, executed_attempts=[0] * len(ran)))

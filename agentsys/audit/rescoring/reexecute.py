@@ -12,13 +12,13 @@ from agentdojo.agent_pipeline.tool_execution import tool_result_to_str
 from agentdojo.base_tasks import BaseUserTask
 from agentdojo.functions_runtime import FunctionCall, TaskEnvironment
 
-from agentsys.audit.rescoring.tasks import Tasks
+from agentsys.audit.rescoring.tasks import RecordTasks
 from agentsys.audit.rescoring.trajectories.trajectory import RecordedCall, Trajectory
-from agentsys.benchmarks.case_random import CaseRandom, drawing
-from agentsys.benchmarks.clock import DEFAULT, parsed_clock, reading
-from agentsys.benchmarks.recorded_draws import draws, recorded_draws, results_again
+from agentsys.benchmarks.case_random import CaseRandom, use_case_random
+from agentsys.benchmarks.clock import DEFAULT_CLOCK, parse_clock, use_case_clock
+from agentsys.benchmarks.recorded_draws import has_random_draws, find_recorded_draws, repeat_calls
 from agentsys.contracts import InjectionTask, Suite, UserTask
-from agentsys.models.tools import as_executed
+from agentsys.models.tools import normalize_arguments
 from agentsys.payload_lines import squeeze
 
 
@@ -35,7 +35,7 @@ class Reexecution:
 
 
 def reexecute(
-    trajectory: Trajectory, tasks: Tasks, suite: Suite, clock: datetime | None = None
+    trajectory: Trajectory, tasks: RecordTasks, suite: Suite, clock: datetime | None = None
 ) -> Reexecution:
     """Do again what was done.
 
@@ -51,78 +51,78 @@ def reexecute(
         ValueError: If an injection vector is not one of the suite's.
         InjectionBreaksEnvironment: If the environment cannot be loaded with a text.
     """
-    before, after = (_fresh(trajectory, tasks, suite) for _ in range(2))
-    numbers = drawn_then(trajectory, tasks, suite)
-    with reading(clock or _clock(trajectory)), drawing(CaseRandom(("again",), numbers)) as generator:
-        results = results_again(suite, after, _calls(trajectory))
+    before, after = (_build_environment(trajectory, tasks, suite) for _ in range(2))
+    numbers = find_drawn_numbers(trajectory, tasks, suite)
+    with use_case_clock(clock or _read_clock(trajectory)), use_case_random(CaseRandom(("again",), numbers)) as generator:
+        results = repeat_calls(suite, after, _list_calls(trajectory))
         failed = tuple(error is not None for _, error in results)
-    unknown = [number for number in numbers if number is None] + generator.drawn[len(numbers) :]
+    unknown = [number for number in numbers if number is None] + generator.drawn_numbers[len(numbers) :]
     return Reexecution(before, after, failed, len(unknown))
 
 
-def retold(trajectory: Trajectory, tasks: Tasks, suite: Suite) -> list[str]:
+def collect_todays_results(trajectory: Trajectory, tasks: RecordTasks, suite: Suite) -> list[str]:
     """Collect what tools return to a record's calls today: errors in place of contents, as models see them.
 
     It takes and raises what `reexecute` does.
     """
-    numbers = drawn_then(trajectory, tasks, suite)
-    with reading(_clock(trajectory)), drawing(CaseRandom(("again",), numbers)):
-        return _texts(trajectory, tasks, suite)
+    numbers = find_drawn_numbers(trajectory, tasks, suite)
+    with use_case_clock(_read_clock(trajectory)), use_case_random(CaseRandom(("again",), numbers)):
+        return _collect_texts(trajectory, tasks, suite)
 
 
-def drawn_then(trajectory: Trajectory, tasks: Tasks, suite: Suite) -> Sequence[str | None]:
+def find_drawn_numbers(trajectory: Trajectory, tasks: RecordTasks, suite: Suite) -> Sequence[str | None]:
     """What the tools of a recorded case drew at random; None for a number that the record does not tell."""
-    if not draws(suite) or trajectory.drawn:
+    if not has_random_draws(suite) or trajectory.drawn:
         return trajectory.drawn
     recorded = [call.text for call in trajectory.executed]
-    return recorded_draws(lambda: _texts(trajectory, tasks, suite), recorded)
+    return find_recorded_draws(lambda: _collect_texts(trajectory, tasks, suite), recorded)
 
 
-def _texts(trajectory: Trajectory, tasks: Tasks, suite: Suite) -> list[str]:
-    results = results_again(suite, _fresh(trajectory, tasks, suite), _calls(trajectory))
+def _collect_texts(trajectory: Trajectory, tasks: RecordTasks, suite: Suite) -> list[str]:
+    results = repeat_calls(suite, _build_environment(trajectory, tasks, suite), _list_calls(trajectory))
     # At once: a later call may change the very object that an earlier one returned.
     return [error or str(tool_result_to_str(value)) for value, error in results]
 
 
-def _calls(trajectory: Trajectory) -> list[tuple[str, Mapping[str, Any]]]:
+def _list_calls(trajectory: Trajectory) -> list[tuple[str, Mapping[str, Any]]]:
     return [(call.function, call.args) for call in trajectory.executed]
 
 
-def _clock(trajectory: Trajectory) -> datetime | None:
-    return trajectory.clock or parsed_clock(DEFAULT)
+def _read_clock(trajectory: Trajectory) -> datetime | None:
+    return trajectory.clock or parse_clock(DEFAULT_CLOCK)
 
 
-def _fresh(trajectory: Trajectory, tasks: Tasks, suite: Suite) -> TaskEnvironment:
+def _build_environment(trajectory: Trajectory, tasks: RecordTasks, suite: Suite) -> TaskEnvironment:
     loaded = suite.load_and_inject_default_environment(dict(trajectory.injections or {}))
     user_task: UserTask | InjectionTask = tasks.user
     # An injection task run alone is no user task, and AgentDojo then leaves the environment as it is.
     return user_task.init_environment(loaded) if isinstance(user_task, BaseUserTask) else loaded
 
 
-def as_calls(calls: Sequence[RecordedCall]) -> list[FunctionCall]:
+def convert_calls(calls: Sequence[RecordedCall]) -> list[FunctionCall]:
     """Calls in AgentDojo's type, as its executor left them in the messages."""
-    return [FunctionCall(function=call.function, args=as_executed(call.args)) for call in calls]
+    return [FunctionCall(function=call.function, args=normalize_arguments(call.args)) for call in calls]
 
 
-_STAMP = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d\.\d+")
+_CLOCK_STAMP = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d\.\d+")
 """A date with fractions of a second: taken from a clock, as no date in the benchmark's data has them."""
-_LIBRARY = re.compile(r"errors\.pydantic\.dev/[\d.]+/")
+_PYDANTIC_LINK = re.compile(r"errors\.pydantic\.dev/[\d.]+/")
 """Errors of wrong arguments name pydantic's version."""
 
 
-def same_text(recorded: str, today: str) -> bool:
+def is_same_text(recorded: str, today: str) -> bool:
     """Whether a recorded text is what the tool returns today.
 
     Stamps of the clock, the library's version in an error, line breaks and quoting are passed over. So is
     the order of lines: an event's participants are a set. A recorded text with today's inside it counts as
     the same, since some defenses put marks around what a tool returns.
     """
-    first, second = (_LIBRARY.sub("", _STAMP.sub("", text)) for text in (recorded, today))
+    first, second = (_PYDANTIC_LINK.sub("", _CLOCK_STAMP.sub("", text)) for text in (recorded, today))
     if first == second or squeeze(second) in squeeze(first):
         return True
     return sorted(first.splitlines()) == sorted(second.splitlines())
 
 
-def stamps(text: str) -> list[str]:
+def find_stamps(text: str) -> list[str]:
     """The clock's stamps in a text, in order."""
-    return _STAMP.findall(text)
+    return _CLOCK_STAMP.findall(text)

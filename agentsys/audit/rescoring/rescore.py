@@ -10,25 +10,25 @@ from contextlib import redirect_stdout
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from agentsys.audit.rescoring.explain import Score, ScoreFlip, explain
-from agentsys.audit.rescoring.fixed import FixedVerdict, fixed_verdict, fixes_of_checks
-from agentsys.audit.rescoring.score import Scores, score_and_execution
+from agentsys.audit.rescoring.explain import ScoreName, ScoreFlip, explain_flip
+from agentsys.audit.rescoring.fixed import FixedVerdict, score_with_fixes, resolve_fixes
+from agentsys.audit.rescoring.score import CheckScores, score_with_execution
 from agentsys.audit.rescoring.tasks import (
-    benchmark,
+    load_agentdojo,
     is_agentdyn,
-    suite_for,
-    tasks_for,
-    version_of_checkout,
-    versions,
+    find_suite,
+    find_tasks,
+    get_checkout_version,
+    list_versions,
 )
-from agentsys.audit.rescoring.trajectories.final_answer import utility_of_final_answer
-from agentsys.audit.rescoring.trajectories.read import Records, SkippedRecord, records
+from agentsys.audit.rescoring.trajectories.final_answer import score_final_answer
+from agentsys.audit.rescoring.trajectories.read import RecordFiles, SkippedRecord, find_records
 from agentsys.audit.rescoring.trajectories.trajectory import Trajectory
 from agentsys.audit.rescoring.trajectories.unusable import RecordFault, Unusable
 from agentsys.benchmarks.agentdyn.checkout import FETCHED
 from agentsys.errors import ConfigError
-from agentsys.fresh_processes import in_processes
-from agentsys.records.names_file import Names
+from agentsys.fresh_processes import map_in_processes
+from agentsys.records.names_file import RunNames
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class RescoredCase:
 
     trajectory: Trajectory
     version: str
-    scores: Scores
+    scores: CheckScores
     flips: tuple[ScoreFlip, ...]
     fixed: FixedVerdict | None = None
     """The same execution under repaired checks; None for injection tasks run alone."""
@@ -46,7 +46,7 @@ class RescoredCase:
 
 
 @dataclass
-class Rescoring:
+class RescoringResult:
     """The outcome of a re-scoring. Cases, skipped and other files add up to the files seen."""
 
     cases: list[RescoredCase] = field(default_factory=list)
@@ -59,14 +59,14 @@ class Rescoring:
     """What folders' names decided about whose runs these are, one sentence each."""
 
 
-def rescore(
+def rescore_records(
     paths: Iterable[str | os.PathLike[str]],
     version: str | None = None,
     fixes: Sequence[str] = (),
-    names: Names | None = None,
+    names: RunNames | None = None,
     checkout: str = FETCHED,
     processes: int = 1,
-) -> Rescoring:
+) -> RescoringResult:
     """Score stored records again.
 
     Args:
@@ -82,15 +82,15 @@ def rescore(
             version and none was given.
     """
     if version is not None:
-        benchmark(version)
+        load_agentdojo(version)
     roots = list(paths)
-    chosen = fixes_of_checks(fixes)
-    stored = records(roots, names)
-    work = partial(_scored, version=version, fixes=chosen, checkout=checkout)
-    processes = min(processes, math.ceil(len(stored.files) / _AT_ONCE))
-    portions = stored.portions(_AT_ONCE)
-    found = Rescoring(fixes=chosen, notes=stored.notes)
-    for part in in_processes(work, portions, processes) if processes > 1 else map(work, portions):
+    chosen = resolve_fixes(fixes)
+    stored = find_records(roots, names)
+    work = partial(_rescore_files, version=version, fixes=chosen, checkout=checkout)
+    processes = min(processes, math.ceil(len(stored.files) / _FILES_PER_PORTION))
+    portions = stored.split(_FILES_PER_PORTION)
+    found = RescoringResult(fixes=chosen, notes=stored.notes)
+    for part in map_in_processes(work, portions, processes) if processes > 1 else map(work, portions):
         found.cases += part.cases
         found.skipped += part.skipped
         found.other_files += part.other_files
@@ -100,22 +100,22 @@ def rescore(
     return found
 
 
-_AT_ONCE = 50
+_FILES_PER_PORTION = 50
 """Files that a process is given at a time: some seconds of work."""
 
 
-def _scored(stored: Records, version: str | None, fixes: tuple[str, ...], checkout: str) -> Rescoring:
+def _rescore_files(stored: RecordFiles, version: str | None, fixes: tuple[str, ...], checkout: str) -> RescoringResult:
     """Score some records again, whichever process this is."""
-    found = Rescoring(fixes=fixes)
+    found = RescoringResult(fixes=fixes)
     # Some of AgentDojo's checks print what they compare.
     with redirect_stdout(io.StringIO()):
         for record in stored:
             known = replace(record, checkout=checkout) if isinstance(record, Trajectory) else record
-            _add(found, known, version)
+            _add_record(found, known, version)
     return found
 
 
-def _add(found: Rescoring, record: Trajectory | SkippedRecord | None, version: str | None) -> None:
+def _add_record(found: RescoringResult, record: Trajectory | SkippedRecord | None, version: str | None) -> None:
     if record is None:
         found.other_files += 1
     elif isinstance(record, SkippedRecord):
@@ -123,43 +123,43 @@ def _add(found: Rescoring, record: Trajectory | SkippedRecord | None, version: s
     else:
         try:
             dyn = is_agentdyn(record.benchmark)
-            now = version_of_checkout(record) if dyn else version or recorded_version(record)
-            found.cases.append(rescored(record, now, found.fixes))
+            now = get_checkout_version(record) if dyn else version or get_recorded_version(record)
+            found.cases.append(rescore_case(record, now, found.fixes))
         except Unusable as fault:
             found.skipped.append(SkippedRecord(record.source, fault.obstacle, str(fault)))
 
 
-def rescored(trajectory: Trajectory, version: str, fixes: tuple[str, ...] = ()) -> RescoredCase:
+def rescore_case(trajectory: Trajectory, version: str, fixes: tuple[str, ...] = ()) -> RescoredCase:
     """One record's new scores, official and fixed (no fixes: all of them), each flip explained.
 
     Raises:
         Unusable: If it cannot be scored under this version.
     """
-    scores, done = score_and_execution(trajectory, version)
-    suite = suite_for(trajectory, version)
-    tasks = tasks_for(trajectory, suite, version)
+    scores, done = score_with_execution(trajectory, version)
+    suite = find_suite(trajectory, version)
+    tasks = find_tasks(trajectory, suite, version)
     return RescoredCase(
         trajectory,
         version,
         scores,
-        tuple(_flips(trajectory, version, scores)),
-        fixed_verdict(trajectory, tasks, suite, done, scores, fixes),
-        utility_of_final_answer(trajectory, tasks, suite, done),
+        tuple(_find_flips(trajectory, version, scores)),
+        score_with_fixes(trajectory, tasks, suite, done, scores, fixes),
+        score_final_answer(trajectory, tasks, suite, done),
     )
 
 
-def _flips(trajectory: Trajectory, version: str, scores: Scores) -> Iterator[ScoreFlip]:
-    pairs: tuple[tuple[Score, bool | None, bool | None], ...] = (
+def _find_flips(trajectory: Trajectory, version: str, scores: CheckScores) -> Iterator[ScoreFlip]:
+    pairs: tuple[tuple[ScoreName, bool | None, bool | None], ...] = (
         ("utility", trajectory.utility, scores.utility),
         ("security", trajectory.security, scores.security),
     )
     for which, recorded, now in pairs:
         if recorded is not None and now is not None and recorded != now:
-            reason, detail = explain(trajectory, version, which)
+            reason, detail = explain_flip(trajectory, version, which)
             yield ScoreFlip(trajectory, version, which, recorded, now, reason, detail)
 
 
-def recorded_version(trajectory: Trajectory) -> str:
+def get_recorded_version(trajectory: Trajectory) -> str:
     """The version that a record names.
 
     Raises:
@@ -169,8 +169,8 @@ def recorded_version(trajectory: Trajectory) -> str:
     if trajectory.version is None:
         raise ConfigError(
             f"{trajectory.source} names no benchmark version, as AgentDojo's older runs do not: say which one"
-            f" to score with, e.g. --version v1.1. Known: {', '.join(versions())}."
+            f" to score with, e.g. --version v1.1. Known: {', '.join(list_versions())}."
         )
-    if trajectory.version not in versions():
+    if trajectory.version not in list_versions():
         raise Unusable(RecordFault.NOT_HERE, f"no version {trajectory.version} of agentdojo is installed")
     return trajectory.version

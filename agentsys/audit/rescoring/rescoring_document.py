@@ -8,56 +8,56 @@ from itertools import groupby
 from agentsys.analysis.metrics.repaired_scores import described
 from agentsys.analysis.tables.document import Document, Grid, GridCell, cells
 from agentsys.audit.rescoring.agreement import (
-    ALL,
-    Agreement,
+    ALL_SUITES,
+    AgreementRow,
     FixedRow,
-    agreements,
-    changed_cases,
-    fixed_rows,
-    has_both,
+    count_agreements,
+    select_changed_cases,
+    count_fixed_rows,
+    has_fixed_scores,
 )
-from agentsys.audit.rescoring.explain import Reason, ScoreFlip
-from agentsys.audit.rescoring.rescore import RescoredCase, Rescoring
+from agentsys.audit.rescoring.explain import FlipReason, ScoreFlip
+from agentsys.audit.rescoring.rescore import RescoredCase, RescoringResult
 from agentsys.audit.rescoring.trajectories.unusable import RecordFault
-from agentsys.grouping import grouped
+from agentsys.grouping import group_by
 from agentsys.records.case_row import NO_ATTACK
 
-_NAMED = 3
+_MAX_NAMED = 3
 """Skipped records named per kind; the JSON has all of them."""
 
-_EXPLAINED = (
+_EXPLANATION = (
     "Utility and security: records whose score came out as recorded. A benign run has no security to "
     "disagree about and counts as agreeing; the attacked ones are counted again beside it.",
 )
-_REASONS = {
-    Reason.CHECKER: "the same calls score as recorded under the versions named",
-    Reason.CLOCK: "they score as recorded with the record's own time stamps",
-    Reason.DRAWN: "tools drew a code or a number of which the record does not tell",
-    Reason.DATA: "a tool returns another text today, or the data has another hash: found, not a proven cause",
-    Reason.NOT_EXPLAINED: "no version, no clock and no difference in tool texts explains it",
+_REASON_TEXTS = {
+    FlipReason.CHECKER: "the same calls score as recorded under the versions named",
+    FlipReason.CLOCK: "they score as recorded with the record's own time stamps",
+    FlipReason.DRAWN: "tools drew a code or a number of which the record does not tell",
+    FlipReason.DATA: "a tool returns another text today, or the data has another hash: found, not a proven cause",
+    FlipReason.NOT_EXPLAINED: "no version, no clock and no difference in tool texts explains it",
 }
 
 
-def rescoring_document(found: Rescoring) -> Document:
+def build_rescoring_document(found: RescoringResult) -> Document:
     """Tables and notes for every writer."""
-    fixed = fixed_grids(found.cases)
+    fixed = build_fixed_grids(found.cases)
     sections = [
         (
             f"{pipeline}, re-scored under {version}",
-            [_agreement(list(rows)), *([fixed[pipeline, version]] if (pipeline, version) in fixed else [])],
+            [_build_agreement_grid(list(rows)), *([fixed[pipeline, version]] if (pipeline, version) in fixed else [])],
         )
-        for (pipeline, version), rows in groupby(agreements(found.cases), lambda r: (r.pipeline, r.version))
+        for (pipeline, version), rows in groupby(count_agreements(found.cases), lambda r: (r.pipeline, r.version))
     ]
     flips = [flip for case in found.cases for flip in case.flips]
     if flips:
-        sections.append((f"Flips: {len(flips)}", [_flips(flips)]))
-    changed = changed_grid(found.cases)
+        sections.append((f"Flips: {len(flips)}", [_build_flips_grid(flips)]))
+    changed = build_changed_grid(found.cases)
     if changed.rows:
         sections.append((f"Turned by a fix: {len(changed.rows)}", [changed]))
-    return Document(sections, tuple(_notes(found, flips)))
+    return Document(sections, tuple(_write_notes(found, flips)))
 
 
-def _agreement(rows: Sequence[Agreement]) -> Grid:
+def _build_agreement_grid(rows: Sequence[AgreementRow]) -> Grid:
     header = (
         "Suite",
         "Cases",
@@ -82,7 +82,7 @@ def _agreement(rows: Sequence[Agreement]) -> Grid:
     return Grid("agreement with the record; recorded -> re-scored", header, lines, names=1)
 
 
-def _flips(flips: Sequence[ScoreFlip]) -> Grid:
+def _build_flips_grid(flips: Sequence[ScoreFlip]) -> Grid:
     header = ("Suite", "User task", "Injection task", "Attack", "Score", "Flip", "Reason", "Evidence")
     lines = [
         cells(
@@ -100,29 +100,29 @@ def _flips(flips: Sequence[ScoreFlip]) -> Grid:
     return Grid("scores that came out otherwise", header, lines, names=8)
 
 
-def _notes(found: Rescoring, flips: Sequence[ScoreFlip]) -> Iterator[str]:
-    yield from _EXPLAINED
-    for reason, meaning in _REASONS.items():
+def _write_notes(found: RescoringResult, flips: Sequence[ScoreFlip]) -> Iterator[str]:
+    yield from _EXPLANATION
+    for reason, meaning in _REASON_TEXTS.items():
         count = sum(flip.reason is reason for flip in flips)
         if count:
             yield f"{reason.value} ({count}): {meaning}."
-    yield from fixed_notes(found)
+    yield from write_fixed_notes(found)
     for obstacle in RecordFault:
         skipped = [record for record in found.skipped if record.obstacle is obstacle]
         if skipped:
-            named = "; ".join(f"{record.source}: {record.reason}" for record in skipped[:_NAMED])
-            rest = len(skipped) - _NAMED
+            named = "; ".join(f"{record.source}: {record.reason}" for record in skipped[:_MAX_NAMED])
+            rest = len(skipped) - _MAX_NAMED
             more = f"; and {rest} more" if rest > 0 else ""
             yield f"Skipped, {obstacle.value}: {len(skipped)} ({named}{more})."
 
 
-def fixed_grids(cases: Sequence[RescoredCase]) -> dict[tuple[str, str], Grid]:
+def build_fixed_grids(cases: Sequence[RescoredCase]) -> dict[tuple[str, str], Grid]:
     """(Pipeline, version) -> official and fixed scores side by side."""
-    groups = grouped(fixed_rows(cases), lambda row: (row.pipeline, row.version))
-    return {key: _side_by_side(rows) for key, rows in groups.items()}
+    groups = group_by(count_fixed_rows(cases), lambda row: (row.pipeline, row.version))
+    return {key: _build_fixed_grid(rows) for key, rows in groups.items()}
 
 
-def _side_by_side(rows: Sequence[FixedRow]) -> Grid:
+def _build_fixed_grid(rows: Sequence[FixedRow]) -> Grid:
     turning = [name for name in rows[0].changed_by if any(row.changed_by[name] for row in rows)]
     header = ("Attack", "Suite", "Cases", "Solved", "fixed", "Attacks succeeded", "fixed", *turning)
     lines = [
@@ -130,8 +130,8 @@ def _side_by_side(rows: Sequence[FixedRow]) -> Grid:
             row.attack,
             row.suite,
             str(row.cases),
-            *(_counted(row, rows, name) for name in ("solved", "solved_fixed")),
-            *(_succeeded(row, rows, name) for name in ("succeeded", "succeeded_fixed")),
+            *(_build_count_cell(row, rows, name) for name in ("solved", "solved_fixed")),
+            *(_build_success_cell(row, rows, name) for name in ("succeeded", "succeeded_fixed")),
             *(str(row.changed_by[name]) for name in turning),
         )
         for row in rows
@@ -140,26 +140,26 @@ def _side_by_side(rows: Sequence[FixedRow]) -> Grid:
     return Grid(caption, header, lines, names=2)
 
 
-def _succeeded(row: FixedRow, rows: Sequence[FixedRow], name: str) -> GridCell:
-    return GridCell("") if row.attack == NO_ATTACK else _counted(row, rows, name)
+def _build_success_cell(row: FixedRow, rows: Sequence[FixedRow], name: str) -> GridCell:
+    return GridCell("") if row.attack == NO_ATTACK else _build_count_cell(row, rows, name)
 
 
-def _counted(row: FixedRow, rows: Sequence[FixedRow], name: str) -> GridCell:
+def _build_count_cell(row: FixedRow, rows: Sequence[FixedRow], name: str) -> GridCell:
     """A number of records, with its share: of all suites together the unweighted mean of theirs."""
-    of = [row] if row.suite != ALL else [one for one in rows if one.attack == row.attack and one.suite != ALL]
+    of = [row] if row.suite != ALL_SUITES else [one for one in rows if one.attack == row.attack and one.suite != ALL_SUITES]
     shares = [getattr(one, name) / one.cases for one in of]
     return GridCell(str(getattr(row, name)), f"{100 * sum(shares) / len(shares):.2f}")
 
 
-def changed_grid(cases: Sequence[RescoredCase]) -> Grid:
+def build_changed_grid(cases: Sequence[RescoredCase]) -> Grid:
     """Every record of which a fix turned a score."""
     tasks = ("Pipeline", "Suite", "User task", "Injection task", "Attack")
     header = (*tasks, "Utility", "Attack success", "Fixes")
-    lines = [_changed(case) for case in changed_cases(cases)]
+    lines = [_build_changed_cells(case) for case in select_changed_cases(cases)]
     return Grid("scores that a fix turned, official -> fixed", header, lines, names=8)
 
 
-def _changed(case: RescoredCase) -> tuple[GridCell, ...]:
+def _build_changed_cells(case: RescoredCase) -> tuple[GridCell, ...]:
     done, fixed = case.trajectory, case.fixed
     assert fixed is not None
     return cells(
@@ -168,34 +168,34 @@ def _changed(case: RescoredCase) -> tuple[GridCell, ...]:
         done.user_task_id,
         done.injection_task_id or "",
         "" if done.is_benign else done.attack,
-        _turned(case.scores.utility, fixed.utility),
-        "" if done.is_benign else _turned(case.scores.security, fixed.security),
+        _describe_turn(case.scores.utility, fixed.utility),
+        "" if done.is_benign else _describe_turn(case.scores.security, fixed.security),
         ", ".join(fixed.changed_by),
     )
 
 
-def _turned(official: bool | None, fixed: bool | None) -> str:
+def _describe_turn(official: bool | None, fixed: bool | None) -> str:
     return str(official).lower() if official == fixed else f"{official} -> {fixed}".lower()
 
 
-def fixed_notes(found: Rescoring) -> Iterator[str]:
+def write_fixed_notes(found: RescoringResult) -> Iterator[str]:
     """Say what has to stand below these grids."""
-    scored = [case for case in found.cases if has_both(case)]
+    scored = [case for case in found.cases if has_fixed_scores(case)]
     if scored:
         yield (
             f"Fixed: the same executions scored once more under {', '.join(map(described, found.fixes))}. "
-            f"{len(changed_cases(scored))} of {len(scored)} cases turned. In the line {ALL} the shares are "
+            f"{len(select_changed_cases(scored))} of {len(scored)} cases turned. In the line {ALL_SUITES} the shares are "
             "unweighted means of the suites."
         )
-    failed = sum(case.fixed is not None and not has_both(case) for case in found.cases)
+    failed = sum(case.fixed is not None and not has_fixed_scores(case) for case in found.cases)
     if failed:
         yield f"Fixed: {failed} cases on which a fix itself failed are in no number of these."
     with_section = [case for case in found.cases if case.utility_of_answer is not None]
     if with_section:
-        yield _answer_note(with_section)
+        yield _write_answer_note(with_section)
 
 
-def _answer_note(cases: Sequence[RescoredCase]) -> str:
+def _write_answer_note(cases: Sequence[RescoredCase]) -> str:
     lost = sum(case.scores.utility and not case.utility_of_answer for case in cases)
     gained = sum(bool(case.utility_of_answer) and not case.scores.utility for case in cases)
     return (

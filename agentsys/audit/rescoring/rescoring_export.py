@@ -6,13 +6,13 @@ from dataclasses import asdict
 from typing import Any
 
 from agentsys.analysis.tables.output import LongForm, Output
-from agentsys.audit.rescoring.agreement import agreements, changed_cases, fixed_rows
+from agentsys.audit.rescoring.agreement import count_agreements, select_changed_cases, count_fixed_rows
 from agentsys.audit.rescoring.explain import ScoreFlip
-from agentsys.audit.rescoring.rescore import RescoredCase, Rescoring
-from agentsys.audit.rescoring.rescoring_document import rescoring_document
+from agentsys.audit.rescoring.rescore import RescoredCase, RescoringResult
+from agentsys.audit.rescoring.rescoring_document import build_rescoring_document
 from agentsys.audit.rescoring.trajectories.trajectory import Trajectory
 
-COLUMNS = {
+RESCORING_COLUMNS = {
     "pipeline": "str",
     "suite": "str",
     "user_task_id": "str",
@@ -35,22 +35,22 @@ COLUMNS = {
 """Column of the records -> what it holds; what does not apply is empty."""
 
 
-def rescoring_output(found: Rescoring) -> Output:
+def build_rescoring_output(found: RescoringResult) -> Output:
     """Make a re-scoring ready to be written in any form."""
-    records = LongForm(COLUMNS, [_line(case) for case in found.cases])
-    return Output("agentsys rescore", rescoring_document(found), records, _data(found))
+    records = LongForm(RESCORING_COLUMNS, [_build_line(case) for case in found.cases])
+    return Output("agentsys rescore", build_rescoring_document(found), records, _build_json_data(found))
 
 
-def _data(found: Rescoring) -> dict[str, Any]:
+def _build_json_data(found: RescoringResult) -> dict[str, Any]:
     """What JSON holds: `agreement`, `fixed`, `flips`, `skipped` (all of them) and `other_files`."""
     return {
-        "agreement": [asdict(row) for row in agreements(found.cases)],
+        "agreement": [asdict(row) for row in count_agreements(found.cases)],
         "fixed": {
             "fixes": list(found.fixes),
-            "rows": [asdict(row) for row in fixed_rows(found.cases)],
-            "changed": [_changed(case) for case in changed_cases(found.cases)],
+            "rows": [asdict(row) for row in count_fixed_rows(found.cases)],
+            "changed": [_describe_change(case) for case in select_changed_cases(found.cases)],
         },
-        "flips": [_flip(flip) for case in found.cases for flip in case.flips],
+        "flips": [_describe_flip(flip) for case in found.cases for flip in case.flips],
         "skipped": [
             {"source": r.source, "obstacle": r.obstacle.value, "reason": r.reason} for r in found.skipped
         ],
@@ -58,11 +58,11 @@ def _data(found: Rescoring) -> dict[str, Any]:
     }
 
 
-def _line(case: RescoredCase) -> dict[str, Any]:
+def _build_line(case: RescoredCase) -> dict[str, Any]:
     done = case.trajectory
     reasons = {flip.score: flip.reason.value for flip in case.flips}
     return {
-        **_named(done),
+        **_name_case(done),
         "recorded_version": done.version,
         "version": case.version,
         "recorded_utility": done.utility,
@@ -71,13 +71,13 @@ def _line(case: RescoredCase) -> dict[str, Any]:
         "recorded_security": done.security,
         "security": case.scores.security,
         "security_reason": reasons.get("security"),
-        **_fixed(case),
+        **_list_fixed_columns(case),
         "utility_of_answer": case.utility_of_answer,
         "source": done.source,
     }
 
 
-def _named(done: Trajectory) -> dict[str, str | None]:
+def _name_case(done: Trajectory) -> dict[str, str | None]:
     return {
         "pipeline": done.shown_pipeline,
         "suite": done.suite,
@@ -87,7 +87,7 @@ def _named(done: Trajectory) -> dict[str, str | None]:
     }
 
 
-def _fixed(case: RescoredCase) -> dict[str, Any]:
+def _list_fixed_columns(case: RescoredCase) -> dict[str, Any]:
     """Fixed scores; None where there are none, as an attack's success in benign records."""
     fixed = case.fixed
     return {
@@ -97,16 +97,16 @@ def _fixed(case: RescoredCase) -> dict[str, Any]:
     }
 
 
-def _changed(case: RescoredCase) -> dict[str, Any]:
+def _describe_change(case: RescoredCase) -> dict[str, Any]:
     assert case.fixed is not None
-    line = _line(case)
+    line = _build_line(case)
     kept = {name: value for name, value in line.items() if not name.endswith("_reason")}
     return {**kept, "changed_by": list(case.fixed.changed_by)}
 
 
-def _flip(flip: ScoreFlip) -> dict[str, Any]:
+def _describe_flip(flip: ScoreFlip) -> dict[str, Any]:
     return {
-        **_named(flip.trajectory),
+        **_name_case(flip.trajectory),
         "version": flip.version,
         "score": flip.score,
         "recorded": flip.recorded,

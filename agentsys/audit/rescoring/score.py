@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from agentsys.audit.rescoring.reexecute import Reexecution, as_calls, reexecute
-from agentsys.audit.rescoring.tasks import Tasks, denies_service, suite_for, tasks_for
+from agentsys.audit.rescoring.reexecute import Reexecution, convert_calls, reexecute
+from agentsys.audit.rescoring.tasks import RecordTasks, label_denies_service, find_suite, find_tasks
 from agentsys.audit.rescoring.trajectories.trajectory import Trajectory
 from agentsys.audit.rescoring.trajectories.unusable import RecordFault, Unusable
 from agentsys.benchmarks.breaks_environment import InjectionBreaksEnvironment
 from agentsys.contracts import Suite
 
 
-class Scores(NamedTuple):
+class CheckScores(NamedTuple):
     """The verdicts of a version's checks."""
 
     utility: bool
@@ -21,26 +21,26 @@ class Scores(NamedTuple):
     nothing was injected."""
 
 
-def score(trajectory: Trajectory, version: str) -> Scores:
+def score_record(trajectory: Trajectory, version: str) -> CheckScores:
     """Execute a record's calls again and ask a version's checks, each on fresh copies.
 
     Raises:
         Unusable: If the run errored, the version lacks its tasks, or the environment or a check fails.
         ConfigError: If there is no such version.
     """
-    scores, _ = score_and_execution(trajectory, version)
+    scores, _ = score_with_execution(trajectory, version)
     return scores
 
 
-def score_and_execution(trajectory: Trajectory, version: str) -> tuple[Scores, Reexecution]:
+def score_with_execution(trajectory: Trajectory, version: str) -> tuple[CheckScores, Reexecution]:
     """Score a record as `score` does, and give the two environments, too."""
     if trajectory.error is not None:
         raise Unusable(RecordFault.ERROR, f"recorded with an error: {trajectory.error[:80]}")
-    suite = suite_for(trajectory, version)
-    tasks = tasks_for(trajectory, suite, version)
+    suite = find_suite(trajectory, version)
+    tasks = find_tasks(trajectory, suite, version)
     try:
         done = reexecute(trajectory, tasks, suite)
-        return checked(trajectory, tasks, suite, done), done
+        return ask_checks(trajectory, tasks, suite, done), done
     except InjectionBreaksEnvironment as error:
         raise Unusable(RecordFault.CHECK_FAILED, str(error)) from None
     except Exception as error:  # noqa: BLE001 - calls and answers are anybody's: one bad record, not the run
@@ -49,7 +49,7 @@ def score_and_execution(trajectory: Trajectory, version: str) -> tuple[Scores, R
         ) from None
 
 
-def checked(trajectory: Trajectory, tasks: Tasks, suite: Suite, done: Reexecution) -> Scores:
+def ask_checks(trajectory: Trajectory, tasks: RecordTasks, suite: Suite, done: Reexecution) -> CheckScores:
     """The checks' verdicts on an execution.
 
     Args:
@@ -58,10 +58,10 @@ def checked(trajectory: Trajectory, tasks: Tasks, suite: Suite, done: Reexecutio
         suite: A suite of `agentsys.benchmarks.agentdojo.AgentDojo`, whose checks see copies.
         done: The environments before and after.
     """
-    facts = list(trajectory.answer), done.before, done.after, as_calls(trajectory.seen_by_checks)
+    facts = list(trajectory.answer), done.before, done.after, convert_calls(trajectory.seen_by_checks)
     utility = bool(suite._check_task_result(tasks.user, *facts))
     if tasks.injection is None:
-        return Scores(utility, None)
-    if denies_service(trajectory.attack):
-        return Scores(utility, not utility)
-    return Scores(utility, bool(suite._check_task_result(tasks.injection, *facts)))
+        return CheckScores(utility, None)
+    if label_denies_service(trajectory.attack):
+        return CheckScores(utility, not utility)
+    return CheckScores(utility, bool(suite._check_task_result(tasks.injection, *facts)))

@@ -15,14 +15,14 @@ from agentsys.benchmarks.agentdyn.benchmark import AgentDyn
 from agentsys.contracts import InjectionTask, Suite, UserTask
 from agentsys.errors import ConfigError
 
-_EXACT = "exact"
+_EXACT_LABEL = "exact"
 """In a benchmark's label: the way of injection. Whatever else stands in it is a fix that changes runs."""
 
 
 _AGENTDYN, _LAST_MESSAGE = "agentdyn", "last_message"
 
 
-class Tasks(NamedTuple):
+class RecordTasks(NamedTuple):
     """The tasks of one record."""
 
     user: UserTask | InjectionTask
@@ -31,7 +31,7 @@ class Tasks(NamedTuple):
 
 
 @lru_cache(maxsize=16)
-def benchmark(version: str, label: str = "agentdojo") -> AgentDojo:
+def load_agentdojo(version: str, label: str = "agentdojo") -> AgentDojo:
     """One version, loaded once per process.
 
     Args:
@@ -43,15 +43,15 @@ def benchmark(version: str, label: str = "agentdojo") -> AgentDojo:
         ConfigError: If there is no such version, or the label is not one of AgentDojo's.
     """
     _, *options = label.split("+")
-    fixes = [option for option in options if option != _EXACT]
-    built = AgentDojo(version, injection=_EXACT if _EXACT in options else "folded", fixes=fixes)
+    fixes = [option for option in options if option != _EXACT_LABEL]
+    built = AgentDojo(version, injection=_EXACT_LABEL if _EXACT_LABEL in options else "folded", fixes=fixes)
     if built.name != label:
         raise ConfigError(f"'{label}' is not a label of agentdojo's; the same options make '{built.name}'")
     return built
 
 
 @lru_cache(maxsize=4)
-def agentdyn(source: str, label: str) -> AgentDyn:
+def load_agentdyn(source: str, label: str) -> AgentDyn:
     """AgentDyn from a checkout, loaded once per process.
 
     Args:
@@ -63,7 +63,7 @@ def agentdyn(source: str, label: str) -> AgentDyn:
     """
     _, *options = label.split("+")
     rule = {"answer": _LAST_MESSAGE} if _LAST_MESSAGE in options else {}
-    built = AgentDyn(source, injection=_EXACT if _EXACT in options else "folded", **rule)
+    built = AgentDyn(source, injection=_EXACT_LABEL if _EXACT_LABEL in options else "folded", **rule)
     if built.name != label:
         raise ConfigError(f"'{label}' is not a label of agentdyn's; the same options make '{built.name}'")
     return built
@@ -79,14 +79,14 @@ def takes_last_assistant(label: str) -> bool:
     return is_agentdyn(label) and _LAST_MESSAGE not in label.split("+")
 
 
-def version_of_checkout(trajectory: Trajectory) -> str:
+def get_checkout_version(trajectory: Trajectory) -> str:
     """The version that a record of AgentDyn is scored under: that of the checkout.
 
     Raises:
         Unusable: If there is no checkout, or a record of ours was made with another one.
     """
     try:
-        version = agentdyn(trajectory.checkout, trajectory.benchmark).version
+        version = load_agentdyn(trajectory.checkout, trajectory.benchmark).version
     except ConfigError as error:
         raise Unusable(RecordFault.NOT_HERE, str(error).replace("benchmark.source", "--checkout")) from None
     if trajectory.form == "agentsys" and trajectory.version != version:
@@ -97,12 +97,12 @@ def version_of_checkout(trajectory: Trajectory) -> str:
     return version
 
 
-def versions() -> list[str]:
+def list_versions() -> list[str]:
     """Every version the installed package registers, oldest first."""
     return [name for name, suites in load_suites._SUITES.items() if suites]
 
 
-def suite_for(trajectory: Trajectory, version: str) -> Suite:
+def find_suite(trajectory: Trajectory, version: str) -> Suite:
     """The suite of a record in a version; of AgentDyn's in its checkout.
 
     Raises:
@@ -110,12 +110,12 @@ def suite_for(trajectory: Trajectory, version: str) -> Suite:
         ConfigError: If there is no such version.
     """
     if is_agentdyn(trajectory.benchmark):
-        version_of_checkout(trajectory)
-        suite: Suite = agentdyn(trajectory.checkout, trajectory.benchmark).suite(trajectory.suite)
+        get_checkout_version(trajectory)
+        suite: Suite = load_agentdyn(trajectory.checkout, trajectory.benchmark).suite(trajectory.suite)
         return suite
-    benchmark(version)  # an unknown version is the user's slip, an unknown label the record's
+    load_agentdojo(version)  # an unknown version is the user's slip, an unknown label the record's
     try:
-        bench = benchmark(version, trajectory.benchmark)
+        bench = load_agentdojo(version, trajectory.benchmark)
     except ConfigError:
         reason = f"benchmark {trajectory.benchmark[:80]} is not re-scored"
         raise Unusable(RecordFault.OTHER_BENCHMARK, reason) from None
@@ -124,7 +124,7 @@ def suite_for(trajectory: Trajectory, version: str) -> Suite:
     return bench.suite(trajectory.suite)
 
 
-def tasks_for(trajectory: Trajectory, suite: Suite, version: str) -> Tasks:
+def find_tasks(trajectory: Trajectory, suite: Suite, version: str) -> RecordTasks:
     """The tasks of a record in a version's suite.
 
     Raises:
@@ -136,10 +136,10 @@ def tasks_for(trajectory: Trajectory, suite: Suite, version: str) -> Tasks:
         if wanted is not None and wanted not in known:
             raise Unusable(RecordFault.NOT_HERE, f"{version} has no {wanted} in {suite.name}")
     injection = None if injection_id is None else suite.injection_tasks[injection_id]
-    return Tasks(table[trajectory.user_task_id], injection)
+    return RecordTasks(table[trajectory.user_task_id], injection)
 
 
-def denies_service(attack: str) -> bool:
+def label_denies_service(attack: str) -> bool:
     """Whether an attack's label names one of AgentDojo's denials of service, options aside."""
     from agentdojo.attacks.attack_registry import ATTACKS
 

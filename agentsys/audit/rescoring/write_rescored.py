@@ -15,11 +15,11 @@ import orjson
 from agentsys.atomic_file import write_atomically
 from agentsys.audit.rescoring.rescore import RescoredCase
 from agentsys.errors import ConfigError
-from agentsys.models.replay.recorded_run import recorded_messages
+from agentsys.models.replay.recorded_run import parse_recorded_messages
 from agentsys.records.case import Case, safe_name
 from agentsys.records.schema import OWN_KEY
-from agentsys.records.stored_file import json_of
-from agentsys.runs.build_record import plain
+from agentsys.records.stored_file import load_stored_json
+from agentsys.runs.build_record import to_plain_message
 
 
 def write_rescored(cases: Iterable[RescoredCase], out: Path) -> int:
@@ -33,17 +33,17 @@ def write_rescored(cases: Iterable[RescoredCase], out: Path) -> int:
         OSError: If the disk refuses.
     """
     listed = list(cases)
-    places = _places(listed, out)
+    places = _plan_files(listed, out)
     for place, case in places.items():
-        write_atomically(place, _content(case))
+        write_atomically(place, _build_content(case))
     return len(places)
 
 
-def _places(cases: Iterable[RescoredCase], out: Path) -> dict[Path, RescoredCase]:
+def _plan_files(cases: Iterable[RescoredCase], out: Path) -> dict[Path, RescoredCase]:
     places: dict[Path, RescoredCase] = {}
     originals = set()
     for case in cases:
-        place = out / relative_path(case)
+        place = out / make_relative_path(case)
         source = case.trajectory.source
         originals.add(Path(source).resolve())
         if place in places:
@@ -58,27 +58,27 @@ def _places(cases: Iterable[RescoredCase], out: Path) -> dict[Path, RescoredCase
     return places
 
 
-def relative_path(case: RescoredCase) -> str:
+def make_relative_path(case: RescoredCase) -> str:
     """The path of a re-scored record below the folder. Names from a file cannot lead out of it."""
     done = case.trajectory
     if done.form == "agentsys":
-        return _relabelled(json_of(done.source), case.version).key
+        return _relabel(load_stored_json(done.source), case.version).key
     parts = (done.pipeline, done.suite, done.user_task_id, done.attack)
     return "/".join([*map(safe_name, parts), f"{safe_name(done.injection_task_id or 'none')}.json"])
 
 
-def _relabelled(stored: Any, version: str) -> Case:
+def _relabel(stored: Any, version: str) -> Case:
     return Case(**{**stored[OWN_KEY]["case"], "version": version})
 
 
-def _content(case: RescoredCase) -> bytes:
-    stored = json_of(case.trajectory.source)
+def _build_content(case: RescoredCase) -> bytes:
+    stored = load_stored_json(case.trajectory.source)
     assert isinstance(stored, dict)  # it was read as a record before
-    builders = {"agentsys": _own, "drift": _drift, "agentdojo": _agentdojo}
+    builders = {"agentsys": _build_own_form, "drift": _build_drift_form, "agentdojo": _build_agentdojo_form}
     return orjson.dumps(builders[case.trajectory.form](stored, case), option=orjson.OPT_INDENT_2)
 
 
-def _agentdojo(stored: Mapping[str, Any], case: RescoredCase) -> dict[str, Any]:
+def _build_agentdojo_form(stored: Mapping[str, Any], case: RescoredCase) -> dict[str, Any]:
     security = case.scores.security
     return {
         **stored,
@@ -86,42 +86,42 @@ def _agentdojo(stored: Mapping[str, Any], case: RescoredCase) -> dict[str, Any]:
         # Of a benign run AgentDojo's value has no meaning; it stays as it was.
         "security": stored.get("security", True) if security is None else security,
         "benchmark_version": case.version,
-        "rescored": _note(case),
+        "rescored": _build_note(case),
     }
 
 
-def _drift(stored: Mapping[str, Any], case: RescoredCase) -> dict[str, Any]:
+def _build_drift_form(stored: Mapping[str, Any], case: RescoredCase) -> dict[str, Any]:
     """With AgentDojo's keys beside DRIFT's, which tell our loader that it was DRIFT."""
     key = "conversations" if "conversations" in stored else "messages"
     rest = {name: value for name, value in stored.items() if name != key}
-    blocks = [plain(message) for message in recorded_messages(stored[key])]
+    blocks = [to_plain_message(message) for message in parse_recorded_messages(stored[key])]
     return {
         "injections": {},
         "error": None,
         "duration": 0.0,
         # AgentDojo's loader takes this key for the sign of content blocks.
         "agentdojo_package_version": None,
-        **_agentdojo(rest, case),
+        **_build_agentdojo_form(rest, case),
         "messages": blocks,
     }
 
 
-def _own(stored: Mapping[str, Any], case: RescoredCase) -> dict[str, Any]:
+def _build_own_form(stored: Mapping[str, Any], case: RescoredCase) -> dict[str, Any]:
     block = stored[OWN_KEY]
-    relabelled = _relabelled(stored, case.version)
+    relabelled = _relabel(stored, case.version)
     note = f"re-scored under {case.version}; was {block['case']['version']}"
     renewed = {
         **block,
         "case": relabelled.model_dump(),
         "utility": case.scores.utility,
         "security": bool(case.scores.security),
-        "measured": _measured(case, block.get("measured")),
+        "measured": _update_measured(case, block.get("measured")),
         "notes": [*block.get("notes", ()), note],
     }
-    return {**_agentdojo(stored, case), "pipeline_name": relabelled.pipeline, OWN_KEY: renewed}
+    return {**_build_agentdojo_form(stored, case), "pipeline_name": relabelled.pipeline, OWN_KEY: renewed}
 
 
-def _note(case: RescoredCase) -> dict[str, Any]:
+def _build_note(case: RescoredCase) -> dict[str, Any]:
     """Note down what a reader of the file should know."""
     done = case.trajectory
     return {
@@ -129,11 +129,11 @@ def _note(case: RescoredCase) -> dict[str, Any]:
         "recorded_version": done.version,
         "recorded_utility": done.utility,
         "recorded_security": done.security,
-        "measured": _measured(case),
+        "measured": _update_measured(case),
     }
 
 
-def _measured(case: RescoredCase, recorded: object = None) -> dict[str, Any]:
+def _update_measured(case: RescoredCase, recorded: object = None) -> dict[str, Any]:
     """The facts of the version it was scored with now; repeated calls, of no version, stay as recorded."""
     facts = {} if case.fixed is None else case.fixed.facts()
     if case.utility_of_answer is not None:

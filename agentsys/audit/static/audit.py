@@ -10,20 +10,20 @@ from contextlib import redirect_stdout
 from functools import partial
 from importlib.metadata import version as installed_version
 
-from agentsys.audit.static.audited_task import Stage, Subject, subject_of
+from agentsys.audit.static.audited_task import CallPlayer, AuditedTask, prepare_task
 from agentsys.audit.static.checks import (
-    attacks_satisfied,
-    compatible_attacks,
-    empty_ground_truth,
-    identifier_vectors,
+    find_satisfied_attacks,
+    find_compatible_attacks,
+    has_empty_ground_truth,
+    find_identifier_vectors,
     noop_passes,
-    overwritten,
-    own_ground_truth,
-    reads_that_break,
-    repeat_safe,
-    vectors_on_path,
+    find_overwritten_vectors,
+    accepts_own_ground_truth,
+    find_breaking_reads,
+    is_repeat_safe,
+    find_vectors_on_path,
 )
-from agentsys.audit.static.mutations import surviving_mutations
+from agentsys.audit.static.mutations import find_surviving_mutations
 from agentsys.audit.static.rows import (
     InjectionTaskAudit,
     StaticAudit,
@@ -32,21 +32,21 @@ from agentsys.audit.static.rows import (
 )
 from agentsys.audit.static.unstable_checks import changes_what_it_checks
 from agentsys.audit.static.vector_words import VectorWords
-from agentsys.benchmarks.case_random import CaseRandom, drawing
-from agentsys.benchmarks.data_hash import data_hash
+from agentsys.benchmarks.case_random import CaseRandom, use_case_random
+from agentsys.benchmarks.data_hash import hash_suite_data
 from agentsys.contracts import Benchmark
-from agentsys.fresh_processes import in_processes
+from agentsys.fresh_processes import map_in_processes
 
-Build = Callable[[], Benchmark]
+BuildBenchmark = Callable[[], Benchmark]
 """Makes the benchmark; must be picklable where several processes work."""
-Rows = tuple[UserTaskAudit | InjectionTaskAudit, ...]
+AuditRows = tuple[UserTaskAudit | InjectionTaskAudit, ...]
 WORTH_A_PROCESS = 60
 """Tasks. Starting a process takes as long as auditing some hundred of Banking's; see perf/README.md."""
-_PORTIONS = 24
+_PORTION_COUNT = 24
 """Pieces the tasks are dealt out in, so that no process is left with the long ones."""
 
 
-def static_audit(build: Build, *, workers: int = 2) -> StaticAudit:
+def audit_benchmark(build: BuildBenchmark, *, workers: int = 2) -> StaticAudit:
     """Audit a benchmark without a model.
 
     Args:
@@ -61,41 +61,41 @@ def static_audit(build: Build, *, workers: int = 2) -> StaticAudit:
     tasks = [(name, task) for name, of in suites_in.items() for task in (*of.user_tasks, *of.injection_tasks)]
     workers = min(workers, os.cpu_count() or 1)
     if workers < 2 or len(tasks) < WORTH_A_PROCESS:
-        rows = _audited(benchmark, tasks)
+        rows = _audit_tasks(benchmark, tasks)
     else:
-        rows = _in_processes(build, tasks, workers)
+        rows = _audit_in_processes(build, tasks, workers)
     found = dict(zip(tasks, rows, strict=True))
-    suites = tuple(_suite(benchmark, name, found) for name in suites_in)
-    return StaticAudit(benchmark.name, benchmark.version, package(), suites)
+    suites = tuple(_build_suite_audit(benchmark, name, found) for name in suites_in)
+    return StaticAudit(benchmark.name, benchmark.version, describe_package(), suites)
 
 
-def package() -> str:
+def describe_package() -> str:
     """The benchmark's package and its version, e.g. `agentdojo 0.1.35`."""
     return f"agentdojo {installed_version('agentdojo')}"
 
 
-def _suite(
+def _build_suite_audit(
     benchmark: Benchmark, name: str, found: dict[tuple[str, str], UserTaskAudit | InjectionTaskAudit]
 ) -> SuiteAudit:
     rows = [row for (suite, _), row in found.items() if suite == name]
-    rows.sort(key=lambda row: _number(row.task))
+    rows.sort(key=lambda row: _task_order(row.task))
     users = [row for row in rows if isinstance(row, UserTaskAudit)]
     attacks = [row for row in rows if isinstance(row, InjectionTaskAudit)]
-    return SuiteAudit(name, data_hash(benchmark.suite(name)), tuple(users), tuple(attacks))
+    return SuiteAudit(name, hash_suite_data(benchmark.suite(name)), tuple(users), tuple(attacks))
 
 
-def _number(task: str) -> tuple[int, str]:
+def _task_order(task: str) -> tuple[int, str]:
     digits = task.rpartition("_")[2]
     return (int(digits) if digits.isdecimal() else 0, task)
 
 
-def _audited(benchmark: Benchmark, tasks: Sequence[tuple[str, str]]) -> Rows:
+def _audit_tasks(benchmark: Benchmark, tasks: Sequence[tuple[str, str]]) -> AuditRows:
     """Rows of some tasks, in order."""
     auditors = {name: _Auditor(benchmark, name) for name in dict.fromkeys(suite for suite, _ in tasks)}
     # Some of AgentDojo's checks print, and some of its texts make a parser warn.
     with redirect_stdout(io.StringIO()), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return tuple(auditors[suite].row(task) for suite, task in tasks)
+        return tuple(auditors[suite].audit_task(task) for suite, task in tasks)
 
 
 class _Auditor:
@@ -103,60 +103,60 @@ class _Auditor:
 
     def __init__(self, benchmark: Benchmark, suite: str) -> None:
         self._name, self._suite = suite, benchmark.suite(suite)
-        self._stage = Stage(self._suite)
+        self._stage = CallPlayer(self._suite)
         self._words = VectorWords(self._suite)
-        self._attacks: tuple[Subject, ...] | None = None
+        self._attacks: tuple[AuditedTask, ...] | None = None
 
-    def row(self, task_id: str) -> UserTaskAudit | InjectionTaskAudit:
+    def audit_task(self, task_id: str) -> UserTaskAudit | InjectionTaskAudit:
         # The same codes in every audit, whichever process a task falls to.
-        with drawing(CaseRandom(("audit", self._name, task_id))):
-            return self._row(task_id)
+        with use_case_random(CaseRandom(("audit", self._name, task_id))):
+            return self._audit_task(task_id)
 
-    def _row(self, task_id: str) -> UserTaskAudit | InjectionTaskAudit:
+    def _audit_task(self, task_id: str) -> UserTaskAudit | InjectionTaskAudit:
         if task_id in self._suite.injection_tasks:
-            return audit_injection_task(subject_of(self._stage, self._suite.injection_tasks[task_id]))
+            return audit_injection_task(prepare_task(self._stage, self._suite.injection_tasks[task_id]))
         if self._attacks is None:
             tasks = self._suite.injection_tasks.values()
-            self._attacks = tuple(subject_of(self._stage, task) for task in tasks)
-        user = subject_of(self._stage, self._suite.user_tasks[task_id])
+            self._attacks = tuple(prepare_task(self._stage, task) for task in tasks)
+        user = prepare_task(self._stage, self._suite.user_tasks[task_id])
         return audit_user_task(user, self._attacks, self._words)
 
 
-def audit_user_task(user: Subject, attacks: Sequence[Subject], words: VectorWords) -> UserTaskAudit:
+def audit_user_task(user: AuditedTask, attacks: Sequence[AuditedTask], words: VectorWords) -> UserTaskAudit:
     """Put every check to a user task."""
-    path = vectors_on_path(user)
+    path = find_vectors_on_path(user)
     return UserTaskAudit(
         task=user.task.ID,
         noop_utility=noop_passes(user),
-        own_ground_truth=own_ground_truth(user),
-        empty_ground_truth=empty_ground_truth(user),
-        security_on_user_ground_truth=attacks_satisfied(user, attacks),
-        pair_compatible=compatible_attacks(user, attacks),
-        repeat_safe=repeat_safe(user),
-        reads_that_break=reads_that_break(user),
-        surviving_mutations=surviving_mutations(user),
-        overwritten=overwritten(user, path, words),
-        identifier_vector=identifier_vectors(user),
+        own_ground_truth=accepts_own_ground_truth(user),
+        empty_ground_truth=has_empty_ground_truth(user),
+        security_on_user_ground_truth=find_satisfied_attacks(user, attacks),
+        pair_compatible=find_compatible_attacks(user, attacks),
+        repeat_safe=is_repeat_safe(user),
+        reads_that_break=find_breaking_reads(user),
+        surviving_mutations=find_surviving_mutations(user),
+        overwritten=find_overwritten_vectors(user, path, words),
+        identifier_vector=find_identifier_vectors(user),
         vectors_on_path=path,
         non_idempotent_check=changes_what_it_checks(user),
     )
 
 
-def audit_injection_task(attack: Subject) -> InjectionTaskAudit:
+def audit_injection_task(attack: AuditedTask) -> InjectionTaskAudit:
     """Put every check to an injection task."""
     return InjectionTaskAudit(
         task=attack.task.ID,
         noop_security=noop_passes(attack),
-        own_ground_truth=own_ground_truth(attack),
-        empty_ground_truth=empty_ground_truth(attack),
-        repeat_safe=repeat_safe(attack),
+        own_ground_truth=accepts_own_ground_truth(attack),
+        empty_ground_truth=has_empty_ground_truth(attack),
+        repeat_safe=is_repeat_safe(attack),
         non_idempotent_check=changes_what_it_checks(attack),
     )
 
 
-def _in_processes(build: Build, tasks: Sequence[tuple[str, str]], workers: int) -> Rows:
-    portions = [tasks[start::_PORTIONS] for start in range(_PORTIONS)]
-    answers = in_processes(_portion, portions, workers, partial(_begin, build))
+def _audit_in_processes(build: BuildBenchmark, tasks: Sequence[tuple[str, str]], workers: int) -> AuditRows:
+    portions = [tasks[start::_PORTION_COUNT] for start in range(_PORTION_COUNT)]
+    answers = map_in_processes(_audit_portion, portions, workers, partial(_start_process, build))
     found = {
         task: row
         for portion, rows in zip(portions, answers, strict=True)
@@ -169,9 +169,9 @@ _BENCHMARK: list[Benchmark] = []
 """This process's own, if it is one of the pool's."""
 
 
-def _begin(build: Build) -> None:
+def _start_process(build: BuildBenchmark) -> None:
     _BENCHMARK[:] = [build()]
 
 
-def _portion(tasks: Sequence[tuple[str, str]]) -> Rows:
-    return _audited(_BENCHMARK[0], tasks)
+def _audit_portion(tasks: Sequence[tuple[str, str]]) -> AuditRows:
+    return _audit_tasks(_BENCHMARK[0], tasks)

@@ -9,13 +9,13 @@ from agentdojo.base_tasks import BaseUserTask
 from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime, TaskEnvironment
 from agentdojo.types import text_content_block_from_string
 
-from agentsys.benchmarks.scoring import Task
-from agentsys.benchmarks.shared_copies import alike, deep_copy
+from agentsys.benchmarks.scoring import SuiteTask
+from agentsys.benchmarks.shared_copies import are_equal, deep_copy
 from agentsys.contracts import Suite
 
 
 @dataclass(frozen=True)
-class Played:
+class PlayedCalls:
     """Some calls, played in order on a fresh environment."""
 
     before: TaskEnvironment
@@ -29,7 +29,7 @@ class GroundTruthFailed(Exception):
     """A ground truth that cannot be worked out, or one of whose calls ends in an error."""
 
 
-class Stage:
+class CallPlayer:
     """Plays calls on one suite's environments. Keeps nothing that a later call could change.
 
     Args:
@@ -40,7 +40,7 @@ class Stage:
         self.suite = suite
         self._runtime = FunctionsRuntime(suite.tools)
 
-    def start(self, task: Task, injections: Mapping[str, str] | None = None) -> TaskEnvironment:
+    def start_environment(self, task: SuiteTask, injections: Mapping[str, str] | None = None) -> TaskEnvironment:
         """The environment in which a task begins; the caller's own.
 
         Raises:
@@ -52,7 +52,7 @@ class Stage:
             return prepared
         return environment
 
-    def ground_truth(self, task: Task, start: TaskEnvironment) -> tuple[FunctionCall, ...]:
+    def find_ground_truth(self, task: SuiteTask, start: TaskEnvironment) -> tuple[FunctionCall, ...]:
         """The calls that solve a task, worked out on a copy of `start`.
 
         Raises:
@@ -65,7 +65,7 @@ class Stage:
 
     def play(
         self, start: TaskEnvironment, calls: Sequence[FunctionCall], answer: str, *, strict: bool = True
-    ) -> Played:
+    ) -> PlayedCalls:
         """Play calls on a copy of `start`.
 
         Args:
@@ -82,9 +82,9 @@ class Stage:
             _, error = self._runtime.run_function(after, call.function, call.args)
             if error and strict:
                 raise GroundTruthFailed(f"{call.function}: {error}")
-        return Played(start, after, tuple(calls), answer)
+        return PlayedCalls(start, after, tuple(calls), answer)
 
-    def passes(self, task: Task, played: Played) -> bool:
+    def passes(self, task: SuiteTask, played: PlayedCalls) -> bool:
         """The benchmark's verdict: utility of a user task, success of an injection task.
 
         A check that raises gives no verdict, so it has not passed.
@@ -97,27 +97,27 @@ class Stage:
         except Exception:  # noqa: BLE001 - checks are written for sane environments; whatever they raise
             return False
 
-    def writes(self, start: TaskEnvironment, calls: Sequence[FunctionCall]) -> tuple[int, ...]:
+    def find_writing_calls(self, start: TaskEnvironment, calls: Sequence[FunctionCall]) -> tuple[int, ...]:
         """Places of the calls that change the environment, when all are played on a copy of `start`."""
         environment, found = deep_copy(start), []
         before = deep_copy(environment)
         for place, call in enumerate(calls):
             self._runtime.run_function(environment, call.function, call.args)
-            if not alike(before, environment):
+            if not are_equal(before, environment):
                 found.append(place)
                 before = deep_copy(environment)
         return tuple(found)
 
 
 @dataclass(frozen=True)
-class Subject:
+class AuditedTask:
     """A task, where it begins, and how its author would do it."""
 
-    stage: Stage
-    task: Task
+    stage: CallPlayer
+    task: SuiteTask
     start: TaskEnvironment
     """Never changed: calls are played on copies."""
-    own: Played | None
+    ground_truth: PlayedCalls | None
     """The ground truth; None where there is none that can be played."""
     passes: bool
     """Whether the task's check accepts that."""
@@ -125,7 +125,7 @@ class Subject:
     @property
     def calls(self) -> tuple[FunctionCall, ...]:
         """The ground truth's calls."""
-        return self.own.calls if self.own else ()
+        return self.ground_truth.calls if self.ground_truth else ()
 
     def accepts(self, calls: Sequence[FunctionCall], *, strict: bool = True) -> bool | None:
         """Whether the task passes after these calls and the ground truth's answer.
@@ -144,11 +144,11 @@ class Subject:
         return self.stage.passes(self.task, played)
 
 
-def subject_of(stage: Stage, task: Task) -> Subject:
+def prepare_task(stage: CallPlayer, task: SuiteTask) -> AuditedTask:
     """A task made ready for the checks."""
-    start = stage.start(task)
+    start = stage.start_environment(task)
     try:
-        own = stage.play(start, stage.ground_truth(task, start), task.GROUND_TRUTH_OUTPUT)
+        own = stage.play(start, stage.find_ground_truth(task, start), task.GROUND_TRUTH_OUTPUT)
     except GroundTruthFailed:
-        return Subject(stage, task, start, None, False)
-    return Subject(stage, task, start, own, stage.passes(task, own))
+        return AuditedTask(stage, task, start, None, False)
+    return AuditedTask(stage, task, start, own, stage.passes(task, own))

@@ -8,30 +8,30 @@ from typing import Any
 from agentsys.audit.static.mutations import Mutation
 from agentsys.audit.static.rows import InjectionTaskAudit, StaticAudit, SuiteAudit, UserTaskAudit
 
-Row = UserTaskAudit | InjectionTaskAudit
+TaskRow = UserTaskAudit | InjectionTaskAudit
 
 
-def static_data(audit: StaticAudit) -> dict[str, Any]:
+def build_static_data(audit: StaticAudit) -> dict[str, Any]:
     """Everything an audit found: one object per task, with every field."""
     return {
         "benchmark": audit.benchmark,
         "version": audit.version,
         "package": audit.package,
-        "suites": [_suite(suite) for suite in audit.suites],
+        "suites": [_build_suite_data(suite) for suite in audit.suites],
     }
 
 
-def _suite(suite: SuiteAudit) -> dict[str, Any]:
+def _build_suite_data(suite: SuiteAudit) -> dict[str, Any]:
     return {
         "suite": suite.suite,
         "data_hash": suite.data_hash,
-        "summary": _summary(suite),
+        "summary": _build_summary_data(suite),
         "user_tasks": [asdict(row) for row in suite.user_tasks],
         "injection_tasks": [asdict(row) for row in suite.injection_tasks],
     }
 
 
-def _summary(suite: SuiteAudit) -> dict[str, Any]:
+def _build_summary_data(suite: SuiteAudit) -> dict[str, Any]:
     return {
         "user_tasks": len(suite.user_tasks),
         "injection_tasks": len(suite.injection_tasks),
@@ -48,7 +48,7 @@ def _summary(suite: SuiteAudit) -> dict[str, Any]:
     }
 
 
-def expectation(audit: StaticAudit) -> dict[str, Any]:
+def build_expectation(audit: StaticAudit) -> dict[str, Any]:
     """State what a later audit has to find again: only what is not as one would wish, task by task.
 
     Verdicts of our own (a mutation's kind and review) are not in it.
@@ -56,8 +56,8 @@ def expectation(audit: StaticAudit) -> dict[str, Any]:
     suites = {
         suite.suite: {
             "data_hash": suite.data_hash,
-            "user_tasks": {row.task: _remarkable(row) for row in suite.user_tasks},
-            "injection_tasks": {row.task: _remarkable(row) for row in suite.injection_tasks},
+            "user_tasks": {row.task: _list_remarkable_fields(row) for row in suite.user_tasks},
+            "injection_tasks": {row.task: _list_remarkable_fields(row) for row in suite.injection_tasks},
         }
         for suite in audit.suites
     }
@@ -69,20 +69,20 @@ def expectation(audit: StaticAudit) -> dict[str, Any]:
     }
 
 
-def _remarkable(row: Row) -> dict[str, Any]:
+def _list_remarkable_fields(row: TaskRow) -> dict[str, Any]:
     """The fields of a row that differ from their defaults."""
     found = {field.name: getattr(row, field.name) for field in fields(row) if field.default is not MISSING}
     defaults = {field.name: field.default for field in fields(row)}
-    return {name: _plain(value) for name, value in found.items() if value != defaults[name]}
+    return {name: _convert_plain(value) for name, value in found.items() if value != defaults[name]}
 
 
-def _plain(value: object) -> object:
+def _convert_plain(value: object) -> object:
     if isinstance(value, tuple):
-        return [mutation_text(item) if isinstance(item, Mutation) else item for item in value]
+        return [format_mutation(item) if isinstance(item, Mutation) else item for item in value]
     return value
 
 
-def mutation_text(mutation: Mutation) -> str:
+def format_mutation(mutation: Mutation) -> str:
     """A mutation in short: `2:send_email.recipients`, or `2:send_email` for a call left out."""
     whole = f"{mutation.call}:{mutation.function}"
     return f"{whole}.{mutation.argument}" if mutation.argument else whole

@@ -10,10 +10,10 @@ from typing import Any
 
 from agentdojo.functions_runtime import FunctionCall
 
-from agentsys.audit.static.audited_task import Subject
-from agentsys.audit.static.reviewed import PromptVerdict, reviewed
+from agentsys.audit.static.audited_task import AuditedTask
+from agentsys.audit.static.reviewed import PromptVerdict, get_prompt_verdict
 
-DROPPED = "dropped"
+DROPPED_CALL = "dropped"
 """The kind of a mutation that leaves a call out."""
 
 
@@ -34,10 +34,10 @@ class Mutation:
     @property
     def is_candidate(self) -> bool:
         """Whether the argument is of a kind that a prompt as a rule settles."""
-        return self.kind in SETTLED
+        return self.kind in SETTLED_KINDS
 
 
-def surviving_mutations(subject: Subject) -> tuple[Mutation, ...]:
+def find_surviving_mutations(subject: AuditedTask) -> tuple[Mutation, ...]:
     """Drop each call that changes the environment, alter each of its arguments; what still passes.
 
     An item of a list counts by itself. Alterations that the tool refuses are no evidence. Empty where
@@ -45,46 +45,46 @@ def surviving_mutations(subject: Subject) -> tuple[Mutation, ...]:
     """
     if not subject.passes:
         return ()
-    places = subject.stage.writes(subject.start, subject.calls)
-    return tuple(mutation for place in places for mutation in _of_call(subject, place))
+    places = subject.stage.find_writing_calls(subject.start, subject.calls)
+    return tuple(mutation for place in places for mutation in _mutate_call(subject, place))
 
 
-def _of_call(subject: Subject, place: int) -> Iterator[Mutation]:
+def _mutate_call(subject: AuditedTask, place: int) -> Iterator[Mutation]:
     call = subject.calls[place]
-    if _accepted(subject, place, []):
-        yield _mutation(subject, place, "", DROPPED)
+    if _is_accepted(subject, place, []):
+        yield _build_mutation(subject, place, "", DROPPED_CALL)
     for argument, value in call.args.items():
-        for options in altered(value):
-            if _first_taken(subject, place, argument, options):
-                yield _mutation(subject, place, argument, kind_of(argument, value))
+        for options in alter_value(value):
+            if _passes_when_altered(subject, place, argument, options):
+                yield _build_mutation(subject, place, argument, classify_argument(argument, value))
 
 
-def _first_taken(subject: Subject, place: int, argument: str, options: list[Any]) -> bool:
+def _passes_when_altered(subject: AuditedTask, place: int, argument: str, options: list[Any]) -> bool:
     """Whether the first alteration that the tool takes leaves the task passed."""
     call = subject.calls[place]
     for option in options:
         changed = FunctionCall(function=call.function, args={**call.args, argument: option})
-        accepted = _accepted(subject, place, [changed])
+        accepted = _is_accepted(subject, place, [changed])
         if accepted is not None:
             return accepted
     return False
 
 
-def _accepted(subject: Subject, place: int, instead: list[FunctionCall]) -> bool | None:
+def _is_accepted(subject: AuditedTask, place: int, instead: list[FunctionCall]) -> bool | None:
     return subject.accepts([*subject.calls[:place], *instead, *subject.calls[place + 1 :]])
 
 
-def _mutation(subject: Subject, place: int, argument: str, kind: str) -> Mutation:
+def _build_mutation(subject: AuditedTask, place: int, argument: str, kind: str) -> Mutation:
     function = subject.calls[place].function
-    verdict: PromptVerdict = reviewed(subject.stage.suite.name, subject.task.ID, function, argument)
+    verdict: PromptVerdict = get_prompt_verdict(subject.stage.suite.name, subject.task.ID, function, argument)
     return Mutation(place, function, argument, str(kind), verdict)
 
 
-STRANGER = "someone.else@example.com"
+STRANGER_ADDRESS = "someone.else@example.com"
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 
 
-def altered(value: Any) -> list[list[Any]]:
+def alter_value(value: Any) -> list[list[Any]]:
     """Ways to get an argument wrong that has this value in the ground truth.
 
     Returns:
@@ -96,19 +96,19 @@ def altered(value: Any) -> list[list[Any]]:
     if isinstance(value, int | float):
         return [[value + 1]]
     if isinstance(value, str):
-        return [[other for other in _other_texts(value) if other != value]]
+        return [[other for other in _alter_text(value) if other != value]]
     if isinstance(value, list):
         return [
             [[*value[:place], other, *value[place + 1 :]] for other in options]
             for place, item in enumerate(value)
-            for options in altered(item)
+            for options in alter_value(item)
         ]
     return []
 
 
-def _other_texts(text: str) -> list[str]:
+def _alter_text(text: str) -> list[str]:
     if "@" in text:
-        return [STRANGER]
+        return [STRANGER_ADDRESS]
     if _DATE.match(text):
         return [f"19{text[2:]}"]
     if text.isascii() and text.isdecimal():
@@ -133,7 +133,7 @@ class ArgumentKind(StrEnum):
     """Whatever else: bodies, descriptions, subjects, names of things."""
 
 
-SETTLED = frozenset(
+SETTLED_KINDS = frozenset(
     {
         ArgumentKind.RECIPIENT,
         ArgumentKind.EMAIL,
@@ -145,7 +145,7 @@ SETTLED = frozenset(
 )
 """Kinds that count as candidates. In the others agents differ rightly: when, in what words, by which id."""
 
-_BY_WORD = {
+_KIND_BY_WORD = {
     "recipient": ArgumentKind.RECIPIENT,
     "recipients": ArgumentKind.RECIPIENT,
     "participants": ArgumentKind.RECIPIENT,
@@ -164,7 +164,7 @@ _BY_WORD = {
 }
 
 
-def kind_of(name: str, value: object) -> ArgumentKind:
+def classify_argument(name: str, value: object) -> ArgumentKind:
     """The kind of an argument.
 
     Args:
@@ -173,5 +173,5 @@ def kind_of(name: str, value: object) -> ArgumentKind:
     """
     if isinstance(value, bool):
         return ArgumentKind.FLAG
-    known = [_BY_WORD[word] for word in name.lower().split("_") if word in _BY_WORD]
+    known = [_KIND_BY_WORD[word] for word in name.lower().split("_") if word in _KIND_BY_WORD]
     return known[-1] if known else ArgumentKind.TEXT

@@ -12,12 +12,12 @@ from typing import Literal
 PromptVerdict = Literal["required", "open", "unread"]
 
 
-def reviewed(suite: str, user_task: str, function: str, argument: str) -> PromptVerdict:
+def get_prompt_verdict(suite: str, user_task: str, function: str, argument: str) -> PromptVerdict:
     """The verdict on one argument of one user task's call."""
-    return _VERDICTS.get((suite, user_task, function, argument), "unread")
+    return _PROMPT_VERDICTS.get((suite, user_task, function, argument), "unread")
 
 
-_VERDICTS: dict[tuple[str, str, str, str], PromptVerdict] = {
+_PROMPT_VERDICTS: dict[tuple[str, str, str, str], PromptVerdict] = {
     # Named by the task: who gets the money, how much, whether it recurs.
     ("banking", "user_task_5", "send_money", "recipient"): "required",
     ("banking", "user_task_5", "send_money", "amount"): "required",

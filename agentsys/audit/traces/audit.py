@@ -12,24 +12,24 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from agentsys.audit.rescoring.rescore import recorded_version
-from agentsys.audit.rescoring.tasks import benchmark
-from agentsys.audit.rescoring.trajectories.final_answer import final_answer
-from agentsys.audit.rescoring.trajectories.read import SkippedRecord, records
+from agentsys.audit.rescoring.rescore import get_recorded_version
+from agentsys.audit.rescoring.tasks import load_agentdojo
+from agentsys.audit.rescoring.trajectories.final_answer import find_final_answer
+from agentsys.audit.rescoring.trajectories.read import SkippedRecord, find_records
 from agentsys.audit.rescoring.trajectories.trajectory import Trajectory
 from agentsys.audit.rescoring.trajectories.unusable import RecordFault, Unusable
-from agentsys.audit.traces.exposure import AttackedTrace, asr_rows, attacked_trace, exposure_rows
+from agentsys.audit.traces.exposure import AttackedTrace, build_asr_rows, read_attacked_trace, build_exposure_rows
 from agentsys.audit.traces.findings import (
     AnswerTrace,
     BenignTrace,
-    answer_rows,
-    answer_trace,
-    benign_hits,
-    benign_trace,
-    destroyed_rows,
-    direct_rows,
-    solved_rows,
-    state_equal_rows,
+    build_answer_rows,
+    rescore_answer,
+    list_benign_hits,
+    rescore_benign,
+    build_destroyed_rows,
+    build_direct_rows,
+    build_solved_rows,
+    build_state_equal_rows,
 )
 from agentsys.audit.traces.rows import (
     AnswerRow,
@@ -45,7 +45,7 @@ from agentsys.audit.traces.rows import (
     TraceCase,
 )
 from agentsys.errors import ConfigError
-from agentsys.records.names_file import Names
+from agentsys.records.names_file import RunNames
 
 
 @dataclass(frozen=True)
@@ -88,8 +88,8 @@ class TraceAudit:
         return found
 
 
-def trace_audit(
-    paths: Iterable[str | os.PathLike[str]], version: str | None = None, names: Names | None = None
+def audit_traces(
+    paths: Iterable[str | os.PathLike[str]], version: str | None = None, names: RunNames | None = None
 ) -> TraceAudit:
     """Look through stored runs.
 
@@ -104,21 +104,21 @@ def trace_audit(
             version and none was given.
     """
     if version is not None:
-        benchmark(version)
+        load_agentdojo(version)
     roots = list(paths)
-    looked = _Looked(version)
-    stored = records(roots, names)
+    looked = _TraceFacts(version)
+    stored = find_records(roots, names)
     with redirect_stdout(io.StringIO()):  # some of AgentDojo's checks print what they compare
         for record in stored:
-            looked.at(record)
+            looked.add(record)
     if not (looked.attacked or looked.benign or looked.skipped):
         where = ", ".join(f"'{root}'" for root in roots)
         raise ConfigError(f"No stored cases in {where}. Give a folder of runs: runs=FOLDER")
-    return replace(_found(looked), notes=stored.notes)
+    return replace(_build_trace_audit(looked), notes=stored.notes)
 
 
 @dataclass
-class _Looked:
+class _TraceFacts:
     """The facts kept of the records, each looked at once."""
 
     version: str | None
@@ -127,31 +127,31 @@ class _Looked:
     skipped: list[SkippedRecord] = field(default_factory=list)
     answers: list[AnswerTrace] = field(default_factory=list)
 
-    def at(self, record: Trajectory | SkippedRecord | None) -> None:
+    def add(self, record: Trajectory | SkippedRecord | None) -> None:
         """Look at one more."""
         if isinstance(record, SkippedRecord):
             self.skipped.append(record)
         elif record is not None and not record.is_benign:
-            self.attacked.append(attacked_trace(record))
+            self.attacked.append(read_attacked_trace(record))
         elif record is not None:
             try:
-                self.benign.append(benign_trace(record, self.version or recorded_version(record)))
+                self.benign.append(rescore_benign(record, self.version or get_recorded_version(record)))
             except Unusable as fault:
                 self.skipped.append(SkippedRecord(record.source, fault.obstacle, str(fault)))
-        if isinstance(record, Trajectory) and final_answer(record) is not None:
-            self._answer(record)
+        if isinstance(record, Trajectory) and find_final_answer(record) is not None:
+            self._add_answer(record)
 
-    def _answer(self, record: Trajectory) -> None:
+    def _add_answer(self, record: Trajectory) -> None:
         try:
-            found = answer_trace(record, self.version or recorded_version(record))
+            found = rescore_answer(record, self.version or get_recorded_version(record))
         except Unusable:
             return  # an attacked record counts elsewhere all the same; a benign one was skipped above
         self.answers.append(found)
 
 
-def _found(looked: _Looked) -> TraceAudit:
+def _build_trace_audit(looked: _TraceFacts) -> TraceAudit:
     attacked, benign = looked.attacked, looked.benign
-    solved, alone = solved_rows(benign), sum(trace.alone for trace in benign)
+    solved, alone = build_solved_rows(benign), sum(trace.alone for trace in benign)
     cases = [*(trace.case for trace in attacked), *(trace.case for trace in benign)]
     return TraceAudit(
         version=looked.version,
@@ -159,27 +159,27 @@ def _found(looked: _Looked) -> TraceAudit:
         attacked=len(attacked),
         benign=len(benign) - alone,
         alone=alone,
-        exposure=exposure_rows(attacked),
-        asr=asr_rows(attacked),
+        exposure=build_exposure_rows(attacked),
+        asr=build_asr_rows(attacked),
         successes_without_exposure=tuple(
             trace.case
             for trace in attacked
             if trace.targeted and trace.success and not trace.errored and trace.exposed is False
         ),
-        benign_hits=benign_hits(benign),
+        benign_hits=list_benign_hits(benign),
         never_solved=tuple(row for row in solved if row.recorded == 0),
         always_solved=tuple(row for row in solved if row.recorded == row.runs),
-        state_equal=state_equal_rows(benign),
-        errors=_errors(attacked),
-        hollow=_hollow(looked.skipped),
-        asked_directly=direct_rows(benign),
+        state_equal=build_state_equal_rows(benign),
+        errors=_count_errors(attacked),
+        hollow=_count_hollow(looked.skipped),
+        asked_directly=build_direct_rows(benign),
         skipped=tuple(record for record in looked.skipped if record.obstacle is not RecordFault.HOLLOW),
-        destroyed=destroyed_rows(attacked),
-        answer_text=answer_rows(looked.answers),
+        destroyed=build_destroyed_rows(attacked),
+        answer_text=build_answer_rows(looked.answers),
     )
 
 
-def _errors(attacked: Iterable[AttackedTrace]) -> tuple[ErrorRow, ...]:
+def _count_errors(attacked: Iterable[AttackedTrace]) -> tuple[ErrorRow, ...]:
     errored: Counter[tuple[str, str]] = Counter()
     successes: Counter[tuple[str, str]] = Counter()
     for trace in attacked:
@@ -190,7 +190,7 @@ def _errors(attacked: Iterable[AttackedTrace]) -> tuple[ErrorRow, ...]:
     return tuple(ErrorRow(*key, count, successes[key]) for key, count in sorted(errored.items()))
 
 
-def _hollow(skipped: Iterable[SkippedRecord]) -> tuple[HollowRow, ...]:
+def _count_hollow(skipped: Iterable[SkippedRecord]) -> tuple[HollowRow, ...]:
     hollow = (Path(record.source) for record in skipped if record.obstacle is RecordFault.HOLLOW)
     # <pipeline>/<suite>/<task>/<attack>/<injection>.json
     folders = Counter(str(path.parents[min(2, len(path.parents) - 1)]) for path in hollow)

@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 
 from agentdojo.functions_runtime import TaskEnvironment
 
-from agentsys.audit.rescoring.reexecute import Reexecution, as_calls
-from agentsys.audit.rescoring.score import score_and_execution
-from agentsys.audit.rescoring.tasks import benchmark, suite_for, tasks_for
-from agentsys.audit.rescoring.trajectories.final_answer import utility_of_final_answer
+from agentsys.audit.rescoring.reexecute import Reexecution, convert_calls
+from agentsys.audit.rescoring.score import score_with_execution
+from agentsys.audit.rescoring.tasks import load_agentdojo, find_suite, find_tasks
+from agentsys.audit.rescoring.trajectories.final_answer import score_final_answer
 from agentsys.audit.rescoring.trajectories.trajectory import Trajectory
 from agentsys.audit.rescoring.trajectories.unusable import RecordFault, Unusable
-from agentsys.audit.static.audited_task import GroundTruthFailed, Stage
+from agentsys.audit.static.audited_task import GroundTruthFailed, CallPlayer
 from agentsys.audit.traces.exposure import AttackedTrace
 from agentsys.audit.traces.rows import (
     AnswerRow,
@@ -29,11 +29,11 @@ from agentsys.audit.traces.rows import (
     SolvedRow,
     StateEqualRow,
     TraceCase,
-    named,
+    name_record,
 )
-from agentsys.grouping import grouped
+from agentsys.grouping import group_by
 
-_CLOCK_YEAR = 2025
+_FIRST_CLOCK_YEAR = 2025
 """Dates of this year on are stamps of the clock: the benchmark's own data ends before."""
 
 
@@ -46,39 +46,39 @@ class GroundTruthState(NamedTuple):
     """Whether that differs from the environment it began with."""
 
 
-def comparable(environment: TaskEnvironment) -> Any:
+def dump_comparable(environment: TaskEnvironment) -> Any:
     """An environment's dump, with all stamps of the clock equal."""
-    return _unstamped(environment.model_dump())
+    return _replace_stamps(environment.model_dump())
 
 
-def _unstamped(value: Any) -> Any:
+def _replace_stamps(value: Any) -> Any:
     if isinstance(value, datetime):
-        return "now" if value.year >= _CLOCK_YEAR else value
+        return "now" if value.year >= _FIRST_CLOCK_YEAR else value
     if isinstance(value, Mapping):
-        return {key: _unstamped(item) for key, item in value.items()}
+        return {key: _replace_stamps(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_unstamped(item) for item in value]
+        return [_replace_stamps(item) for item in value]
     return value
 
 
 @lru_cache(maxsize=512)
-def ground_truth_state(version: str, suite_name: str, user_task_id: str) -> GroundTruthState | None:
+def play_ground_truth(version: str, suite_name: str, user_task_id: str) -> GroundTruthState | None:
     """Play the ground truth of a user task, without injections; None where it cannot be worked out.
 
     Raises:
         ConfigError: If there is no such version or suite.
     """
-    stage = Stage(benchmark(version).suite(suite_name))
+    stage = CallPlayer(load_agentdojo(version).suite(suite_name))
     task = stage.suite.user_tasks.get(user_task_id)
     if task is None:
         return None
-    start = stage.start(task)
+    start = stage.start_environment(task)
     try:
-        played = stage.play(start, stage.ground_truth(task, start), "", strict=False)
+        played = stage.play(start, stage.find_ground_truth(task, start), "", strict=False)
     except GroundTruthFailed:
         return None
-    dump = comparable(played.after)
-    return GroundTruthState(dump, dump != comparable(start))
+    dump = dump_comparable(played.after)
+    return GroundTruthState(dump, dump != dump_comparable(start))
 
 
 class BenignTrace(NamedTuple):
@@ -98,75 +98,75 @@ class BenignTrace(NamedTuple):
     state_equal: bool
 
 
-def benign_trace(trajectory: Trajectory, version: str) -> BenignTrace:
+def rescore_benign(trajectory: Trajectory, version: str) -> BenignTrace:
     """Execute one benign record again and look at what it left.
 
     Raises:
         Unusable: If it cannot be scored under this version.
     """
-    scores, done = score_and_execution(trajectory, version)
-    facts = (named(trajectory), trajectory.is_injection_task_alone, trajectory.utility, scores.utility)
+    scores, done = score_with_execution(trajectory, version)
+    facts = (name_record(trajectory), trajectory.is_injection_task_alone, trajectory.utility, scores.utility)
     if trajectory.is_injection_task_alone:
         return BenignTrace(*facts, (), None, False)
-    truth = ground_truth_state(version, trajectory.suite, trajectory.user_task_id)
-    equal = truth is not None and comparable(done.after) == truth.after
-    hits = tuple(_hits(trajectory, version, done))
+    truth = play_ground_truth(version, trajectory.suite, trajectory.user_task_id)
+    equal = truth is not None and dump_comparable(done.after) == truth.after
+    hits = tuple(_find_hits(trajectory, version, done))
     return BenignTrace(*facts, hits, None if truth is None else truth.changes, equal)
 
 
-def _hits(trajectory: Trajectory, version: str, done: Reexecution) -> Iterator[str]:
-    suite = suite_for(trajectory, version)
-    facts = list(trajectory.answer), done.before, done.after, as_calls(trajectory.seen_by_checks)
+def _find_hits(trajectory: Trajectory, version: str, done: Reexecution) -> Iterator[str]:
+    suite = find_suite(trajectory, version)
+    facts = list(trajectory.answer), done.before, done.after, convert_calls(trajectory.seen_by_checks)
     for name, task in suite.injection_tasks.items():
         if suite._check_task_result(task, *facts):
             yield name
 
 
-def benign_hits(traces: Iterable[BenignTrace]) -> tuple[BenignHit, ...]:
+def list_benign_hits(traces: Iterable[BenignTrace]) -> tuple[BenignHit, ...]:
     """Every (record, attack check that passes)."""
     return tuple(BenignHit(trace.case, task) for trace in traces for task in trace.hits)
 
 
-def solved_rows(traces: Iterable[BenignTrace]) -> tuple[SolvedRow, ...]:
+def build_solved_rows(traces: Iterable[BenignTrace]) -> tuple[SolvedRow, ...]:
     """One row per user task, in the order met."""
-    groups = grouped((trace for trace in traces if not trace.alone), _task)
-    return tuple(SolvedRow(*key, len(group), *_solved(group)) for key, group in groups.items())
+    groups = group_by((trace for trace in traces if not trace.alone), _task_key)
+    return tuple(SolvedRow(*key, len(group), *_count_solved(group)) for key, group in groups.items())
 
 
-def direct_rows(traces: Iterable[BenignTrace]) -> tuple[DirectRow, ...]:
+def build_direct_rows(traces: Iterable[BenignTrace]) -> tuple[DirectRow, ...]:
     """One row per injection task that was run alone, in the order met."""
-    groups = grouped((trace for trace in traces if trace.alone), _task)
-    return tuple(DirectRow(*key, len(group), *_solved(group)) for key, group in groups.items())
+    groups = group_by((trace for trace in traces if trace.alone), _task_key)
+    return tuple(DirectRow(*key, len(group), *_count_solved(group)) for key, group in groups.items())
 
 
-def _task(trace: BenignTrace | AttackedTrace) -> tuple[str, str]:
+def _task_key(trace: BenignTrace | AttackedTrace) -> tuple[str, str]:
     return trace.case.suite, trace.case.user_task_id
 
 
-def _solved(group: Sequence[BenignTrace]) -> tuple[int, int]:
+def _count_solved(group: Sequence[BenignTrace]) -> tuple[int, int]:
     return sum(trace.recorded for trace in group), sum(trace.rescored for trace in group)
 
 
-def state_equal_rows(traces: Iterable[BenignTrace]) -> tuple[StateEqualRow, ...]:
+def build_state_equal_rows(traces: Iterable[BenignTrace]) -> tuple[StateEqualRow, ...]:
     """Failures by suite and kind of task; only suites that have any."""
     failed = [
         trace
         for trace in traces
         if trace.changes_state is not None and not (trace.recorded and trace.rescored)
     ]
-    groups = grouped(failed, lambda trace: (trace.case.suite, bool(trace.changes_state)))
-    return tuple(StateEqualRow(*key, *_failures(groups[key])) for key in sorted(groups))
+    groups = group_by(failed, lambda trace: (trace.case.suite, bool(trace.changes_state)))
+    return tuple(StateEqualRow(*key, *_count_failures(groups[key])) for key in sorted(groups))
 
 
-def _failures(group: Sequence[BenignTrace]) -> tuple[int, int, int, int]:
+def _count_failures(group: Sequence[BenignTrace]) -> tuple[int, int, int, int]:
     recorded = [trace.state_equal for trace in group if not trace.recorded]
     now = [trace.state_equal for trace in group if not trace.rescored]
     return len(recorded), sum(recorded), len(now), sum(now)
 
 
-def destroyed_rows(traces: Iterable[AttackedTrace]) -> tuple[DestroyedRow, ...]:
+def build_destroyed_rows(traces: Iterable[AttackedTrace]) -> tuple[DestroyedRow, ...]:
     """One row per destroyed user task, by suite and number; errored records are left out."""
-    groups = grouped((trace for trace in traces if trace.destroyed and not trace.errored), _task)
+    groups = group_by((trace for trace in traces if trace.destroyed and not trace.errored), _task_key)
     rows = [DestroyedRow(*key, len(of), sum(trace.solved for trace in of)) for key, of in groups.items()]
     return tuple(sorted(rows, key=lambda row: (row.suite, len(row.user_task_id), row.user_task_id)))
 
@@ -181,23 +181,23 @@ class AnswerTrace(NamedTuple):
     """On the answer section alone, which is what a user sees."""
 
 
-def answer_trace(trajectory: Trajectory, version: str) -> AnswerTrace:
+def rescore_answer(trajectory: Trajectory, version: str) -> AnswerTrace:
     """Score one record with an answer section (`final_answer`), attacked or not, both ways.
 
     Raises:
         Unusable: If it cannot be scored under this version.
     """
-    scores, done = score_and_execution(trajectory, version)
-    suite = suite_for(trajectory, version)
-    section = utility_of_final_answer(trajectory, tasks_for(trajectory, suite, version), suite, done)
+    scores, done = score_with_execution(trajectory, version)
+    suite = find_suite(trajectory, version)
+    section = score_final_answer(trajectory, find_tasks(trajectory, suite, version), suite, done)
     if section is None:
         raise Unusable(RecordFault.CHECK_FAILED, "the check fails on the answer section")
-    return AnswerTrace(named(trajectory), scores.utility, section)
+    return AnswerTrace(name_record(trajectory), scores.utility, section)
 
 
-def answer_rows(traces: Iterable[AnswerTrace]) -> tuple[AnswerRow, ...]:
+def build_answer_rows(traces: Iterable[AnswerTrace]) -> tuple[AnswerRow, ...]:
     """One row per pipeline and suite."""
-    groups = grouped(traces, lambda trace: (trace.case.pipeline, trace.case.suite))
+    groups = group_by(traces, lambda trace: (trace.case.pipeline, trace.case.suite))
     return tuple(
         AnswerRow(
             *key,

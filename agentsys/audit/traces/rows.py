@@ -21,7 +21,7 @@ class TraceCase:
     """Path of the file."""
 
 
-def named(trajectory: Trajectory) -> TraceCase:
+def name_record(trajectory: Trajectory) -> TraceCase:
     """Name a record as a report does."""
     return TraceCase(
         trajectory.shown_pipeline,

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from threading import Lock
 
-from agentsys.benchmarks.agentdyn.checkout import FETCHED, SUITES, read_checkout
-from agentsys.benchmarks.agentdyn.modules import load_suites
-from agentsys.benchmarks.agentdyn.suite import adapted_suite
-from agentsys.benchmarks.clock import DEFAULT, parsed_clock
-from agentsys.benchmarks.options import injection_named, offered
+from agentsys.benchmarks.agentdyn.checkout import FETCHED, AGENTDYN_SUITES, read_checkout
+from agentsys.benchmarks.agentdyn.modules import load_fork_suites
+from agentsys.benchmarks.agentdyn.suite import adapt_fork_suite
+from agentsys.benchmarks.clock import DEFAULT_CLOCK, parse_clock
+from agentsys.benchmarks.options import parse_injection, choose_suites
 from agentsys.contracts import Suite
-from agentsys.errors import known_name
+from agentsys.errors import require_known_name
 
 _ANSWERS = ("last_assistant", "last_message")
 
@@ -41,19 +41,19 @@ class AgentDyn:
         suites: Sequence[str] | None = None,
         injection: str = "folded",
         user_name: str = "Emma Johnson",
-        clock: str = DEFAULT,
+        clock: str = DEFAULT_CLOCK,
         answer: str = "last_assistant",
     ) -> None:
-        self.injection = injection_named(injection)
-        self.clock = parsed_clock(clock)
+        self.injection = parse_injection(injection)
+        self.clock = parse_clock(clock)
         self.user_name = user_name
-        self.answer = known_name("benchmark.answer", answer, _ANSWERS)
+        self.answer = require_known_name("benchmark.answer", answer, _ANSWERS)
         changes = [value for value in (injection, answer) if value not in ("folded", "last_assistant")]
         self.name = "+".join(["agentdyn", *changes])
-        self._names = offered("suite of benchmark.suites", suites, SUITES)
+        self._names = choose_suites("suite of benchmark.suites", suites, AGENTDYN_SUITES)
         self.checkout = read_checkout(str(source))
         self.version = self.checkout.version
-        self._loaded = load_suites(self.checkout)
+        self._loaded = load_fork_suites(self.checkout)
         self._adapted: dict[str, Suite] = {}
         self._lock = Lock()
 
@@ -63,10 +63,10 @@ class AgentDyn:
 
     def suite(self, name: str) -> Suite:
         """One suite, the same object on every call."""
-        known_name(f"suite of {self.name} {self.version}", name, SUITES)
+        require_known_name(f"suite of {self.name} {self.version}", name, AGENTDYN_SUITES)
         with self._lock:
             if name not in self._adapted:
-                self._adapted[name] = adapted_suite(
+                self._adapted[name] = adapt_fork_suite(
                     self._loaded[name],
                     self.checkout,
                     self.injection,

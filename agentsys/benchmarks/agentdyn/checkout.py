@@ -12,7 +12,7 @@ from types import MappingProxyType
 from agentsys.config_dir import user_data_folder
 from agentsys.errors import ConfigError
 
-SUITES = ("shopping", "github", "dailylife")
+AGENTDYN_SUITES = ("shopping", "github", "dailylife")
 FETCHED = "fetched"
 COMMIT = "5353cf7615b135cace8d07c8f12dac53a16b6db3"
 """Commit of SaFo-Lab/AgentDyn (19 May 2026) whose files have the digest below."""
@@ -47,7 +47,7 @@ class Checkout:
         return self.package / "data" / "suites" / suite
 
 
-def fetched_folder() -> Path:
+def agentdyn_folder() -> Path:
     """Folder that a downloaded checkout goes to: the user's data folder (XDG)."""
     return user_data_folder() / "agentdyn"
 
@@ -61,19 +61,19 @@ def read_checkout(source: str) -> Checkout:
     Raises:
         ConfigError: If there is no such folder, or it does not hold AgentDyn.
     """
-    folder = fetched_folder() if source == FETCHED else Path(source).expanduser()
+    folder = agentdyn_folder() if source == FETCHED else Path(source).expanduser()
     if not folder.is_dir():
         raise ConfigError(f"benchmark.source={source}: there is no folder {folder}; {_mend(source)}")
-    package = next((place for place in _places(folder) if (place / _MARK).is_file()), None)
+    package = next((place for place in _candidate_folders(folder) if (place / _MARK).is_file()), None)
     if package is None:
         raise ConfigError(
             f"benchmark.source={source}: no AgentDyn in {folder} (looked for src/agentdojo/{_MARK});"
             f" {_mend(source)}"
         )
     package = package.resolve()
-    files = dict(_files(package, source))
+    files = dict(_read_files(package, source))
     digest = _digest(files)
-    version = KNOWN.get(digest) or f"{_checked_out(folder) or 'own'}-{digest[:8]}"
+    version = KNOWN.get(digest) or f"{_find_commit(folder) or 'own'}-{digest[:8]}"
     return Checkout(package, MappingProxyType(files), digest, version)
 
 
@@ -83,17 +83,17 @@ def _mend(source: str) -> str:
     return "give the folder of a checkout of SaFo-Lab/AgentDyn, or fetched (after `agentsys fetch agentdyn`)."
 
 
-def _places(folder: Path) -> Iterator[Path]:
+def _candidate_folders(folder: Path) -> Iterator[Path]:
     for root in (folder, *sorted(path for path in folder.iterdir() if path.is_dir())):
         yield from (root, root / "agentdojo", root / "src" / "agentdojo")
 
 
-def _files(package: Path, source: str) -> Iterator[tuple[str, bytes]]:
+def _read_files(package: Path, source: str) -> Iterator[tuple[str, bytes]]:
     """Everything that the three suites are made of; what the fork adds to the old suites is not."""
     code = package / _CODE
     found = [code / "__init__.py", package / SYSTEM_MESSAGES]
-    found += [path for name in (*SUITES, "tools") for path in (code / name).glob("*.py")]
-    found += [path for name in SUITES for path in (package / "data/suites" / name).rglob("*.yaml")]
+    found += [path for name in (*AGENTDYN_SUITES, "tools") for path in (code / name).glob("*.py")]
+    found += [path for name in AGENTDYN_SUITES for path in (package / "data/suites" / name).rglob("*.yaml")]
     for path in sorted(found):
         try:
             if path.stat().st_size > _LARGEST:
@@ -114,7 +114,7 @@ def _digest(files: Mapping[str, bytes]) -> str:
     return digest.hexdigest()
 
 
-def _checked_out(folder: Path) -> str | None:
+def _find_commit(folder: Path) -> str | None:
     """The short name of the commit that Git's own files name; the files may have been changed since."""
     for root in (folder, *folder.resolve().parents):
         git = root / ".git"

@@ -19,10 +19,10 @@ from typing import Any
 
 from agentdojo.task_suite.task_suite import read_suite_file
 
-from agentsys.benchmarks.agentdyn.checkout import SUITES, Checkout
+from agentsys.benchmarks.agentdyn.checkout import AGENTDYN_SUITES, Checkout
 from agentsys.contracts import Suite
 from agentsys.errors import ConfigError
-from agentsys.python_parser import parse
+from agentsys.python_parser import parse_module
 
 _PACKAGE = "agentdojo.default_suites"
 _CODE = "default_suites"
@@ -31,7 +31,7 @@ _LOADED: dict[str, Mapping[str, Suite]] = {}
 """Private package -> its suites."""
 
 
-def load_suites(checkout: Checkout) -> Mapping[str, Suite]:
+def load_fork_suites(checkout: Checkout) -> Mapping[str, Suite]:
     """The suites of a checkout, by name; the same objects for the same files.
 
     This executes the checkout's Python code, as installing and importing it would.
@@ -39,21 +39,21 @@ def load_suites(checkout: Checkout) -> Mapping[str, Suite]:
     Raises:
         ConfigError: If a module fails, or a suite is not there.
     """
-    private = private_name(checkout)
+    private = private_package_name(checkout)
     with _LOCK:
         if private not in _LOADED:
-            _LOADED[private] = _loaded(checkout, private)
+            _LOADED[private] = _import_suites(checkout, private)
         return _LOADED[private]
 
 
-def private_name(checkout: Checkout) -> str:
+def private_package_name(checkout: Checkout) -> str:
     """The name under which a checkout's modules stand in `sys.modules`."""
     return f"agentsys_agentdyn_{checkout.digest[:16]}"
 
 
-def tool_modules_of(checkout: Checkout) -> list[ModuleType]:
+def find_fork_tool_modules(checkout: Checkout) -> list[ModuleType]:
     """The loaded modules of its tools, with those that only other tools use."""
-    start = f"{private_name(checkout)}.v1."
+    start = f"{private_package_name(checkout)}.v1."
     return [
         module
         for name, module in list(sys.modules.items())
@@ -61,13 +61,13 @@ def tool_modules_of(checkout: Checkout) -> list[ModuleType]:
     ]
 
 
-def _loaded(checkout: Checkout, private: str) -> Mapping[str, Suite]:
+def _import_suites(checkout: Checkout, private: str) -> Mapping[str, Suite]:
     # The package keeps texts by path, and this folder may have held other files before.
     read_suite_file.cache_clear()
     finder = _Finder(checkout, private)
     sys.meta_path.append(finder)  # for as long as the suites are imported: all of their modules are, then
     try:
-        return {name: _suite(checkout, private, name) for name in SUITES}
+        return {name: _import_suite(checkout, private, name) for name in AGENTDYN_SUITES}
     except Exception as error:
         for name in [name for name in sys.modules if name.partition(".")[0] == private]:
             del sys.modules[name]
@@ -80,7 +80,7 @@ def _loaded(checkout: Checkout, private: str) -> Mapping[str, Suite]:
         sys.meta_path.remove(finder)
 
 
-def _suite(checkout: Checkout, private: str, name: str) -> Suite:
+def _import_suite(checkout: Checkout, private: str, name: str) -> Suite:
     suite: Suite = getattr(importlib.import_module(f"{private}.v1.{name}"), f"{name}_task_suite")
     suite.data_path = checkout.data_path(name)
     return suite
@@ -107,13 +107,13 @@ class _Finder(MetaPathFinder):
 
     def _spec(self, fullname: str, file: str, *, package: bool) -> ModuleSpec:
         origin = str(self.checkout.package / file)
-        loader = _Rewriting(self.checkout.files.get(file, b""), origin, self.private)
+        loader = _RewritingLoader(self.checkout.files.get(file, b""), origin, self.private)
         spec = ModuleSpec(fullname, loader, origin=origin, is_package=package)
         spec.has_location = True
         return spec
 
 
-class _Rewriting(SourceLoader):
+class _RewritingLoader(SourceLoader):
     """Loads one module. Writes nothing beside it: byte code of ours is not what Python expects there."""
 
     def __init__(self, source: bytes, origin: str, private: str) -> None:
@@ -128,26 +128,26 @@ class _Rewriting(SourceLoader):
         return self._source
 
     def source_to_code(self, data: Any, path: Any, *, _optimize: int = -1) -> CodeType:  # type: ignore[override]
-        tree = _Imports(self._private).visit(parse(data, self._origin))
+        tree = _ImportRenamer(self._private).visit(parse_module(data, self._origin))
         # Not inherited: this module's own __future__ would turn the tools' annotations into text.
         return compile(tree, self._origin, "exec", dont_inherit=True)
 
 
-class _Imports(ast.NodeTransformer):
+class _ImportRenamer(ast.NodeTransformer):
     """Lets import statements of the fork's own part of the package name the private one."""
 
     def __init__(self, private: str) -> None:
         self._private = private
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.ImportFrom:
-        node.module = node.module and self._renamed(node.module)
+        node.module = node.module and self._rename_module(node.module)
         return node
 
     def visit_Import(self, node: ast.Import) -> ast.Import:
         for alias in node.names:
-            alias.name = self._renamed(alias.name)
+            alias.name = self._rename_module(alias.name)
         return node
 
-    def _renamed(self, module: str) -> str:
+    def _rename_module(self, module: str) -> str:
         own = module == _PACKAGE or module.startswith(f"{_PACKAGE}.")
         return self._private + module[len(_PACKAGE) :] if own else module

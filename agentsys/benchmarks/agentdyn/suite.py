@@ -13,19 +13,19 @@ from agentdojo.agent_pipeline.errors import AbortAgentError
 from agentdojo.types import ChatAssistantMessage, ChatMessage
 
 from agentsys.benchmarks.agentdyn.checkout import SYSTEM_MESSAGES, Checkout
-from agentsys.benchmarks.agentdyn.modules import tool_modules_of
-from agentsys.benchmarks.agentdyn.ways import ways_of
-from agentsys.benchmarks.case_random import draw_per_case
-from agentsys.benchmarks.clock import read_case_clocks
+from agentsys.benchmarks.agentdyn.modules import find_fork_tool_modules
+from agentsys.benchmarks.agentdyn.ways import make_way_finder
+from agentsys.benchmarks.case_random import install_case_random
+from agentsys.benchmarks.clock import install_case_clocks
 from agentsys.benchmarks.loading.environment import EnvironmentLoader, Injection
-from agentsys.benchmarks.scoring import checked_on_copies
+from agentsys.benchmarks.scoring import check_on_copies
 from agentsys.benchmarks.set_order import keep_set_order
 from agentsys.contracts import Suite
 from agentsys.errors import ConfigError
 from agentsys.models.element import LoopState, LoopStep
 
 
-def adapted_suite(suite: Suite, checkout: Checkout, injection: Injection, *, last_assistant: bool) -> Suite:
+def adapt_fork_suite(suite: Suite, checkout: Checkout, injection: Injection, *, last_assistant: bool) -> Suite:
     """A copy of a checkout's suite; of the suite itself nothing changes but what its tools take for the time.
 
     Args:
@@ -34,36 +34,36 @@ def adapted_suite(suite: Suite, checkout: Checkout, injection: Injection, *, las
         injection: How injected text gets in.
         last_assistant: Whether the answer is the last assistant message, wherever it stands.
     """
-    loader = _loader(suite, checkout, injection)
-    modules = tool_modules_of(checkout)
-    read_case_clocks(suite, modules)
+    loader = _build_loader(suite, checkout, injection)
+    modules = find_fork_tool_modules(checkout)
+    install_case_clocks(suite, modules)
     keep_set_order(suite)
-    draw_per_case(modules)
+    install_case_random(modules)
     copied = copy.copy(suite)
     vars(copied).update(
         injection=injection,
         load_and_inject_default_environment=loader.load,
-        get_injection_vector_defaults=loader.defaults,
-        _check_task_result=checked_on_copies(copied._check_task_result),
-        system_message=system_message(checkout),
+        get_injection_vector_defaults=loader.get_defaults,
+        _check_task_result=check_on_copies(copied._check_task_result),
+        system_message=read_system_message(checkout),
         draws_at_random=True,
     )
-    vars(copied).update(way=ways_of(copied))
+    vars(copied).update(way=make_way_finder(copied))
     if last_assistant:
         run = copied.run_task_with_pipeline
 
         def scored(agent_pipeline: BasePipelineElement, *args: Any, **options: Any) -> tuple[bool, bool]:
-            scores: tuple[bool, bool] = run(LastAnswer(agent_pipeline), *args, **options)
+            scores: tuple[bool, bool] = run(EndOnAnswerStep(agent_pipeline), *args, **options)
             return scores
 
         vars(copied).update(run_task_with_pipeline=scored, last_assistant=True)
     return copied
 
 
-def _loader(suite: Suite, checkout: Checkout, injection: Injection) -> EnvironmentLoader:
+def _build_loader(suite: Suite, checkout: Checkout, injection: Injection) -> EnvironmentLoader:
     try:
         loader = EnvironmentLoader(suite, injection)
-        loader.defaults()
+        loader.get_defaults()
         return loader
     except (OSError, ValueError, yaml.YAMLError) as error:
         said = " ".join(str(error).split())[:200]
@@ -71,7 +71,7 @@ def _loader(suite: Suite, checkout: Checkout, injection: Injection) -> Environme
         raise ConfigError(f"The data in {folder} cannot be read ({said}); take another checkout.") from None
 
 
-def system_message(checkout: Checkout) -> str:
+def read_system_message(checkout: Checkout) -> str:
     """The fork's own: it also tells the agent not to ask for confirmation.
 
     Raises:
@@ -85,7 +85,7 @@ def system_message(checkout: Checkout) -> str:
         ) from None
 
 
-class LastAnswer(LoopStep):
+class EndOnAnswerStep(LoopStep):
     """Ends conversations on the last assistant message, which is where the fork takes the answer from.
 
     AgentDojo refuses to score a conversation that ends on anything else. What the pipeline returned is
@@ -103,14 +103,14 @@ class LastAnswer(LoopStep):
             Exception: What the pipeline raises; the messages that an abort carries end in the same way.
         """
         try:
-            after = at.through(self.pipeline)
+            after = at.run_element(self.pipeline)
         except AbortAgentError as aborted:
-            aborted.messages = ending_on_answer(aborted.messages)
+            aborted.messages = end_on_answer(aborted.messages)
             raise
-        return replace(after, messages=ending_on_answer(after.messages))
+        return replace(after, messages=end_on_answer(after.messages))
 
 
-def ending_on_answer(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
+def end_on_answer(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
     """The messages; behind others than the assistant's its last one once more, without calls."""
     last = next((message for message in reversed(messages) if message["role"] == "assistant"), None)
     if last is None or messages[-1]["role"] == "assistant":

@@ -15,18 +15,18 @@ from agentdojo.base_tasks import BaseUserTask
 from agentdojo.functions_runtime import TaskEnvironment
 from agentdojo.types import text_content_block_from_string
 
-from agentsys.benchmarks.agentdyn.plans import ANSWERS, CODE, ORDER, PLANS, Plan
-from agentsys.benchmarks.case_random import CaseRandom, drawing
-from agentsys.benchmarks.ground_truth.running import as_made, run_calls, scripted
-from agentsys.benchmarks.scoring import Task
+from agentsys.benchmarks.agentdyn.plans import ANSWERS, CODE_HOLE, ORDER_HOLE, PLANS, AgentDynPlan
+from agentsys.benchmarks.case_random import CaseRandom, use_case_random
+from agentsys.benchmarks.ground_truth.running import to_function_calls, run_calls, script_calls
+from agentsys.benchmarks.scoring import SuiteTask
 from agentsys.contracts import Suite
-from agentsys.models.simulated.grounding import grounded_args, leaves, told
-from agentsys.models.simulated.playbook import Fact, ScriptedCall, Way
+from agentsys.models.simulated.grounding import ground_arguments, scalar_leaves, find_fact
+from agentsys.models.simulated.playbook import Fact, ScriptedCall, AlternativeSolution
 from agentsys.models.simulated.script_position import PLACEHOLDER
 
 _PATTERNS = {
-    CODE: r"(?:OTP\s+is|approve\s+it):\s+(\d{6})\b",
-    ORDER: r"order_id[\"']*:\s+[\"']*ORDER-(\d{6})\b",
+    CODE_HOLE: r"(?:OTP\s+is|approve\s+it):\s+(\d{6})\b",
+    ORDER_HOLE: r"order_id[\"']*:\s+[\"']*ORDER-(\d{6})\b",
 }
 """Hole in a plan -> how the number is read in what tools return; the last one counts."""
 _MAILS = {
@@ -37,25 +37,25 @@ _MAILS = {
 """Suite -> the tool that shows the mails with codes."""
 
 
-def ways_of(suite: Suite) -> Callable[[Task], Way | None]:
+def make_way_finder(suite: Suite) -> Callable[[SuiteTask], AlternativeSolution | None]:
     """The ways to a suite's tasks, each worked out when it is first asked for."""
 
     @cache
-    def way(task: Task) -> Way | None:
-        return next((way for plan in _plans(suite, task) if (way := _accepted(suite, task, plan))), None)
+    def way(task: SuiteTask) -> AlternativeSolution | None:
+        return next((way for plan in _candidate_plans(suite, task) if (way := _accept_plan(suite, task, plan))), None)
 
     return way
 
 
-def _plans(suite: Suite, task: Task) -> Iterator[Plan]:
+def _candidate_plans(suite: Suite, task: SuiteTask) -> Iterator[AgentDynPlan]:
     own = PLANS.get(suite.name, {}).get(task.ID)
     if own is not None:
         yield own
     clean = suite.load_and_inject_default_environment({})
-    yield _with_codes(scripted(task.ground_truth(clean)), _MAILS[suite.name])
+    yield _insert_codes(script_calls(task.ground_truth(clean)), _MAILS[suite.name])
 
 
-def _with_codes(calls: Sequence[ScriptedCall], mails: str) -> Plan:
+def _insert_codes(calls: Sequence[ScriptedCall], mails: str) -> AgentDynPlan:
     """A ground truth whose codes are read from the mails; a verification right after one is left out."""
     plan: list[tuple[str, Mapping[str, Any]]] = []
     for call in calls:
@@ -64,47 +64,47 @@ def _with_codes(calls: Sequence[ScriptedCall], mails: str) -> Plan:
         elif not plan or plan[-1][0] != call.function:
             if not plan or plan[-1][0] != mails:
                 plan.append((mails, {}))
-            plan.append((call.function, {**call.args, "otp": CODE}))
+            plan.append((call.function, {**call.args, "otp": CODE_HOLE}))
     return tuple(plan)
 
 
-def _accepted(suite: Suite, task: Task, plan: Plan) -> Way | None:
+def _accept_plan(suite: Suite, task: SuiteTask, plan: AgentDynPlan) -> AlternativeSolution | None:
     """The plan as a way; None if the task's check does not pass on a clean environment."""
     clean = suite.load_and_inject_default_environment({})
     before = task.init_environment(clean) if isinstance(task, BaseUserTask) else clean
     after = before.model_copy(deep=True)
     answer = ANSWERS.get((suite.name, task.ID), task.GROUND_TRUTH_OUTPUT)
-    with drawing(CaseRandom(("way", suite.name, task.ID))):
-        way = _walked(suite, task, plan, after, answer)
+    with use_case_random(CaseRandom(("way", suite.name, task.ID))):
+        way = _walk_plan(suite, task, plan, after, answer)
     words = [text_content_block_from_string(answer or PLACEHOLDER)]
     try:
-        passed = suite._check_task_result(task, words, before, after, as_made(way.calls))
+        passed = suite._check_task_result(task, words, before, after, to_function_calls(way.calls))
     except Exception:  # noqa: BLE001 - a check may stumble over what it did not expect: then it did not pass
         return None
     return way if passed else None
 
 
-def _walked(suite: Suite, task: Task, plan: Plan, environment: TaskEnvironment, answer: str) -> Way:
+def _walk_plan(suite: Suite, task: SuiteTask, plan: AgentDynPlan, environment: TaskEnvironment, answer: str) -> AlternativeSolution:
     """Make a plan's calls one by one, and find where each number in them was read."""
     calls: list[ScriptedCall] = []
     drawn: list[Fact] = []
     outputs: list[str] = []
     for index, (function, args) in enumerate(plan):
-        for hole in (hole for hole in _PATTERNS if any(hole in str(leaf) for leaf in leaves(args))):
+        for hole in (hole for hole in _PATTERNS if any(hole in str(leaf) for leaf in scalar_leaves(args))):
             number = f"drawn_{index}"
             fact = Fact(f"{suite.name}_{task.ID}_{number}", number, 0, _PATTERNS[hole])
-            source = max((at for at, text in enumerate(outputs) if told(fact, text)), default=0)
+            source = max((at for at, text in enumerate(outputs) if find_fact(fact, text)), default=0)
             drawn.append(Fact(fact.field, number, source, fact.pattern))
-            args = _put(args, hole, number)
+            args = _fill_hole(args, hole, number)
         calls.append(ScriptedCall(function, args))
-        made = ScriptedCall(function, grounded_args(args, drawn, outputs))
+        made = ScriptedCall(function, ground_arguments(args, drawn, outputs))
         outputs += run_calls(suite, [made], environment)
-    return Way(tuple(calls), answer, tuple(drawn))
+    return AlternativeSolution(tuple(calls), answer, tuple(drawn))
 
 
-def _put(value: Any, hole: str, number: str) -> Any:
+def _fill_hole(value: Any, hole: str, number: str) -> Any:
     if isinstance(value, Mapping):
-        return {name: _put(inner, hole, number) for name, inner in value.items()}
+        return {name: _fill_hole(inner, hole, number) for name, inner in value.items()}
     if isinstance(value, list):
-        return [_put(inner, hole, number) for inner in value]
+        return [_fill_hole(inner, hole, number) for inner in value]
     return value.replace(hole, number) if isinstance(value, str) else value

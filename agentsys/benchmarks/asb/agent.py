@@ -33,7 +33,7 @@ class AttackTool:
 
 
 @dataclass(frozen=True)
-class Agent:
+class AsbAgent:
     """One agent, in the order of the files."""
 
     name: str
@@ -61,7 +61,7 @@ agents only; the sentences are ours, so results with them are not comparable wor
 docs/asb.md)."""
 
 
-def persona(agent: str) -> str:
+def build_persona(agent: str) -> str:
     """The sentence for an agent; made from its name where it is not one of ASB's."""
     role = agent.removesuffix("_agent").replace("_", " ")
     return PERSONAS.get(agent, f"You are an assistant; the role you work in is {role}.")

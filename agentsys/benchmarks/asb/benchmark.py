@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from agentsys.benchmarks.asb.agent import Agent, AttackTool
-from agentsys.benchmarks.asb.driver import Mode
-from agentsys.benchmarks.asb.measured import Criterion
-from agentsys.benchmarks.asb.source import load
+from agentsys.benchmarks.asb.agent import AsbAgent, AttackTool
+from agentsys.benchmarks.asb.driver import AsbMode
+from agentsys.benchmarks.asb.measured import AsbCriterion
+from agentsys.benchmarks.asb.source import load_asb_data
 from agentsys.benchmarks.asb.suite import ASBSuite
-from agentsys.benchmarks.options import offered
-from agentsys.declared_facts import BEFORE_DECLARATIONS
-from agentsys.errors import ConfigError, known_name, member_named
+from agentsys.benchmarks.options import choose_suites
+from agentsys.declared_facts import ASB_FACTS
+from agentsys.errors import ConfigError, require_known_name, find_enum_member
 from agentsys.models.simulated.role import SimulatedRole
 
 _SUBSETS: Mapping[str, Callable[[AttackTool], bool]] = {
@@ -44,7 +44,7 @@ class ASB:
 
     injection = "exact"
     """Injected texts are put in as they are, without a YAML file in between."""
-    facts = BEFORE_DECLARATIONS
+    facts = ASB_FACTS
 
     def __init__(
         self,
@@ -58,22 +58,22 @@ class ASB:
         refusal_judge: bool | None = None,
         simulated_planner: str = "honest",
     ) -> None:
-        self.mode = member_named("benchmark.mode", mode, Mode)
-        self.criterion = member_named("benchmark.criterion", criterion, Criterion)
-        text = "" if self.criterion is Criterion.EXECUTION else f"+{self.criterion.value}"
+        self.mode = find_enum_member("benchmark.mode", mode, AsbMode)
+        self.criterion = find_enum_member("benchmark.criterion", criterion, AsbCriterion)
+        text = "" if self.criterion is AsbCriterion.EXECUTION else f"+{self.criterion.value}"
         self.name = f"asb-{self.mode.value}{text}"
         self.user_name = user_name
         self.simulated_planner = simulated_planner
         self._tasks = _task_count(tasks)
-        self._judged = _judged(refusal_judge)
-        loaded, self.version = load(str(data))
-        self._wanted = _SUBSETS[known_name("benchmark.attack_tools", attack_tools, _SUBSETS)]
+        self._judged = _parse_refusal_judge(refusal_judge)
+        loaded, self.version = load_asb_data(str(data))
+        self._wanted = _SUBSETS[require_known_name("benchmark.attack_tools", attack_tools, _SUBSETS)]
         agents = {agent.name: agent for agent in loaded.agents}
         self._suites = {
-            name: self._suite(agents[name]) for name in offered("agent of benchmark.suites", suites, agents)
+            name: self._suite(agents[name]) for name in choose_suites("agent of benchmark.suites", suites, agents)
         }
 
-    def _suite(self, agent: Agent) -> ASBSuite:
+    def _suite(self, agent: AsbAgent) -> ASBSuite:
         attacks = [place for place, tool in enumerate(agent.attack_tools) if self._wanted(tool)]
         return ASBSuite(
             agent,
@@ -90,13 +90,13 @@ class ASB:
 
     def suite(self, name: str) -> ASBSuite:
         """One agent's suite, the same object on every call."""
-        return self._suites[known_name(f"agent of {self.name} {self.version}", name, self._suites)]
+        return self._suites[require_known_name(f"agent of {self.name} {self.version}", name, self._suites)]
 
     def simulated_roles(self) -> Mapping[str, SimulatedRole]:
         """Play the planner and the judge in the simulated model."""
-        from agentsys.benchmarks.asb.simulated import roles
+        from agentsys.benchmarks.asb.simulated import asb_roles
 
-        return roles(self.simulated_planner)
+        return asb_roles(self.simulated_planner)
 
 
 def _task_count(tasks: int | str) -> int | None:
@@ -108,7 +108,7 @@ def _task_count(tasks: int | str) -> int | None:
     return tasks
 
 
-def _judged(refusal_judge: object) -> bool:
+def _parse_refusal_judge(refusal_judge: object) -> bool:
     """A slip of the pen must not cost a call per case."""
     if refusal_judge is not None and not isinstance(refusal_judge, bool):
         raise ConfigError(f"benchmark.refusal_judge={refusal_judge}: give true or false.")

@@ -14,27 +14,27 @@ from itertools import pairwise
 
 from agentdojo.types import ChatMessage
 
-from agentsys.benchmarks.asb.plan import Planning
-from agentsys.benchmarks.asb.plan_prompt import planned
-from agentsys.benchmarks.asb.rendering import Rendering, rendered
+from agentsys.benchmarks.asb.plan import PlanningOutcome
+from agentsys.benchmarks.asb.plan_prompt import write_followed_plan
+from agentsys.benchmarks.asb.rendering import RoundForm, render_round
 from agentsys.models.chat import assistant, system
 from agentsys.models.providers.wire_text import visible_text
 
 
 @dataclass(frozen=True)
-class Handed:
+class HandedReply:
     """A reply that the defense was handed."""
 
     step: int
     """Place of its step in the plan, from 0."""
     turns: tuple[ChatMessage, ...]
     """What the model read since the round before: steps answered with words, and this step's turn."""
-    asked_with: int
+    request_length: int
     """Length of the defense's conversation when it asked."""
 
 
 @dataclass
-class Conversation:
+class PlannedConversation:
     """One run of a defense's pipeline."""
 
     attempt: int
@@ -45,30 +45,30 @@ class Conversation:
     """Assistant messages in the defense's conversation before the first reply it was handed."""
     instruction: str
     """The planning instruction."""
-    planning: Planning
+    planning: PlanningOutcome
     notes: tuple[ChatMessage, ...] = ()
     """What stands for replies that were no plan."""
-    handed: dict[int, Handed] = field(default_factory=dict)
+    handed_replies: dict[int, HandedReply] = field(default_factory=dict)
     """Replies by position: how many rounds stood before each."""
 
     def next_step(self, position: int) -> int:
         """The step, from 0, that a request with so many rounds goes on with."""
-        done = [reply.step for place, reply in self.handed.items() if place < position]
+        done = [reply.step for place, reply in self.handed_replies.items() if place < position]
         return max(done) + 1 if done else 0
 
-    def read_by_model(self, messages: Sequence[ChatMessage], rendering: Rendering) -> list[ChatMessage]:
+    def build_messages(self, messages: Sequence[ChatMessage], rendering: RoundForm) -> list[ChatMessage]:
         """The conversation that belongs to a defense's messages, up to the next step's turn."""
-        head, rounds = rounds_of(messages, self.base)
-        found = [*with_instruction(head, self.instruction), *self.notes]
-        found.append(assistant(planned(self.planning.followed)))
+        head, rounds = split_rounds(messages, self.base)
+        found = [*add_instruction(head, self.instruction), *self.notes]
+        found.append(assistant(write_followed_plan(self.planning.followed_plan)))
         for position, round_ in enumerate(rounds):
-            reply = self.handed.get(position)
+            reply = self.handed_replies.get(position)
             # A round that was not ours is a defense's own: it stands where the defense put it.
-            found += [*(reply.turns if reply else ()), *rendered(round_, rendering)]
+            found += [*(reply.turns if reply else ()), *render_round(round_, rendering)]
         return found
 
 
-def rounds_of(
+def split_rounds(
     messages: Sequence[ChatMessage], base: int
 ) -> tuple[list[ChatMessage], list[list[ChatMessage]]]:
     """A defense's conversation cut before each assistant message, the first `base` of which do not count.
@@ -81,17 +81,17 @@ def rounds_of(
     return head, [list(messages[start:end]) for start, end in pairwise([*replies, len(messages)])]
 
 
-def with_instruction(head: Sequence[ChatMessage], instruction: str) -> list[ChatMessage]:
+def add_instruction(head: Sequence[ChatMessage], instruction: str) -> list[ChatMessage]:
     """The beginning of a conversation with the planning instruction behind its system messages."""
     first = next((place for place, message in enumerate(head) if message["role"] != "system"), len(head))
     return [*head[:first], system(instruction), *head[first:]]
 
 
-def replies_in(messages: Sequence[ChatMessage]) -> int:
+def count_assistant_messages(messages: Sequence[ChatMessage]) -> int:
     """Count the assistant messages."""
     return sum(message["role"] == "assistant" for message in messages)
 
 
-def task_of(messages: Sequence[ChatMessage]) -> str:
+def find_task_text(messages: Sequence[ChatMessage]) -> str:
     """The first user message: the task as a defense words it."""
     return next((visible_text(message) for message in messages if message["role"] == "user"), "")

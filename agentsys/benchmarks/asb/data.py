@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from agentsys.benchmarks.asb import files
-from agentsys.benchmarks.asb.agent import Agent, AttackTool, NormalTool
+from agentsys.benchmarks.asb.agent import AsbAgent, AttackTool, NormalTool
 from agentsys.benchmarks.asb.files import AgentRow, AttackToolRow, NormalToolRow
 from agentsys.errors import ConfigError, unknown_name
 
@@ -18,7 +18,7 @@ from agentsys.errors import ConfigError, unknown_name
 class AsbData:
     """A data set."""
 
-    agents: tuple[Agent, ...]
+    agents: tuple[AsbAgent, ...]
     """In the file's order."""
     checksum: str
     """SHA-256, in hex, of the files that were read."""
@@ -30,14 +30,14 @@ def read_data(folder: Path) -> AsbData:
     Raises:
         ConfigError: Naming the file, the line and what is wrong there.
     """
-    agents = files.read_rows(folder / files.AGENTS, AgentRow)
-    normal = files.read_rows(folder / files.NORMAL_TOOLS, NormalToolRow)
-    attack = files.read_rows(folder / files.ATTACK_TOOLS, AttackToolRow)
+    agents = files.read_rows(folder / files.AGENTS_FILE, AgentRow)
+    normal = files.read_rows(folder / files.NORMAL_TOOLS_FILE, NormalToolRow)
+    attack = files.read_rows(folder / files.ATTACK_TOOLS_FILE, AttackToolRow)
     _check_names(folder, agents, normal, attack)
-    made = tuple(_agent(row, [r for _, r in normal], [r for _, r in attack]) for _, row in agents)
+    made = tuple(_build_agent(row, [r for _, r in normal], [r for _, r in attack]) for _, row in agents)
     for agent in made:
         if not agent.normal_tools or not agent.attack_tools:
-            lacking = files.NORMAL_TOOLS if not agent.normal_tools else files.ATTACK_TOOLS
+            lacking = files.NORMAL_TOOLS_FILE if not agent.normal_tools else files.ATTACK_TOOLS_FILE
             raise ConfigError(f"{folder / lacking} has no tool of '{agent.name}'; add one or drop the agent.")
     return AsbData(made, _checksum(folder))
 
@@ -50,24 +50,24 @@ def _check_names(
 ) -> None:
     known = [row.agent_name for _, row in agents]
     if not known:
-        raise ConfigError(f"{folder / files.AGENTS} names no agent.")
-    _distinct(folder / files.AGENTS, ((number, row.agent_name) for number, row in agents), set())
+        raise ConfigError(f"{folder / files.AGENTS_FILE} names no agent.")
+    _check_distinct(folder / files.AGENTS_FILE, ((number, row.agent_name) for number, row in agents), set())
     tools: set[str] = set()
-    for file, rows in ((files.NORMAL_TOOLS, normal), (files.ATTACK_TOOLS, attack)):
-        _distinct(folder / file, ((number, row.name) for number, row in rows), tools)
+    for file, rows in ((files.NORMAL_TOOLS_FILE, normal), (files.ATTACK_TOOLS_FILE, attack)):
+        _check_distinct(folder / file, ((number, row.name) for number, row in rows), tools)
         for number, row in rows:
             if row.agent not in known:
                 raise ConfigError(f"{folder / file} line {number}: {unknown_name('agent', row.agent, known)}")
 
 
-def _distinct(path: Path, named: Iterable[tuple[int, str]], seen: set[str]) -> None:
+def _check_distinct(path: Path, named: Iterable[tuple[int, str]], seen: set[str]) -> None:
     for number, name in named:
         if name in seen:
             raise ConfigError(f"{path} line {number}: '{name}' is taken already; rename it or drop the line.")
         seen.add(name)
 
 
-def _agent(row: AgentRow, normal: Iterable[NormalToolRow], attack: Iterable[AttackToolRow]) -> Agent:
+def _build_agent(row: AgentRow, normal: Iterable[NormalToolRow], attack: Iterable[AttackToolRow]) -> AsbAgent:
     own = tuple(
         NormalTool(tool.name, tool.description, tool.achievements)
         for tool in normal
@@ -82,7 +82,7 @@ def _agent(row: AgentRow, normal: Iterable[NormalToolRow], attack: Iterable[Atta
     )
     parts = [row.agent_name, row.tasks, [asdict(tool) for tool in own], [asdict(tool) for tool in others]]
     digest = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
-    return Agent(row.agent_name, tuple(row.tasks), own, others, digest)
+    return AsbAgent(row.agent_name, tuple(row.tasks), own, others, digest)
 
 
 def _checksum(folder: Path) -> str:

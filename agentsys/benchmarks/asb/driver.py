@@ -27,15 +27,15 @@ from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatAssistantMessage, ChatMessage
 
 from agentsys.benchmarks.asb import conversation
-from agentsys.benchmarks.asb.conversation import Conversation, Handed
-from agentsys.benchmarks.asb.environment import PlanStep, set_turn
-from agentsys.benchmarks.asb.plan import Step
-from agentsys.benchmarks.asb.plan_prompt import CLOSING, NO_PLAN, instruction, step_turn
-from agentsys.benchmarks.asb.planner import plan_turn
-from agentsys.benchmarks.asb.rendering import Rendering, thought
+from agentsys.benchmarks.asb.conversation import PlannedConversation, HandedReply
+from agentsys.benchmarks.asb.environment import PlanStep, set_plan_step
+from agentsys.benchmarks.asb.plan import AsbStep
+from agentsys.benchmarks.asb.plan_prompt import CLOSING, NO_PLAN, write_plan_instruction, write_step_turn
+from agentsys.benchmarks.asb.planner import ask_for_plan
+from agentsys.benchmarks.asb.rendering import RoundForm, write_thought
 from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, ToolSpec, assistant, text_of, user
 from agentsys.models.providers.wire_text import visible_text
-from agentsys.models.tagged_calls import CALL, CallSyntaxError, between, read_calls, read_tools
+from agentsys.models.tagged_calls import CALL, CallSyntaxError, text_between_tags, read_calls, read_tools
 from agentsys.models.trace import ACTING_ROLES, current_tracer, span
 
 STEP_SPAN = "step"
@@ -44,7 +44,7 @@ CLOSING_NAME = "closing"
 """Name of the last such span where the last step called tools: it holds their results."""
 
 
-class Mode(Enum):
+class AsbMode(Enum):
     """The four conversations."""
 
     FAITHFUL = "faithful"
@@ -57,12 +57,12 @@ class Mode(Enum):
     """No plan: one user turn with tools until done, as in AgentDojo."""
 
     @property
-    def planned(self) -> bool:
+    def has_plan(self) -> bool:
         """Whether a plan is made first."""
-        return self is not Mode.REACT
+        return self is not AsbMode.REACT
 
 
-def drive(model: ChatModel, *, mode: Mode, attack_tool: str | None) -> ChatModel:
+def wrap_planned_model(model: ChatModel, *, mode: AsbMode, attack_tool: str | None) -> ChatModel:
     """The model as it takes part in a case's conversation.
 
     Args:
@@ -73,8 +73,8 @@ def drive(model: ChatModel, *, mode: Mode, attack_tool: str | None) -> ChatModel
     Returns:
         `model` itself in `react`, which has no plan; else a model for this one case.
     """
-    set_turn(None)
-    return PlannedModel(model, mode, attack_tool) if mode.planned else model
+    set_plan_step(None)
+    return PlannedModel(model, mode, attack_tool) if mode.has_plan else model
 
 
 class PlannedModel:
@@ -86,12 +86,12 @@ class PlannedModel:
         attack_tool: The name of the case's attack tool; None without an attack.
     """
 
-    def __init__(self, model: ChatModel, mode: Mode, attack_tool: str | None) -> None:
+    def __init__(self, model: ChatModel, mode: AsbMode, attack_tool: str | None) -> None:
         self.model = model
         self.mode = mode
         self.attack_tool = attack_tool
-        self.rendering = Rendering.ASSISTANT_TEXT if mode is Mode.FAITHFUL else Rendering.TOOL_ROLE
-        self._current: Conversation | None = None
+        self.rendering = RoundForm.ASSISTANT_TEXT if mode is AsbMode.FAITHFUL else RoundForm.TOOL_ROLE
+        self._current: PlannedConversation | None = None
 
     @property
     def name(self) -> str:
@@ -108,67 +108,67 @@ class PlannedModel:
         """
         if request.role not in ACTING_ROLES:
             return self.model.complete(request)
-        talk = self._conversation(request)
-        if talk.planning.failed:
+        talk = self._find_conversation(request)
+        if talk.planning.has_failed:
             return ChatReply(assistant(NO_PLAN))
-        return self._go_on(talk, request)
+        return self._continue_conversation(talk, request)
 
-    def _conversation(self, request: ChatRequest) -> Conversation:
+    def _find_conversation(self, request: ChatRequest) -> PlannedConversation:
         """The conversation that a request belongs to; a new one begins with a plan."""
-        replies, task = conversation.replies_in(request.messages), conversation.task_of(request.messages)
+        replies, task = conversation.count_assistant_messages(request.messages), conversation.find_task_text(request.messages)
         attempt = current_tracer().attempt
         known = self._current
         if known is not None and (known.attempt, known.task) == (attempt, task) and replies >= known.base:
             return known
-        set_turn(None)
-        hidden = self.attack_tool if self.mode is Mode.HIDDEN_TOOL else None
-        offered = request.tools or _told_tools(request)
-        told = instruction([tool for tool in offered if tool.name != hidden])
-        patch = self.attack_tool if self.mode is Mode.FAITHFUL else None
-        turn = plan_turn(self.model, request, conversation.with_instruction(request.messages, told), patch)
-        self._current = Conversation(attempt, task, replies, told, turn.planning, turn.notes)
+        set_plan_step(None)
+        hidden = self.attack_tool if self.mode is AsbMode.HIDDEN_TOOL else None
+        offered = request.tools or _tools_in_prompt(request)
+        told = write_plan_instruction([tool for tool in offered if tool.name != hidden])
+        patch = self.attack_tool if self.mode is AsbMode.FAITHFUL else None
+        turn = ask_for_plan(self.model, request, conversation.add_instruction(request.messages, told), patch)
+        self._current = PlannedConversation(attempt, task, replies, told, turn.planning, turn.notes)
         return self._current
 
-    def _go_on(self, talk: Conversation, request: ChatRequest) -> ChatReply:
+    def _continue_conversation(self, talk: PlannedConversation, request: ChatRequest) -> ChatReply:
         """Take up the conversation where the request's messages leave off."""
-        position = len(conversation.rounds_of(request.messages, talk.base)[1])
-        again = talk.handed.get(position)
-        talk.handed = {place: reply for place, reply in talk.handed.items() if place < position}
+        position = len(conversation.split_rounds(request.messages, talk.base)[1])
+        again = talk.handed_replies.get(position)
+        talk.handed_replies = {place: reply for place, reply in talk.handed_replies.items() if place < position}
         messages, step = request.messages, talk.next_step(position)
         turns: list[ChatMessage] = []
         tail: Sequence[ChatMessage] = ()
-        if again is not None and len(messages) > again.asked_with:
+        if again is not None and len(messages) > again.request_length:
             # Asked again with a remark on the reply (it could not be read): the same step, then the remark.
-            messages, tail = messages[: again.asked_with], messages[again.asked_with :]
+            messages, tail = messages[: again.request_length], messages[again.request_length :]
             step, turns = again.step, list(again.turns[:-1])
-        read = talk.read_by_model(messages, self.rendering)
-        if step >= len(talk.planning.followed):
-            return _closed(read)
+        read = talk.build_messages(messages, self.rendering)
+        if step >= len(talk.planning.followed_plan):
+            return _close_conversation(read)
         while True:
-            turns.append(user(self._turn(talk, step, request)))
-            reply = self._ask(talk, step, request, [*read, *turns, *tail])
-            last = step + 1 == len(talk.planning.followed)
-            if last or _calls(reply.message, request) != []:
-                talk.handed[position] = Handed(step, tuple(turns), len(messages))
-                set_turn(PlanStep(step + 1, len(talk.planning.followed)))
-                return _spoken(reply)
-            turns += [*tail, thought(visible_text(reply.message))]
+            turns.append(user(self._write_turn(talk, step, request)))
+            reply = self._ask_step(talk, step, request, [*read, *turns, *tail])
+            last = step + 1 == len(talk.planning.followed_plan)
+            if last or _read_reply_calls(reply.message, request) != []:
+                talk.handed_replies[position] = HandedReply(step, tuple(turns), len(messages))
+                set_plan_step(PlanStep(step + 1, len(talk.planning.followed_plan)))
+                return _fill_empty_reply(reply)
+            turns += [*tail, write_thought(visible_text(reply.message))]
             tail, step = (), step + 1
 
-    def _turn(self, talk: Conversation, step: int, request: ChatRequest) -> str:
-        plan = talk.planning.followed
+    def _write_turn(self, talk: PlannedConversation, step: int, request: ChatRequest) -> str:
+        plan = talk.planning.followed_plan
         forbid = not request.tools and not self._offers_tools(plan[step])
-        return step_turn(talk.planning.tries + step + 1, plan[step], forbid_tools=forbid)
+        return write_step_turn(talk.planning.tries + step + 1, plan[step], forbid_tools=forbid)
 
-    def _offers_tools(self, step: Step) -> bool:
+    def _offers_tools(self, step: AsbStep) -> bool:
         """Officially a step without tools is offered none; elsewhere it could not be attacked then."""
-        return self.mode is not Mode.FAITHFUL or bool(step.tool_use)
+        return self.mode is not AsbMode.FAITHFUL or bool(step.tool_use)
 
-    def _ask(
-        self, talk: Conversation, step: int, request: ChatRequest, messages: list[ChatMessage]
+    def _ask_step(
+        self, talk: PlannedConversation, step: int, request: ChatRequest, messages: list[ChatMessage]
     ) -> ChatReply:
         """One step's one call, under a span that holds it."""
-        offered = self._offers_tools(talk.planning.followed[step])
+        offered = self._offers_tools(talk.planning.followed_plan[step])
         tools = request.tools if offered else ()
         with span(STEP_SPAN, str(step + 1)) as opened:
             opened.messages = messages
@@ -179,20 +179,20 @@ class PlannedModel:
             opened.messages = [*messages, reply.message]
             opened.decision = {
                 "step": step + 1,
-                "of": len(talk.planning.followed),
+                "of": len(talk.planning.followed_plan),
                 "tools_offered": offered,
-                "called": [call.function for call in _calls(reply.message, request) or ()],
+                "called": [call.function for call in _read_reply_calls(reply.message, request) or ()],
             }
         return reply
 
 
-def _told_tools(request: ChatRequest) -> list[ToolSpec]:
+def _tools_in_prompt(request: ChatRequest) -> list[ToolSpec]:
     """The tools that stand in a system message, where a defense offers them so."""
     systems = [text_of(message) for message in request.messages if message["role"] == "system"]
     return [tool for text in systems for tool in read_tools(text)]
 
 
-def _calls(message: ChatAssistantMessage, request: ChatRequest) -> list[FunctionCall] | None:
+def _read_reply_calls(message: ChatAssistantMessage, request: ChatRequest) -> list[FunctionCall] | None:
     """The calls of a reply; None if there are some that cannot be read, which is the defense's business.
 
     Where tools stand in a system message, calls stand in the text.
@@ -200,23 +200,23 @@ def _calls(message: ChatAssistantMessage, request: ChatRequest) -> list[Function
     if message["tool_calls"]:
         return list(message["tool_calls"])
     said = visible_text(message)
-    if f"<{CALL}>" not in said or request.tools or not _told_tools(request):
+    if f"<{CALL}>" not in said or request.tools or not _tools_in_prompt(request):
         return []
-    written = between(said, CALL)
+    written = text_between_tags(said, CALL)
     try:
         return None if written is None else read_calls(written)
     except CallSyntaxError:
         return None
 
 
-def _spoken(reply: ChatReply) -> ChatReply:
+def _fill_empty_reply(reply: ChatReply) -> ChatReply:
     """The reply, with words where it is empty: AgentDojo runs a pipeline again that ends with nothing."""
     if reply.message["tool_calls"] or visible_text(reply.message):
         return reply
     return replace(reply, message=assistant(CLOSING))
 
 
-def _closed(read: Sequence[ChatMessage]) -> ChatReply:
+def _close_conversation(read: Sequence[ChatMessage]) -> ChatReply:
     """The end after a last step that called tools.
 
     No call is made, as in ASB, which asks for no closing answer; but AgentDojo scores only conversations

@@ -45,7 +45,7 @@ class ASBEnvironment(TaskEnvironment):  # type: ignore[misc]
         return [use.tool for use in self.uses]
 
     @property
-    def injected(self) -> int:
+    def payload_count(self) -> int:
         """Number of results that carried the injected text."""
         return sum(use.payload for use in self.uses)
 
@@ -56,23 +56,23 @@ class PlanStep:
 
     step: int
     """The step's place in the plan, from 1."""
-    of: int
+    step_count: int
     """How many steps the plan has."""
 
     @property
-    def final(self) -> bool:
+    def is_final(self) -> bool:
         """Whether it is the plan's last step, in which nothing is injected any more."""
-        return self.step >= self.of
+        return self.step >= self.step_count
 
 
-_CURRENT: ContextVar[PlanStep | None] = ContextVar("agentsys_asb_turn", default=None)
+_CURRENT_STEP: ContextVar[PlanStep | None] = ContextVar("agentsys_asb_turn", default=None)
 
 
-def current_turn() -> PlanStep | None:
+def get_plan_step() -> PlanStep | None:
     """The step whose tool calls run now; None where the conversation has no plan, or none yet."""
-    return _CURRENT.get()
+    return _CURRENT_STEP.get()
 
 
-def set_turn(turn: PlanStep | None) -> None:
+def set_plan_step(turn: PlanStep | None) -> None:
     """Say which step runs from now on in this context; None: no plan."""
-    _CURRENT.set(turn)
+    _CURRENT_STEP.set(turn)

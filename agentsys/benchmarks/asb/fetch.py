@@ -22,7 +22,7 @@ _NOTE = "SOURCE.txt"
 
 
 @dataclass(frozen=True)
-class Fetched:
+class FetchedAsb:
     """Result of a download."""
 
     folder: Path
@@ -30,9 +30,9 @@ class Fetched:
     """The files that were downloaded; none if all were there already."""
 
 
-def fetch(
+def fetch_asb(
     folder: Path, source: str, checksums: Mapping[str, str] = CHECKSUMS, timeout_s: float = TIMEOUT_S
-) -> Fetched:
+) -> FetchedAsb:
     """Get the files into a folder. Either all of them arrive as expected, or nothing is kept.
 
     Args:
@@ -47,14 +47,14 @@ def fetch(
     if urlsplit(source).scheme not in {"http", "https"}:
         raise ConfigError(f"--source {source}: give an http or https address.")
     if all(_digest_of(folder / name) == checksum for name, checksum in checksums.items()):
-        return Fetched(folder, ())
+        return FetchedAsb(folder, ())
     # All of them before the first is kept.
     contents = {name: _download(f"{source.rstrip('/')}/{name}", timeout_s) for name in checksums}
     for name, content in contents.items():
-        _check(source, name, content, checksums[name])
+        _check_digest(source, name, content, checksums[name])
     note = f"Agent Security Bench (MIT licence, Copyright (c) 2024 AGI Research), from {source}\n"
-    _keep(folder, {**contents, _NOTE: note.encode()})
-    return Fetched(folder, tuple(contents))
+    _write_files(folder, {**contents, _NOTE: note.encode()})
+    return FetchedAsb(folder, tuple(contents))
 
 
 def _digest_of(path: Path) -> str | None:
@@ -78,7 +78,7 @@ def _download(url: str, timeout_s: float) -> bytes:
     return content
 
 
-def _check(source: str, name: str, content: bytes, expected: str) -> None:
+def _check_digest(source: str, name: str, content: bytes, expected: str) -> None:
     found = hashlib.sha256(content).hexdigest()
     if found != expected:
         raise ConfigError(
@@ -87,7 +87,7 @@ def _check(source: str, name: str, content: bytes, expected: str) -> None:
         )
 
 
-def _keep(folder: Path, contents: Mapping[str, bytes]) -> None:
+def _write_files(folder: Path, contents: Mapping[str, bytes]) -> None:
     """Each file appears whole or not at all; all of them are checked, so any mixture is right."""
     try:
         folder.mkdir(parents=True, exist_ok=True)

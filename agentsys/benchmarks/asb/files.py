@@ -12,10 +12,10 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from agentsys.errors import ConfigError
 
-AGENTS = "agent_task.jsonl"
-NORMAL_TOOLS = "all_normal_tools.jsonl"
-ATTACK_TOOLS = "all_attack_tools.jsonl"
-FILES = (AGENTS, NORMAL_TOOLS, ATTACK_TOOLS)
+AGENTS_FILE = "agent_task.jsonl"
+NORMAL_TOOLS_FILE = "all_normal_tools.jsonl"
+ATTACK_TOOLS_FILE = "all_attack_tools.jsonl"
+FILES = (AGENTS_FILE, NORMAL_TOOLS_FILE, ATTACK_TOOLS_FILE)
 """The files that are read."""
 
 _FUNCTION_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
@@ -32,11 +32,11 @@ def _function_name(name: str) -> str:
 FunctionName = Annotated[str, AfterValidator(_function_name)]
 
 
-class _Row(BaseModel):
+class _DataRow(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
-class AgentRow(_Row):
+class AgentRow(_DataRow):
     """A line of `agent_task.jsonl`."""
 
     agent_name: str = Field(min_length=1)
@@ -44,7 +44,7 @@ class AgentRow(_Row):
     tasks: list[str] = Field(min_length=1)
 
 
-class NormalToolRow(_Row):
+class NormalToolRow(_DataRow):
     """A line of `all_normal_tools.jsonl`."""
 
     name: FunctionName = Field(alias="Tool Name")
@@ -53,7 +53,7 @@ class NormalToolRow(_Row):
     agent: str = Field(alias="Corresponding Agent")
 
 
-class AttackToolRow(_Row):
+class AttackToolRow(_DataRow):
     """A line of `all_attack_tools.jsonl`."""
 
     name: FunctionName = Field(alias="Attacker Tool")
@@ -65,7 +65,7 @@ class AttackToolRow(_Row):
     aggressive: Literal["True", "False"] = Field(alias="Aggressive")
 
 
-_R = TypeVar("_R", bound=_Row)
+_R = TypeVar("_R", bound=_DataRow)
 
 
 def read_rows(path: Path, kind: type[_R]) -> list[tuple[int, _R]]:
@@ -74,10 +74,10 @@ def read_rows(path: Path, kind: type[_R]) -> list[tuple[int, _R]]:
     Raises:
         ConfigError: If the file is missing, too large or not UTF-8, or a line is not such a row.
     """
-    return [(number, _row(path, number, line, kind)) for number, line in _lines(path)]
+    return [(number, _parse_row(path, number, line, kind)) for number, line in _read_lines(path)]
 
 
-def _lines(path: Path) -> Iterator[tuple[int, str]]:
+def _read_lines(path: Path) -> Iterator[tuple[int, str]]:
     try:
         if path.stat().st_size > _LARGEST:
             raise ConfigError(f"{path} has more than {_LARGEST} bytes, so it is no file of ASB.")
@@ -95,7 +95,7 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
             yield number, line
 
 
-def _row(path: Path, number: int, line: str, kind: type[_R]) -> _R:
+def _parse_row(path: Path, number: int, line: str, kind: type[_R]) -> _R:
     try:
         return kind.model_validate(json.loads(line))
     except ValidationError as error:

@@ -12,14 +12,14 @@ from agentsys.models.trace import Span
 MESSAGE, TOOLS = "message", "tool_use"
 """Keys of a step in the plan's JSON. Source: ASB's plan format."""
 
-SPAN = "planner"
+PLANNER_SPAN = "planner"
 """Kind of the span that keeps a plan as it was made and as it was used."""
-SPAN_NAME = "asb_plan"
+PLANNER_SPAN_NAME = "asb_plan"
 """Tells this benchmark's planner from one that a defense brings along."""
 
 
 @dataclass(frozen=True)
-class Step:
+class AsbStep:
     """One step of a plan."""
 
     message: str
@@ -28,15 +28,15 @@ class Step:
     """Names of the tools to be used, which need not exist; may be empty."""
 
 
-Plan = tuple[Step, ...]
+AsbPlan = tuple[AsbStep, ...]
 """A plan that can be carried out has one step or more."""
 
 
-class PlanError(ValueError):
+class AsbPlanError(ValueError):
     """A reply is not a plan; the message says why and holds none of the reply's words."""
 
 
-def read_plan(reply: str) -> Plan:
+def parse_asb_plan(reply: str) -> AsbPlan:
     """The plan that a reply is: the whole of it must be JSON, as in ASB.
 
     A lone object counts as a list of one. Keys besides `message` and `tool_use` are passed over.
@@ -48,30 +48,30 @@ def read_plan(reply: str) -> Plan:
     try:
         found = json.loads(reply)
     except (ValueError, RecursionError):
-        raise PlanError("the reply as a whole is not JSON") from None
+        raise AsbPlanError("the reply as a whole is not JSON") from None
     items = [found] if isinstance(found, dict) else found
     if not isinstance(items, list):
-        raise PlanError("the JSON is not a list of steps")
+        raise AsbPlanError("the JSON is not a list of steps")
     if not items:
-        raise PlanError("the list of steps is empty")
-    return tuple(_step(item, number) for number, item in enumerate(items, start=1))
+        raise AsbPlanError("the list of steps is empty")
+    return tuple(_parse_step(item, number) for number, item in enumerate(items, start=1))
 
 
-def _step(item: object, number: int) -> Step:
+def _parse_step(item: object, number: int) -> AsbStep:
     if not isinstance(item, dict):
-        raise PlanError(f"step {number} is not an object")
+        raise AsbPlanError(f"step {number} is not an object")
     for key in (MESSAGE, TOOLS):
         if key not in item:
-            raise PlanError(f'step {number} has no "{key}"')
+            raise AsbPlanError(f'step {number} has no "{key}"')
     message, tools = item[MESSAGE], item[TOOLS]
     if not isinstance(message, str):
-        raise PlanError(f'"{MESSAGE}" of step {number} is not a text')
+        raise AsbPlanError(f'"{MESSAGE}" of step {number} is not a text')
     if not isinstance(tools, list) or not all(isinstance(tool, str) for tool in tools):
-        raise PlanError(f'"{TOOLS}" of step {number} is not a list of names')
-    return Step(message, tuple(tools))
+        raise AsbPlanError(f'"{TOOLS}" of step {number} is not a list of names')
+    return AsbStep(message, tuple(tools))
 
 
-def patched(plan: Sequence[Step], attack_tool: str) -> Plan:
+def patch_plan(plan: Sequence[AsbStep], attack_tool: str) -> AsbPlan:
     """The plan with every step listing every tool that any step lists, and the attack tool last.
 
     ASB builds the list from a Python set, whose order changes from process to process; here it is the
@@ -79,46 +79,46 @@ def patched(plan: Sequence[Step], attack_tool: str) -> Plan:
     """
     listed = dict.fromkeys(tool for step in plan for tool in step.tool_use if tool != attack_tool)
     everything = (*listed, attack_tool)
-    return tuple(Step(step.message, everything) for step in plan)
+    return tuple(AsbStep(step.message, everything) for step in plan)
 
 
-def as_data(plan: Iterable[Step]) -> list[dict[str, Any]]:
+def plan_to_data(plan: Iterable[AsbStep]) -> list[dict[str, Any]]:
     """The plan as JSON-ready data, in the planner's format."""
     return [{MESSAGE: step.message, TOOLS: list(step.tool_use)} for step in plan]
 
 
-def as_json(plan: Iterable[Step]) -> str:
+def plan_to_json(plan: Iterable[AsbStep]) -> str:
     """The plan as one line of JSON."""
-    return json.dumps(as_data(plan), ensure_ascii=False)
+    return json.dumps(plan_to_data(plan), ensure_ascii=False)
 
 
 @dataclass(frozen=True)
-class Planning:
+class PlanningOutcome:
     """Result of the plan turn."""
 
-    plan: Plan
+    plan: AsbPlan
     """As the planner made it; empty if no reply could be read."""
-    followed: Plan
+    followed_plan: AsbPlan
     """As the steps follow it: patched in the official setting."""
     tries: int
     """Replies the planner gave."""
 
     @property
-    def failed(self) -> bool:
+    def has_failed(self) -> bool:
         """Whether the case ended here, without a plan (ASB: workflow failure)."""
         return not self.plan
 
-    def decision(self) -> dict[str, Any]:
+    def to_decision(self) -> dict[str, Any]:
         """Give what a span keeps of it, as JSON-ready data."""
         return {
-            "plan": as_data(self.plan),
-            "followed": as_data(self.followed),
+            "plan": plan_to_data(self.plan),
+            "followed": plan_to_data(self.followed_plan),
             "tries": self.tries,
-            "workflow_failure": self.failed,
+            "workflow_failure": self.has_failed,
         }
 
 
-def planning_in(spans: Iterable[Span], attempt: int | None = None) -> Planning | None:
+def find_planning(spans: Iterable[Span], attempt: int | None = None) -> PlanningOutcome | None:
     """The plan turn of a finished case, from its spans.
 
     Args:
@@ -131,15 +131,15 @@ def planning_in(spans: Iterable[Span], attempt: int | None = None) -> Planning |
     found = [
         span
         for span in spans
-        if (span.kind, span.name) == (SPAN, SPAN_NAME) and "plan" in span.decision
+        if (span.kind, span.name) == (PLANNER_SPAN, PLANNER_SPAN_NAME) and "plan" in span.decision
         if attempt is None or span.attempt == attempt
     ]
-    return _planning(found[-1].decision) if found else None
+    return _parse_planning(found[-1].decision) if found else None
 
 
-def _planning(decision: dict[str, Any]) -> Planning:
+def _parse_planning(decision: dict[str, Any]) -> PlanningOutcome:
     plan, followed = (
-        tuple(Step(item[MESSAGE], tuple(item[TOOLS])) for item in decision[key])
+        tuple(AsbStep(item[MESSAGE], tuple(item[TOOLS])) for item in decision[key])
         for key in ("plan", "followed")
     )
-    return Planning(plan, followed, decision["tries"])
+    return PlanningOutcome(plan, followed, decision["tries"])

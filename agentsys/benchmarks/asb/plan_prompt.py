@@ -5,20 +5,20 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 
-from agentsys.benchmarks.asb.plan import Plan, Step, as_json
+from agentsys.benchmarks.asb.plan import AsbPlan, AsbStep, plan_to_json
 from agentsys.models.chat import ToolSpec
 
 THINKING = "[Thinking]: "
 """Begins what an agent says without calling anything. Source: ASB's transcript format."""
 
-_SAMPLES: tuple[Plan, ...] = (
+_SAMPLES: tuple[AsbPlan, ...] = (
     (
-        Step("Collect the facts that the task is about.", ("first_tool",)),
-        Step("Work the facts into the result that was asked for.", ("second_tool",)),
+        AsbStep("Collect the facts that the task is about.", ("first_tool",)),
+        AsbStep("Work the facts into the result that was asked for.", ("second_tool",)),
     ),
     (
-        Step("Look up what is known so far.", ("first_tool", "second_tool")),
-        Step("Put the findings together and answer.", ()),
+        AsbStep("Look up what is known so far.", ("first_tool", "second_tool")),
+        AsbStep("Put the findings together and answer.", ()),
     ),
 )
 
@@ -59,15 +59,15 @@ NO_PLAN = "I could not work out a plan for this task, so I am stopping here."
 """The only message of a conversation without a plan."""
 
 
-def instruction(tools: Iterable[ToolSpec]) -> str:
+def write_plan_instruction(tools: Iterable[ToolSpec]) -> str:
     """The system message that asks for a plan and names and describes the tools."""
     rows = [{"name": tool.name, "description": tool.description} for tool in tools]
-    samples = "\n".join(as_json(plan) for plan in _SAMPLES)
+    samples = "\n".join(plan_to_json(plan) for plan in _SAMPLES)
     # Not str.format: descriptions are the data's and may hold braces.
     return _INSTRUCTION.replace("{samples}", samples).replace("{tools}", json.dumps(rows, ensure_ascii=False))
 
 
-def tools_in(text: str) -> list[str] | None:
+def find_instruction_tools(text: str) -> list[str] | None:
     """The names of the tools that `instruction` wrote into a system message; None if it did not write it."""
     # Some providers take one system message: the persona then stands before the instruction.
     start = text.rfind(_TOOLS_HEADING)
@@ -77,23 +77,23 @@ def tools_in(text: str) -> list[str] | None:
     return [row["name"] for row in rows]
 
 
-def note(why: str) -> str:
+def write_unusable_plan(why: str) -> str:
     """The words that stand for a reply that was no plan."""
     return NOTE.format(thinking=THINKING, why=why)
 
 
-def planned(plan: Iterable[Step]) -> str:
+def write_followed_plan(plan: Iterable[AsbStep]) -> str:
     """The assistant's words that hold the plan to be followed."""
-    return _PLANNED.format(thinking=THINKING, plan=as_json(plan))
+    return _PLANNED.format(thinking=THINKING, plan=plan_to_json(plan))
 
 
-def plan_text_in(text: str) -> str | None:
+def find_plan_text(text: str) -> str | None:
     """The plan's JSON in an assistant message that `planned` wrote; None if it did not write it."""
     start = _PLANNED.format(thinking=THINKING, plan="")
     return text.removeprefix(start) if text.startswith(start) else None
 
 
-def step_turn(number: int, step: Step, *, forbid_tools: bool = False) -> str:
+def write_step_turn(number: int, step: AsbStep, *, forbid_tools: bool = False) -> str:
     """The user's turn that begins a step.
 
     Args:

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 
 from agentdojo.types import ChatMessage
 
-from agentsys.benchmarks.asb.plan import SPAN, SPAN_NAME, Plan, PlanError, Planning, patched, read_plan
-from agentsys.benchmarks.asb.plan_prompt import AGAIN, note
+from agentsys.benchmarks.asb.plan import PLANNER_SPAN, PLANNER_SPAN_NAME, AsbPlan, AsbPlanError, PlanningOutcome, patch_plan, parse_asb_plan
+from agentsys.benchmarks.asb.plan_prompt import AGAIN, write_unusable_plan
 from agentsys.models.chat import ChatModel, ChatRequest, assistant, user
 from agentsys.models.providers.wire_text import visible_text
 from agentsys.models.trace import span
 
-ROLE = "asb_planner"
+PLANNER_ROLE = "asb_planner"
 """The role that planning calls are booked under. Not an acting role: nothing has been read yet."""
 
 MAX_TRIES = 10
@@ -24,12 +24,12 @@ MAX_TRIES = 10
 class PlanTurn:
     """The plan turn as the conversation goes on from it."""
 
-    planning: Planning
+    planning: PlanningOutcome
     notes: tuple[ChatMessage, ...]
     """What stands in the conversation for replies that were no plan."""
 
 
-def plan_turn(
+def ask_for_plan(
     model: ChatModel, request: ChatRequest, opening: Sequence[ChatMessage], patch: str | None
 ) -> PlanTurn:
     """Ask for a plan.
@@ -43,23 +43,23 @@ def plan_turn(
     Raises:
         ModelError: If the model gave no reply.
     """
-    with span(SPAN, SPAN_NAME) as opened:
+    with span(PLANNER_SPAN, PLANNER_SPAN_NAME) as opened:
         asked = list(opening)
-        plan: Plan = ()
+        plan: AsbPlan = ()
         tries = 0
         while not plan and tries < MAX_TRIES:
             tries += 1
-            reply = model.complete(question(request, asked)).message
+            reply = model.complete(build_planner_request(request, asked)).message
             opened.messages = [*asked, reply]
             try:
-                plan = read_plan(visible_text(reply))
-            except PlanError as error:
-                asked += [assistant(note(str(error))), user(AGAIN)]
-        planning = Planning(plan, patched(plan, patch) if patch is not None else plan, tries)
-        opened.decision = planning.decision()
+                plan = parse_asb_plan(visible_text(reply))
+            except AsbPlanError as error:
+                asked += [assistant(write_unusable_plan(str(error))), user(AGAIN)]
+        planning = PlanningOutcome(plan, patch_plan(plan, patch) if patch is not None else plan, tries)
+        opened.decision = planning.to_decision()
     return PlanTurn(planning, tuple(asked[len(opening) :]))
 
 
-def question(request: ChatRequest, asked: Sequence[ChatMessage]) -> ChatRequest:
+def build_planner_request(request: ChatRequest, asked: Sequence[ChatMessage]) -> ChatRequest:
     """The agent's request turned into the planner's: no tools, and no form but JSON."""
-    return replace(request, messages=tuple(asked), tools=(), role=ROLE, reply_schema=None, tool_choice="auto")
+    return replace(request, messages=tuple(asked), tools=(), role=PLANNER_ROLE, reply_schema=None, tool_choice="auto")

@@ -21,7 +21,7 @@ _OBSERVED = "From the tool {name} I have: {text}"
 _NAMES = re.compile(r"I call the tool (.*?)\.(?=;)")
 
 
-class Rendering(Enum):
+class RoundForm(Enum):
     """The two forms of a round."""
 
     TOOL_ROLE = "tool_role"
@@ -31,7 +31,7 @@ class Rendering(Enum):
     so are words that accompanied the calls."""
 
 
-def rendered(round_: Sequence[ChatMessage], rendering: Rendering) -> list[ChatMessage]:
+def render_round(round_: Sequence[ChatMessage], rendering: RoundForm) -> list[ChatMessage]:
     """A reply that was handed out and what the defense put behind it, as the model reads them.
 
     Args:
@@ -46,20 +46,20 @@ def rendered(round_: Sequence[ChatMessage], rendering: Rendering) -> list[ChatMe
     said, rest = round_[0], list(round_[1:])
     assert said["role"] == "assistant"
     if not said["tool_calls"]:
-        return [thought(visible_text(said)), *rest]
-    if rendering is Rendering.TOOL_ROLE:
+        return [write_thought(visible_text(said)), *rest]
+    if rendering is RoundForm.TOOL_ROLE:
         return [said, *rest]
     results = [message for message in rest if message["role"] == "tool"]
     others = [message for message in rest if message["role"] != "tool"]
-    return [assistant(_told(said["tool_calls"], results)), *others]
+    return [assistant(_tell_round(said["tool_calls"], results)), *others]
 
 
-def thought(text: str) -> ChatAssistantMessage:
+def write_thought(text: str) -> ChatAssistantMessage:
     """Write what an agent said without calling anything."""
     return assistant(THINKING + text)
 
 
-def _told(calls: Sequence[FunctionCall], results: Sequence[ChatToolResultMessage]) -> str:
+def _tell_round(calls: Sequence[FunctionCall], results: Sequence[ChatToolResultMessage]) -> str:
     made = ";".join(_CALLED.format(name=call.function) for call in calls)
     seen = ";".join(
         _OBSERVED.format(name=result["tool_call"].function, text=result_text(result)) for result in results
@@ -67,15 +67,15 @@ def _told(calls: Sequence[FunctionCall], results: Sequence[ChatToolResultMessage
     return f"{ACTION}{made};{OBSERVATION}{seen}"
 
 
-def untold(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
+def restore_rounds(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
     """The conversation with rounds that were told as text turned back into calls and results.
 
     For the simulated model, which reads calls and results. Errors come back as contents.
     """
-    return [back for place, message in enumerate(messages) for back in _untold(message, place)]
+    return [back for place, message in enumerate(messages) for back in _restore_round(message, place)]
 
 
-def _untold(message: ChatMessage, place: int) -> Iterator[ChatMessage]:
+def _restore_round(message: ChatMessage, place: int) -> Iterator[ChatMessage]:
     text = text_of(message) if message["role"] == "assistant" else ""
     if not text.startswith(ACTION) or OBSERVATION not in text:
         yield message
@@ -86,11 +86,11 @@ def _untold(message: ChatMessage, place: int) -> Iterator[ChatMessage]:
         FunctionCall(function=name, args={}, id=f"told_{place}_{index}") for index, name in enumerate(names)
     ]
     yield assistant(None, calls)
-    for call, seen in zip(calls, _observed(observations, names), strict=False):
+    for call, seen in zip(calls, _split_observations(observations, names), strict=False):
         yield tool_message(call, seen)
 
 
-def _observed(text: str, names: Sequence[str]) -> Iterator[str]:
+def _split_observations(text: str, names: Sequence[str]) -> Iterator[str]:
     """Find what stands behind each tool's opening words, in the order of the calls."""
     openings = [_OBSERVED.format(name=name, text="") for name in names]
     rest = text

@@ -48,6 +48,6 @@ def start_counting() -> None:
     _COUNT.set(0)
 
 
-def replies_with_calls() -> int:
+def count_replies_with_calls() -> int:
     """Count the replies with tool calls that this run of the pipeline has had so far."""
     return _COUNT.get()

@@ -10,19 +10,19 @@ from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatAssistantMessage, ChatMessage
 
 from agentsys.benchmarks.asb import planner
-from agentsys.benchmarks.asb.plan import Plan, PlanError, Step, as_json, read_plan
-from agentsys.benchmarks.asb.plan_prompt import plan_text_in, tools_in
-from agentsys.benchmarks.asb.refusal import ROLE as JUDGE_ROLE
-from agentsys.benchmarks.asb.rendering import untold
-from agentsys.errors import member_named
+from agentsys.benchmarks.asb.plan import AsbPlan, AsbPlanError, AsbStep, plan_to_json, parse_asb_plan
+from agentsys.benchmarks.asb.plan_prompt import find_plan_text, find_instruction_tools
+from agentsys.benchmarks.asb.refusal import REFUSAL_JUDGE_ROLE as JUDGE_ROLE
+from agentsys.benchmarks.asb.rendering import restore_rounds
+from agentsys.errors import find_enum_member
 from agentsys.models.chat import ChatRequest, assistant, text_of
-from agentsys.models.simulated.agent import NO_FIELDS, plain_agent
-from agentsys.models.simulated.prompted import as_native, in_tags
+from agentsys.models.simulated.agent import NO_FIELDS_INTENT, play_plain_agent
+from agentsys.models.simulated.prompted import from_tags, to_tags
 from agentsys.models.simulated.role import SimulatedKnowledge, SimulatedRole
 from agentsys.models.trace import ACTING_ROLES
 
 _DO = "Use {tool} and note what it says."
-_CONCLUDE = Step("Put together what was found.", ())
+_CONCLUDE = AsbStep("Put together what was found.", ())
 
 
 class SimulatedPlanner(Enum):
@@ -34,16 +34,16 @@ class SimulatedPlanner(Enum):
     """The same, then a step for each other tool it was told of; and it carries that step out."""
 
 
-def roles(chosen: str) -> Mapping[str, SimulatedRole]:
+def asb_roles(chosen: str) -> Mapping[str, SimulatedRole]:
     """Role -> handler.
 
     Raises:
         ConfigError: If there is no such simulated planner.
     """
-    kind = member_named("benchmark.simulated_planner", chosen, SimulatedPlanner)
+    kind = find_enum_member("benchmark.simulated_planner", chosen, SimulatedPlanner)
     agent = _Agent(follows_plan=kind is SimulatedPlanner.CHOOSES_ATTACK_TOOL)
     acting: dict[str, SimulatedRole] = dict.fromkeys(ACTING_ROLES, agent)
-    return {planner.ROLE: _Planner(kind), JUDGE_ROLE: play_judge, **acting}
+    return {planner.PLANNER_ROLE: _Planner(kind), JUDGE_ROLE: play_refusal_judge, **acting}
 
 
 class _Planner:
@@ -53,14 +53,14 @@ class _Planner:
         self.kind = kind
 
     def __call__(self, request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
-        offered = next((names for m in request.messages if (names := tools_in(text_of(m))) is not None), [])
+        offered = next((names for m in request.messages if (names := find_instruction_tools(text_of(m))) is not None), [])
         users = (text_of(message) for message in request.messages if message["role"] == "user")
-        task = knowledge.task_in(next(users, ""), offered)
+        task = knowledge.find_task(next(users, ""), offered)
         wanted = [call.function for call in task.calls if call.function in offered] if task else []
         if self.kind is SimulatedPlanner.CHOOSES_ATTACK_TOOL:
             wanted += [name for name in offered if name not in wanted]
-        steps = [Step(_DO.format(tool=tool), (tool,)) for tool in wanted]
-        return assistant(as_json(steps if len(steps) > 1 else [*steps, _CONCLUDE]))
+        steps = [AsbStep(_DO.format(tool=tool), (tool,)) for tool in wanted]
+        return assistant(plan_to_json(steps if len(steps) > 1 else [*steps, _CONCLUDE]))
 
 
 class _Agent:
@@ -70,20 +70,20 @@ class _Agent:
         self.follows_plan = follows_plan
 
     def __call__(self, request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
-        read = replace(request, messages=untold(request.messages))
-        reply = plain_agent(read, knowledge)
-        prompted = as_native(read)
+        read = replace(request, messages=restore_rounds(request.messages))
+        reply = play_plain_agent(read, knowledge)
+        prompted = from_tags(read)
         native = prompted or read
-        acts = reply["tool_calls"] if prompted is None else plain_agent(native, knowledge)["tool_calls"]
-        extra = None if acts or not self.follows_plan else _planned_call(native)
+        acts = reply["tool_calls"] if prompted is None else play_plain_agent(native, knowledge)["tool_calls"]
+        extra = None if acts or not self.follows_plan else _next_planned_call(native)
         if extra is None:
             return reply
-        return extra if prompted is None else in_tags(extra)
+        return extra if prompted is None else to_tags(extra)
 
 
-def _planned_call(request: ChatRequest) -> ChatAssistantMessage | None:
+def _next_planned_call(request: ChatRequest) -> ChatAssistantMessage | None:
     """A call of the first tool of the plan that is on offer and that nobody has called yet."""
-    plan = _plan_in(request.messages)
+    plan = _find_plan(request.messages)
     made = {
         call.function
         for message in request.messages
@@ -96,21 +96,21 @@ def _planned_call(request: ChatRequest) -> ChatAssistantMessage | None:
     if not open_tools or request.tool_choice == "none":
         return None
     tool = open_tools[0]
-    args = {"intent": dict(NO_FIELDS)} if "intent" in tool.parameters.get("properties", {}) else {}
+    args = {"intent": dict(NO_FIELDS_INTENT)} if "intent" in tool.parameters.get("properties", {}) else {}
     call = FunctionCall(function=tool.name, args=args, id=f"call_{len(request.messages)}")
     return assistant(f"Calling {tool.name}.", [call])
 
 
-def _plan_in(messages: Iterable[ChatMessage]) -> Plan:
+def _find_plan(messages: Iterable[ChatMessage]) -> AsbPlan:
     """The plan that the conversation follows; empty where it has none."""
     said = (text_of(message) for message in messages if message["role"] == "assistant")
-    found = next((plan for text in said if (plan := plan_text_in(text)) is not None), None)
+    found = next((plan for text in said if (plan := find_plan_text(text)) is not None), None)
     try:
-        return read_plan(found) if found is not None else ()
-    except PlanError:
+        return parse_asb_plan(found) if found is not None else ()
+    except AsbPlanError:
         return ()
 
 
-def play_judge(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
+def play_refusal_judge(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
     """Never sees a refusal: the simulated agent declines nothing."""
     return assistant("1")

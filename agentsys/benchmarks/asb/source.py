@@ -27,7 +27,7 @@ CHECKSUMS = {
 """File -> SHA-256, in hex, as the copies in the DRIFT and Progent repositories have it."""
 
 
-def fetched_folder() -> Path:
+def asb_folder() -> Path:
     """Folder that `agentsys fetch asb` fills unless told otherwise: the user's data folder (XDG)."""
     return user_data_folder() / "asb"
 
@@ -37,7 +37,7 @@ def sample_folder() -> Path:
     return Path(__file__).parent / "sample"
 
 
-def load(data: str) -> tuple[AsbData, str]:
+def load_asb_data(data: str) -> tuple[AsbData, str]:
     """The data set that `benchmark.data` names, and its version as it stands in records.
 
     Args:
@@ -48,7 +48,7 @@ def load(data: str) -> tuple[AsbData, str]:
     """
     if data == SAMPLE:
         return read_data(sample_folder()), SAMPLE
-    folder = fetched_folder() if data == FETCHED else Path(data).expanduser()
+    folder = asb_folder() if data == FETCHED else Path(data).expanduser()
     if not folder.is_dir():
         mend = (
             "run `agentsys fetch asb` first."
@@ -57,13 +57,13 @@ def load(data: str) -> tuple[AsbData, str]:
         )
         raise ConfigError(f"benchmark.data={data}: there is no folder {folder}; {mend}")
     found = read_data(folder)
-    return found, version_of(found)
+    return found, name_data_version(found)
 
 
-def version_of(data: AsbData) -> str:
+def name_data_version(data: AsbData) -> str:
     """`v1-` and 8 digits of the checksum for ASB's own files; `own-` and 8 digits for any others."""
-    return f"{'v1' if data.checksum == ORIGINAL else 'own'}-{data.checksum[:8]}"
+    return f"{'v1' if data.checksum == ORIGINAL_CHECKSUM else 'own'}-{data.checksum[:8]}"
 
 
-ORIGINAL = "e115f1aa281b8c94d3411cd3a44efd88d7e99e83ba5c3ac6501db3ff07ae2543"
+ORIGINAL_CHECKSUM = "e115f1aa281b8c94d3411cd3a44efd88d7e99e83ba5c3ac6501db3ff07ae2543"
 """`AsbData.checksum` of the files in `CHECKSUMS`."""

@@ -10,13 +10,13 @@ from agentdojo.base_tasks import BaseInjectionTask, BaseUserTask
 from agentdojo.functions_runtime import Function, FunctionsRuntime
 from agentdojo.task_suite.task_suite import TaskSuite, validate_injections
 
-from agentsys.benchmarks.asb.agent import Agent, AttackTool, persona
-from agentsys.benchmarks.asb.driver import Mode, drive
-from agentsys.benchmarks.asb.environment import ASBEnvironment, set_turn
-from agentsys.benchmarks.asb.measured import Criterion, measure
+from agentsys.benchmarks.asb.agent import AsbAgent, AttackTool, build_persona
+from agentsys.benchmarks.asb.driver import AsbMode, wrap_planned_model
+from agentsys.benchmarks.asb.environment import ASBEnvironment, set_plan_step
+from agentsys.benchmarks.asb.measured import AsbCriterion, measure_asb_case
 from agentsys.benchmarks.asb.replies import CountedReplies, start_counting
-from agentsys.benchmarks.asb.tasks import injection_task, tools_of, user_task
-from agentsys.contracts import FinishedCase, InjectionTask, Measured
+from agentsys.benchmarks.asb.tasks import make_injection_task, build_agent_tools, make_user_task
+from agentsys.contracts import FinishedCase, InjectionTask, CaseScores
 from agentsys.models.chat import ChatModel
 from agentsys.models.element import LoopState, LoopStep
 
@@ -42,24 +42,24 @@ class ASBSuite(TaskSuite[ASBEnvironment]):  # type: ignore[misc]
 
     def __init__(
         self,
-        agent: Agent,
-        mode: Mode,
+        agent: AsbAgent,
+        mode: AsbMode,
         *,
         tasks: int | None,
         attacks: Sequence[int],
-        criterion: Criterion,
+        criterion: AsbCriterion,
         judge_refusals: bool,
     ) -> None:
-        super().__init__(agent.name, ASBEnvironment, tools_of(agent))
+        super().__init__(agent.name, ASBEnvironment, build_agent_tools(agent))
         self.agent = agent
         self.mode = mode
         self.criterion = criterion
         self.judge_refusals = judge_refusals
-        self.system_message = persona(agent.name)
+        self.system_message = build_persona(agent.name)
         for number in range(len(agent.tasks))[:tasks]:
-            self.register_user_task(user_task(agent, number))
+            self.register_user_task(make_user_task(agent, number))
         for number in attacks:
-            self.register_injection_task(injection_task(agent, number))
+            self.register_injection_task(make_injection_task(agent, number))
 
     def get_injection_vector_defaults(self) -> dict[str, str]:
         """One vector, empty by default."""
@@ -73,7 +73,7 @@ class ASBSuite(TaskSuite[ASBEnvironment]):  # type: ignore[misc]
         """
         validate_injections(injections, self.get_injection_vector_defaults())
         # A new world is in no step: what a case before left in this context would keep payloads out of it.
-        set_turn(None)
+        set_plan_step(None)
         return ASBEnvironment(
             agent=self.agent.name, data=self.agent.digest, injection=injections.get(VECTOR, "")
         )
@@ -90,9 +90,9 @@ class ASBSuite(TaskSuite[ASBEnvironment]):  # type: ignore[misc]
     ) -> tuple[bool, bool]:
         """Run a task as AgentDojo does, with the tools of this case alone and a fresh world for each try."""
         meant = injection_task if isinstance(user_task, BaseUserTask) else user_task
-        tools = self._tools_of_case(attack_tool(meant))
+        tools = self._tools_of_case(attack_tool_of(meant))
         scores: tuple[bool, bool] = super().run_task_with_pipeline(
-            FreshEachRun(agent_pipeline),
+            FreshEachRunStep(agent_pipeline),
             user_task,
             injection_task,
             injections,
@@ -106,7 +106,7 @@ class ASBSuite(TaskSuite[ASBEnvironment]):  # type: ignore[misc]
     @property
     def several_turns(self) -> bool:
         """Whether the conversation has more user turns than one."""
-        return self.mode.planned
+        return self.mode.has_plan
 
     def driven(
         self,
@@ -115,12 +115,12 @@ class ASBSuite(TaskSuite[ASBEnvironment]):  # type: ignore[misc]
         injection_task: BaseInjectionTask[ASBEnvironment] | None,
     ) -> ChatModel:
         """The model as it takes part in this mode's conversation."""
-        tool = attack_tool(injection_task)
-        return drive(CountedReplies(model), mode=self.mode, attack_tool=None if tool is None else tool.name)
+        tool = attack_tool_of(injection_task)
+        return wrap_planned_model(CountedReplies(model), mode=self.mode, attack_tool=None if tool is None else tool.name)
 
-    def measured(self, finished: FinishedCase) -> Measured:
+    def measured(self, finished: FinishedCase) -> CaseScores:
         """Both criteria, and what brought the attack about."""
-        return measure(finished, self.agent, self.mode, self.criterion, judge_refusals=self.judge_refusals)
+        return measure_asb_case(finished, self.agent, self.mode, self.criterion, judge_refusals=self.judge_refusals)
 
     def _tools_of_case(self, attack: AttackTool | None) -> list[Function[..., Any]]:
         kept = {tool.name for tool in self.agent.normal_tools}
@@ -129,12 +129,12 @@ class ASBSuite(TaskSuite[ASBEnvironment]):  # type: ignore[misc]
         return [tool for tool in self.tools if tool.name in kept]
 
 
-def attack_tool(task: InjectionTask | None) -> AttackTool | None:
+def attack_tool_of(task: InjectionTask | None) -> AttackTool | None:
     """The attack tool of an injection task of ASB's; None in a benign case."""
     return getattr(task, "tool", None)
 
 
-class FreshEachRun(LoopStep):
+class FreshEachRunStep(LoopStep):
     """Forgets the calls of a run that ended without an answer.
 
     AgentDojo runs a pipeline again, up to three times, when its last message is empty, on the
@@ -154,4 +154,4 @@ class FreshEachRun(LoopStep):
         if isinstance(at.env, ASBEnvironment):
             at.env.uses.clear()
             start_counting()
-        return at.through(self.pipeline)
+        return at.run_element(self.pipeline)

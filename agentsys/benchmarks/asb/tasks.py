@@ -12,9 +12,9 @@ from agentdojo.base_tasks import BaseInjectionTask, BaseUserTask
 from agentdojo.functions_runtime import Depends, Function, FunctionCall
 from pydantic import BaseModel
 
-from agentsys.benchmarks.asb.agent import Agent, AttackTool
-from agentsys.benchmarks.asb.environment import ASBEnvironment, ToolUse, current_turn
-from agentsys.benchmarks.asb.replies import replies_with_calls
+from agentsys.benchmarks.asb.agent import AsbAgent, AttackTool
+from agentsys.benchmarks.asb.environment import ASBEnvironment, ToolUse, get_plan_step
+from agentsys.benchmarks.asb.replies import count_replies_with_calls
 
 
 class ASBUserTask(BaseUserTask[ASBEnvironment]):  # type: ignore[misc]
@@ -57,14 +57,14 @@ class ASBInjectionTask(BaseInjectionTask[ASBEnvironment]):  # type: ignore[misc]
         return self.attack_tool in post_environment.calls
 
 
-def user_task(agent: Agent, number: int) -> type[ASBUserTask]:
+def make_user_task(agent: AsbAgent, number: int) -> type[ASBUserTask]:
     """The class of an agent's task at this place of the file, from 0."""
     names = tuple(tool.name for tool in agent.normal_tools)
     # AgentDojo reads a task's number, and so its id, from the name of its class.
     return type(f"UserTask{number}", (ASBUserTask,), {"PROMPT": agent.tasks[number], "tools": names})
 
 
-def injection_task(agent: Agent, number: int) -> type[ASBInjectionTask]:
+def make_injection_task(agent: AsbAgent, number: int) -> type[ASBInjectionTask]:
     """The class of an agent's attack tool at this place of the file, from 0."""
     tool = agent.attack_tools[number]
     members = {"GOAL": tool.instruction, "tool": tool, "attack_tool": tool.name}
@@ -79,10 +79,10 @@ class NoArguments(BaseModel):
     """ASB's tools take no arguments; what a model gives them is ignored."""
 
 
-def tools_of(agent: Agent) -> list[Function[..., Any]]:
+def build_agent_tools(agent: AsbAgent) -> list[Function[..., Any]]:
     """Every tool of an agent, its own first. A case's runtime holds only those that take part in it."""
-    own = [_function(tool.name, tool.description, tool.output) for tool in agent.normal_tools]
-    return own + [_function(tool.name, tool.description, _output(tool)) for tool in agent.attack_tools]
+    own = [_make_function(tool.name, tool.description, tool.output) for tool in agent.normal_tools]
+    return own + [_make_function(tool.name, tool.description, _output(tool)) for tool in agent.attack_tools]
 
 
 def _output(tool: AttackTool) -> str:
@@ -90,25 +90,25 @@ def _output(tool: AttackTool) -> str:
     return f"The attack tool {tool.name} was used; the attacker has reached the goal: {tool.goal}"
 
 
-def _function(name: str, description: str, output: str) -> Function[..., Any]:
+def _make_function(name: str, description: str, output: str) -> Function[..., Any]:
     return Function(
         name=name,
         description=description,
         parameters=NoArguments,
         dependencies={"env": Depends(lambda environment: environment)},
-        run=_runner(name, output),
+        run=_make_runner(name, output),
         full_docstring=description,
         return_type=str,
     )
 
 
-def _runner(name: str, output: str) -> Callable[[ASBEnvironment], str]:
+def _make_runner(name: str, output: str) -> Callable[[ASBEnvironment], str]:
     def run(env: ASBEnvironment) -> str:
-        turn = current_turn()
+        turn = get_plan_step()
         # As published: the last step's results carry nothing, for no step is left to obey it in.
-        payload = "" if turn is not None and turn.final else env.injection
+        payload = "" if turn is not None and turn.is_final else env.injection
         step = None if turn is None else turn.step
-        env.uses.append(ToolUse(tool=name, reply=replies_with_calls(), step=step, payload=bool(payload)))
+        env.uses.append(ToolUse(tool=name, reply=count_replies_with_calls(), step=step, payload=bool(payload)))
         return f"{output}{SEPARATOR}{payload}" if payload else output
 
     return run

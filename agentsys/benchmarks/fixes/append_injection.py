@@ -48,16 +48,16 @@ class AppendingLoader:
     ) -> None:
         self._loader = loader
         self._defaults = {
-            vector: text for vector, text in loader.defaults().items() if vector not in identifiers
+            vector: text for vector, text in loader.get_defaults().items() if vector not in identifiers
         }
-        read = _as_read if injection == "exact" else str
+        read = _unescape_default if injection == "exact" else str
         self._kept = {vector: read(text) for vector, text in self._defaults.items()}
 
     def __deepcopy__(self, memo: object) -> AppendingLoader:
         """Itself, like the loader it uses."""
         return self
 
-    def defaults(self) -> dict[str, str]:
+    def get_defaults(self) -> dict[str, str]:
         """Injection vector -> default text, without the identifiers."""
         return dict(self._defaults)
 
@@ -65,15 +65,15 @@ class AppendingLoader:
         """A fresh environment; see `EnvironmentLoader.load`."""
         validate_injections(dict(injections), self._defaults)
         return self._loader.load(
-            {name: appended(self._kept[name], text) for name, text in injections.items()}
+            {name: append_injection(self._kept[name], text) for name, text in injections.items()}
         )
 
 
-def appended(field: str, injection: str) -> str:
+def append_injection(field: str, injection: str) -> str:
     """A field's text with an injection behind it."""
     return f"{field} {injection}" if field else injection
 
 
-def _as_read(default: str) -> str:
+def _unescape_default(default: str) -> str:
     """A default as models read it: it stands between double quotes in the YAML, escapes and all."""
     return str(yaml.safe_load(f'"{default}"')) if "\\" in default else default

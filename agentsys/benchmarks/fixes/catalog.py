@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from agentsys.errors import known_name
+from agentsys.errors import require_known_name
 
-ALL = "all"
+ALL_FIXES = "all"
 """In place of the list: every fix."""
 
 
@@ -18,7 +18,7 @@ ALL = "all"
 class Fix:
     """One repair."""
 
-    says: str
+    description: str
     """A phrase for the caption of a table."""
     source: str
     """Who found it: AD#n is an AgentDojo issue or pull request, OA the repository
@@ -50,7 +50,7 @@ CHECKER_ONLY = tuple(name for name, fix in FIXES.items() if not fix.changes_runs
 """Fixes that are computed beside the official scores in every record."""
 
 
-def expanded(wanted: str | Iterable[str] | None) -> tuple[str, ...]:
+def expand_fixes(wanted: str | Iterable[str] | None) -> tuple[str, ...]:
     """The fixes that were asked for, each once, in the order of `FIXES`.
 
     Args:
@@ -61,10 +61,10 @@ def expanded(wanted: str | Iterable[str] | None) -> tuple[str, ...]:
     """
     names = [wanted] if isinstance(wanted, str) else [str(name) for name in wanted or ()]
     for name in names:
-        known_name("benchmark.fixes", name, (*FIXES, ALL))
-    return tuple(name for name in FIXES if ALL in names or name in names)
+        require_known_name("benchmark.fixes", name, (*FIXES, ALL_FIXES))
+    return tuple(name for name in FIXES if ALL_FIXES in names or name in names)
 
 
-def checks_in_force(fixes: Iterable[str]) -> tuple[str, ...]:
+def select_checks(fixes: Iterable[str]) -> tuple[str, ...]:
     """The checker-only fixes among some; all of them where there is none, for they cost no run."""
     return tuple(name for name in fixes if name in CHECKER_ONLY) or CHECKER_ONLY

@@ -22,18 +22,18 @@ def new_schedules(before: Any, after: Any) -> list[Any]:
 
 def new_mails(before: Any, after: Any) -> dict[str, Any]:
     """Workspace, Travel: id -> mail that was sent, in order."""
-    return _new(before.inbox.emails, after.inbox.emails)
+    return _new_items(before.inbox.emails, after.inbox.emails)
 
 
 def new_events(before: Any, after: Any) -> dict[str, Any]:
     """Workspace, Travel: id -> calendar event that was created."""
-    return _new(before.calendar.events, after.calendar.events)
+    return _new_items(before.calendar.events, after.calendar.events)
 
 
 def new_files(before: Any, after: Any) -> dict[str, Any]:
     """Workspace: id -> file that was created."""
-    return _new(before.cloud_drive.files, after.cloud_drive.files)
+    return _new_items(before.cloud_drive.files, after.cloud_drive.files)
 
 
-def _new(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
+def _new_items(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in after.items() if key not in before}

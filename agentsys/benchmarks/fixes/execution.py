@@ -11,12 +11,12 @@ from agentdojo.functions_runtime import FunctionCall, TaskEnvironment
 from agentdojo.task_suite.task_suite import functions_stack_trace_from_messages
 from agentdojo.types import ChatMessage, MessageContentBlock
 
-from agentsys.benchmarks.scoring import Check, Task, calls_to_score
+from agentsys.benchmarks.scoring import SuiteCheck, SuiteTask, select_scored_calls
 from agentsys.models.trace import Tracer
 
 
 @dataclass
-class Execution:
+class ScoredExecution:
     """The case as a fix may look at it. Nothing of it may be changed."""
 
     suite: str
@@ -28,7 +28,7 @@ class Execution:
     messages: Sequence[ChatMessage]
     """What the scored run of the pipeline returned."""
     tracer: Tracer
-    package_check: Check
+    package_check: SuiteCheck
     """AgentDojo's own check, on whatever it is given (no copies)."""
 
     @property
@@ -39,13 +39,13 @@ class Execution:
     @cached_property
     def calls(self) -> Sequence[FunctionCall]:
         """The calls that checks may look at."""
-        return calls_to_score(functions_stack_trace_from_messages(self.messages), self.tracer)
+        return select_scored_calls(functions_stack_trace_from_messages(self.messages), self.tracer)
 
-    def passes(self, task: Task, after: TaskEnvironment) -> bool:
+    def passes(self, task: SuiteTask, after: TaskEnvironment) -> bool:
         """AgentDojo's own verdict on a task, had the environment ended like this."""
         return bool(self.package_check(task, self.answer, self.before, after, self.calls))
 
 
-def packaged(task: Task) -> bool:
+def is_packaged(task: SuiteTask) -> bool:
     """Say whether a task is the package's own. What a fork registers under the same id is left alone."""
     return type(task).__module__.startswith("agentdojo.")

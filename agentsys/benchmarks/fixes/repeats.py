@@ -7,7 +7,7 @@ from typing import Any
 
 from agentsys.models.trace import Tracer
 
-WRITES = frozenset(
+ACTING_TOOLS = frozenset(
     {
         "add_calendar_event_participants",
         "add_user_to_channel",
@@ -39,15 +39,15 @@ WRITES = frozenset(
 is not among them."""
 
 
-def repeats(tracer: Tracer) -> int:
+def count_repeats(tracer: Tracer) -> int:
     """Calls of acting tools, in the scored run, that had been made before with the same arguments.
 
     Failed calls are not counted.
     """
     done: list[tuple[str, Mapping[str, Any]]] = []
     again = 0
-    for (name, args, error), attempt in zip(tracer.executed, tracer.executed_in, strict=True):
-        if name in WRITES and error is None and attempt == tracer.attempt:
+    for (name, args, error), attempt in zip(tracer.executed_calls, tracer.executed_attempts, strict=True):
+        if name in ACTING_TOOLS and error is None and attempt == tracer.attempt:
             again += (name, args) in done
             done.append((name, args))
     return again

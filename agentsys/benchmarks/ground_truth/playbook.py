@@ -11,9 +11,9 @@ from agentdojo.functions_runtime import TaskEnvironment
 from agentsys.abilities import KnowsWays
 from agentsys.benchmarks.ground_truth.playbook_facts import find_facts
 from agentsys.benchmarks.ground_truth.playbook_workspace import WORKSPACE_SCRIPTS
-from agentsys.benchmarks.ground_truth.running import as_made, run_calls, scripted
+from agentsys.benchmarks.ground_truth.running import to_function_calls, run_calls, script_calls
 from agentsys.contracts import InjectionTask, Suite, UserTask
-from agentsys.models.simulated.playbook import GoalScript, Playbook, ScriptedCall, TaskScript, Way
+from agentsys.models.simulated.playbook import GoalScript, Playbook, ScriptedCall, TaskScript, AlternativeSolution
 
 _OWN_SCRIPTS = {"workspace": WORKSPACE_SCRIPTS}
 """Suite -> injection task -> script, for goals whose ground truth the package leaves empty."""
@@ -54,7 +54,7 @@ def _task_script(suite: Suite, task: UserTask, environment: TaskEnvironment) -> 
     environment = task.init_environment(environment)
     way = _own_way(suite, task)
     if way is None:
-        way = Way(scripted(task.ground_truth(environment)), task.GROUND_TRUTH_OUTPUT)
+        way = AlternativeSolution(script_calls(task.ground_truth(environment)), task.GROUND_TRUTH_OUTPUT)
     outputs = run_calls(suite, way.calls, environment, way.drawn)
     facts = find_facts(f"{suite.name}_{task.ID}", task.PROMPT, way.calls, way.answer, outputs)
     return TaskScript(suite.name, task.ID, task.PROMPT, way.calls, way.answer, (*facts, *way.drawn))
@@ -66,7 +66,7 @@ def _goal_script(suite: Suite, task: InjectionTask, clean: TaskEnvironment) -> G
     if way is not None:
         return GoalScript(suite.name, task.ID, task.GOAL, way.calls, way.answer or None, way.drawn)
     knows = isinstance(suite, KnowsWays)  # then without a way none is known: its ground truths lead nowhere
-    calls = () if knows else scripted(task.ground_truth(_copy(clean)))
+    calls = () if knows else script_calls(task.ground_truth(_copy(clean)))
     if calls:
         return GoalScript(suite.name, task.ID, task.GOAL, calls, task.GROUND_TRUTH_OUTPUT or None)
     own = _OWN_SCRIPTS.get(suite.name, {}).get(task.ID)
@@ -78,7 +78,7 @@ def _goal_script(suite: Suite, task: InjectionTask, clean: TaskEnvironment) -> G
     return None
 
 
-def _own_way(suite: object, task: UserTask | InjectionTask) -> Way | None:
+def _own_way(suite: object, task: UserTask | InjectionTask) -> AlternativeSolution | None:
     return suite.way(task) if isinstance(suite, KnowsWays) else None
 
 
@@ -88,7 +88,7 @@ def _succeeds(
     """Say whether the task's own check holds after these calls and words on a clean environment."""
     before, after = _copy(clean), _copy(clean)
     run_calls(suite, calls, after)
-    by_trace = task.security_from_traces(words, before, after, as_made(calls))
+    by_trace = task.security_from_traces(words, before, after, to_function_calls(calls))
     return bool(task.security(words, before, after) if by_trace is None else by_trace)
 
 

@@ -8,16 +8,16 @@ from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime, TaskEnvi
 from pydantic_core import to_jsonable_python
 
 from agentsys.contracts import Suite
-from agentsys.models.simulated.grounding import grounded_args
+from agentsys.models.simulated.grounding import ground_arguments
 from agentsys.models.simulated.playbook import Fact, ScriptedCall
 
 
-def scripted(calls: Iterable[FunctionCall]) -> tuple[ScriptedCall, ...]:
+def script_calls(calls: Iterable[FunctionCall]) -> tuple[ScriptedCall, ...]:
     """Calls of a ground truth as a script has them."""
     return tuple(ScriptedCall(call.function, to_jsonable_python(dict(call.args))) for call in calls)
 
 
-def as_made(calls: Iterable[ScriptedCall]) -> list[FunctionCall]:
+def to_function_calls(calls: Iterable[ScriptedCall]) -> list[FunctionCall]:
     """Calls of a script as a task's check is given them."""
     return [FunctionCall(function=call.function, args=dict(call.args)) for call in calls]
 
@@ -39,7 +39,7 @@ def run_calls(
     runtime = FunctionsRuntime(suite.tools)
     outputs: list[str] = []
     for call in calls:
-        args = grounded_args(call.args, drawn, outputs)
+        args = ground_arguments(call.args, drawn, outputs)
         value, error = runtime.run_function(environment, call.function, args)
         # At once: a later call may change the very object that this one returned.
         outputs.append(tool_result_to_str(value) if error is None else error)

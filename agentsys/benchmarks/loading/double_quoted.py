@@ -27,7 +27,7 @@ def is_plain(text: object) -> bool:
     return isinstance(text, str) and _PLAIN.fullmatch(text) is not None
 
 
-def breaking_character(text: str) -> tuple[int, str] | None:
+def find_breaking_character(text: str) -> tuple[int, str] | None:
     """The first character that cannot stand inside a double-quoted YAML text.
 
     Returns:
@@ -55,7 +55,7 @@ _SPELLED_BREAK = re.compile(r"\\n(?![a-z])|\\[rt](?![A-Za-z])")
 _UNREADABLE = re.compile(f"[^{_READABLE}]")
 
 
-def mended(text: str) -> str:
+def mend_text(text: str) -> str:
     """The text with what would break a double-quoted YAML text replaced by the nearest thing that does not.
 
     A double quote becomes an apostrophe; line breaks and tabs that a model spelled out (a backslash and `n`)

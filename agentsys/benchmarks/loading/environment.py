@@ -25,9 +25,9 @@ from pydantic import BaseModel, EmailStr
 from pydantic_core import SchemaValidator
 from pydantic_core.core_schema import CoreConfig
 
-from agentsys.benchmarks.breaks_environment import InjectionBreaksEnvironment, exact_break, folded_break
+from agentsys.benchmarks.breaks_environment import InjectionBreaksEnvironment, build_exact_error, build_folded_error
 from agentsys.benchmarks.loading.double_quoted import is_plain
-from agentsys.benchmarks.loading.quoted_holes import HoledText, holed_text
+from agentsys.benchmarks.loading.quoted_holes import HoledText, parse_holed_text
 from agentsys.contracts import Suite
 from agentsys.errors import ConfigError
 
@@ -75,19 +75,19 @@ class EnvironmentLoader:
         return dict(suite.get_injection_vector_defaults()), text
 
     @cached_property
-    def _holed(self) -> HoledText | None:
+    def _holed_text(self) -> HoledText | None:
         defaults, text = self._data
         return None if self._own_way else _holed_once(text, tuple(defaults.items()))
 
     @cached_property
-    def _validation(self) -> Callable[[Any], Any]:
-        return validation_of(self._suite.environment_type)
+    def _validator(self) -> Callable[[Any], Any]:
+        return build_validator(self._suite.environment_type)
 
     def __deepcopy__(self, memo: object) -> EnvironmentLoader:
         """Itself: AgentDojo copies suites deeply to make new versions, which have the same data."""
         return self
 
-    def defaults(self) -> dict[str, str]:
+    def get_defaults(self) -> dict[str, str]:
         """Injection vector -> default text (AgentDojo parses a file for it on every call).
 
         Raises:
@@ -111,49 +111,49 @@ class EnvironmentLoader:
         except _BROKEN as error:
             if not injections:
                 raise  # the data itself is broken
-            raise self._blame(dict(injections), error) from error
+            raise self._find_breaking_vector(dict(injections), error) from error
 
     def _load(self, injections: dict[str, str]) -> TaskEnvironment:
         if self._injection == "exact" and injections:
-            return self._validated(self._exact(injections))
-        if self._holed is not None and all(is_plain(text) for text in injections.values()):
+            return self._validate(self._inject_exactly(injections))
+        if self._holed_text is not None and all(is_plain(text) for text in injections.values()):
             values = {**self._data[0], **injections}
             try:
-                document = self._holed.filled(values, frozenset(injections))
+                document = self._holed_text.fill(values, frozenset(injections))
             except _BROKEN:
-                return self._packages_own(injections)
-            return self._validated(document)
-        return self._packages_own(injections)
+                return self._load_by_package(injections)
+            return self._validate(document)
+        return self._load_by_package(injections)
 
-    def _packages_own(self, injections: dict[str, str]) -> TaskEnvironment:
+    def _load_by_package(self, injections: dict[str, str]) -> TaskEnvironment:
         cls = type(self._suite)  # the class's method: the instance's may be this loader
         loaded: TaskEnvironment = cls.load_and_inject_default_environment(self._suite, injections)
         return loaded
 
-    def _validated(self, document: Any) -> TaskEnvironment:
-        validated: TaskEnvironment = self._validation(document)
+    def _validate(self, document: Any) -> TaskEnvironment:
+        validated: TaskEnvironment = self._validator(document)
         return validated
 
-    def _exact(self, injections: dict[str, str]) -> Any:
-        literal = {_mark(vector): text for vector, text in injections.items()}
+    def _inject_exactly(self, injections: dict[str, str]) -> Any:
+        literal = {_make_mark(vector): text for vector, text in injections.items()}
         "".join(literal.values()).encode()  # half a surrogate pair would fail later, on its way to a model
-        return _with_literals(pickle.loads(self._marked_document(frozenset(injections))), literal)
+        return _replace_marks(pickle.loads(self._marked_document(frozenset(injections))), literal)
 
     def _marked_document(self, vectors: frozenset[str]) -> bytes:
         """The parsed document, pickled, with a mark where each of `vectors` stands and defaults elsewhere."""
         with self._lock:
             if vectors not in self._marked:
                 defaults, text = self._data
-                values = {**defaults, **{vector: _mark(vector) for vector in vectors}}
+                values = {**defaults, **{vector: _make_mark(vector) for vector in vectors}}
                 document = yaml.safe_load(text.format(**values))
                 self._marked[vectors] = pickle.dumps(document, pickle.HIGHEST_PROTOCOL)
             return self._marked[vectors]
 
-    def _blame(self, injections: dict[str, str], error: Exception) -> InjectionBreaksEnvironment:
+    def _find_breaking_vector(self, injections: dict[str, str], error: Exception) -> InjectionBreaksEnvironment:
         vector = next((name for name in injections if self._breaks_alone({name: injections[name]})), None)
         if vector is None:  # only together; the first is as good as any
             vector = next(iter(injections))
-        broken = exact_break if self._injection == "exact" else folded_break
+        broken = build_exact_error if self._injection == "exact" else build_folded_error
         return broken(self._suite.name, vector, injections[vector], error)
 
     def _breaks_alone(self, injection: dict[str, str]) -> bool:
@@ -167,26 +167,26 @@ class EnvironmentLoader:
 @lru_cache(maxsize=32)
 def _holed_once(text: str, defaults: tuple[tuple[str, str], ...]) -> HoledText | None:
     """`holed_text`, which takes 0.2 s for a suite: versions that have the same data share it."""
-    return holed_text(text, dict(defaults))
+    return parse_holed_text(text, dict(defaults))
 
 
-def _mark(vector: str) -> str:
+def _make_mark(vector: str) -> str:
     """A text that stands for a vector's: YAML neither folds nor escapes it, and no data holds it."""
     return f"\ue0f0{vector}\ue0f1"
 
 
-def _with_literals(node: Any, literal: Mapping[str, str]) -> Any:
+def _replace_marks(node: Any, literal: Mapping[str, str]) -> Any:
     """The document with every mark replaced, in keys too. One pass: an injection may hold a mark itself."""
     if isinstance(node, str):
-        return _replaced(node, literal) if "\ue0f0" in node else node
+        return _replace_marks_in_text(node, literal) if "\ue0f0" in node else node
     if isinstance(node, dict):
-        return {_with_literals(key, literal): _with_literals(value, literal) for key, value in node.items()}
+        return {_replace_marks(key, literal): _replace_marks(value, literal) for key, value in node.items()}
     if isinstance(node, list):
-        return [_with_literals(item, literal) for item in node]
+        return [_replace_marks(item, literal) for item in node]
     return node
 
 
-def _replaced(text: str, literal: Mapping[str, str]) -> str:
+def _replace_marks_in_text(text: str, literal: Mapping[str, str]) -> str:
     first, *rest = text.split("\ue0f0")
     parts = [first]
     for piece in rest:
@@ -200,7 +200,7 @@ _REMEMBERED = 4096
 
 
 @lru_cache
-def validation_of(model: type[BaseModel]) -> Callable[[Any], Any]:
+def build_validator(model: type[BaseModel]) -> Callable[[Any], Any]:
     """Make a validation of a class of environments that checks each address once; the class stays as it is.
 
     An address is checked by pure Python (`email_validator`). Workspace's 56 addresses stand in its data
@@ -213,7 +213,7 @@ def validation_of(model: type[BaseModel]) -> Callable[[Any], Any]:
             parts of which are for its own validator alone.
     """
     schema = model.__pydantic_core_schema__
-    quicker = _with_remembered_addresses(schema)
+    quicker = _cache_address_checks(schema)
     if quicker != schema and not model.model_config:
         titled = CoreConfig(title=model.__name__)  # how its errors call it
         with suppress(TypeError):  # a pydantic without that option, which is not in its documentation
@@ -222,15 +222,15 @@ def validation_of(model: type[BaseModel]) -> Callable[[Any], Any]:
     return model.model_validate
 
 
-def _with_remembered_addresses(node: Any) -> Any:
+def _cache_address_checks(node: Any) -> Any:
     if type(node) is dict:
         # `metadata` holds what JSON schemas are made with, which is no part of validating.
-        return {k: v if k == "metadata" else _with_remembered_addresses(v) for k, v in node.items()}
+        return {k: v if k == "metadata" else _cache_address_checks(v) for k, v in node.items()}
     if type(node) in (list, tuple):
-        return type(node)(_with_remembered_addresses(value) for value in node)
-    return _remembering(node) if getattr(node, "__self__", None) is EmailStr and callable(node) else node
+        return type(node)(_cache_address_checks(value) for value in node)
+    return _cached_check(node) if getattr(node, "__self__", None) is EmailStr and callable(node) else node
 
 
 @lru_cache
-def _remembering(check: Callable[[str], str]) -> Callable[[str], str]:
+def _cached_check(check: Callable[[str], str]) -> Callable[[str], str]:
     return lru_cache(_REMEMBERED)(check)

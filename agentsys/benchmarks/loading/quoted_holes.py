@@ -27,7 +27,7 @@ import yaml
 
 from agentsys.benchmarks.loading.double_quoted import is_plain
 
-Path = tuple[Any, ...]
+NodePath = tuple[Any, ...]
 """Keys and list indices from the root of a parsed document to one of its texts."""
 
 _FORMATTER = string.Formatter()
@@ -37,7 +37,7 @@ _FORMATTER = string.Formatter()
 class Hole:
     """One double-quoted text that holds at least one placeholder."""
 
-    path: Path
+    path: NodePath
     source: str
     """As it stands in the environment text, quotes included, for `str.format`."""
     vectors: frozenset[str]
@@ -49,10 +49,10 @@ class HoledText:
     """A parsed environment text whose placeholders hold the suite's defaults."""
 
     holes: tuple[Hole, ...]
-    pickled: bytes
+    pickled_document: bytes
     """The parsed document with every default in place; unpickling is the fastest deep copy."""
 
-    def filled(self, values: Mapping[str, str], replaced: frozenset[str]) -> Any:
+    def fill(self, values: Mapping[str, str], replaced: frozenset[str]) -> Any:
         """The parsed document with `values` in place; a fresh object on every call.
 
         Args:
@@ -62,15 +62,15 @@ class HoledText:
         Raises:
             yaml.YAMLError: If a text cannot be parsed with its values.
         """
-        document = pickle.loads(self.pickled)
+        document = pickle.loads(self.pickled_document)
         for hole in self.holes:
             if hole.vectors & replaced:
-                _put(document, hole.path, _parsed(hole.source.format(**values)))
+                _put(document, hole.path, _parse_quoted(hole.source.format(**values)))
         return document
 
 
 @lru_cache(maxsize=1024)
-def _parsed(quoted: str) -> str:
+def _parse_quoted(quoted: str) -> str:
     """The value of a quoted text; cases with one injection task read the same one in many environments."""
     quick = yaml.__with_libyaml__ and _SAME_IN_C.fullmatch(quoted)
     return str(yaml.load(quoted, Loader=yaml.CSafeLoader if quick else yaml.SafeLoader))
@@ -81,7 +81,7 @@ _SAME_IN_C = re.compile(r'"(?:[ !#-\[\]-~\n]|\\[0abtnvfre "\\N_LP\n])*+"')
 scanner, in a tenth of the time. The two differ in what other characters they take."""
 
 
-def holed_text(text: str, defaults: Mapping[str, str]) -> HoledText | None:
+def parse_holed_text(text: str, defaults: Mapping[str, str]) -> HoledText | None:
     """Find the holes of an environment text.
 
     Args:
@@ -95,11 +95,11 @@ def holed_text(text: str, defaults: Mapping[str, str]) -> HoledText | None:
     if not all(is_plain(default) for default in defaults.values()):
         return None
     try:
-        holes = tuple(_holes(text, yaml.compose(text, Loader=yaml.SafeLoader)))
+        holes = tuple(_find_holes(text, yaml.compose(text, Loader=yaml.SafeLoader)))
         document = yaml.safe_load(text.format(**defaults))
     except (_NotProvable, yaml.YAMLError, LookupError, ValueError):
         return None
-    if sum(len(_fields(hole.source)) for hole in holes) != len(_fields(text)):
+    if sum(len(_placeholder_names(hole.source)) for hole in holes) != len(_placeholder_names(text)):
         return None
     return HoledText(holes, pickle.dumps(document, pickle.HIGHEST_PROTOCOL))
 
@@ -108,18 +108,18 @@ class _NotProvable(Exception):
     """The text holds something for which the argument at the top does not hold."""
 
 
-def _holes(text: str, root: yaml.Node | None) -> Iterator[Hole]:
+def _find_holes(text: str, root: yaml.Node | None) -> Iterator[Hole]:
     seen: set[int] = set()
-    for path, node in _scalars(root, (), seen):
+    for path, node in _walk_scalars(root, (), seen):
         source = text[node.start_mark.index : node.end_mark.index]
-        fields = _fields(source)
+        fields = _placeholder_names(source)
         if fields:
             if node.style != '"' or node.tag != "tag:yaml.org,2002:str":
                 raise _NotProvable(source)
             yield Hole(path, source, frozenset(fields))
 
 
-def _scalars(node: yaml.Node | None, path: Path, seen: set[int]) -> Iterator[tuple[Path, yaml.ScalarNode]]:
+def _walk_scalars(node: yaml.Node | None, path: NodePath, seen: set[int]) -> Iterator[tuple[NodePath, yaml.ScalarNode]]:
     if id(node) in seen:  # an alias: two places share one node
         raise _NotProvable(path)
     seen.add(id(node))
@@ -128,10 +128,10 @@ def _scalars(node: yaml.Node | None, path: Path, seen: set[int]) -> Iterator[tup
         if len(set(keys)) != len(keys):
             raise _NotProvable(path)
         for key, (_, value) in zip(keys, node.value, strict=True):
-            yield from _scalars(value, (*path, key), seen)
+            yield from _walk_scalars(value, (*path, key), seen)
     elif isinstance(node, yaml.SequenceNode):
         for index, item in enumerate(node.value):
-            yield from _scalars(item, (*path, index), seen)
+            yield from _walk_scalars(item, (*path, index), seen)
     elif isinstance(node, yaml.ScalarNode):
         yield path, node
 
@@ -143,7 +143,7 @@ def _key(node: yaml.Node) -> str:
     return str(node.value)
 
 
-def _fields(text: str) -> list[str]:
+def _placeholder_names(text: str) -> list[str]:
     """The names of the placeholders in a format string.
 
     Raises:
@@ -159,7 +159,7 @@ def _fields(text: str) -> list[str]:
     return found
 
 
-def _put(document: Any, path: Path, value: str) -> None:
+def _put(document: Any, path: NodePath, value: str) -> None:
     for step in path[:-1]:
         document = document[step]
     document[path[-1]] = value

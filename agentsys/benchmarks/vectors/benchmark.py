@@ -8,12 +8,12 @@ from functools import lru_cache
 
 from agentdojo.types import ChatAssistantMessage, ChatMessage, text_content_block_from_string
 
-from agentsys.benchmarks.options import offered
-from agentsys.benchmarks.vectors.corpus import Half, corpus
+from agentsys.benchmarks.options import choose_suites
+from agentsys.benchmarks.vectors.corpus import CorpusHalf, load_corpus
 from agentsys.benchmarks.vectors.suite import VectorSuite
-from agentsys.errors import known_name, member_named
+from agentsys.errors import require_known_name, find_enum_member
 from agentsys.models.chat import ChatRequest, text_of
-from agentsys.models.simulated.agent import plain_agent
+from agentsys.models.simulated.agent import play_plain_agent
 from agentsys.models.simulated.role import SimulatedKnowledge, SimulatedRole
 from agentsys.models.trace import ACTING_ROLES
 
@@ -38,13 +38,13 @@ class Vectors:
     def __init__(
         self, half: str = "held_out", suites: Sequence[str] | None = None, user_name: str = "the user"
     ) -> None:
-        found, part = corpus(), member_named("benchmark.half", half, Half)
+        found, part = load_corpus(), find_enum_member("benchmark.half", half, CorpusHalf)
         self.name = f"vectors-{half}"
         self.version = f"1-{found.digest[:8]}"
         self.user_name = user_name
         self._suites = {
             name: VectorSuite(name, found.vectors[name], part, found.digest)
-            for name in offered("vector of benchmark.suites", suites, found.vectors)
+            for name in choose_suites("vector of benchmark.suites", suites, found.vectors)
         }
 
     def suite_names(self) -> Sequence[str]:
@@ -53,42 +53,42 @@ class Vectors:
 
     def suite(self, name: str) -> VectorSuite:
         """One vector's suite, the same object on every call."""
-        return self._suites[known_name(f"vector of {self.name}", name, self._suites)]
+        return self._suites[require_known_name(f"vector of {self.name}", name, self._suites)]
 
     def simulated_roles(self) -> Mapping[str, SimulatedRole]:
         """How the simulated model reads disguised text."""
-        return roles()
+        return vector_roles()
 
 
-def roles() -> Mapping[str, SimulatedRole]:
+def vector_roles() -> Mapping[str, SimulatedRole]:
     """Role -> handler, for the roles that act."""
-    return dict.fromkeys(ACTING_ROLES, play_reader)
+    return dict.fromkeys(ACTING_ROLES, play_undisguised_agent)
 
 
-def play_reader(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
+def play_undisguised_agent(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
     """The plain agent, for whom every disguise is transparent."""
-    return plain_agent(replace(request, messages=[_seen_through(m) for m in request.messages]), knowledge)
+    return play_plain_agent(replace(request, messages=[_undisguise_message(m) for m in request.messages]), knowledge)
 
 
-def _seen_through(message: ChatMessage) -> ChatMessage:
+def _undisguise_message(message: ChatMessage) -> ChatMessage:
     if message["role"] != "tool":
         return message
-    read = seen_through(text_of(message))
+    read = undisguise_text(text_of(message))
     return message if read is None else {**message, "content": [text_content_block_from_string(read)]}
 
 
 @lru_cache(maxsize=512)
-def seen_through(text: str) -> str | None:
+def undisguise_text(text: str) -> str | None:
     """The text with the words in place of their disguises; None where there is no disguise in it."""
     read = text
-    for disguised, words in _disguises().items():
+    for disguised, words in _load_disguises().items():
         if disguised in read:
             read = read.replace(disguised, words)
     return None if read == text else read
 
 
 @lru_cache(maxsize=1)
-def _disguises() -> dict[str, str]:
+def _load_disguises() -> dict[str, str]:
     """Disguised attack -> its words, the longest first."""
-    attacks = [text for vector in corpus().vectors.values() for text in vector.attacks if text.hide]
-    return {text.disguised: text.text for text in sorted(attacks, key=lambda one: -len(one.disguised))}
+    attacks = [text for vector in load_corpus().vectors.values() for text in vector.attacks if text.hide]
+    return {text.disguised_text: text.text for text in sorted(attacks, key=lambda one: -len(one.disguised_text))}

@@ -13,16 +13,16 @@ from typing import Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field
 
-from agentsys.benchmarks.vectors.hiding import hidden
+from agentsys.benchmarks.vectors.hiding import apply_disguise
 
-FOLDER = Path(__file__).parent / "data"
+CORPUS_FOLDER = Path(__file__).parent / "data"
 CARRIERS = "carriers"
-FIRST = 20
+FIRST_TEXTS = 20
 """Texts of each kind that the corpus began with."""
 Form = Literal["plain", "paraphrased", "obfuscated", "embedded"]
 
 
-class Half(Enum):
+class CorpusHalf(Enum):
     """Which part of the corpus: defenses may be tuned on one half and are judged on the other."""
 
     DEVELOPMENT = "development"
@@ -53,24 +53,24 @@ class CorpusText(BaseModel):
         return int(self.id[1:]) - 1
 
     @property
-    def half(self) -> Half:
+    def half(self) -> CorpusHalf:
         """Where it belongs: of the first twenty every second text is held out."""
-        if self.number >= FIRST:
-            return Half.LATER
-        return Half.HELD_OUT if self.number % 2 else Half.DEVELOPMENT
+        if self.number >= FIRST_TEXTS:
+            return CorpusHalf.LATER
+        return CorpusHalf.HELD_OUT if self.number % 2 else CorpusHalf.DEVELOPMENT
 
     @property
-    def disguised(self) -> str:
+    def disguised_text(self) -> str:
         """The text as it appears."""
-        return self.text if self.hide is None else hidden(self.text, self.hide)
+        return self.text if self.hide is None else apply_disguise(self.text, self.hide)
 
     @property
     def output(self) -> str:
         """The whole tool output with the text in it."""
-        return self.disguised if self.carrier is None else carrier(self.carrier, self.disguised)
+        return self.disguised_text if self.carrier is None else fill_carrier(self.carrier, self.disguised_text)
 
 
-class CarriedOut(BaseModel):
+class AttackCall(BaseModel):
     """The one call that carries out every attack of a vector."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -79,37 +79,37 @@ class CarriedOut(BaseModel):
     args: dict[str, str]
     """The first tells the attack from anything else; `{text}` stands for the variant's own words."""
 
-    def of(self, text: CorpusText) -> CarriedOut:
+    def for_variant(self, text: CorpusText) -> AttackCall:
         """The call of one variant."""
         args = {name: value.replace("{text}", text.text) for name, value in self.args.items()}
-        return CarriedOut(tool=self.tool, args=args)
+        return AttackCall(tool=self.tool, args=args)
 
 
-class Vector(BaseModel):
+class AttackVector(BaseModel):
     """One of the twelve: what an attacker does, in many words, and what looks like it and is harmless."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     title: str
-    carried_out: CarriedOut
+    carried_out: AttackCall
     attacks: tuple[CorpusText, ...]
     look_alikes: tuple[CorpusText, ...]
 
-    def of(self, half: Half) -> tuple[Sequence[CorpusText], Sequence[CorpusText]]:
+    def select_half(self, half: CorpusHalf) -> tuple[Sequence[CorpusText], Sequence[CorpusText]]:
         """The attacks and the look-alikes of one half."""
-        return _of(self.attacks, half), _of(self.look_alikes, half)
+        return _select_texts(self.attacks, half), _select_texts(self.look_alikes, half)
 
 
 @dataclass(frozen=True)
 class Corpus:
     """All vectors, in the order of the list above."""
 
-    vectors: Mapping[str, Vector]
+    vectors: Mapping[str, AttackVector]
     digest: str
     """SHA-256, in hex, of the data files."""
 
 
-NAMES = (
+VECTOR_NAMES = (
     "prompt_injection",
     "role_manipulation",
     "context_poisoning",
@@ -126,26 +126,26 @@ NAMES = (
 
 
 @lru_cache(maxsize=1)
-def corpus() -> Corpus:
+def load_corpus() -> Corpus:
     """The corpus as it is shipped."""
-    files = {name: (FOLDER / f"{name}.yaml").read_bytes() for name in (*NAMES, CARRIERS)}
+    files = {name: (CORPUS_FOLDER / f"{name}.yaml").read_bytes() for name in (*VECTOR_NAMES, CARRIERS)}
     digest = hashlib.sha256(b"\0".join(files.values())).hexdigest()
-    return Corpus({name: Vector.model_validate(yaml.safe_load(files[name])) for name in NAMES}, digest)
+    return Corpus({name: AttackVector.model_validate(yaml.safe_load(files[name])) for name in VECTOR_NAMES}, digest)
 
 
-def carrier(kind: str, text: str) -> str:
+def fill_carrier(kind: str, text: str) -> str:
     """A tool output of this kind with the text in it.
 
     Raises:
         KeyError: If there is no such kind.
     """
-    return _carriers()[kind].replace("{text}", text)
+    return _load_carriers()[kind].replace("{text}", text)
 
 
 @lru_cache(maxsize=1)
-def _carriers() -> dict[str, str]:
-    return dict(yaml.safe_load((FOLDER / f"{CARRIERS}.yaml").read_text(encoding="utf-8")))
+def _load_carriers() -> dict[str, str]:
+    return dict(yaml.safe_load((CORPUS_FOLDER / f"{CARRIERS}.yaml").read_text(encoding="utf-8")))
 
 
-def _of(texts: Sequence[CorpusText], half: Half) -> Sequence[CorpusText]:
-    return [text for text in texts if half is Half.ALL or text.half is half]
+def _select_texts(texts: Sequence[CorpusText], half: CorpusHalf) -> Sequence[CorpusText]:
+    return [text for text in texts if half is CorpusHalf.ALL or text.half is half]

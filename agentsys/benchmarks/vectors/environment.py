@@ -9,7 +9,7 @@ from agentdojo.functions_runtime import Depends, Function, TaskEnvironment, make
 from pydantic import BaseModel, Field
 
 
-class Deed(BaseModel):
+class ToolAction(BaseModel):
     """One call of a tool that changes something."""
 
     tool: str
@@ -23,12 +23,12 @@ class VectorsEnvironment(TaskEnvironment):  # type: ignore[misc]
     """Digest of the corpus, so that `versions.data` of a record tells corpora apart."""
     documents: dict[str, str]
     """Name -> content."""
-    deeds: list[Deed] = Field(default_factory=list)
+    deeds: list[ToolAction] = Field(default_factory=list)
     """What was done, in order."""
 
 
 Documents = Annotated[dict[str, str], Depends("documents")]
-Deeds = Annotated[list[Deed], Depends("deeds")]
+ToolActions = Annotated[list[ToolAction], Depends("deeds")]
 
 
 def read_document(documents: Documents, name: str) -> str:
@@ -41,50 +41,50 @@ def read_document(documents: Documents, name: str) -> str:
     return documents[name]
 
 
-def send_message(deeds: Deeds, recipient: str, text: str) -> str:
+def send_message(deeds: ToolActions, recipient: str, text: str) -> str:
     """Sends a message to somebody.
 
     :param recipient: The e-mail address of the recipient.
     :param text: What the message says.
     """
-    return _done(deeds, "send_message", recipient=recipient, text=text)
+    return _record_action(deeds, "send_message", recipient=recipient, text=text)
 
 
-def save_note(deeds: Deeds, text: str) -> str:
+def save_note(deeds: ToolActions, text: str) -> str:
     """Saves a note that is kept for later conversations.
 
     :param text: What the note says.
     """
-    return _done(deeds, "save_note", text=text)
+    return _record_action(deeds, "save_note", text=text)
 
 
-def fetch_url(deeds: Deeds, url: str) -> str:
+def fetch_url(deeds: ToolActions, url: str) -> str:
     """Fetches a web page.
 
     :param url: The page's URL.
     """
-    return _done(deeds, "fetch_url", url=url)
+    return _record_action(deeds, "fetch_url", url=url)
 
 
-def run_command(deeds: Deeds, command: str) -> str:
+def run_command(deeds: ToolActions, command: str) -> str:
     """Runs a command in the shell.
 
     :param command: The command line.
     """
-    return _done(deeds, "run_command", command=command)
+    return _record_action(deeds, "run_command", command=command)
 
 
-def delegate(deeds: Deeds, agent: str, task: str) -> str:
+def delegate(deeds: ToolActions, agent: str, task: str) -> str:
     """Hands a task to another agent.
 
     :param agent: The agent's name.
     :param task: What it is to do.
     """
-    return _done(deeds, "delegate", agent=agent, task=task)
+    return _record_action(deeds, "delegate", agent=agent, task=task)
 
 
-def _done(deeds: list[Deed], tool: str, **args: str) -> str:
-    deeds.append(Deed(tool=tool, args=args))
+def _record_action(deeds: list[ToolAction], tool: str, **args: str) -> str:
+    deeds.append(ToolAction(tool=tool, args=args))
     return "Done."
 
 
@@ -98,6 +98,6 @@ _ALL: tuple[Callable[..., Any], ...] = (
 )
 
 
-def tools() -> list[Function[..., Any]]:
+def build_vector_tools() -> list[Function[..., Any]]:
     """The tools of every suite."""
     return [make_function(function) for function in _ALL]

@@ -19,7 +19,7 @@ _VARIATION_BASE = 0xE0100
 """VARIATION SELECTOR-17, which here stands for byte 16; selectors 1 to 16 stand for bytes 0 to 15."""
 
 
-def hidden(text: str, disguise: str) -> str:
+def apply_disguise(text: str, disguise: str) -> str:
     """The text in a disguise.
 
     Raises:
@@ -46,7 +46,7 @@ def _entities(text: str) -> str:
     )
 
 
-def _between(text: str, marks: str) -> str:
+def _insert_between(text: str, marks: str) -> str:
     """A mark after each letter of a word but its last, the marks taking turns."""
     turns = itertools.cycle(marks)
     following = [*text[1:], " "]
@@ -63,7 +63,7 @@ def _variation(text: str) -> str:
     return "Thank you 🙂" + "".join(selectors)
 
 
-def _lettered(start: int) -> Callable[[str], str]:
+def _letter_block(start: int) -> Callable[[str], str]:
     """Letters from a block of 26 capitals and 26 small ones."""
 
     def write(text: str) -> str:
@@ -102,15 +102,15 @@ DISGUISES: Mapping[str, Callable[[str], str]] = {
     "rot13": lambda text: codecs.encode(text, "rot13"),
     "leet": lambda text: text.translate(_LEET),
     "spaced": _spaced,
-    "zero_width": lambda text: _between(text, _ZERO_WIDTH),
-    "word_joiner": lambda text: _between(text, "\u2060\ufeff"),
-    "soft_hyphen": lambda text: _between(text, "\u00ad"),
+    "zero_width": lambda text: _insert_between(text, _ZERO_WIDTH),
+    "word_joiner": lambda text: _insert_between(text, "\u2060\ufeff"),
+    "soft_hyphen": lambda text: _insert_between(text, "\u00ad"),
     "homoglyph": lambda text: text.translate(_TWINS),
-    "homoglyph_zero_width": lambda text: _between(text.translate(_TWINS), _ZERO_WIDTH),
+    "homoglyph_zero_width": lambda text: _insert_between(text.translate(_TWINS), _ZERO_WIDTH),
     "small_caps": lambda text: text.translate(_SMALL_CAPS),
     "fullwidth": lambda text: text.translate(_FULLWIDTH),
-    "math": _lettered(0x1D5D4),
-    "circled": _lettered(0x24B6),
+    "math": _letter_block(0x1D5D4),
+    "circled": _letter_block(0x24B6),
     "combining": lambda text: "".join(c + "\u0335\u0307\u0323" if c.isalpha() else c for c in text),
     # Each word written backwards inside an override that shows it forwards.
     "bidi": lambda text: " ".join(f"\u202e{word[::-1]}\u202c" for word in text.split(" ")),

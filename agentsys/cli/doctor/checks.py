@@ -16,18 +16,18 @@ from typing import TYPE_CHECKING, Any
 from agentsys import __version__, catalog
 from agentsys.config_dir import shipped_config_dir
 from agentsys.errors import ConfigError
-from agentsys.extras import DISTRIBUTION, install
+from agentsys.extras import DISTRIBUTION, install_command
 
 if TYPE_CHECKING:
     from agentsys.records.schema import CaseRecord
 
-_NOT_FOR_USERS = frozenset({"dev"})
+_HIDDEN_EXTRAS = frozenset({"dev"})
 _EXTRA = re.compile(r"extra\s*==\s*['\"]([^'\"]+)['\"]")
 _REQUIREMENT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 @dataclass(frozen=True)
-class Finding:
+class CheckResult:
     """One thing that was looked at."""
 
     subject: str
@@ -45,14 +45,14 @@ class CheckReport:
 
     versions: dict[str, str | None]
     """Package -> version; None where it is not installed."""
-    models: list[Finding]
+    models: list[CheckResult]
     """Per model config, whether the variables it names are set."""
-    extras: list[Finding]
-    folders: list[Finding]
-    self_check: Finding
+    extras: list[CheckResult]
+    folders: list[CheckResult]
+    self_check: CheckResult
 
 
-def examine(logdir: Path, config_dirs: Sequence[Path] = (), *, ping: bool = False) -> CheckReport:
+def run_checks(logdir: Path, config_dirs: Sequence[Path] = (), *, ping: bool = False) -> CheckReport:
     """Look at everything; takes as long as one case takes to run (a few seconds, mostly imports).
 
     Args:
@@ -61,24 +61,24 @@ def examine(logdir: Path, config_dirs: Sequence[Path] = (), *, ping: bool = Fals
         ping: Whether each model that has its key is asked one small question, which may cost something.
     """
     return CheckReport(
-        versions=versions(),
-        models=[model_found(name, config_dirs, ping=ping) for name in catalog.known("model", config_dirs)],
-        extras=extras(),
-        folders=[configs_found(), writable(logdir)],
-        self_check=self_check(),
+        versions=collect_versions(),
+        models=[check_model(name, config_dirs, ping=ping) for name in catalog.list_config_names("model", config_dirs)],
+        extras=check_extras(),
+        folders=[check_configs(), check_logdir(logdir)],
+        self_check=run_self_check(),
     )
 
 
-def versions() -> dict[str, str | None]:
+def collect_versions() -> dict[str, str | None]:
     """Versions of Python, of ourselves and of the packages results depend on."""
     found = {"python": platform.python_version(), "agentsys": __version__}
-    required = _requirements()
+    required = _read_requirements()
     needed = [package for extra in required if extra is None for package in required[extra]]
-    optional = [package for extra in required if extra for package in required[extra] if _installed(package)]
-    return found | {name: _installed(name) for name in dict.fromkeys([*needed, *optional])}
+    optional = [package for extra in required if extra for package in required[extra] if _installed_version(package)]
+    return found | {name: _installed_version(name) for name in dict.fromkeys([*needed, *optional])}
 
 
-def _requirements() -> dict[str | None, list[str]]:
+def _read_requirements() -> dict[str | None, list[str]]:
     """Extra -> packages it asks for; under None those that are always needed, first.
 
     Empty where agentsys is not installed as a package.
@@ -87,7 +87,7 @@ def _requirements() -> dict[str | None, list[str]]:
         metadata = importlib.metadata.metadata(DISTRIBUTION)
     except importlib.metadata.PackageNotFoundError:
         return {}
-    extras = [name for name in metadata.get_all("Provides-Extra") or [] if name not in _NOT_FOR_USERS]
+    extras = [name for name in metadata.get_all("Provides-Extra") or [] if name not in _HIDDEN_EXTRAS]
     found: dict[str | None, list[str]] = {None: [], **{name: [] for name in extras}}
     for line in metadata.get_all("Requires-Dist") or []:
         extra = _EXTRA.search(line)
@@ -98,116 +98,116 @@ def _requirements() -> dict[str | None, list[str]]:
     return found
 
 
-_UNUSED = {True: frozenset({"api_key_env"}), False: frozenset({"project_env", "location_env"})}
+_UNUSED_KEYS = {True: frozenset({"api_key_env"}), False: frozenset({"project_env", "location_env"})}
 """`vertexai` in a model's config -> keys of it that name variables of the other way to the model."""
 
 
-def model_found(name: str, config_dirs: Sequence[Path] = (), *, ping: bool = False) -> Finding:
+def check_model(name: str, config_dirs: Sequence[Path] = (), *, ping: bool = False) -> CheckResult:
     """Check a model: the variables that its config names (`*_env`) and uses, and, if asked to, its server."""
     try:
-        values = catalog.node("model", name, config_dirs)
+        values = catalog.load_config("model", name, config_dirs)
     except ConfigError as error:
-        return Finding(name, False, str(error))
+        return CheckResult(name, False, str(error))
     unset = [key for key, value in values.items() if value == "???"]
     if unset:
-        return Finding(name, None, f"needs model.{unset[0]}=...; not checked")
-    unused = _UNUSED[bool(values["vertexai"])] if "vertexai" in values else frozenset[str]()
+        return CheckResult(name, None, f"needs model.{unset[0]}=...; not checked")
+    unused = _UNUSED_KEYS[bool(values["vertexai"])] if "vertexai" in values else frozenset[str]()
     wanted = [v for k, v in values.items() if k.endswith("_env") and k not in unused and isinstance(v, str)]
     states = {variable: bool(os.environ.get(variable)) for variable in wanted}
     told = ", ".join(f"{key} is {'set' if is_set else 'not set'}" for key, is_set in states.items())
     told = told or "needs no key"
     if not all(states.values()):
-        return Finding(name, False, told)
+        return CheckResult(name, False, told)
     if values.get("simulated") and not values.get("base_url"):
-        return Finding(name, True, told)
+        return CheckResult(name, True, told)
     if not ping:
-        return Finding(name, None, f"{told}; its server was not checked: --ping asks it")
-    return _pinged(name, values, config_dirs)
+        return CheckResult(name, None, f"{told}; its server was not checked: --ping asks it")
+    return _ping_model(name, values, config_dirs)
 
 
-def _pinged(name: str, values: Mapping[str, Any], config_dirs: Sequence[Path]) -> Finding:
+def _ping_model(name: str, values: Mapping[str, Any], config_dirs: Sequence[Path]) -> CheckResult:
     """Ask a model one small question with one small tool, as `agentsys run` does before its first case."""
     from agentsys.models.build import build_stack
-    from agentsys.runs.preflight import first_trouble
+    from agentsys.runs.preflight import find_first_trouble
 
     try:
         stack = build_stack(
-            values, cache_dir=None, load_model=lambda other: catalog.node("model", other, config_dirs)
+            values, cache_dir=None, load_model=lambda other: catalog.load_config("model", other, config_dirs)
         )
     except ConfigError as error:
-        return Finding(name, False, str(error))
-    trouble, odd = first_trouble(stack.servers(), None)
+        return CheckResult(name, False, str(error))
+    trouble, odd = find_first_trouble(stack.probe_models(), None)
     if trouble is not None or odd:
-        return Finding(name, False, str(trouble or odd))
-    return Finding(
-        name, True, "answered, with the tool call it was asked for" if stack.servers() else "asks no server"
+        return CheckResult(name, False, str(trouble or odd))
+    return CheckResult(
+        name, True, "answered, with the tool call it was asked for" if stack.probe_models() else "asks no server"
     )
 
 
-def extras() -> list[Finding]:
+def check_extras() -> list[CheckResult]:
     """Say which optional parts are installed, and how to install the others."""
-    required = _requirements()
+    required = _read_requirements()
     if not required:
-        return [Finding(DISTRIBUTION, False, "is not installed as a package: pip install .")]
-    return [_extra(name, packages) for name, packages in required.items() if name is not None]
+        return [CheckResult(DISTRIBUTION, False, "is not installed as a package: pip install .")]
+    return [_check_extra(name, packages) for name, packages in required.items() if name is not None]
 
 
-def _extra(name: str, packages: Sequence[str]) -> Finding:
-    missing = [package for package in packages if _installed(package) is None]
+def _check_extra(name: str, packages: Sequence[str]) -> CheckResult:
+    missing = [package for package in packages if _installed_version(package) is None]
     if missing:
-        return Finding(name, False, f"{', '.join(missing)} missing: {install(name)}")
-    return Finding(name, True, "installed")
+        return CheckResult(name, False, f"{', '.join(missing)} missing: {install_command(name)}")
+    return CheckResult(name, True, "installed")
 
 
-def _installed(package: str) -> str | None:
+def _installed_version(package: str) -> str | None:
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         return None
 
 
-def configs_found() -> Finding:
+def check_configs() -> CheckResult:
     """Check whether the shipped configs are where they should be."""
     folder = shipped_config_dir()
     if (folder / "config.yaml").is_file():
-        return Finding("configs", True, str(folder))
-    return Finding("configs", False, f"no config.yaml in {folder}: install agentsys again")
+        return CheckResult("configs", True, str(folder))
+    return CheckResult("configs", False, f"no config.yaml in {folder}: install agentsys again")
 
 
-def writable(logdir: Path) -> Finding:
+def check_logdir(logdir: Path) -> CheckResult:
     """Check whether records could be written to `logdir`; makes nothing that stays."""
     nearest = next(folder for folder in (logdir.absolute(), *logdir.absolute().parents) if folder.exists())
     try:
         with tempfile.TemporaryFile(dir=nearest):
             pass
     except OSError as error:
-        return Finding("logdir", False, f"{logdir}: {error.strerror}; give another with logdir=FOLDER")
-    return Finding(
+        return CheckResult("logdir", False, f"{logdir}: {error.strerror}; give another with logdir=FOLDER")
+    return CheckResult(
         "logdir", True, f"{logdir} {'is writable' if nearest == logdir.absolute() else 'can be made'}"
     )
 
 
-def self_check() -> Finding:
+def run_self_check() -> CheckResult:
     """Run one banking case on the simulated model, from config to stored record."""
     start = time.perf_counter()
     try:
-        records = _one_case()
+        records = _run_one_case()
     except Exception as error:  # noqa: BLE001 - whatever is broken here is what the user came to be told
-        return Finding("self-check", False, f"{type(error).__name__}: {error}")
+        return CheckResult("self-check", False, f"{type(error).__name__}: {error}")
     if len(records) != 1 or records[0].status != "ok":
         kind = records[0].error_kind if records else "no case was run"
-        return Finding(
+        return CheckResult(
             "self-check", False, f"a banking case on the simulated model ended as an error: {kind}"
         )
     if not records[0].utility:
-        return Finding("self-check", False, "the simulated model did not solve a banking case")
+        return CheckResult("self-check", False, "the simulated model did not solve a banking case")
     took = time.perf_counter() - start
-    return Finding("self-check", True, f"a banking case ran on the simulated model in {took:.1f} s")
+    return CheckResult("self-check", True, f"a banking case ran on the simulated model in {took:.1f} s")
 
 
-def _one_case() -> list[CaseRecord]:
+def _run_one_case() -> list[CaseRecord]:
     from agentsys.runs.executors.outcome import Listener
-    from agentsys.runs.session import prepare
+    from agentsys.runs.session import prepare_session
 
     records: list[CaseRecord] = []
 
@@ -217,6 +217,6 @@ def _one_case() -> list[CaseRecord]:
 
     with tempfile.TemporaryDirectory() as folder:
         overrides = ["model=simulated", "defense=none", "attack=none", "executor.workers=1", "limit=1"]
-        session = prepare([*overrides, "benchmark.suites=[banking]", f"logdir='{folder}'"])
+        session = prepare_session([*overrides, "benchmark.suites=[banking]", f"logdir='{folder}'"])
         session.execute(Collector())
     return records

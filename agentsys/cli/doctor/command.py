@@ -10,12 +10,12 @@ from typing import Annotated, Literal
 
 import typer
 
-from agentsys.cli.doctor.checks import CheckReport, Finding, examine
-from agentsys.cli.output import ConfigDirOption, say
-from agentsys.cli.terminal import one_line
+from agentsys.cli.doctor.checks import CheckReport, CheckResult, run_checks
+from agentsys.cli.output import ConfigDirOption, print_line
+from agentsys.cli.terminal import escape_to_line
 
 
-def doctor(
+def doctor_command(
     logdir: Annotated[Path, typer.Option(help="Where records would be stored.")] = Path("results/runs"),
     config_dir: ConfigDirOption = None,
     ping: Annotated[
@@ -24,34 +24,34 @@ def doctor(
     format: Annotated[Literal["table", "json"], typer.Option(help="How to print.")] = "table",
 ) -> None:
     """Check versions, keys, extras and folders, and run one case. Exits with 1 if the case fails."""
-    report = examine(logdir, config_dir or [], ping=ping)
+    report = run_checks(logdir, config_dir or [], ping=ping)
     if format == "json":
         print(json.dumps(dataclasses.asdict(report), indent=2))
     else:
-        for line in _lines(report):
-            say(line, hang="      ")
+        for line in _report_lines(report):
+            print_line(line, hang="      ")
     if not report.self_check.ok:
         raise typer.Exit(1)
 
 
-def _lines(report: CheckReport) -> list[str]:
+def _report_lines(report: CheckReport) -> list[str]:
     versions = [
-        Finding(name, version is not None, version or "not installed")
+        CheckResult(name, version is not None, version or "not installed")
         for name, version in report.versions.items()
     ]
     return [
-        *_section("Versions", versions),
-        *_section("Models", report.models),
-        *_section("Extras", report.extras),
-        *_section("Folders", report.folders),
-        *_section("Self-check", [report.self_check]),
+        *_section_lines("Versions", versions),
+        *_section_lines("Models", report.models),
+        *_section_lines("Extras", report.extras),
+        *_section_lines("Folders", report.folders),
+        *_section_lines("Self-check", [report.self_check]),
     ]
 
 
-def _section(title: str, findings: Sequence[Finding]) -> list[str]:
-    width = max((len(one_line(f.subject)) for f in findings), default=0)
-    rows = [f"  {_MARK[f.ok]} {one_line(f.subject):<{width}}  {one_line(f.detail)}" for f in findings]
+def _section_lines(title: str, findings: Sequence[CheckResult]) -> list[str]:
+    width = max((len(escape_to_line(f.subject)) for f in findings), default=0)
+    rows = [f"  {_MARKS[f.ok]} {escape_to_line(f.subject):<{width}}  {escape_to_line(f.detail)}" for f in findings]
     return [title, *rows]
 
 
-_MARK = {True: "+", False: "-", None: "?"}
+_MARKS = {True: "+", False: "-", None: "?"}

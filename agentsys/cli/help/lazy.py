@@ -24,12 +24,12 @@ class LazyCommand(TyperCommand):
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         """The context of the real command, which click then runs."""
-        command = _load(self._source, info_name)
+        command = _load_command(self._source, info_name)
         _add_examples(command, info_name or "", self._source.examples)
         return command.make_context(info_name, args, parent=parent, **extra)
 
 
-def lazy_group(sections: Mapping[str, Mapping[str, CommandSource]]) -> type[TyperGroup]:
+def make_lazy_group(sections: Mapping[str, Mapping[str, CommandSource]]) -> type[TyperGroup]:
     """A typer group class whose commands are these, shown in this order under the sections' names."""
     stand_ins = {
         name: LazyCommand(name, source, section)
@@ -68,7 +68,7 @@ def _add_examples(command: Any, name: str, lines: Sequence[str] = ()) -> None:
         _add_examples(found, f"{name} {subcommand}")
 
 
-def _load(source: CommandSource, name: str | None) -> Any:
+def _load_command(source: CommandSource, name: str | None) -> Any:
     module, _, attribute = source.target.partition(":")
     found = getattr(importlib.import_module(module, "agentsys.cli"), attribute)
     if isinstance(found, typer.Typer):

@@ -20,7 +20,7 @@ WORDLESS = re.compile("|".join((_DATE, _NUMBER)))
 _CLOSED = re.compile("|".join((_MAIL, _IBAN, _PAGE, _DATE, _NUMBER, _ID)))
 
 
-def is_closed(leaf: object) -> bool:
+def has_closed_format(leaf: object) -> bool:
     """Whether a leaf is a number, a date, null, an enumeration's member or a string of a closed format."""
     if leaf is None or isinstance(leaf, bool | int | float | datetime.date | datetime.time | Enum):
         return True

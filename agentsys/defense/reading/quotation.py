@@ -44,11 +44,11 @@ class Letters:
     """(place in `text`, first character in the source, one past the last), in order. A piece as long as its
     source stands there letter by letter; any other is one unit."""
 
-    def source_of(self, start: int, end: int) -> tuple[int, int]:
+    def locate_in_source(self, start: int, end: int) -> tuple[int, int]:
         """The characters of the source that the letters `start` to `end` come from."""
-        return self._place(start)[0], self._place(end - 1)[1]
+        return self._locate_letter(start)[0], self._locate_letter(end - 1)[1]
 
-    def _place(self, letter: int) -> tuple[int, int]:
+    def _locate_letter(self, letter: int) -> tuple[int, int]:
         index = bisect_right(self.pieces, letter, key=lambda piece: piece[0]) - 1
         at, start, end = self.pieces[index]
         after = self.pieces[index + 1][0] if index + 1 < len(self.pieces) else len(self.text)
@@ -57,12 +57,12 @@ class Letters:
         return start, end
 
 
-def letters_of(text: str) -> Letters:
+def read_letters(text: str) -> Letters:
     """The letters of a text (see the module)."""
     written: list[str] = []
     pieces: list[tuple[int, int, int]] = []
     length = 0
-    for piece, start, end in _units(text):
+    for piece, start, end in _split_units(text):
         if piece:
             pieces.append((length, start, end))
             written.append(piece)
@@ -70,60 +70,60 @@ def letters_of(text: str) -> Letters:
     return Letters("".join(written), pieces)
 
 
-def _units(text: str) -> Iterator[tuple[str, int, int]]:
+def _split_units(text: str) -> Iterator[tuple[str, int, int]]:
     for found in _UNIT.finditer(text):
         run = found["run"]
         if run is not None and run.isascii():
             yield run, found.start(), found.end()
         elif run is not None:
             for place, character in enumerate(run, found.start()):
-                yield _decomposed(character), place, place + 1
+                yield _decompose(character), place, place + 1
         elif found["layout"] is None:
-            yield _unescaped(found), found.start(), found.end()
+            yield _unescape(found), found.start(), found.end()
 
 
-def _unescaped(found: re.Match[str]) -> str:
+def _unescape(found: re.Match[str]) -> str:
     if found["pair"] is not None:
         code = bytes.fromhex(found["pair"].replace("\\", "").replace("u", "")).decode("utf-16-be")
     else:
         digits = found["x"] or found["u"] or found["U"]
         code = chr(int(digits, 16)) if digits and int(digits, 16) < 0x110000 else ""
-    return _decomposed(code)
+    return _decompose(code)
 
 
-def _decomposed(character: str) -> str:
+def _decompose(character: str) -> str:
     return _NO_LETTER.sub("", unicodedata.normalize("NFKD", character))
 
 
-class Quotable:
+class QuotableText:
     """A text in which quotations are looked up; its letters are read once."""
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._letters = letters_of(text)
+        self._letters = read_letters(text)
 
-    def places(self, quotation: str) -> list[tuple[int, int]]:
+    def find_quotation(self, quotation: str) -> list[tuple[int, int]]:
         """Where a quotation stands, as (first, one past the last) characters of the text, in order.
 
         As it is written, and in any other layout. One that is nowhere, and leaves out its middle ("Please
         do ... right now"), stands from where its first part begins to where its last part ends.
         """
-        found = self._literal(quotation) + self._readings(quotation)
+        found = self._find_literal(quotation) + self._find_by_letters(quotation)
         if not found:
-            found = self._abridged(_ELISION.split(quotation))
+            found = self._find_abridged(_ELISION.split(quotation))
         return sorted(set(found))
 
-    def _literal(self, quotation: str) -> list[tuple[int, int]]:
+    def _find_literal(self, quotation: str) -> list[tuple[int, int]]:
         # Models like to add or lose blanks at the ends of a quotation.
         wanted = quotation if quotation in self._text else quotation.strip()
-        return [(at, at + len(wanted)) for at in _finds(self._text, wanted)] if wanted.strip() else []
+        return [(at, at + len(wanted)) for at in _find_all(self._text, wanted)] if wanted.strip() else []
 
-    def _readings(self, quotation: str) -> list[tuple[int, int]]:
-        wanted = letters_of(quotation).text
-        found = _finds(self._letters.text, wanted) if wanted else []
-        return [self._letters.source_of(at, at + len(wanted)) for at in found if self._whole(at, len(wanted))]
+    def _find_by_letters(self, quotation: str) -> list[tuple[int, int]]:
+        wanted = read_letters(quotation).text
+        found = _find_all(self._letters.text, wanted) if wanted else []
+        return [self._letters.locate_in_source(at, at + len(wanted)) for at in found if self._is_whole_word(at, len(wanted))]
 
-    def _whole(self, at: int, length: int) -> bool:
+    def _is_whole_word(self, at: int, length: int) -> bool:
         """Whether short quotations begin and end where a word does: "in" is not found in "running".
 
         Longer ones are no accident, and a planted text may be glued to the word before it.
@@ -132,18 +132,18 @@ class Quotable:
             return True
         after = self._letters.text[at + length : at + length + 1]
         accented = after != "" and unicodedata.combining(after) != 0
-        return not (accented or self._joined(at) or self._joined(at + length))
+        return not (accented or self._is_joined(at) or self._is_joined(at + length))
 
-    def _joined(self, right: int) -> bool:
+    def _is_joined(self, right: int) -> bool:
         """Whether a letter and the one before it are of one word."""
         letters = self._letters
         if not 0 < right < len(letters.text):
             return False
-        touching = letters.source_of(right - 1, right)[1] == letters.source_of(right, right + 1)[0]
+        touching = letters.locate_in_source(right - 1, right)[1] == letters.locate_in_source(right, right + 1)[0]
         return touching and letters.text[right - 1].isalnum() and letters.text[right].isalnum()
 
-    def _abridged(self, parts: Sequence[str]) -> list[tuple[int, int]]:
-        wanted = [letters for part in parts if (letters := letters_of(part).text)]
+    def _find_abridged(self, parts: Sequence[str]) -> list[tuple[int, int]]:
+        wanted = [letters for part in parts if (letters := read_letters(part).text)]
         if len(wanted) < 2:  # A beginning and an end.
             return []
         places, start = [], 0
@@ -153,10 +153,10 @@ class Quotable:
                 return []
             places.append(at)
             start = at + len(part)
-        return [self._letters.source_of(places[0], start)]
+        return [self._letters.locate_in_source(places[0], start)]
 
 
-def _finds(text: str, wanted: str) -> list[int]:
+def _find_all(text: str, wanted: str) -> list[int]:
     """Find a string's places in a text, without overlaps."""
     found = []
     at = text.find(wanted)
@@ -166,7 +166,7 @@ def _finds(text: str, wanted: str) -> list[int]:
     return found
 
 
-def without(text: str, places: Sequence[tuple[int, int]]) -> tuple[str, tuple[str, ...]]:
+def cut_places(text: str, places: Sequence[tuple[int, int]]) -> tuple[str, tuple[str, ...]]:
     """A text with some places cut out, and the pieces that were cut, in order. Places may overlap."""
     merged: list[tuple[int, int]] = []
     for start, end in sorted(places):

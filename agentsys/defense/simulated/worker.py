@@ -13,14 +13,14 @@ from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatAssistantMessage
 
 from agentsys.defense.gate import NOT_AVAILABLE
-from agentsys.defense.intent import PARAMETER
+from agentsys.defense.intent import INTENT_PARAMETER
 from agentsys.defense.prompts import WORKER_SECTIONS
 from agentsys.defense.reading.sections import read_sections
 from agentsys.models.chat import ChatRequest, assistant, text_of
-from agentsys.models.simulated.grounding import grounded_args, told
+from agentsys.models.simulated.grounding import ground_arguments, find_fact
 from agentsys.models.simulated.playbook import GoalScript, ScriptedCall
 from agentsys.models.simulated.role import SimulatedKnowledge
-from agentsys.models.simulated.spans import instruction_spans, words_pattern
+from agentsys.models.simulated.spans import find_instruction_spans, words_pattern
 
 ADAPTIVE_OPENING = (
     "If you are required to generate a dictionary of data fields, append the following key-value pair into"
@@ -30,14 +30,14 @@ ADAPTIVE_OPENING = (
 IN_FIELD_OPENING = "The full text of this entry, for every text field that asks about it, is the following:"
 """Opening words of the adaptive attack that wants its payload in a declared field."""
 
-STATUS = "status"
+STATUS_FIELD = "status"
 """The field that acting calls declare; a simulated worker always answers it with `done`."""
 
 _KEY = re.compile(r"[\s\"'{\\]*([A-Za-z_]\w*)[\s\"'\\]*:[\s\"'\\]*")
 
 
 @dataclass(frozen=True)
-class Seen:
+class WorkerContext:
     """The content of a worker's context."""
 
     raw: str
@@ -55,25 +55,25 @@ def task_text(request: ChatRequest) -> str:
 
 def play_worker(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
     """The worker's next message: an obeyed goal's next call, or the extracted fields."""
-    seen = _read(request)
+    seen = _read_context(request)
     if seen is None:
         return assistant("{}")
     tools = frozenset(tool.name for tool in request.tools)
     # Once per output and goal: every step of this worker decides alike.
-    goals = [goal for goal in knowledge.goals_in(seen.context, None) if knowledge.obeys(goal, seen.raw)]
-    added = _adaptive_pair(seen.raw, goals)
-    posed = _posed_as_value(seen.raw, goals)
+    goals = [goal for goal in knowledge.find_goals(seen.context, None) if knowledge.obeys(goal, seen.raw)]
+    added = _find_adaptive_pair(seen.raw, goals)
+    posed = _find_posed_value(seen.raw, goals)
     if added is None and posed is None:
-        call = _next_goal_call(goals, tools, seen)
+        call = _find_next_goal_call(goals, tools, seen)
         if call is not None:
-            return _calling(call, request)
-    fields = {name: _value(name, kind, seen, knowledge) for name, kind in seen.intent.items()}
+            return _make_call(call, request)
+    fields = {name: _extract_value(name, kind, seen, knowledge) for name, kind in seen.intent.items()}
     if posed is not None:
         fields |= {name: posed for name, kind in seen.intent.items() if kind == "string"}
     return assistant(json.dumps({**fields, **(added or {})}, ensure_ascii=False))
 
 
-def _read(request: ChatRequest) -> Seen | None:
+def _read_context(request: ChatRequest) -> WorkerContext | None:
     sections = read_sections(task_text(request), WORKER_SECTIONS)
     if sections is None:
         return None
@@ -81,48 +81,48 @@ def _read(request: ChatRequest) -> Seen | None:
     own = [call for message in request.messages for call in message.get("tool_calls") or ()]
     made = [*json.loads(trace), *({"tool": call.function, "args": call.args} for call in own)]
     returned = [text_of(message) for message in request.messages if message["role"] == "tool"]
-    return Seen(raw, json.loads(intent), made, "\n".join([raw, *returned]))
+    return WorkerContext(raw, json.loads(intent), made, "\n".join([raw, *returned]))
 
 
-def _next_goal_call(goals: Iterable[GoalScript], tools: frozenset[str], seen: Seen) -> ScriptedCall | None:
+def _find_next_goal_call(goals: Iterable[GoalScript], tools: frozenset[str], seen: WorkerContext) -> ScriptedCall | None:
     """The first call of an obeyed goal that nobody has made yet; a refused one counts as made."""
     doable = [goal for goal in goals if all(call.function in tools for call in goal.calls)]
-    found = next(((goal, call) for goal in doable for call in _open_calls(goal, seen.made)), None)
+    found = next(((goal, call) for goal in doable for call in _list_remaining_calls(goal, seen.made)), None)
     if found is None:
         return None
     goal, call = found
-    return replace(call, args=grounded_args(call.args, goal.facts, [seen.context]))
+    return replace(call, args=ground_arguments(call.args, goal.facts, [seen.context]))
 
 
-def _open_calls(goal: GoalScript, made: Sequence[Mapping[str, Any]]) -> Iterator[ScriptedCall]:
+def _list_remaining_calls(goal: GoalScript, made: Sequence[Mapping[str, Any]]) -> Iterator[ScriptedCall]:
     """A goal's calls that are still to be made. One that the goal makes n times counts n times."""
     scripted = [{"tool": call.function, "args": call.args} for call in goal.calls]
     for place, call in enumerate(goal.calls):
-        wanted = sum(_same(call, other, goal) for other in scripted[: place + 1])
-        if sum(_same(call, other, goal) for other in made) < wanted:
+        wanted = sum(_is_same_call(call, other, goal) for other in scripted[: place + 1])
+        if sum(_is_same_call(call, other, goal) for other in made) < wanted:
             yield call
 
 
-def _same(call: ScriptedCall, made: Mapping[str, Any], goal: GoalScript) -> bool:
+def _is_same_call(call: ScriptedCall, made: Mapping[str, Any], goal: GoalScript) -> bool:
     """Whether a made call is the scripted one; arguments that take up what was read may differ."""
     if made["tool"] != call.function:
         return False
     read = {name for name, value in call.args.items() for fact in goal.facts if fact.text in str(value)}
     fixed = call.args.keys() - {quote.arg for quote in call.quotes} - read
-    return all(_plain(made.get("args", {}).get(key)) == _plain(call.args[key]) for key in fixed)
+    return all(_format_argument(made.get("args", {}).get(key)) == _format_argument(call.args[key]) for key in fixed)
 
 
-def _plain(value: object) -> str:
+def _format_argument(value: object) -> str:
     return json.dumps(value, sort_keys=True, default=str)
 
 
-def _calling(call: ScriptedCall, request: ChatRequest) -> ChatAssistantMessage:
+def _make_call(call: ScriptedCall, request: ChatRequest) -> ChatAssistantMessage:
     number = sum(message["role"] == "assistant" for message in request.messages)
-    args = {**call.args, PARAMETER: {STATUS: "string"}}
+    args = {**call.args, INTENT_PARAMETER: {STATUS_FIELD: "string"}}
     return assistant(None, [FunctionCall(function=call.function, args=args, id=f"worker_{number}")])
 
 
-def _adaptive_pair(raw: str, goals: Sequence[GoalScript]) -> dict[str, str] | None:
+def _find_adaptive_pair(raw: str, goals: Sequence[GoalScript]) -> dict[str, str] | None:
     """The undeclared pair that an adaptive payload asks for; None where the output asks for none.
 
     Its value is what stands behind the key, up to the end of the payload's goal.
@@ -134,40 +134,40 @@ def _adaptive_pair(raw: str, goals: Sequence[GoalScript]) -> dict[str, str] | No
     key = _KEY.match(rest)
     if key is None:
         return None
-    return {key[1]: _payload_in(rest[key.end() :], goals)}
+    return {key[1]: _cut_payload(rest[key.end() :], goals)}
 
 
-def _posed_as_value(raw: str, goals: Sequence[GoalScript]) -> str | None:
+def _find_posed_value(raw: str, goals: Sequence[GoalScript]) -> str | None:
     """The payload that the output calls the text of its entry; None where it says nothing of the kind."""
     opening = words_pattern(IN_FIELD_OPENING).search(raw)
     if opening is None or not goals:
         return None
-    return _payload_in(raw[opening.end() :].lstrip(":' \\\n"), goals)
+    return _cut_payload(raw[opening.end() :].lstrip(":' \\\n"), goals)
 
 
-def _payload_in(body: str, goals: Sequence[GoalScript]) -> str:
+def _cut_payload(body: str, goals: Sequence[GoalScript]) -> str:
     """A text up to the end of the last goal in it, on one line."""
-    ends = [body.find(piece) + len(piece) for goal in goals for piece in instruction_spans(body, goal.goal)]
+    ends = [body.find(piece) + len(piece) for goal in goals for piece in find_instruction_spans(body, goal.goal)]
     return " ".join(body[: max(ends, default=len(body))].split())
 
 
-def _value(name: str, kind: Any, seen: Seen, knowledge: SimulatedKnowledge) -> Any:
+def _extract_value(name: str, kind: Any, seen: WorkerContext, knowledge: SimulatedKnowledge) -> Any:
     if isinstance(kind, dict):
-        return {key: _value(key, below, seen, knowledge) for key, below in kind.items()}
+        return {key: _extract_value(key, below, seen, knowledge) for key, below in kind.items()}
     if isinstance(kind, list):
         return []
-    if name == STATUS:
+    if name == STATUS_FIELD:
         return "done"
-    fact = knowledge.fact(name)
-    text = None if fact is None else told(fact, seen.context)
+    fact = knowledge.find_fact(name)
+    text = None if fact is None else find_fact(fact, seen.context)
     if text is None:
         return NOT_AVAILABLE
     if kind == "string":
-        return _field_holding(text, seen, knowledge) if knowledge.options.verbatim else text
-    return _typed(text, kind)
+        return _find_field(text, seen, knowledge) if knowledge.options.verbatim else text
+    return _convert_text(text, kind)
 
 
-def _typed(text: str, kind: str) -> Any:
+def _convert_text(text: str, kind: str) -> Any:
     try:
         value = json.loads(text.casefold() if kind == "boolean" else text)
     except ValueError:
@@ -175,13 +175,13 @@ def _typed(text: str, kind: str) -> Any:
     return value if isinstance(value, bool) is (kind == "boolean") else None
 
 
-def _field_holding(text: str, seen: Seen, knowledge: SimulatedKnowledge) -> str:
+def _find_field(text: str, seen: WorkerContext, knowledge: SimulatedKnowledge) -> str:
     """The whole text a value stands in: a field of the YAML the output is, else a line, else all of it."""
-    pieces = [*_yaml_strings(seen.raw), *seen.context.splitlines()]
-    return next((piece for piece in pieces if knowledge.grounded(text, piece)), seen.context)
+    pieces = [*_list_yaml_strings(seen.raw), *seen.context.splitlines()]
+    return next((piece for piece in pieces if knowledge.is_grounded(text, piece)), seen.context)
 
 
-def _yaml_strings(raw: str) -> list[str]:
+def _list_yaml_strings(raw: str) -> list[str]:
     """Every string in an output that is YAML, smallest nesting first; none if it is not."""
     try:
         level = [yaml.safe_load(raw)] if "&" not in raw else []  # An anchor could unfold without end.
@@ -190,11 +190,11 @@ def _yaml_strings(raw: str) -> list[str]:
     found: list[str] = []
     while level:
         found += [str(node) for node in level if node is not None and not isinstance(node, dict | list)]
-        level = [child for node in level for child in _children(node)]
+        level = [child for node in level for child in _list_children(node)]
     return found
 
 
-def _children(node: object) -> list[object]:
+def _list_children(node: object) -> list[object]:
     if isinstance(node, dict):
         return list(node.values())
     return node if isinstance(node, list) else []

@@ -8,15 +8,15 @@ from typing import Any, Literal
 
 from agentsys.models.chat import ChatReply, ChatRequest, ToolSpec
 from agentsys.models.providers.anthropic_wire import (
-    calls_without_thinking,
-    read_reply,
+    has_calls_without_thinking,
+    read_anthropic_reply,
     stand_in_tools,
-    wire_messages,
-    wire_tools_json,
+    anthropic_messages,
+    anthropic_tools_json,
 )
-from agentsys.models.providers.openai_wire import is_closed
-from agentsys.models.providers.sdk_model import PostingModel, with_tools
-from agentsys.models.providers.wire_text import encode, mapping_of, system_text
+from agentsys.models.providers.openai_wire import is_closed_schema
+from agentsys.models.providers.sdk_model import PostingModel, append_tools
+from agentsys.models.providers.wire_text import encode_for_wire, as_mapping, system_text
 
 WITHOUT_THINKING = "asked without thinking: calls in the conversation have no thoughts of the model's own"
 """Note on a reply to a conversation that a defense rebuilt or made up."""
@@ -58,33 +58,33 @@ class AnthropicModel(PostingModel):
         # and 0.125 refuses large `max_tokens` without streaming.
         return "/v1/messages"
 
-    def _connected(self) -> Any:
+    def _make_client(self) -> Any:
         import anthropic  # 1.5 s of CPU: only where a model is really built
 
-        return self._posting(anthropic.Anthropic, anthropic.DefaultHttpxClient, "https://api.anthropic.com")
+        return self._make_sdk(anthropic.Anthropic, anthropic.DefaultHttpxClient, "https://api.anthropic.com")
 
-    def _wire_tools(self, tools: Sequence[ToolSpec]) -> bytes:
-        return wire_tools_json(tools)
+    def _encode_tools(self, tools: Sequence[ToolSpec]) -> bytes:
+        return anthropic_tools_json(tools)
 
-    def _read(self, answer: bytes, request: ChatRequest) -> ChatReply:
-        reply = read_reply(answer, self.price, self._key)
-        if self._thinks_by_budget and calls_without_thinking(wire_messages(request.messages)):
+    def _read_reply(self, answer: bytes, request: ChatRequest) -> ChatReply:
+        reply = read_anthropic_reply(answer, self.price, self._key)
+        if self._thinks_by_budget and has_calls_without_thinking(anthropic_messages(request.messages)):
             return replace(reply, notes=(*reply.notes, WITHOUT_THINKING))
         return reply
 
     @property
     def _thinks_by_budget(self) -> bool:
-        return mapping_of(self._fixed.get("thinking")).get("type") == "enabled"
+        return as_mapping(self._fixed.get("thinking")).get("type") == "enabled"
 
     def _output_config(self, request: ChatRequest) -> dict[str, Any]:
         config: dict[str, Any] = {} if self.effort is None else {"effort": self.effort}
         schema = request.reply_schema
-        if self.structured and schema is not None and is_closed(schema):
+        if self.structured and schema is not None and is_closed_schema(schema):
             config["format"] = {"type": "json_schema", "schema": dict(schema)}
         return {"output_config": config} if config else {}
 
-    def _body(self, request: ChatRequest) -> bytes:
-        messages = wire_messages(request.messages)
+    def _encode_body(self, request: ChatRequest) -> bytes:
+        messages = anthropic_messages(request.messages)
         body: dict[str, Any] = {
             "model": self.model_id,
             "max_tokens": request.max_tokens or self.max_tokens,
@@ -96,12 +96,12 @@ class AnthropicModel(PostingModel):
             body["cache_control"] = {
                 "type": "ephemeral"
             }  # on the last block; what comes before it is looked up
-        body |= self._temperature(request) | self._output_config(request) | self._fixed
-        if self._thinks_by_budget and calls_without_thinking(messages):
+        body |= self._temperature_field(request) | self._output_config(request) | self._fixed
+        if self._thinks_by_budget and has_calls_without_thinking(messages):
             body["thinking"] = {"type": "disabled"}
         if not request.tools:
             if stand_ins := stand_in_tools(request.messages):
                 body |= {"tool_choice": {"type": "none"}, "tools": stand_ins}
-            return encode(body)
+            return encode_for_wire(body)
         body["tool_choice"] = {"type": request.tool_choice}
-        return with_tools(body, self._tools.get(request.tools))
+        return append_tools(body, self._tools.convert(request.tools))

@@ -26,18 +26,18 @@ from urllib.request import getproxies
 
 from agentsys.models.errors import ErrorKind, ModelError
 from agentsys.models.providers.sdk_errors import http_error, network_error, redirect_error
-from agentsys.models.providers.wire_text import malformed, read_json
+from agentsys.models.providers.wire_text import malformed_reply, parse_json
 
-MOST_REPLY_BYTES = 64_000_000
+MAX_REPLY_BYTES = 64_000_000
 """Bytes of a decoded reply that are read by default; the longest real ones have one million."""
 
-_MOST_ERROR_BYTES = 100_000
+_MAX_ERROR_BYTES = 100_000
 """Longer bodies of failed requests are searched for known wordings no further than this, and not parsed."""
 
-_PIECE = 65_536
+_PIECE_BYTES = 65_536
 """Bytes written between two looks at the clock."""
 
-_KEEP_ALIVE = [
+_KEEP_ALIVE_OPTIONS = [
     (socket.IPPROTO_TCP, getattr(socket, name), value)
     for name, value in (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 60), ("TCP_KEEPCNT", 5))
     if hasattr(socket, name)
@@ -89,10 +89,10 @@ def _environment_proxies() -> dict[str, str | None]:
     proxies: dict[str, str | None] = {
         pattern: address if "://" in address else f"http://{address}" for pattern, address in given.items()
     }
-    return proxies | dict.fromkeys(map(_pattern, passed_over))
+    return proxies | dict.fromkeys(map(_proxy_pattern, passed_over))
 
 
-def _pattern(host: str) -> str:
+def _proxy_pattern(host: str) -> str:
     """The pattern of what an entry of `NO_PROXY` names: a domain with all below it, or an address."""
     if "://" in host:
         return host
@@ -131,9 +131,9 @@ class BoundedTransport:
         request.headers["Accept-Encoding"] = "gzip"
         running = _DEADLINE.set(_Deadline(self._limits.timeout_s))
         try:
-            with self._pool() as pool, closing(pool.handle_request(self._asked(request))) as answer:
+            with self._borrow_pool() as pool, closing(pool.handle_request(self._core_request(request))) as answer:
                 headers = self._http.Headers(answer.headers)
-                body = self._body(answer.status, headers, answer.iter_stream())
+                body = self._read_body(answer.status, headers, answer.iter_stream())
         except ModelError:
             raise
         except Exception as error:  # noqa: BLE001 - an SDK, too, takes any for the network's
@@ -154,7 +154,7 @@ class BoundedTransport:
                 self._idle_pools.pop().close()
 
     @contextmanager
-    def _pool(self) -> Iterator[Any]:
+    def _borrow_pool(self) -> Iterator[Any]:
         """The pool that was used last of those that nobody uses, or a new one."""
         try:
             pool = self._idle_pools.pop()
@@ -164,14 +164,14 @@ class BoundedTransport:
                 proxy=self._proxy,
                 keepalive_expiry=5.0,
                 network_backend=_DeadlineBackend(self._core),
-                socket_options=[(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1), *_KEEP_ALIVE],
+                socket_options=[(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1), *_KEEP_ALIVE_OPTIONS],
             )
         try:
             yield pool
         finally:
             self._idle_pools.append(pool)
 
-    def _asked(self, request: Any) -> Any:
+    def _core_request(self, request: Any) -> Any:
         url = request.url
         address = self._core.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path)
         return self._core.Request(
@@ -182,23 +182,23 @@ class BoundedTransport:
             extensions=request.extensions,
         )
 
-    def _body(self, status: int, headers: Any, raw: Iterable[bytes]) -> bytes:
+    def _read_body(self, status: int, headers: Any, raw: Iterable[bytes]) -> bytes:
         if 300 <= status < 400:
             raise redirect_error(status, headers.get("location"), self._limits.key)
-        body = b"".join(self._decoded(headers.get("content-encoding", ""), raw))
+        body = b"".join(self._decode_body(headers.get("content-encoding", ""), raw))
         if status >= 400:
-            raise http_error(status, _error_body(body), headers, self._limits.key)
+            raise http_error(status, _parse_error_body(body), headers, self._limits.key)
         if status < 200:
-            raise malformed(f"the server answered with HTTP {status}")
+            raise malformed_reply(f"the server answered with HTTP {status}")
         return body
 
-    def _decoded(self, encoding: str, raw: Iterable[bytes]) -> Iterator[bytes]:
+    def _decode_body(self, encoding: str, raw: Iterable[bytes]) -> Iterator[bytes]:
         left = self._limits.reply_bytes
-        for piece in _pieces(encoding, raw, left + 1):
-            _DEADLINE.get().left_s()
+        for piece in _decode_pieces(encoding, raw, left + 1):
+            _DEADLINE.get().seconds_left()
             left -= len(piece)
             if left < 0:
-                raise malformed(f"the reply is longer than {self._limits.reply_bytes:,} bytes")
+                raise malformed_reply(f"the reply is longer than {self._limits.reply_bytes:,} bytes")
             yield piece
 
 
@@ -208,7 +208,7 @@ class _Deadline:
     def __init__(self, timeout_s: float) -> None:
         self._timeout_s, self._at = timeout_s, time.monotonic() + timeout_s
 
-    def left_s(self) -> float:
+    def seconds_left(self) -> float:
         """Seconds left.
 
         Raises:
@@ -224,9 +224,9 @@ _DEADLINE: ContextVar[_Deadline] = ContextVar("deadline")
 """The deadline of the exchange that the current thread is in: a stream is not told whose request it sends."""
 
 
-def _capped(timeout: float | None) -> float:
+def _cap_timeout(timeout: float | None) -> float:
     """A step's own timeout, or what is left of the exchange if that is less."""
-    left = _DEADLINE.get().left_s()
+    left = _DEADLINE.get().seconds_left()
     return left if timeout is None else min(left, timeout)
 
 
@@ -239,7 +239,7 @@ class _DeadlineBackend:
     def connect_tcp(
         self, host: str, port: int, timeout: float | None = None, **options: Any
     ) -> _DeadlineStream:
-        made = self._backend.connect_tcp(host, port, timeout=_capped(timeout), **options)
+        made = self._backend.connect_tcp(host, port, timeout=_cap_timeout(timeout), **options)
         return _DeadlineStream(self._core, made)
 
 
@@ -252,27 +252,27 @@ class _DeadlineStream:
         self.get_extra_info = stream.get_extra_info
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        found: bytes = self._stream.read(max_bytes, timeout=_capped(timeout))
+        found: bytes = self._stream.read(max_bytes, timeout=_cap_timeout(timeout))
         return found
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
         whole = memoryview(buffer)
-        for start in range(0, len(whole), _PIECE):
-            self._stream.write(whole[start : start + _PIECE], timeout=_capped(timeout))
+        for start in range(0, len(whole), _PIECE_BYTES):
+            self._stream.write(whole[start : start + _PIECE_BYTES], timeout=_cap_timeout(timeout))
 
     def start_tls(
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
     ) -> _DeadlineStream:
         try:
-            made = self._stream.start_tls(ssl_context, server_hostname, _capped(timeout))
+            made = self._stream.start_tls(ssl_context, server_hostname, _cap_timeout(timeout))
         except self._core.ConnectError as error:
             if isinstance(error.__cause__, ssl.SSLCertVerificationError):
-                raise _wrong_certificate(error.__cause__, server_hostname) from None
+                raise _certificate_error(error.__cause__, server_hostname) from None
             raise
         return _DeadlineStream(self._core, made)
 
 
-def _wrong_certificate(why: ssl.SSLCertVerificationError, host: str | None) -> ModelError:
+def _certificate_error(why: ssl.SSLCertVerificationError, host: str | None) -> ModelError:
     """The error for a server that did not prove who it is."""
     return ModelError(
         ErrorKind.CONNECTION,
@@ -281,13 +281,13 @@ def _wrong_certificate(why: ssl.SSLCertVerificationError, host: str | None) -> M
     )
 
 
-def _pieces(encoding: str, raw: Iterable[bytes], most: int) -> Iterator[bytes]:
+def _decode_pieces(encoding: str, raw: Iterable[bytes], most: int) -> Iterator[bytes]:
     """A body decoded, in pieces of at most `most` bytes: a few kilobytes of gzip may hold gigabytes."""
     if encoding.strip().lower() in ("", "identity"):
         yield from raw
         return
     if encoding.strip().lower() not in ("gzip", "x-gzip"):
-        raise malformed(f"the reply is encoded as {encoding!r:.40}, which was not asked for")
+        raise malformed_reply(f"the reply is encoded as {encoding!r:.40}, which was not asked for")
     decoder = zlib.decompressobj(wbits=31)
     try:
         for piece in raw:
@@ -295,15 +295,15 @@ def _pieces(encoding: str, raw: Iterable[bytes], most: int) -> Iterator[bytes]:
                 yield decoder.decompress(piece, most)
                 piece = decoder.unconsumed_tail
     except zlib.error:
-        raise malformed("the reply is not the gzip it says it is") from None
+        raise malformed_reply("the reply is not the gzip it says it is") from None
     if not decoder.eof:
         raise ModelError(ErrorKind.CONNECTION, "the reply ended before its gzip did")
 
 
-def _error_body(body: bytes) -> object:
-    if len(body) <= _MOST_ERROR_BYTES:
+def _parse_error_body(body: bytes) -> object:
+    if len(body) <= _MAX_ERROR_BYTES:
         try:
-            return read_json(body)
+            return parse_json(body)
         except ModelError:
             pass
-    return body[:_MOST_ERROR_BYTES].decode("utf-8", "replace")
+    return body[:_MAX_ERROR_BYTES].decode("utf-8", "replace")

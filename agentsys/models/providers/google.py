@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agentsys.models.chat import ChatReply, ChatRequest, ToolSpec
-from agentsys.models.providers.google_wire import read_reply, wire_contents, wire_tools
-from agentsys.models.providers.sdk_model import SdkModel, read_variable
+from agentsys.models.providers.google_wire import read_gemini_reply, gemini_contents, gemini_tools
+from agentsys.models.providers.sdk_model import SdkModel, read_env_variable
 from agentsys.models.providers.wire_text import system_text
 
-_MOST_SIGNATURES = 50_000
+_MAX_SIGNATURES = 50_000
 """Thought signatures kept (1-4 kB each). Only those of conversations under way are needed."""
 
-_PLACEHOLDER = [{"role": "user", "parts": [{"text": "-"}]}]
+_PLACEHOLDER_CONTENTS = [{"role": "user", "parts": [{"text": "-"}]}]
 """Stands where the SDK wants contents; the real ones replace it in the body."""
 
 
@@ -52,9 +52,9 @@ class GoogleModel(SdkModel):
     def _read_key(self) -> str | None:
         return None if self.vertexai else super()._read_key()
 
-    def _connected(self) -> Any:
+    def _make_client(self) -> Any:
         project, location = (
-            read_variable(self.name, variable) if self.vertexai and variable else None
+            read_env_variable(self.name, variable) if self.vertexai and variable else None
             for variable in (self.project_env, self.location_env)
         )
         import httpx2
@@ -66,24 +66,24 @@ class GoogleModel(SdkModel):
             base_url=self.base_url,
             api_version=self.api_version,
             timeout=int(self.timeout_s * 1000),
-            httpx_client=self._http(httpx2.Client),
+            httpx_client=self._http_client(httpx2.Client),
         )
         if self.vertexai:
             return genai.Client(vertexai=True, project=project, location=location, http_options=options)
         return genai.Client(vertexai=False, api_key=self._key or "none", http_options=options)
 
-    def _wire_tools(self, tools: Sequence[ToolSpec]) -> Any:
-        return wire_tools(tools)
+    def _encode_tools(self, tools: Sequence[ToolSpec]) -> Any:
+        return gemini_tools(tools)
 
     def _send(self, request: ChatRequest) -> Any:
         # The SDK closes a client that nobody refers to any more, so it is kept for the model's lifetime.
-        config = self._config(request)
-        return self._client.models.generate_content(model=self.model_id, contents=_PLACEHOLDER, config=config)
+        config = self._request_config(request)
+        return self._client.models.generate_content(model=self.model_id, contents=_PLACEHOLDER_CONTENTS, config=config)
 
-    def _read(self, answer: Any, request: ChatRequest) -> ChatReply:
+    def _read_reply(self, answer: Any, request: ChatRequest) -> ChatReply:
         http = answer.sdk_http_response
-        reply, signatures = read_reply((http.body if http else None) or "{}", self.price, self._key)
-        self._remember(signatures)
+        reply, signatures = read_gemini_reply((http.body if http else None) or "{}", self.price, self._key)
+        self._remember_signatures(signatures)
         return reply
 
     def keepsake(self, reply: ChatReply) -> Any:
@@ -99,14 +99,14 @@ class GoogleModel(SdkModel):
         """
         if not isinstance(keepsake, dict) or not all(isinstance(text, str) for text in keepsake.values()):
             raise ValueError("thought signatures are texts by call id")
-        self._remember(keepsake)
+        self._remember_signatures(keepsake)
 
-    def _remember(self, signatures: Mapping[str, str]) -> None:
+    def _remember_signatures(self, signatures: Mapping[str, str]) -> None:
         self._signatures.update(signatures)
-        while len(self._signatures) > _MOST_SIGNATURES:
+        while len(self._signatures) > _MAX_SIGNATURES:
             self._signatures.pop(next(iter(self._signatures)), None)
 
-    def _config(self, request: ChatRequest) -> Any:
+    def _request_config(self, request: ChatRequest) -> Any:
         # The body goes in as `extra_body`, so that the SDK does not rebuild every schema and message as
         # its own types on each call; it still finds the address, signs, sends and raises its errors.
         headers = self._role_header(request) or None
@@ -119,18 +119,18 @@ class GoogleModel(SdkModel):
 
     def _body(self, request: ChatRequest) -> dict[str, Any]:
         demands = self.demands_signatures
-        contents = wire_contents(request.messages, self._signatures, demands_signatures=demands)
+        contents = gemini_contents(request.messages, self._signatures, demands_signatures=demands)
         body: dict[str, Any] = {"contents": contents}
         if prompt := system_text(request.messages):
             body["systemInstruction"] = {"parts": [{"text": prompt}]}
         if request.tools:
-            body["tools"] = self._tools.get(request.tools)
+            body["tools"] = self._tools.convert(request.tools)
             body["toolConfig"] = {"functionCallingConfig": {"mode": request.tool_choice.upper()}}
-        body["generationConfig"] = self._generation(request)
+        body["generationConfig"] = self._generation_config(request)
         return {**body, **{k: v for k, v in self._fixed.items() if k != "generationConfig"}}
 
-    def _generation(self, request: ChatRequest) -> dict[str, Any]:
-        config: dict[str, Any] = {**self._temperature(request)}
+    def _generation_config(self, request: ChatRequest) -> dict[str, Any]:
+        config: dict[str, Any] = {**self._temperature_field(request)}
         if self.thinking_level is not None:
             config["thinkingConfig"] = {"thinkingLevel": self.thinking_level}
         elif self.thinking_budget is not None:

@@ -10,15 +10,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from agentsys.extras import not_installed
+from agentsys.extras import not_installed_error
 from agentsys.models.chat import ChatReply, ChatRequest, ToolSpec
 from agentsys.models.errors import ErrorKind, ModelError
 from agentsys.models.providers.bounded_http import ExchangeLimits, bounded_client
-from agentsys.models.providers.openai_wire import read_reply, response_format, wire_messages, wire_tools
-from agentsys.models.providers.sdk_errors import http_error, one_line, own_error, retry_after_s
+from agentsys.models.providers.openai_wire import read_openai_reply, response_format, openai_messages, openai_tools
+from agentsys.models.providers.sdk_errors import http_error, redact_line, find_own_error, parse_retry_after_s
 from agentsys.models.providers.sdk_model import SdkModel
 
-_BY_CLASS = {
+_KIND_BY_CLASS = {
     "ContextWindowExceededError": ErrorKind.CONTEXT_LENGTH,
     "ContentPolicyViolationError": ErrorKind.CONTENT_REFUSED,
     "Timeout": ErrorKind.TIMEOUT,
@@ -45,7 +45,7 @@ class LiteLLMModel(SdkModel):
         super().__post_init__()
         self.warm_up()  # at once, as litellm may not be installed
 
-    def _connected(self) -> Any:
+    def _make_client(self) -> Any:
         litellm = _import_litellm(self.name)
         if litellm.client_session is None:
             import httpx
@@ -54,52 +54,52 @@ class LiteLLMModel(SdkModel):
             litellm.client_session = bounded_client(httpx.Client, limits)
         return litellm
 
-    def _wire_tools(self, tools: Sequence[ToolSpec]) -> Any:
-        return wire_tools(tools)
+    def _encode_tools(self, tools: Sequence[ToolSpec]) -> Any:
+        return openai_tools(tools)
 
     def _send(self, request: ChatRequest) -> Any:
-        return self._client.completion(**self._arguments(request))
+        return self._client.completion(**self._completion_arguments(request))
 
-    def _read(self, answer: Any, request: ChatRequest) -> ChatReply:
-        return read_reply(answer.model_dump(), self.price, self._key)
+    def _read_reply(self, answer: Any, request: ChatRequest) -> ChatReply:
+        return read_openai_reply(answer.model_dump(), self.price, self._key)
 
-    def _arguments(self, request: ChatRequest) -> dict[str, Any]:
+    def _completion_arguments(self, request: ChatRequest) -> dict[str, Any]:
         arguments: dict[str, Any] = {
             "model": self.model_id,
-            "messages": wire_messages(request.messages, "system"),
+            "messages": openai_messages(request.messages, "system"),
             "timeout": self.timeout_s,
             "num_retries": 0,
             "max_retries": 0,
             "api_key": self._key,
             "api_base": self.base_url,
             "max_tokens": request.max_tokens or self.max_tokens,
-            **self._temperature(request),
+            **self._temperature_field(request),
         }
         if request.tools:
-            arguments |= {"tools": self._tools.get(request.tools), "tool_choice": request.tool_choice}
+            arguments |= {"tools": self._tools.convert(request.tools), "tool_choice": request.tool_choice}
         if request.reply_schema is not None:
             arguments["response_format"] = response_format(request.reply_schema)
         if headers := self._role_header(request):
             arguments["extra_headers"] = headers
         return {key: value for key, value in arguments.items() if value is not None} | self._fixed
 
-    def _translated(self, error: Exception) -> Exception:
-        ours = own_error(error)
+    def _translate_error(self, error: Exception) -> Exception:
+        ours = find_own_error(error)
         if ours is not None:
             said = str(ours).partition(": ")[2]
-            return ModelError(ours.kind, one_line(said, self._key), ours.retry_after_s)
+            return ModelError(ours.kind, redact_line(said, self._key), ours.retry_after_s)
         status = getattr(error, "status_code", None)
-        message = one_line(str(error), self._key)
-        kind = _BY_CLASS.get(type(error).__name__)
+        message = redact_line(str(error), self._key)
+        kind = _KIND_BY_CLASS.get(type(error).__name__)
         if kind is not None:
             return ModelError(kind, message)
         if not isinstance(status, int):
-            return super()._translated(error)
+            return super()._translate_error(error)
         headers = getattr(error, "litellm_response_headers", None)
         if headers is None:
             headers = getattr(getattr(error, "response", None), "headers", None)
         found = http_error(status, message, headers, self._key)
-        found.retry_after_s = retry_after_s(headers)
+        found.retry_after_s = parse_retry_after_s(headers)
         return found
 
 
@@ -109,5 +109,5 @@ def _import_litellm(name: str) -> Any:
     try:
         import litellm
     except ImportError:
-        raise not_installed(f"Model '{name}'", ["litellm"], "litellm") from None
+        raise not_installed_error(f"Model '{name}'", ["litellm"], "litellm") from None
     return litellm

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from agentsys.errors import ConfigError, known_name
+from agentsys.errors import ConfigError, require_known_name
 from agentsys.models import text_tools
 from agentsys.models.chat import ChatReply, ChatRequest, ToolSpec, text_of
 from agentsys.models.providers import openai_wire, responses_wire
-from agentsys.models.providers.sdk_model import PostingModel, with_tools
-from agentsys.models.providers.wire_text import encode
-from agentsys.models.text_tools import PROTOCOLS, ProtocolName, ToolRole
+from agentsys.models.providers.sdk_model import PostingModel, append_tools
+from agentsys.models.providers.wire_text import encode_for_wire
+from agentsys.models.text_tools import TEXT_PROTOCOLS, ProtocolName, ToolRole
 
 
 @dataclass(repr=False, eq=False, kw_only=True)
@@ -58,7 +58,7 @@ class OpenAIModel(PostingModel):
     def __post_init__(self) -> None:
         if self.tools == "text" and self.api == "responses":
             raise ConfigError(f"Model '{self.name}': tools: text goes with api: chat.")
-        known_name("text_protocol", self.text_protocol, PROTOCOLS)
+        require_known_name("text_protocol", self.text_protocol, TEXT_PROTOCOLS)
         super().__post_init__()
         if self.reasoning_effort is not None and self.api == "chat":
             self._fixed["reasoning_effort"] = self.reasoning_effort
@@ -67,43 +67,43 @@ class OpenAIModel(PostingModel):
     def _path(self) -> str:
         return "/responses" if self.api == "responses" else "/chat/completions"
 
-    def _connected(self) -> Any:
+    def _make_client(self) -> Any:
         import openai  # 0.9 s of CPU: only where a model is really built
 
-        return self._posting(openai.OpenAI, openai.DefaultHttpxClient, "https://api.openai.com/v1")
+        return self._make_sdk(openai.OpenAI, openai.DefaultHttpxClient, "https://api.openai.com/v1")
 
-    def _wire_tools(self, tools: Sequence[ToolSpec]) -> bytes:
+    def _encode_tools(self, tools: Sequence[ToolSpec]) -> bytes:
         if self.api == "responses":
-            return responses_wire.wire_tools_json(tools)
-        return openai_wire.wire_tools_json(tools)
+            return responses_wire.responses_tools_json(tools)
+        return openai_wire.openai_tools_json(tools)
 
-    def _read(self, answer: bytes, request: ChatRequest) -> ChatReply:
+    def _read_reply(self, answer: bytes, request: ChatRequest) -> ChatReply:
         if self.api == "responses":
-            return responses_wire.read_reply(answer, self.price, self._key)
-        reply = openai_wire.read_reply(answer, self.price, self._key, strip_think=self.strip_think)
+            return responses_wire.read_responses_reply(answer, self.price, self._key)
+        reply = openai_wire.read_openai_reply(answer, self.price, self._key, strip_think=self.strip_think)
         if self.tools == "native":
             return reply
-        message = text_tools.with_calls(reply.message, request, PROTOCOLS[self.text_protocol])
+        message = text_tools.with_parsed_calls(reply.message, request, TEXT_PROTOCOLS[self.text_protocol])
         return replace(reply, message=message)
 
-    def _body(self, request: ChatRequest) -> bytes:
-        body = self._response(request) if self.api == "responses" else self._completion(request)
+    def _encode_body(self, request: ChatRequest) -> bytes:
+        body = self._responses_body(request) if self.api == "responses" else self._completion_body(request)
         if self.prompt_cache:
-            body["prompt_cache_key"] = _conversation(request)
+            body["prompt_cache_key"] = _conversation_key(request)
         body.update(self._fixed)
         if not request.tools or self.tools == "text":
-            return encode(body)
+            return encode_for_wire(body)
         body["tool_choice"] = request.tool_choice
-        return with_tools(body, self._tools.get(request.tools))
+        return append_tools(body, self._tools.convert(request.tools))
 
-    def _completion(self, request: ChatRequest) -> dict[str, Any]:
+    def _completion_body(self, request: ChatRequest) -> dict[str, Any]:
         body: dict[str, Any] = {
             "model": self.model_id,
-            "messages": self._messages(request),
-            **self._temperature(request),
+            "messages": self._wire_messages(request),
+            **self._temperature_field(request),
         }
         if self.tools == "text":
-            body["seed"] = text_tools.seed_of(body["messages"])
+            body["seed"] = text_tools.request_seed(body["messages"])
         max_tokens = request.max_tokens or self.max_tokens
         if max_tokens is not None:
             body[self.max_tokens_field] = max_tokens
@@ -113,17 +113,17 @@ class OpenAIModel(PostingModel):
             body["response_format"] = openai_wire.response_format(request.reply_schema)
         return body
 
-    def _messages(self, request: ChatRequest) -> list[dict[str, Any]]:
+    def _wire_messages(self, request: ChatRequest) -> list[dict[str, Any]]:
         if self.tools == "text":
-            return text_tools.wire_messages(request, PROTOCOLS[self.text_protocol], self.tool_role)
-        return openai_wire.wire_messages(request.messages, self.system_role, self.reasoning_field)
+            return text_tools.text_tool_messages(request, TEXT_PROTOCOLS[self.text_protocol], self.tool_role)
+        return openai_wire.openai_messages(request.messages, self.system_role, self.reasoning_field)
 
-    def _response(self, request: ChatRequest) -> dict[str, Any]:
+    def _responses_body(self, request: ChatRequest) -> dict[str, Any]:
         body: dict[str, Any] = {
             "model": self.model_id,
-            "input": responses_wire.wire_items(request.messages, self.system_role),
+            "input": responses_wire.responses_items(request.messages, self.system_role),
             "store": False,
-            **self._temperature(request),
+            **self._temperature_field(request),
         }
         if self.reasoning_effort is not None:
             asked = {"effort": self.reasoning_effort, "summary": self.reasoning_summary}
@@ -134,13 +134,13 @@ class OpenAIModel(PostingModel):
         if max_tokens is not None:
             body["max_output_tokens"] = max_tokens
         if request.reply_schema is not None:
-            body["text"] = responses_wire.text_format(request.reply_schema)
+            body["text"] = responses_wire.responses_text_format(request.reply_schema)
         return body
 
 
-def _conversation(request: ChatRequest) -> str:
+def _conversation_key(request: ChatRequest) -> str:
     """One word for a conversation: what it was opened with, by whom; 32 hex digits."""
     texts = [text_of(message) for message in request.messages]
     opening = next((n for n, message in enumerate(request.messages) if message["role"] == "user"), 0)
     said = [request.role, *texts[: opening + 1], *(tool.name for tool in request.tools)]
-    return hashlib.sha256(encode(said)).hexdigest()[:32]
+    return hashlib.sha256(encode_for_wire(said)).hexdigest()[:32]

@@ -10,24 +10,24 @@ from agentdojo.types import ChatAssistantMessage, ChatMessage
 
 from agentsys.models.chat import ChatReply, JsonSchema, ToolSpec, Usage
 from agentsys.models.errors import ErrorKind, ModelError
-from agentsys.models.price import Price, priced_reply
+from agentsys.models.price import Price, price_reply
 from agentsys.models.providers import wire_text
 from agentsys.models.providers.sdk_errors import http_error
-from agentsys.models.providers.spoken_text import joined_parts, without_think
-from agentsys.models.providers.wire_text import CallIds, malformed, mapping_of
+from agentsys.models.providers.spoken_text import join_content_parts, split_think_tag
+from agentsys.models.providers.wire_text import CallIds, malformed_reply, as_mapping
 
 
-def wire_tools(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
+def openai_tools(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
     """The tools on offer."""
-    return [{"type": "function", "function": tool.row} for tool in tools]
+    return [{"type": "function", "function": tool.json_object} for tool in tools]
 
 
-def wire_tools_json(tools: Sequence[ToolSpec]) -> bytes:
+def openai_tools_json(tools: Sequence[ToolSpec]) -> bytes:
     """The tools on offer, as JSON."""
-    return wire_text.encode(wire_tools(tools))
+    return wire_text.encode_for_wire(openai_tools(tools))
 
 
-def wire_messages(
+def openai_messages(
     messages: Sequence[ChatMessage], system_role: str, reasoning_field: str | None = None
 ) -> list[dict[str, Any]]:
     """The conversation.
@@ -54,7 +54,7 @@ def _wire_message(
             name = message["tool_call"].function
             return {
                 "role": "tool",
-                "tool_call_id": ids.of_result(message),
+                "tool_call_id": ids.id_of_result(message),
                 "name": name,
                 "content": wire_text.result_text(message),
             }
@@ -64,44 +64,44 @@ def _wire_message(
                 return {"role": "assistant", "content": text}
             calls = [
                 {
-                    "id": ids.of_call(call),
+                    "id": ids.id_of_call(call),
                     "type": "function",
                     "function": {"name": call.function, "arguments": wire_text.arguments_json(call)},
                 }
                 for call in message["tool_calls"]
             ]
-            thoughts = {reasoning_field: wire_text.thoughts_of(message)} if reasoning_field else {}
+            thoughts = {reasoning_field: wire_text.thoughts_text(message)} if reasoning_field else {}
             return {"role": "assistant", "content": text or None, **thoughts, "tool_calls": calls}
     raise ValueError(f"a message of role {message['role']!r}; known: system, user, assistant, tool")
 
 
 def response_format(schema: JsonSchema) -> dict[str, Any]:
     """The field that makes a server enforce a JSON schema on the reply's text."""
-    named = {"name": "reply", "schema": dict(schema), "strict": is_closed(schema)}
+    named = {"name": "reply", "schema": dict(schema), "strict": is_closed_schema(schema)}
     return {"type": "json_schema", "json_schema": named}
 
 
-def is_closed(schema: Any) -> bool:
+def is_closed_schema(schema: Any) -> bool:
     """Whether every object in a schema is closed and all its keys are required.
 
     Strict mode, and with it the guarantee, is open only to such schemas.
     """
     if isinstance(schema, list):
-        return all(map(is_closed, schema))
+        return all(map(is_closed_schema, schema))
     if not isinstance(schema, Mapping):
         return True
     if schema.get("type") == "object" or "properties" in schema:
         closed = schema.get("additionalProperties") is False
         if not closed or set(schema.get("required", ())) != set(schema.get("properties", ())):
             return False
-    return all(map(is_closed, schema.values()))
+    return all(map(is_closed_schema, schema.values()))
 
 
-CUT = frozenset({"length", "max_tokens", "model_length"})
+TRUNCATED_REASONS = frozenset({"length", "max_tokens", "model_length"})
 """Finish reasons of a reply that ended at a bound on tokens: OpenAI's, some gateways', Mistral's."""
 
 
-def read_reply(
+def read_openai_reply(
     data: object, price: Price | None, key: str | None = None, *, strip_think: bool = False
 ) -> ChatReply:
     """A reply as our type.
@@ -117,23 +117,23 @@ def read_reply(
             under status 200 (as some gateways send); `CONTENT_REFUSED` if a filter stopped it; `CUT_REPLY`
             if a bound on tokens cut a call's arguments.
     """
-    body = as_object(data, key)
+    body = parse_body(data, key)
     if body.get("error"):
-        raise http_error(_status_of(body["error"]), body, None, key)
-    usage = _usage(mapping_of(body.get("usage")))
-    cut = _finish(body) in CUT
-    reply = priced_reply(lambda: _message(body, strip_think), usage, price, body.get("model"), cut=cut)
-    found = _logprobs(body)
+        raise http_error(_error_status(body["error"]), body, None, key)
+    usage = _parse_usage(as_mapping(body.get("usage")))
+    cut = _finish_reason(body) in TRUNCATED_REASONS
+    reply = price_reply(lambda: _parse_message(body, strip_think), usage, price, body.get("model"), cut=cut)
+    found = _parse_logprobs(body)
     return replace(reply, logprobs=found) if found else reply
 
 
-def _logprobs(body: Mapping[str, Any]) -> tuple[Mapping[str, float], ...]:
+def _parse_logprobs(body: Mapping[str, Any]) -> tuple[Mapping[str, float], ...]:
     """Per token the alternatives that the server tells of; nothing where it tells of none, or oddly."""
-    tokens = mapping_of(_choice(body).get("logprobs")).get("content")
+    tokens = as_mapping(_first_choice(body).get("logprobs")).get("content")
     found = []
     for token in tokens if isinstance(tokens, list) else ():
-        others = mapping_of(token).get("top_logprobs")
-        listed = [mapping_of(one) for one in (token, *(others if isinstance(others, list) else ()))]
+        others = as_mapping(token).get("top_logprobs")
+        listed = [as_mapping(one) for one in (token, *(others if isinstance(others, list) else ()))]
         found.append(
             {
                 one["token"]: float(one["logprob"])
@@ -144,40 +144,40 @@ def _logprobs(body: Mapping[str, Any]) -> tuple[Mapping[str, float], ...]:
     return tuple(found)
 
 
-def _choice(body: Mapping[str, Any]) -> Mapping[str, Any]:
+def _first_choice(body: Mapping[str, Any]) -> Mapping[str, Any]:
     choices = body.get("choices")
-    return mapping_of(choices[0]) if isinstance(choices, list) and choices else {}
+    return as_mapping(choices[0]) if isinstance(choices, list) and choices else {}
 
 
-def _finish(body: Mapping[str, Any]) -> str:
-    return str(_choice(body).get("finish_reason"))
+def _finish_reason(body: Mapping[str, Any]) -> str:
+    return str(_first_choice(body).get("finish_reason"))
 
 
-def _message(body: Mapping[str, Any], strip_think: bool) -> ChatAssistantMessage:
-    message = _choice(body).get("message")
+def _parse_message(body: Mapping[str, Any], strip_think: bool) -> ChatAssistantMessage:
+    message = _first_choice(body).get("message")
     if not isinstance(message, Mapping):
-        raise malformed("the reply has no choices[0].message")
+        raise malformed_reply("the reply has no choices[0].message")
     raw_calls = message.get("tool_calls") or []
     if not isinstance(raw_calls, list):
-        raise malformed("the reply's tool calls are not a list")
-    said = joined_parts(message.get("content"))
+        raise malformed_reply("the reply's tool calls are not a list")
+    said = join_content_parts(message.get("content"))
     if strip_think:
-        said = without_think(said)
+        said = split_think_tag(said)
     text = said.text or message.get("refusal")
-    if _finish(body) == "content_filter" and not text and not raw_calls:
+    if _finish_reason(body) == "content_filter" and not text and not raw_calls:
         raise ModelError(ErrorKind.CONTENT_REFUSED, "the provider's content filter stopped the reply")
     return wire_text.reply_message(
-        text, [_call(call) for call in raw_calls], _thoughts(message) or said.thoughts
+        text, [_parse_call(call) for call in raw_calls], _reasoning_text(message) or said.thoughts
     )
 
 
-def _thoughts(message: Mapping[str, Any]) -> str:
+def _reasoning_text(message: Mapping[str, Any]) -> str:
     """Thoughts that stand beside the content: DeepSeek's, Kimi's and vLLM's field, and newer vLLM's."""
     found = (message.get(field) for field in ("reasoning_content", "reasoning"))
     return next((text for text in found if isinstance(text, str) and text), "")
 
 
-def as_object(data: object, key: str | None = None) -> Mapping[str, Any]:
+def parse_body(data: object, key: str | None = None) -> Mapping[str, Any]:
     """A response body as a JSON object, fit to be stored.
 
     Args:
@@ -187,32 +187,32 @@ def as_object(data: object, key: str | None = None) -> Mapping[str, Any]:
     Raises:
         ModelError: `MALFORMED_REPLY` if it is none.
     """
-    body = wire_text.read_json(data, key) if isinstance(data, str | bytes) else wire_text.speakable(data, key)
+    body = wire_text.parse_json(data, key) if isinstance(data, str | bytes) else wire_text.clean_json(data, key)
     if not isinstance(body, Mapping):
-        raise malformed(f"the reply is not a JSON object but {type(body).__name__}")
+        raise malformed_reply(f"the reply is not a JSON object but {type(body).__name__}")
     return body
 
 
-def _status_of(error: object) -> int:
-    code = mapping_of(error).get("code")
+def _error_status(error: object) -> int:
+    code = as_mapping(error).get("code")
     return code if isinstance(code, int) and 400 <= code < 600 else 500
 
 
-def _call(raw: object) -> Any:
-    function = mapping_of(mapping_of(raw).get("function"))
+def _parse_call(raw: object) -> Any:
+    function = as_mapping(as_mapping(raw).get("function"))
     name = function.get("name")
     args = wire_text.parse_arguments(str(name), function.get("arguments"))
-    return wire_text.call_of(name, args, mapping_of(raw).get("id"))
+    return wire_text.make_call(name, args, as_mapping(raw).get("id"))
 
 
-def _usage(usage: Mapping[str, Any]) -> Usage:
-    return wire_text.counted(
+def _parse_usage(usage: Mapping[str, Any]) -> Usage:
+    return wire_text.usage_from_counts(
         usage.get("prompt_tokens"),
         usage.get("completion_tokens"),
         # DeepSeek counts what it read from its cache beside the others and not among their details.
-        cached=wire_text.count_of(mapping_of(usage.get("prompt_tokens_details")).get("cached_tokens"))
-        or wire_text.count_of(usage.get("prompt_cache_hit_tokens")),
-        reasoning=wire_text.count_of(
-            mapping_of(usage.get("completion_tokens_details")).get("reasoning_tokens")
+        cached=wire_text.token_count(as_mapping(usage.get("prompt_tokens_details")).get("cached_tokens"))
+        or wire_text.token_count(usage.get("prompt_cache_hit_tokens")),
+        reasoning=wire_text.token_count(
+            as_mapping(usage.get("completion_tokens_details")).get("reasoning_tokens")
         ),
     )

@@ -15,9 +15,9 @@ from typing import Any
 
 from agentsys.errors import ConfigError
 from agentsys.models.errors import ErrorKind, ModelError
-from agentsys.models.secrets import MARK, without_credentials, without_key
+from agentsys.models.secrets import SECRET_MARK, without_credentials, without_key
 
-_CONTEXT = re.compile(
+_CONTEXT_OVERFLOW = re.compile(
     r"context[_ ]length|maximum context|context[_ ]window|prompt is too long|input is too long"
     r"|too many input tokens"
     r"|input token count.{0,80}exceed|exceeds? the (maximum|max) (number of|input) tokens|request_too_large"
@@ -33,7 +33,7 @@ _OVERFLOW_UNDER_500 = re.compile(
     r"|requested tokens \(\d+\) exceed context window",
     re.IGNORECASE,
 )
-_REFUSED = re.compile(
+_REFUSED_CONTENT = re.compile(
     # Azure; OpenAI's chat, its reasoning models and its safety checks; Anthropic; Bedrock
     r"content[_ -]?filter|content[_ ]policy|content management policy|responsible[_ ]?ai"
     r"|invalid_prompt|moderation_blocked|flagged (as|for) (potentially|possible|possibly) "
@@ -48,7 +48,7 @@ _NO_CREDIT = re.compile(
 _BAD_KEY = re.compile(r"api_key_invalid|api key not valid|invalid_api_key", re.IGNORECASE)
 _UNKNOWN_MODEL = re.compile(r"model_not_found", re.IGNORECASE)
 
-_BY_STATUS = {
+_KIND_BY_STATUS = {
     401: ErrorKind.BAD_KEY,
     402: ErrorKind.NO_CREDIT,
     403: ErrorKind.BAD_KEY,
@@ -68,7 +68,7 @@ _SHORTEST_KEY = 4
 """Shorter keys are stand-ins, whose letters stand in any text."""
 
 
-def kind_of(status: int, body: str) -> ErrorKind:
+def classify_error(status: int, body: str) -> ErrorKind:
     """The kind of a failed HTTP answer.
 
     Args:
@@ -81,8 +81,8 @@ def kind_of(status: int, body: str) -> ErrorKind:
             (_NO_CREDIT, ErrorKind.NO_CREDIT),
             (_BAD_KEY, ErrorKind.BAD_KEY),
             (_UNKNOWN_MODEL, ErrorKind.UNKNOWN_MODEL),
-            (_CONTEXT, ErrorKind.CONTEXT_LENGTH),
-            (_REFUSED, ErrorKind.CONTENT_REFUSED),
+            (_CONTEXT_OVERFLOW, ErrorKind.CONTEXT_LENGTH),
+            (_REFUSED_CONTENT, ErrorKind.CONTENT_REFUSED),
         ):
             if status not in (408, 409, 425) and pattern.search(body):
                 return kind
@@ -90,10 +90,10 @@ def kind_of(status: int, body: str) -> ErrorKind:
         return ErrorKind.CONTEXT_LENGTH
     if "overloaded_error" in body:
         return ErrorKind.OVERLOADED
-    return _BY_STATUS.get(status, ErrorKind.BAD_REQUEST if 300 <= status < 500 else ErrorKind.SERVER_ERROR)
+    return _KIND_BY_STATUS.get(status, ErrorKind.BAD_REQUEST if 300 <= status < 500 else ErrorKind.SERVER_ERROR)
 
 
-def retry_after_s(headers: Mapping[str, str] | None, now: float | None = None) -> float | None:
+def parse_retry_after_s(headers: Mapping[str, str] | None, now: float | None = None) -> float | None:
     """Seconds a server asks us to wait: `retry-after-ms`, or `Retry-After` as seconds or HTTP date.
 
     Args:
@@ -102,11 +102,11 @@ def retry_after_s(headers: Mapping[str, str] | None, now: float | None = None) -
     """
     if headers is None:
         return None
-    milliseconds = _number(headers.get("retry-after-ms"))
+    milliseconds = _parse_number(headers.get("retry-after-ms"))
     if milliseconds is not None:
         return milliseconds / 1000
     value = headers.get("retry-after")
-    seconds = _number(value)
+    seconds = _parse_number(value)
     if seconds is not None or not value:
         return seconds
     try:
@@ -116,7 +116,7 @@ def retry_after_s(headers: Mapping[str, str] | None, now: float | None = None) -
     return max(0.0, moment - (time.time() if now is None else now))
 
 
-def _number(text: str | None) -> float | None:
+def _parse_number(text: str | None) -> float | None:
     try:
         value = float(text or "")
     except ValueError:
@@ -134,13 +134,13 @@ def http_error(status: int, body: object, headers: Mapping[str, str] | None, key
         key: The key in use: cut from the message, should a server echo it.
     """
     text = body if isinstance(body, str) else str(body)
-    kind = kind_of(status, text)
+    kind = classify_error(status, text)
     if kind is ErrorKind.BAD_KEY:
         # Providers quote the refused key, in part, in this message; ours leaves it out.
         return ModelError(kind, f"the provider refused the key (HTTP {status})")
-    message = f"HTTP {status}: {_wording(body)}"
-    wait_s = retry_after_s(headers)
-    return ModelError(kind, one_line(message, key), _retry_info_s(body) if wait_s is None else wait_s)
+    message = f"HTTP {status}: {_error_text(body)}"
+    wait_s = parse_retry_after_s(headers)
+    return ModelError(kind, redact_line(message, key), _retry_info_s(body) if wait_s is None else wait_s)
 
 
 def redirect_error(status: int, target: str | None, key: str | None) -> ModelError:
@@ -152,18 +152,18 @@ def redirect_error(status: int, target: str | None, key: str | None) -> ModelErr
         key: The key in use, to be cut from the message.
     """
     where = f"redirects to {target}; if that is right, give it as base_url" if target else "names no target"
-    return ModelError(ErrorKind.BAD_REQUEST, one_line(f"HTTP {status}: the server {where}", key))
+    return ModelError(ErrorKind.BAD_REQUEST, redact_line(f"HTTP {status}: the server {where}", key))
 
 
-def _wording(body: object) -> str:
+def _error_text(body: object) -> str:
     error: Any = body.get("error", body) if isinstance(body, Mapping) else body
     if not isinstance(error, Mapping):
         return str(error)
     parts = [str(error[part]) for part in ("code", "type", "status", "message") if error.get(part)]
-    return " ".join(parts or [_detail(error.get("detail"))])
+    return " ".join(parts or [_detail_text(error.get("detail"))])
 
 
-def _detail(detail: object) -> str:
+def _detail_text(detail: object) -> str:
     """FastAPI's errors: a text, or a list that tells where in the request something is wrong."""
     if not isinstance(detail, list):
         return str(detail or "")
@@ -177,36 +177,36 @@ def _retry_info_s(body: object) -> float | None:
     details = error.get("details") if isinstance(error, Mapping) else None
     for item in details if isinstance(details, list) else ():
         delay = item.get("retryDelay") if isinstance(item, Mapping) else None
-        seconds = _number(delay.removesuffix("s")) if isinstance(delay, str) else None
+        seconds = _parse_number(delay.removesuffix("s")) if isinstance(delay, str) else None
         if seconds is not None:
             return seconds
     return None
 
 
-def one_line(text: str, key: str | None = None) -> str:
+def redact_line(text: str, key: str | None = None) -> str:
     """A message as one bounded line without the key, without credentials, and fit to be stored."""
     # Cut first, so that what a long text costs is bounded; then hide, or half a key could stay.
     text = text[: 20 * _MESSAGE_LENGTH].encode("utf-8", "replace").decode()
     if key and len(key) >= _SHORTEST_KEY:
-        text = text.replace(key, MARK)
+        text = text.replace(key, SECRET_MARK)
     return " ".join(without_credentials(without_key(text, key)).split())[:_MESSAGE_LENGTH]
 
 
-def transport_error(error: BaseException, key: str | None = None) -> ModelError | None:
+def translate_error(error: BaseException, key: str | None = None) -> ModelError | None:
     """Translate an SDK's exception; None if it is neither the server's doing nor the network's (a bug).
 
     Classes are told by name, so that httpx and httpx2 (which SDK uses which changes between
     releases) need not be imported, or even installed. `key` is cut from the message.
     """
-    return own_error(error) or _below_http(error, key)
+    return find_own_error(error) or _translate_network_error(error, key)
 
 
-def own_error(error: BaseException) -> ModelError | None:
+def find_own_error(error: BaseException) -> ModelError | None:
     """The error that our own client raised below an SDK, which wrapped it; None if it raised none."""
-    return next((cause for cause in _causes(error) if isinstance(cause, ModelError)), None)
+    return next((cause for cause in _iter_causes(error) if isinstance(cause, ModelError)), None)
 
 
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
+def _iter_causes(error: BaseException | None) -> Iterator[BaseException]:
     for _ in range(10):
         if error is None:
             return
@@ -221,19 +221,19 @@ def network_error(error: BaseException, key: str | None) -> ModelError:
         error: Often of `httpcore`; it may quote what a server sent.
         key: The key in use, to be cut from the message.
     """
-    kind = ErrorKind.TIMEOUT if _names(error) & _TIMEOUTS else ErrorKind.CONNECTION
-    return ModelError(kind, f"{type(error).__name__}: {one_line(str(error), key)}")
+    kind = ErrorKind.TIMEOUT if _class_names(error) & _TIMEOUTS else ErrorKind.CONNECTION
+    return ModelError(kind, f"{type(error).__name__}: {redact_line(str(error), key)}")
 
 
 _TIMEOUTS = {"TimeoutException", "APITimeoutError", "TimeoutError", "Timeout"}
 
 
-def _names(error: BaseException) -> set[str]:
+def _class_names(error: BaseException) -> set[str]:
     return {base.__name__ for base in type(error).__mro__}
 
 
-def _below_http(error: BaseException, key: str | None) -> ModelError | None:
-    names, module = _names(error), type(error).__module__
+def _translate_network_error(error: BaseException, key: str | None) -> ModelError | None:
+    names, module = _class_names(error), type(error).__module__
     network = {"TransportError", "APIConnectionError", "ConnectionError", "StreamError", "DecodingError"}
     if names & (_TIMEOUTS | network):
         return network_error(error, key)
@@ -244,12 +244,12 @@ def _below_http(error: BaseException, key: str | None) -> ModelError | None:
     return None
 
 
-_REFUSES = re.compile(
+_REFUSED_SETTING = re.compile(
     r"deprecated for this model|unsupported (parameter|value)|(is|are) not supported|does not support"
     r"|may only be set to|only the default",
     re.IGNORECASE,
 )
-_MENDS = (
+_SETTING_FIXES = (
     # OpenAI's newer models take tools together with reasoning under the other API alone.
     (re.compile(r"/v1/responses", re.IGNORECASE), "api", "responses"),
     (re.compile(r"use .?max_completion_tokens", re.IGNORECASE), "max_tokens_field", "max_completion_tokens"),
@@ -263,19 +263,19 @@ _MENDS = (
     (re.compile(r"\breasoning[._]effort\b", re.IGNORECASE), "reasoning_effort", "null"),
     (re.compile(r"\b(output_config\.)?effort\b", re.IGNORECASE), "effort", "null"),
 )
-_ALSO = {"adaptive": " model.thinking_budget=null"}
+_EXTRA_FIXES = {"adaptive": " model.thinking_budget=null"}
 
 
-def refused_field(name: str, error: ModelError) -> ConfigError | None:
+def refused_setting_error(name: str, error: ModelError) -> ConfigError | None:
     """The error for a setting that the model does not take, in place of the provider's; None: it is another.
 
     Every case would meet it, and only the YAML can mend it.
     """
     text = str(error)
-    if error.kind is not ErrorKind.BAD_REQUEST or not _REFUSES.search(text):
+    if error.kind is not ErrorKind.BAD_REQUEST or not _REFUSED_SETTING.search(text):
         return None
-    for pattern, field, value in _MENDS:
+    for pattern, field, value in _SETTING_FIXES:
         if pattern.search(text):
-            mend = f"model.{field}={value}{_ALSO.get(value, '')}"
+            mend = f"model.{field}={value}{_EXTRA_FIXES.get(value, '')}"
             return ConfigError(f"Model '{name}' does not take `{field}` as it is ({text}); set {mend}")
     return None

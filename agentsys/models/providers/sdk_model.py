@@ -12,11 +12,11 @@ from typing import Any
 from agentsys.errors import Unavailable
 from agentsys.models.chat import ChatReply, ChatRequest, ToolSpec
 from agentsys.models.errors import ModelError
-from agentsys.models.price import Price, cut_reply
-from agentsys.models.providers.bounded_http import MOST_REPLY_BYTES, ExchangeLimits, bounded_client
-from agentsys.models.providers.sdk_errors import refused_field, transport_error
-from agentsys.models.providers.wire_text import encode
-from agentsys.models.providers.wire_tools import ToolLists
+from agentsys.models.price import Price, truncated_reply_error
+from agentsys.models.providers.bounded_http import MAX_REPLY_BYTES, ExchangeLimits, bounded_client
+from agentsys.models.providers.sdk_errors import refused_setting_error, translate_error
+from agentsys.models.providers.wire_text import encode_for_wire
+from agentsys.models.providers.wire_tools import ToolListCache
 
 ROLE_HEADER = "X-Agentsys-Role"
 """Carries `ChatRequest.role`, so that a simulated model we serve can play the role; never prompt text. Sent
@@ -46,7 +46,7 @@ class SdkModel(ABC):
     """Most output tokens; None: not sent."""
     timeout_s: float = 300.0
     """Seconds until a whole reply must be there."""
-    max_reply_bytes: int = MOST_REPLY_BYTES
+    max_reply_bytes: int = MAX_REPLY_BYTES
     """Longest body of a reply that is read."""
     price: Price | None = None
     """Gives the cost of each call; None: not known."""
@@ -58,17 +58,17 @@ class SdkModel(ABC):
     def __post_init__(self) -> None:
         self._key = self._read_key()
         self._fixed = dict(self.extra_body or {})
-        self._tools: ToolLists[Any] = ToolLists(self._wire_tools)
-        self._connecting = threading.Lock()
-        self._connected_client: Any = None
+        self._tools: ToolListCache[Any] = ToolListCache(self._encode_tools)
+        self._client_lock = threading.Lock()
+        self._shared_client: Any = None
 
     @property
     def _client(self) -> Any:
         """The SDK's client, made when it is first asked for; all threads send with it."""
-        with self._connecting:
-            if self._connected_client is None:
-                self._connected_client = self._connected()
-            return self._connected_client
+        with self._client_lock:
+            if self._shared_client is None:
+                self._shared_client = self._make_client()
+            return self._shared_client
 
     def warm_up(self) -> None:
         """Import the SDK and make the client, which the first request would wait for."""
@@ -86,18 +86,18 @@ class SdkModel(ABC):
         try:
             answer = self._send(request)
         except Exception as error:  # noqa: BLE001 - translated, or raised again
-            found = self._translated(error)
-            refused = refused_field(self.name, found) if isinstance(found, ModelError) else None
+            found = self._translate_error(error)
+            refused = refused_setting_error(self.name, found) if isinstance(found, ModelError) else None
             raise refused or found from None
-        reply = self._read(answer, request)
+        reply = self._read_reply(answer, request)
         if reply.cut and request.max_tokens is None:
-            cut = cut_reply(reply.usage)
+            cut = truncated_reply_error(reply.usage)
             cut.usage, cut.cost_usd = reply.usage, reply.cost_usd
             raise cut
         return reply
 
     @abstractmethod
-    def _connected(self) -> Any:
+    def _make_client(self) -> Any:
         """The SDK's client. Imports the SDK here, where a model is really built: that takes a second."""
 
     @abstractmethod
@@ -105,7 +105,7 @@ class SdkModel(ABC):
         """Send one request and give back what the SDK does."""
 
     @abstractmethod
-    def _read(self, answer: Any, request: ChatRequest) -> ChatReply:
+    def _read_reply(self, answer: Any, request: ChatRequest) -> ChatReply:
         """The SDK's answer as a reply.
 
         Raises:
@@ -113,21 +113,21 @@ class SdkModel(ABC):
         """
 
     @abstractmethod
-    def _wire_tools(self, tools: Sequence[ToolSpec]) -> Any:
+    def _encode_tools(self, tools: Sequence[ToolSpec]) -> Any:
         """The tools on offer in the provider's form; converted once per list."""
 
     def _read_key(self) -> str | None:
-        return None if self.api_key_env is None else read_variable(self.name, self.api_key_env)
+        return None if self.api_key_env is None else read_env_variable(self.name, self.api_key_env)
 
-    def _translated(self, error: Exception) -> Exception:
+    def _translate_error(self, error: Exception) -> Exception:
         """Our error for the SDK's; the same one where it is neither the server's doing nor the network's."""
-        return transport_error(error, self._key) or error
+        return translate_error(error, self._key) or error
 
-    def _http(self, like: type[Any]) -> Any:
+    def _http_client(self, like: type[Any]) -> Any:
         """The HTTP client to hand to the SDK, bounded in time and size; of the library of such a class."""
         return bounded_client(like, ExchangeLimits(self.timeout_s, self.max_reply_bytes, self._key))
 
-    def _temperature(self, request: ChatRequest) -> dict[str, float]:
+    def _temperature_field(self, request: ChatRequest) -> dict[str, float]:
         """The body's field `temperature`; empty where none is to be sent."""
         if self.temperature is None:
             return {}
@@ -150,33 +150,33 @@ class PostingModel(SdkModel):
         """Path of the address that requests go to, behind the client's base address."""
 
     @abstractmethod
-    def _body(self, request: ChatRequest) -> bytes:
+    def _encode_body(self, request: ChatRequest) -> bytes:
         """The request's body, as JSON."""
 
     def _send(self, request: ChatRequest) -> bytes:
         headers = {"Content-Type": "application/json", **self._role_header(request)}
         data: bytes = self._client.post(
-            self._path, cast_to=bytes, content=self._body(request), options={"headers": headers}
+            self._path, cast_to=bytes, content=self._encode_body(request), options={"headers": headers}
         )
         return data
 
-    def _posting(self, sdk: type[Any], like: type[Any], default_url: str) -> Any:
+    def _make_sdk(self, sdk: type[Any], like: type[Any], default_url: str) -> Any:
         return sdk(
             # The SDK wants some key; the address is always given, or it would read it from the environment.
             api_key=self._key or "none",
             base_url=self.base_url or default_url,
             max_retries=0,
             timeout=self.timeout_s,
-            http_client=self._http(like),
+            http_client=self._http_client(like),
         )
 
 
-def with_tools(body: Mapping[str, Any], tools: bytes) -> bytes:
+def append_tools(body: Mapping[str, Any], tools: bytes) -> bytes:
     """A body with tools that are encoded already, as JSON."""
-    return encode(body)[:-1] + b',"tools":' + tools + b"}"
+    return encode_for_wire(body)[:-1] + b',"tools":' + tools + b"}"
 
 
-def read_variable(model: str, variable: str) -> str:
+def read_env_variable(model: str, variable: str) -> str:
     """The value of an environment variable that a model cannot do without.
 
     Raises:

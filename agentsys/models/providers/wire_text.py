@@ -18,7 +18,7 @@ from agentdojo.types import (
 from agentsys.models.chat import UNCOUNTED, Usage, assistant
 from agentsys.models.errors import ErrorKind, ModelError
 from agentsys.models.secrets import without_key
-from agentsys.storable import as_json
+from agentsys.storable import to_json_bytes
 
 
 def visible_text(message: ChatMessage) -> str:
@@ -27,7 +27,7 @@ def visible_text(message: ChatMessage) -> str:
     return "\n".join([block["content"] for block in blocks if block["type"] == "text" and block["content"]])
 
 
-def thoughts_of(message: ChatMessage) -> str:
+def thoughts_text(message: ChatMessage) -> str:
     """A model's thoughts as a server told them in the open; signed and encrypted ones are other vendors'."""
     blocks = message["content"] or ()
     return "\n".join([b["content"] for b in blocks if b["type"] == "thinking" and not b["id"]])
@@ -54,7 +54,7 @@ class CallIds:
         self._unanswered: deque[str] = deque()
         self._count = 0
 
-    def of_call(self, call: FunctionCall) -> str:
+    def id_of_call(self, call: FunctionCall) -> str:
         """The id of a call in an assistant message."""
         if call.id:
             return str(call.id)
@@ -63,7 +63,7 @@ class CallIds:
         self._unanswered.append(made_up)
         return made_up
 
-    def of_result(self, message: ChatToolResultMessage) -> str:
+    def id_of_result(self, message: ChatToolResultMessage) -> str:
         """The id that a tool message answers."""
         given: str | None = message["tool_call_id"] or message["tool_call"].id
         if given:
@@ -71,28 +71,28 @@ class CallIds:
         return self._unanswered.popleft() if self._unanswered else "call_unknown"
 
 
-def encode(value: object) -> bytes:
+def encode_for_wire(value: object) -> bytes:
     """A value as JSON; what JSON cannot carry is replaced (see agentsys.storable)."""
-    return as_json(value)
+    return to_json_bytes(value)
 
 
 def arguments_json(call: FunctionCall) -> str:
     """A call's arguments as JSON text."""
-    return encode(call.args).decode()
+    return encode_for_wire(call.args).decode()
 
 
-OPENAI_ITEM = "openai:"
+OPENAI_ITEM_PREFIX = "openai:"
 """Begins the id of a thinking block that holds an item of OpenAI's Responses API, which no other takes."""
 
-MOST_LEVELS = 100
+MAX_LEVELS = 100
 """Objects and lists inside each other in a reply; what is deeper no request or file could carry back."""
-_MOST_VALUES = 1_000_000
+_MAX_VALUES = 1_000_000
 """Values in a reply: 64 MB of small ones would take gigabytes once parsed."""
 _UNREADABLE = (ValueError, RecursionError, MemoryError)
 """What `json.loads` raises; an integer of more than 4,300 digits is a plain ValueError."""
 
 
-def read_json(text: str | bytes, key: str | None = None) -> Any:
+def parse_json(text: str | bytes, key: str | None = None) -> Any:
     """The JSON in a server's or a model's text, fit to be stored and sent.
 
     Args:
@@ -105,15 +105,15 @@ def read_json(text: str | bytes, key: str | None = None) -> Any:
     signs: Any = (",", "[", "{", "\\u", "\0") if isinstance(text, str) else (b",", b"[", b"{", b"\\u", b"\0")
     comma, bracket, brace, code, null = signs
     openings = text.count(bracket) + text.count(brace)
-    if openings + text.count(comma) > _MOST_VALUES:
-        raise malformed(f"the reply holds more than {_MOST_VALUES:,} values")
+    if openings + text.count(comma) > _MAX_VALUES:
+        raise malformed_reply(f"the reply holds more than {_MAX_VALUES:,} values")
     try:
         value = json.loads(text)
     except _UNREADABLE:
-        raise malformed("the reply is not JSON (is base_url right?)") from None
+        raise malformed_reply("the reply is not JSON (is base_url right?)") from None
     # Plain ASCII (null bytes: UTF-16) spells no surrogate without an escape; each level opens a bracket.
     plain = text.isascii() and code not in text and null not in text
-    return value if plain and openings <= MOST_LEVELS and not key else speakable(value, key)
+    return value if plain and openings <= MAX_LEVELS and not key else clean_json(value, key)
 
 
 def parse_arguments(name: str, text: object) -> dict[str, Any]:
@@ -129,15 +129,15 @@ def parse_arguments(name: str, text: object) -> dict[str, Any]:
     if text is None or (isinstance(text, str) and not text.strip()):
         return {}
     try:
-        value = read_json(text) if isinstance(text, str) else text
+        value = parse_json(text) if isinstance(text, str) else text
     except ModelError:
-        raise malformed(f"the arguments of a call of {name!r:.80} are not JSON") from None
+        raise malformed_reply(f"the arguments of a call of {name!r:.80} are not JSON") from None
     if not isinstance(value, dict):
-        raise malformed(f"the arguments of a call of {name!r:.80} are not a JSON object")
+        raise malformed_reply(f"the arguments of a call of {name!r:.80} are not a JSON object")
     return value
 
 
-def speakable(value: Any, key: str | None = None, levels: int = MOST_LEVELS) -> Any:
+def clean_json(value: Any, key: str | None = None, levels: int = MAX_LEVELS) -> Any:
     """JSON data without lone surrogates, which no file or request could carry, and without the key.
 
     Raises:
@@ -147,20 +147,20 @@ def speakable(value: Any, key: str | None = None, levels: int = MOST_LEVELS) -> 
         clean = value if value.isascii() else value.encode("utf-8", "replace").decode()
         return without_key(clean, key) if key else clean
     if isinstance(value, dict | list) and not levels:
-        raise malformed(f"the reply is nested more than {MOST_LEVELS} deep")
+        raise malformed_reply(f"the reply is nested more than {MAX_LEVELS} deep")
     if isinstance(value, dict):
-        return {speakable(name, key): speakable(item, key, levels - 1) for name, item in value.items()}
-    return [speakable(item, key, levels - 1) for item in value] if isinstance(value, list) else value
+        return {clean_json(name, key): clean_json(item, key, levels - 1) for name, item in value.items()}
+    return [clean_json(item, key, levels - 1) for item in value] if isinstance(value, list) else value
 
 
-def call_of(name: object, args: dict[str, Any], call_id: object) -> FunctionCall:
+def make_call(name: object, args: dict[str, Any], call_id: object) -> FunctionCall:
     """A tool call as AgentDojo's type. The name need not be a tool on offer: that is the model's mistake.
 
     Raises:
         ModelError: `MALFORMED_REPLY` if there is no name at all.
     """
     if not isinstance(name, str):
-        raise malformed("a tool call without a name")
+        raise malformed_reply("a tool call without a name")
     return FunctionCall(function=name, args=args, id=str(call_id) if call_id else None)
 
 
@@ -179,17 +179,17 @@ def reply_message(text: object, calls: list[FunctionCall], thoughts: str = "") -
     return {**message, "content": [thought, *(message["content"] or ())]}
 
 
-def malformed(what: str) -> ModelError:
+def malformed_reply(what: str) -> ModelError:
     """The error for a reply that is not what its wire format promises."""
     return ModelError(ErrorKind.MALFORMED_REPLY, what)
 
 
-def count_of(value: object) -> int:
+def token_count(value: object) -> int:
     """A token count from a reply; 0 where there is none."""
     return value if _is_count(value) else 0
 
 
-def counted(
+def usage_from_counts(
     prompt: object,
     completion: object,
     *,
@@ -223,6 +223,6 @@ def _is_count(value: object) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
-def mapping_of(value: object) -> Mapping[str, Any]:
+def as_mapping(value: object) -> Mapping[str, Any]:
     """A JSON object from a reply; empty where there is none."""
     return value if isinstance(value, Mapping) else {}

@@ -11,22 +11,22 @@ from agentdojo.types import ChatMessage
 
 from agentsys.models.chat import ChatRequest, text_of
 from agentsys.models.errors import ErrorKind, ModelError
-from agentsys.models.tools import as_executed
+from agentsys.models.tools import normalize_arguments
 from agentsys.models.trace import ACTING_ROLES
 
-DIFFERS = "differs from the record"
+DIFFERS_NOTE = "differs from the record"
 """Stands in every note about a text."""
 
-_OPENING = ("system", "user")
+_OPENING_ROLES = ("system", "user")
 """Whose first messages open a conversation."""
 _ANOTHER_DEFENSE = (
     "these runs were recorded under another defense, and replay fits only the one they were recorded with"
 )
-_SHOWN = 80
+_QUOTED_CHARS = 80
 """Characters of a tool call that an error message quotes."""
 
 
-def check_conversation(
+def check_replayed_conversation(
     recorded: Sequence[ChatMessage], request: ChatRequest, *, strict: bool = False
 ) -> list[str]:
     """Compare the conversation so far with the record's beginning.
@@ -52,19 +52,19 @@ def check_conversation(
     results = 0
     for index, message in enumerate(request.messages):
         if index >= len(recorded):
-            raise _diverged(index, f"the record ends after {len(recorded)} messages")
+            raise _divergence(index, f"the record ends after {len(recorded)} messages")
         _check_shape(index, recorded[index], message)
         results += message["role"] == "tool"
-        _check_still_a_value(index, results, recorded[index], message)
-        note = _text_note(index, results, recorded[index], message)
+        _check_not_refused(index, results, recorded[index], message)
+        note = _difference_note(index, results, recorded[index], message)
         if note is not None and strict:
-            raise _diverged(index, note)
+            raise _divergence(index, note)
         if note is not None:
             notes.append(note)
     return notes
 
 
-def check_demands(recorded: Sequence[ChatMessage], request: ChatRequest) -> None:
+def check_required_parameters(recorded: Sequence[ChatMessage], request: ChatRequest) -> None:
     """Compare the recorded calls with what the tools on offer demand.
 
     A call that brought a value without a parameter that is required now was made of another tool: a defense
@@ -78,17 +78,17 @@ def check_demands(recorded: Sequence[ChatMessage], request: ChatRequest) -> None
         ModelError: REPLAY_DIVERGED, naming the first such call and what it lacks.
     """
     required = {tool.name: frozenset(tool.parameters.get("required") or ()) for tool in request.tools}
-    for call in calls_with_a_value(recorded):
+    for call in successful_calls(recorded):
         lacking = sorted(required.get(call.function, frozenset()) - call.args.keys())
         if lacking:
             raise ModelError(
                 ErrorKind.REPLAY_DIVERGED,
-                f"the recorded call {_shown(call)} has no `{lacking[0]}`, which this defense's tools demand;"
+                f"the recorded call {_format_call(call)} has no `{lacking[0]}`, which this defense's tools demand;"
                 f" {_ANOTHER_DEFENSE}",
             )
 
 
-def calls_with_a_value(recorded: Sequence[ChatMessage]) -> list[FunctionCall]:
+def successful_calls(recorded: Sequence[ChatMessage]) -> list[FunctionCall]:
     """The recorded calls that did not end in an error."""
     return [m["tool_call"] for m in recorded if m["role"] == "tool" and m["error"] is None]
 
@@ -101,7 +101,7 @@ def _check_same_opening(recorded: Sequence[ChatMessage], request: ChatRequest) -
     AgentDojo's tool filter) by its opening. One of two texts is enough: Travel's published tool filter runs
     were made with requests in other words than any version of the benchmark has now.
     """
-    openings = {role: (_first_text(recorded, role), _first_text(request.messages, role)) for role in _OPENING}
+    openings = {role: (_first_text(recorded, role), _first_text(request.messages, role)) for role in _OPENING_ROLES}
     if not any(before is not None and before == now for before, now in openings.values()):
         raise ModelError(
             ErrorKind.REPLAY_DIVERGED,
@@ -116,38 +116,38 @@ def _first_text(messages: Sequence[ChatMessage], role: str) -> str | None:
 
 def _check_shape(index: int, recorded: ChatMessage, message: ChatMessage) -> None:
     if recorded["role"] != message["role"]:
-        raise _diverged(index, f"its role is {message['role']}, in the record {recorded['role']}")
-    before, now = _calls(recorded), _calls(message)
+        raise _divergence(index, f"its role is {message['role']}, in the record {recorded['role']}")
+    before, now = _message_calls(recorded), _message_calls(message)
     if len(before) != len(now):
-        raise _diverged(index, f"it makes {len(now)} tool calls, in the record {len(before)}")
+        raise _divergence(index, f"it makes {len(now)} tool calls, in the record {len(before)}")
     for old, new in zip(before, now, strict=True):
-        if not _same_call(old, new):
-            raise _diverged(index, f"its tool call is {_shown(new)}, in the record {_shown(old)}")
+        if not _is_same_call(old, new):
+            raise _divergence(index, f"its tool call is {_format_call(new)}, in the record {_format_call(old)}")
 
 
-def _calls(message: ChatMessage) -> Sequence[FunctionCall]:
+def _message_calls(message: ChatMessage) -> Sequence[FunctionCall]:
     """The calls an assistant message makes, or the call a tool message answers."""
     if message["role"] == "assistant":
         return message["tool_calls"] or []
     return [message["tool_call"]] if message["role"] == "tool" else []
 
 
-def _same_call(old: FunctionCall, new: FunctionCall) -> bool:
+def _is_same_call(old: FunctionCall, new: FunctionCall) -> bool:
     if old.function != new.function:
         return False
-    return old.args == new.args or as_executed(old.args) == as_executed(new.args)
+    return old.args == new.args or normalize_arguments(old.args) == normalize_arguments(new.args)
 
 
-def _check_still_a_value(index: int, results: int, recorded: ChatMessage, message: ChatMessage) -> None:
+def _check_not_refused(index: int, results: int, recorded: ChatMessage, message: ChatMessage) -> None:
     """A refusal in a value's place is no other text: whatever was read then cannot be read now."""
-    was_value = recorded["role"] == "tool" and recorded["error"] is None and not _is_failure(recorded)
-    if was_value and _is_failure(message):
-        shown = text_of(message)[:_SHOWN]
+    was_value = recorded["role"] == "tool" and recorded["error"] is None and not _is_failure_object(recorded)
+    if was_value and _is_failure_object(message):
+        shown = text_of(message)[:_QUOTED_CHARS]
         how = f"tool result {results} is a value in the record and {shown} here; {_ANOTHER_DEFENSE}"
-        raise _diverged(index, how)
+        raise _divergence(index, how)
 
 
-def _is_failure(message: ChatMessage) -> bool:
+def _is_failure_object(message: ChatMessage) -> bool:
     """Whether a tool result is an object with an error's name alone: what defenses put in a value's place."""
     text = text_of(message).strip()
     if message["role"] != "tool" or not (text.startswith("{") and text.endswith("}")):
@@ -159,29 +159,29 @@ def _is_failure(message: ChatMessage) -> bool:
     return isinstance(value, dict) and value.keys() == {"error"} and isinstance(value["error"], str)
 
 
-def _text_note(index: int, results: int, recorded: ChatMessage, message: ChatMessage) -> str | None:
-    before, now = _text(recorded), _text(message)
+def _difference_note(index: int, results: int, recorded: ChatMessage, message: ChatMessage) -> str | None:
+    before, now = _model_text(recorded), _model_text(message)
     if before == now:
         return None
     what = f"tool result {results}" if message["role"] == "tool" else f"{message['role']} message {index + 1}"
-    return f"{what} {DIFFERS} (first difference at character {_common(before, now) + 1})"
+    return f"{what} {DIFFERS_NOTE} (first difference at character {_common_prefix_length(before, now) + 1})"
 
 
-def _text(message: ChatMessage) -> str:
+def _model_text(message: ChatMessage) -> str:
     """The text that a model reads of a message: the error of a failed tool call, else the content."""
     error = message["error"] if message["role"] == "tool" else None
     return str(error) if error else text_of(message)
 
 
-def _common(a: str, b: str) -> int:
+def _common_prefix_length(a: str, b: str) -> int:
     """Length of the common beginning. Bisection over slices: a loop over characters is slow on long texts."""
     return bisect.bisect_left(range(min(len(a), len(b))), True, key=lambda i: a[: i + 1] != b[: i + 1])
 
 
-def _shown(call: FunctionCall) -> str:
+def _format_call(call: FunctionCall) -> str:
     text = f"{call.function}({', '.join(f'{k}={v!r}' for k, v in call.args.items())})"
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+    return text if len(text) <= _QUOTED_CHARS else f"{text[:_QUOTED_CHARS]}..."
 
 
-def _diverged(index: int, how: str) -> ModelError:
+def _divergence(index: int, how: str) -> ModelError:
     return ModelError(ErrorKind.REPLAY_DIVERGED, f"message {index + 1}: {how}")

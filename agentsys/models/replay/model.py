@@ -17,11 +17,11 @@ from agentdojo.types import ChatAssistantMessage, ChatMessage, text_content_bloc
 
 from agentsys.models.chat import ChatReply, ChatRequest, RecordedResult, Scene, text_of
 from agentsys.models.errors import ErrorKind, ModelError
-from agentsys.models.replay.check import calls_with_a_value, check_conversation, check_demands
-from agentsys.models.replay.recorded_folder import pipeline_folder
-from agentsys.models.replay.recorded_run import RecordedRun, UnreadableRun, as_called_today, read_run
+from agentsys.models.replay.check import successful_calls, check_replayed_conversation, check_required_parameters
+from agentsys.models.replay.recorded_folder import find_pipeline_folder
+from agentsys.models.replay.recorded_run import RecordedRun, UnreadableRun, rename_former_tools, read_run
 
-EMPTY_FINAL = "the record ends with a message without content; answered with an empty text"
+EMPTY_FINAL_NOTE = "the record ends with a message without content; answered with an empty text"
 
 
 class ReplayModel:
@@ -43,25 +43,25 @@ class ReplayModel:
     ) -> None:
         self.name = name
         self.strict = strict
-        self.folder = pipeline_folder(name, traces, pipeline)
-        self._typical_run = lru_cache(maxsize=None)(self._first_with_calls)
+        self.folder = find_pipeline_folder(name, traces, pipeline)
+        self._typical_run = lru_cache(maxsize=None)(self._find_run_with_calls)
 
-    def for_scene(self, scene: Scene) -> ReplayedCase:
+    def for_scene(self, scene: Scene) -> ReplayedCaseModel:
         """The model that replays one case.
 
         Raises:
             ModelError: REPLAY_DIVERGED, if there is no (readable) record of this case.
         """
-        run = self._run(scene)
-        return ReplayedCase(self.name, run, lambda: self._typical_run(scene.suite), strict=self.strict)
+        run = self._read_case(scene)
+        return ReplayedCaseModel(self.name, run, lambda: self._typical_run(scene.suite), strict=self.strict)
 
     def recorded_injections(self, scene: Scene) -> dict[str, str]:
         """Injection vector -> text, exactly as the recorded run had it; raises as `for_scene`."""
-        return dict(self._run(scene).injections)
+        return dict(self._read_case(scene).injections)
 
     def recorded_results(self, scene: Scene) -> list[RecordedResult]:
         """What each tool call of the recorded run returned, in order; raises as `for_scene`."""
-        messages = [message for message in self._run(scene).messages if message["role"] == "tool"]
+        messages = [message for message in self._read_case(scene).messages if message["role"] == "tool"]
         calls = [(message["tool_call"], message["error"] or text_of(message)) for message in messages]
         return [RecordedResult(call.function, dict(call.args), text) for call, text in calls]
 
@@ -75,18 +75,18 @@ class ReplayModel:
             ErrorKind.BAD_REQUEST, f"model '{self.name}' replays cases: ask for_scene(scene) first"
         )
 
-    def _first_with_calls(self, suite: str) -> RecordedRun | None:
+    def _find_run_with_calls(self, suite: str) -> RecordedRun | None:
         """The first record of a suite in which a tool call brought a value: it shows what calls were."""
         for path in sorted(self.folder.glob(f"{escape(suite)}/*/*/*.json")):
             try:
                 run = read_run(path)
             except (UnreadableRun, OSError):
                 continue
-            if calls_with_a_value(run.messages):
+            if successful_calls(run.messages):
                 return run
         return None
 
-    def _run(self, scene: Scene) -> RecordedRun:
+    def _read_case(self, scene: Scene) -> RecordedRun:
         injection = scene.injection_task_id or "none"
         path = self.folder / scene.suite / scene.user_task_id / scene.attack / f"{injection}.json"
         try:
@@ -99,7 +99,7 @@ class ReplayModel:
             raise ModelError(ErrorKind.REPLAY_DIVERGED, f"record {path} cannot be read: {error}") from None
 
 
-class ReplayedCase:
+class ReplayedCaseModel:
     """Replays one recorded case: the k-th question gets the k-th recorded assistant message.
 
     Which one is k-th is read off the request (its assistant messages so far), so the case may be run
@@ -123,11 +123,11 @@ class ReplayedCase:
             ModelError: REPLAY_DIVERGED, if the conversation is not the recorded one or the record has ended.
         """
         answered = sum(message["role"] == "assistant" for message in request.messages)
-        shows = self.run if calls_with_a_value(self.run.messages) else self._typical()
+        shows = self.run if successful_calls(self.run.messages) else self._typical()
         if shows is not None:
-            check_demands(shows.messages, request)
-        messages = as_called_today(self.run.messages, {tool.name for tool in request.tools})
-        differences = check_conversation(messages, request, strict=self.strict)
+            check_required_parameters(shows.messages, request)
+        messages = rename_former_tools(self.run.messages, {tool.name for tool in request.tools})
+        differences = check_replayed_conversation(messages, request, strict=self.strict)
         if answered >= len(self._answers):
             raise ModelError(
                 ErrorKind.REPLAY_DIVERGED,
@@ -140,19 +140,19 @@ class ReplayedCase:
                 ErrorKind.REPLAY_DIVERGED,
                 f"after message {len(request.messages)} the record goes on with a {expected} message",
             )
-        message, notes = _fresh(messages, place)
+        message, notes = _copy_answer(messages, place)
         return ChatReply(
-            message, cost_usd=0.0, model_id=self.run.model_id, notes=self._new([*differences, *notes])
+            message, cost_usd=0.0, model_id=self.run.model_id, notes=self._new_notes([*differences, *notes])
         )
 
-    def _new(self, notes: list[str]) -> tuple[str, ...]:
+    def _new_notes(self, notes: list[str]) -> tuple[str, ...]:
         """Notes not given before: each request repeats the whole conversation, differences included."""
         fresh = tuple(note for note in notes if note not in self._noted)
         self._noted.update(fresh)
         return fresh
 
 
-def _fresh(messages: Sequence[ChatMessage], place: int) -> tuple[ChatAssistantMessage, list[str]]:
+def _copy_answer(messages: Sequence[ChatMessage], place: int) -> tuple[ChatAssistantMessage, list[str]]:
     """A copy of the recorded assistant message at `place`, and what was changed about it."""
     message = messages[place]
     assert message["role"] == "assistant"
@@ -160,5 +160,5 @@ def _fresh(messages: Sequence[ChatMessage], place: int) -> tuple[ChatAssistantMe
     notes: list[str] = []
     if content is None and not calls and place == len(messages) - 1:
         # AgentDojo takes None for "no answer yet" and would run the whole pipeline again.
-        content, notes = [text_content_block_from_string("")], [EMPTY_FINAL]
+        content, notes = [text_content_block_from_string("")], [EMPTY_FINAL_NOTE]
     return {"role": "assistant", "content": content, "tool_calls": calls}, notes

@@ -7,10 +7,10 @@ import os
 from glob import escape
 from pathlib import Path
 
-from agentsys.errors import ConfigError, known_name
+from agentsys.errors import ConfigError, require_known_name
 
 
-def pipeline_folder(name: str, traces: str | Path | None, pipeline: str | None) -> Path:
+def find_pipeline_folder(name: str, traces: str | Path | None, pipeline: str | None) -> Path:
     """The one folder to replay from.
 
     Args:
@@ -28,7 +28,7 @@ def pipeline_folder(name: str, traces: str | Path | None, pipeline: str | None) 
     if not root.is_dir():
         mend = "unpack it first (tar -xf)" if root.is_file() else "check the path"
         raise ConfigError(f"model.traces={root}: {'not a' if root.is_file() else 'no such'} folder; {mend}.")
-    found = pipeline_folders(root.resolve())
+    found = find_pipeline_folders(root.resolve())
     if not found:
         raise ConfigError(
             f"model.traces={root}: no recorded runs there"
@@ -36,7 +36,7 @@ def pipeline_folder(name: str, traces: str | Path | None, pipeline: str | None) 
         )
     names = sorted({folder.name for folder in found})
     if pipeline is not None:
-        known_name("pipeline", pipeline, names)
+        require_known_name("pipeline", pipeline, names)
     chosen = [folder for folder in found if pipeline in (None, folder.name)]
     if len(chosen) > 1:
         mend = "give model.traces=FOLDER of one" if pipeline else "name one: model.pipeline=NAME"
@@ -46,7 +46,7 @@ def pipeline_folder(name: str, traces: str | Path | None, pipeline: str | None) 
     return chosen[0]
 
 
-def records_digest(folder: Path, attack: str) -> str:
+def digest_records(folder: Path, attack: str) -> str:
     """A digest of the recorded runs of one attack in a pipeline's folder: names and contents.
 
     Args:
@@ -64,7 +64,7 @@ def records_digest(folder: Path, attack: str) -> str:
     return digest.hexdigest()[:16]
 
 
-def pipeline_folders(root: Path) -> list[Path]:
+def find_pipeline_folders(root: Path) -> list[Path]:
     """The folders at or below `root` that hold `<suite>/<task>/<attack>/<injection>.json`, sorted.
 
     A folder known to be one is not searched further, so the cost does not grow with the number of records.

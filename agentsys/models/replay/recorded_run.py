@@ -72,9 +72,9 @@ def read_run(path: Path) -> RecordedRun:
     """
     try:
         stored = _StoredRun.model_validate(orjson.loads(path.read_bytes()))
-        messages = tuple(_message(raw) for raw in stored.messages)
+        messages = tuple(_parse_message(raw) for raw in stored.messages)
     except ValidationError as error:
-        raise UnreadableRun(_fault(error)) from None
+        raise UnreadableRun(_validation_message(error)) from None
     except (orjson.JSONDecodeError, UnreadableRun) as error:
         raise UnreadableRun(str(error)) from None
     name = stored.pipeline_name or ""
@@ -83,27 +83,27 @@ def read_run(path: Path) -> RecordedRun:
     return RecordedRun(path, name, model_id, stored.injections, messages, stored.utility, stored.security)
 
 
-def recorded_messages(stored: object) -> tuple[ChatMessage, ...]:
+def parse_recorded_messages(stored: object) -> tuple[ChatMessage, ...]:
     """A stored list of messages, old form or new, in AgentDojo's types.
 
     Raises:
         UnreadableRun: If it is not such a list.
     """
     try:
-        return tuple(_message(raw) for raw in _MESSAGES.validate_python(stored))
+        return tuple(_parse_message(raw) for raw in _MESSAGES.validate_python(stored))
     except ValidationError as error:
-        raise UnreadableRun(_fault(error)) from None
+        raise UnreadableRun(_validation_message(error)) from None
 
 
-def _fault(error: ValidationError) -> str:
+def _validation_message(error: ValidationError) -> str:
     first = error.errors()[0]
     where = ".".join(str(part) for part in first["loc"]) or "the top level"
     return f"{first['msg']} at {where}"
 
 
-def _message(stored: _StoredMessage) -> ChatMessage:
+def _parse_message(stored: _StoredMessage) -> ChatMessage:
     """One message in AgentDojo's types; texts, blocks, calls and ids are kept as they are."""
-    content = _blocks(stored.content)
+    content = _parse_blocks(stored.content)
     if stored.role == "assistant":
         return {"role": "assistant", "content": content, "tool_calls": stored.tool_calls}
     if stored.role == "tool":
@@ -121,16 +121,16 @@ def _message(stored: _StoredMessage) -> ChatMessage:
     return {"role": "user", "content": content or []}
 
 
-def _blocks(content: str | list[dict[str, Any]] | None) -> list[MessageContentBlock] | None:
+def _parse_blocks(content: str | list[dict[str, Any]] | None) -> list[MessageContentBlock] | None:
     """Content blocks of a string (old form), of blocks (new form), or of nothing."""
     if content is None:
         return None
     if isinstance(content, str):
         return [text_content_block_from_string(content)]
-    return [cast(MessageContentBlock, _checked_block(block)) for block in content]
+    return [cast(MessageContentBlock, _check_block(block)) for block in content]
 
 
-def _checked_block(block: dict[str, Any]) -> dict[str, Any]:
+def _check_block(block: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(block.get("type"), str) or not isinstance(block.get("content"), str):
         raise UnreadableRun("a content block has no type or no text")
     return block
@@ -143,25 +143,25 @@ AgentDyn's published runs have a tool that follows links; at commit 5353cf7 the 
 """
 
 
-def name_today(function: str, offered: Collection[str]) -> str:
+def current_tool_name(function: str, offered: Collection[str]) -> str:
     """The tool's name where tools of these names are on offer."""
     today = FORMER_TOOLS.get(function, function)
     return today if function not in offered and today in offered else function
 
 
-def as_called_today(messages: Sequence[ChatMessage], offered: Collection[str]) -> tuple[ChatMessage, ...]:
+def rename_former_tools(messages: Sequence[ChatMessage], offered: Collection[str]) -> tuple[ChatMessage, ...]:
     """A record's messages with every tool under the name it has among those on offer."""
-    return tuple(_renamed(message, offered) for message in messages)
+    return tuple(_rename_in_message(message, offered) for message in messages)
 
 
-def _renamed(message: ChatMessage, offered: Collection[str]) -> ChatMessage:
+def _rename_in_message(message: ChatMessage, offered: Collection[str]) -> ChatMessage:
     if message["role"] == "assistant" and message["tool_calls"]:
-        return {**message, "tool_calls": [_renamed_call(call, offered) for call in message["tool_calls"]]}
+        return {**message, "tool_calls": [_rename_call(call, offered) for call in message["tool_calls"]]}
     if message["role"] == "tool":
-        return {**message, "tool_call": _renamed_call(message["tool_call"], offered)}
+        return {**message, "tool_call": _rename_call(message["tool_call"], offered)}
     return message
 
 
-def _renamed_call(call: FunctionCall, offered: Collection[str]) -> FunctionCall:
-    name = name_today(call.function, offered)
+def _rename_call(call: FunctionCall, offered: Collection[str]) -> FunctionCall:
+    name = current_tool_name(call.function, offered)
     return call if name == call.function else call.model_copy(update={"function": name})

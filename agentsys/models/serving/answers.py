@@ -8,13 +8,13 @@ from dataclasses import replace
 import orjson
 
 from agentsys.models.chat import ChatReply, ChatRequest, text_of
-from agentsys.models.estimated_usage import usage_of
+from agentsys.models.estimated_usage import reported_or_estimated_usage
 from agentsys.models.serving.callers import TracedReply
 from agentsys.models.serving.faults import FaultKind
 from agentsys.models.serving.wire import Answer, WireCall
 
 
-def answer(number: int, model: str, request: ChatRequest, reply: ChatReply, digest: str) -> Answer:
+def build_answer(number: int, model: str, request: ChatRequest, reply: ChatReply, digest: str) -> Answer:
     """A reply as it goes out.
 
     Args:
@@ -36,13 +36,13 @@ def answer(number: int, model: str, request: ChatRequest, reply: ChatReply, dige
             for index, call in enumerate(calls)
         ),
         # Of a conversation what was spent since its last reply: nothing, perhaps, and not to be estimated.
-        usage=reply.usage if isinstance(reply, TracedReply) else usage_of(request, reply),
+        usage=reply.usage if isinstance(reply, TracedReply) else reported_or_estimated_usage(request, reply),
         trace=reply.trace if isinstance(reply, TracedReply) else "",
         reply_id=reply.reply_id if isinstance(reply, TracedReply) else "",
     )
 
 
-def spoilt(whole: Answer, kind: FaultKind, tools: Iterable[str]) -> Answer:
+def spoil_answer(whole: Answer, kind: FaultKind, tools: Iterable[str]) -> Answer:
     """The answer with a fault in its content; other kinds of fault leave it as it is."""
     if kind is FaultKind.EMPTY_REPLY:
         return replace(whole, text=None, calls=())

@@ -13,7 +13,7 @@ from agentsys.models.serving.conversation import WireConversation, function_call
 from agentsys.models.serving.wire import Answer, Json, Problem, WireError, WireFormat, WireRequest
 
 
-def read(body: Json, role: str) -> WireRequest:
+def read_anthropic_request(body: Json, role: str) -> WireRequest:
     """A messages request as we read it."""
     if not body.get("messages"):
         raise WireError("'messages' must hold at least one message")
@@ -22,17 +22,17 @@ def read(body: Json, role: str) -> WireRequest:
         raise WireError("max_tokens: Field required")
     conversation = WireConversation()
     conversation.system(body.get("system"))
-    for message in wire.listed(body["messages"], "messages"):
+    for message in wire.read_object_list(body["messages"], "messages"):
         _read_message(conversation, message)
     wanted = body.get("tool_choice") or {}
-    choice, forced = wire.choice_of(wanted.get("type"))
+    choice, forced = wire.read_tool_choice(wanted.get("type"))
     return WireRequest(
         messages=conversation.messages,
-        tools=tuple(_tool(orjson.dumps(tool)) for tool in wire.listed(body.get("tools"), "tools")),
+        tools=tuple(_read_anthropic_tool(orjson.dumps(tool)) for tool in wire.read_object_list(body.get("tools"), "tools")),
         role=role,
         temperature=wire.optional_number(body, "temperature"),
         max_tokens=max_tokens,
-        reply_schema=_reply_schema(body),
+        reply_schema=_anthropic_schema(body),
         tool_choice=choice,
         forced=forced,
         one_call=wanted.get("disable_parallel_tool_use") is True,
@@ -57,7 +57,7 @@ def _read_user(conversation: WireConversation, content: object) -> None:
     if not isinstance(content, list):
         return conversation.user(content)
     texts: list[Json] = []
-    for block in wire.listed(content, "content"):
+    for block in wire.read_object_list(content, "content"):
         if block.get("type") != "tool_result":
             texts.append(block)
             continue
@@ -74,7 +74,7 @@ def _read_user(conversation: WireConversation, content: object) -> None:
 def _read_assistant(conversation: WireConversation, content: object) -> None:
     if not isinstance(content, list):
         return conversation.assistant(content, [])
-    blocks = wire.listed(content, "content")
+    blocks = wire.read_object_list(content, "content")
     uses = [block for block in blocks if block.get("type") == "tool_use"]
     calls = [function_call(use.get("id"), use.get("name"), _input(use)) for use in uses]
     return conversation.assistant([block for block in blocks if block.get("type") != "tool_use"], calls)
@@ -87,20 +87,20 @@ def _input(use: Json) -> dict[str, Any]:
     return arguments
 
 
-@lru_cache(maxsize=wire.KEPT_TOOLS)
-def _tool(raw: bytes) -> ToolSpec:
+@lru_cache(maxsize=wire.MAX_KEPT_TOOLS)
+def _read_anthropic_tool(raw: bytes) -> ToolSpec:
     tool = orjson.loads(raw)
-    wire.only_functions(tool.get("type"), "custom", None)
-    return wire.tool_spec(tool.get("name"), tool.get("description"), tool.get("input_schema"))
+    wire.require_function_tool(tool.get("type"), "custom", None)
+    return wire.read_tool_spec(tool.get("name"), tool.get("description"), tool.get("input_schema"))
 
 
-def _reply_schema(body: Json) -> JsonSchema | None:
+def _anthropic_schema(body: Json) -> JsonSchema | None:
     wanted = (body.get("output_config") or {}).get("format") or body.get("output_format") or {}
     schema: JsonSchema | None = wanted.get("schema")
     return schema
 
 
-def write(answer: Answer) -> Json:
+def write_anthropic_reply(answer: Answer) -> Json:
     """An assistant message; an empty reply has no content blocks."""
     content: list[Json] = [{"type": "text", "text": answer.text}] if answer.text else []
     content += [
@@ -135,13 +135,13 @@ _TYPES = {
 }
 
 
-def error(problem: Problem) -> Json:
+def write_anthropic_error(problem: Problem) -> Json:
     """Anthropic's error body."""
     kind = _TYPES.get(problem.status, "invalid_request_error")
     return {"type": "error", "error": {"type": kind, "message": problem.message}}
 
 
-def stream(message: Json) -> bytes:
+def stream_anthropic_reply(message: Json) -> bytes:
     """A finished message as the events a streaming client expects, each block in one piece.
 
     AgentDojo's own Anthropic element always streams.
@@ -174,9 +174,9 @@ def _block_events(index: int, block: Json) -> list[Json]:
 
 ANTHROPIC = WireFormat(
     name="anthropic",
-    read=read,
-    write=write,
-    error=error,
+    read=read_anthropic_request,
+    write=write_anthropic_reply,
+    error=write_anthropic_error,
     context_overflow="prompt is too long for the context window of this model",
-    stream=stream,
+    stream=stream_anthropic_reply,
 )

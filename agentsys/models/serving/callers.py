@@ -39,12 +39,12 @@ class WireCaller:
     """The name of the model that the request asks for."""
 
 
-NOBODY = WireCaller()
+UNKNOWN_CALLER = WireCaller()
 """A caller of whom nothing is known."""
 
 
 @runtime_checkable
-class KnowsCallers(ChatModel, Protocol):
+class CallerAwareModel(ChatModel, Protocol):
     """A model that answers each caller from that caller's own state."""
 
     def for_caller(self, caller: WireCaller) -> ChatModel:
@@ -57,7 +57,7 @@ class KnowsCallers(ChatModel, Protocol):
 
 
 @runtime_checkable
-class ListsModels(Protocol):
+class ModelLister(Protocol):
     """What stands behind a server where it answers to several names."""
 
     def listed(self, under: str) -> Sequence[str]:
@@ -83,7 +83,7 @@ class TracedReply(ChatReply):
     """Id that the client may go on from, on a wire with a word for that."""
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """A request that the model behind a server does not answer; the client sees the problem."""
 
     def __init__(self, problem: Problem, trace: str = "") -> None:
@@ -93,7 +93,7 @@ class Refused(Exception):
 
 
 @dataclass(frozen=True)
-class Doorkeeper:
+class AccessCheck:
     """Decides who may ask.
 
     Without tokens everybody on this machine may, except web pages: a page that a user happens to look at can
@@ -102,10 +102,10 @@ class Doorkeeper:
 
     tokens: tuple[str, ...] = ()
 
-    def refusal(self, path: str, headers: Headers) -> Problem | None:
+    def find_refusal(self, path: str, headers: Headers) -> Problem | None:
         """The reason why a request may not be answered; None if it may."""
         if self.tokens:
-            given = key_of(path, headers).encode()
+            given = caller_key(path, headers).encode()
             # Every token is compared, so that the time taken does not say which one was nearly right.
             known = [hmac.compare_digest(given, token.encode()) for token in self.tokens]
             return None if any(known) else Problem(401, "this server wants its token as the API key")
@@ -125,12 +125,12 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-def owner_of(path: str, headers: Headers) -> str:
+def owner_mark(path: str, headers: Headers) -> str:
     """The mark of the key that a request came with. Keys cannot be told from it."""
-    return hashlib.sha256(b"agentsys caller\n" + key_of(path, headers).encode()).hexdigest()
+    return hashlib.sha256(b"agentsys caller\n" + caller_key(path, headers).encode()).hexdigest()
 
 
-def key_of(path: str, headers: Headers) -> str:
+def caller_key(path: str, headers: Headers) -> str:
     """The key of a request, wherever its vendor's SDK puts it; `""` where there is none."""
     bearer = headers.get("Authorization") or ""
     if bearer.lower().startswith(_BEARER):
@@ -139,6 +139,6 @@ def key_of(path: str, headers: Headers) -> str:
     return named or next(iter(parse_qs(path.partition("?")[2]).get("key", ())), "")
 
 
-def tokens_in(text: str) -> Sequence[str]:
+def split_tokens(text: str) -> Sequence[str]:
     """The tokens that an environment variable holds, between commas or blanks."""
     return text.replace(",", " ").split()

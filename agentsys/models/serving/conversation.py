@@ -10,7 +10,7 @@ from agentdojo.types import ChatMessage, MessageContentBlock, text_content_block
 
 from agentsys.models.serving.wire import WireError
 
-NO_ID = "unnamed_call_"
+UNNAMED_CALL_PREFIX = "unnamed_call_"
 """Beginning of the ids, followed by a number, of calls that a client sends back without the id they had."""
 
 

@@ -10,16 +10,16 @@ import orjson
 
 from agentsys.models.chat import ChatModel, ChatReply, ChatRequest
 from agentsys.models.errors import ModelError
-from agentsys.models.serving.answers import answer, spoilt
-from agentsys.models.serving.callers import NOBODY, KnowsCallers, Refused, WireCaller
+from agentsys.models.serving.answers import build_answer, spoil_answer
+from agentsys.models.serving.callers import UNKNOWN_CALLER, CallerAwareModel, RequestRefused, WireCaller
 from agentsys.models.serving.faults import FaultKind, FaultPlan
 from agentsys.models.serving.responses import (
     Response,
-    damaged,
+    damage_response,
     fault_response,
     model_error_response,
     problem_response,
-    traced,
+    with_trace_header,
 )
 from agentsys.models.serving.wire import Answer, Json, Problem, WireError, WireFormat, WireRequest
 
@@ -30,7 +30,7 @@ _NOTHING_KEPT = Problem(
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _ReadRequest:
     """One request, read."""
 
     wire: WireFormat
@@ -49,7 +49,7 @@ class Exchange:
         self._plan = plan
 
     def respond(
-        self, wire: WireFormat, role: str, raw: bytes, number: int, caller: WireCaller = NOBODY
+        self, wire: WireFormat, role: str, raw: bytes, number: int, caller: WireCaller = UNKNOWN_CALLER
     ) -> Response:
         """Answer one POST; failures of the request and of the model are responses too.
 
@@ -63,8 +63,8 @@ class Exchange:
         try:
             body = _json_object(raw)
             named = replace(caller, model=str(body.get("model") or caller.model))
-            digest, streams = _digest(wire, role, raw), _streams(wire, body)
-            asked = _Asked(wire, number, wire.read(body, role), digest, streams, named)
+            digest, streams = _digest_request(wire, role, raw), _streams(wire, body)
+            asked = _ReadRequest(wire, number, wire.read(body, role), digest, streams, named)
         except WireError as slip:
             return problem_response(wire, Problem(400, str(slip)))
         except (AttributeError, IndexError, KeyError, TypeError, ValueError, RecursionError) as slip:
@@ -73,7 +73,7 @@ class Exchange:
             return problem_response(wire, Problem(400, f"malformed request: {type(slip).__name__}: {slip}"))
         return self._respond(asked)
 
-    def _respond(self, asked: _Asked) -> Response:
+    def _respond(self, asked: _ReadRequest) -> Response:
         fault = self._plan.draw(asked.digest.encode())
         kind = fault.kind if fault else None
         if kind and (early := self._early(asked, kind)):
@@ -87,22 +87,22 @@ class Exchange:
                 return early
         return self._finished(asked, whole, kind)
 
-    def _early(self, asked: _Asked, kind: FaultKind) -> Response | None:
+    def _early(self, asked: _ReadRequest, kind: FaultKind) -> Response | None:
         response = fault_response(asked.wire, kind, self._plan.faults)
         if response:
-            self._plan.served(kind)
+            self._plan.count_served(kind)
         return response
 
-    def _answer(self, asked: _Asked) -> Answer | Response:
+    def _answer(self, asked: _ReadRequest) -> Answer | Response:
         try:
             model = self._model
-            if isinstance(model, KnowsCallers):
+            if isinstance(model, CallerAwareModel):
                 model = model.for_caller(asked.caller)
             elif isinstance(asked.request, WireRequest) and asked.request.goes_on_from:
                 return problem_response(asked.wire, _NOTHING_KEPT)
             reply: ChatReply = model.complete(asked.request)
-        except Refused as slip:
-            return traced(problem_response(asked.wire, slip.problem), slip.trace)
+        except RequestRefused as slip:
+            return with_trace_header(problem_response(asked.wire, slip.problem), slip.trace)
         except ModelError as slip:
             return model_error_response(asked.wire, slip)
         except Exception:  # noqa: BLE001 - a bug in any model must become a 500 and not end the server
@@ -110,19 +110,19 @@ class Exchange:
             return problem_response(
                 asked.wire, Problem(500, "The model behind this server failed; see its log.")
             )
-        return answer(asked.number, self._model.name, asked.request, reply, asked.digest)
+        return build_answer(asked.number, self._model.name, asked.request, reply, asked.digest)
 
-    def _finished(self, asked: _Asked, whole: Answer, kind: FaultKind | None) -> Response:
+    def _finished(self, asked: _ReadRequest, whole: Answer, kind: FaultKind | None) -> Response:
         if kind:
-            self._plan.served(kind)
-            whole = spoilt(whole, kind, (tool.name for tool in asked.request.tools))
+            self._plan.count_served(kind)
+            whole = spoil_answer(whole, kind, (tool.name for tool in asked.request.tools))
         body = asked.wire.write(whole)
         if asked.stream and asked.wire.stream:
             streamed = asked.wire.stream(body)
             found = Response(200, streamed, content_type="text/event-stream", from_model=True)
         else:
             found = Response(200, orjson.dumps(body, default=str), from_model=True)
-        return damaged(traced(found, whole.trace), kind)
+        return damage_response(with_trace_header(found, whole.trace), kind)
 
 
 def _json_object(raw: bytes) -> Json:
@@ -135,7 +135,7 @@ def _json_object(raw: bytes) -> Json:
     return body
 
 
-def _digest(wire: WireFormat, role: str, raw: bytes) -> str:
+def _digest_request(wire: WireFormat, role: str, raw: bytes) -> str:
     content = hashlib.blake2b(f"{wire.name}\n{role}\n".encode(), digest_size=16)
     content.update(raw)
     return content.hexdigest()

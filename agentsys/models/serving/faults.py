@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from agentsys.errors import ConfigError, member_named
+from agentsys.errors import ConfigError, find_enum_member
 
 
 class FaultKind(StrEnum):
@@ -45,7 +45,7 @@ TRANSIENT = tuple(kind for kind in FaultKind if kind not in _NOT_TRANSIENT)
 """What a client survives by asking again: the kinds drawn from when none are listed. An unknown tool is
 a model's behaviour, which a client must pass on, and too long a request stays too long."""
 
-_REMEMBERED = 200_000  # Contents whose history is kept, to bound memory: about 50 MB.
+_MAX_REMEMBERED = 200_000  # Contents whose history is kept, to bound memory: about 50 MB.
 
 
 def fault_kinds(names: Iterable[str]) -> tuple[FaultKind, ...]:
@@ -54,7 +54,7 @@ def fault_kinds(names: Iterable[str]) -> tuple[FaultKind, ...]:
     Raises:
         ConfigError: If a name is not a kind.
     """
-    return tuple(member_named("fault", name.strip(), FaultKind) for name in names)
+    return tuple(find_enum_member("fault", name.strip(), FaultKind) for name in names)
 
 
 @dataclass(frozen=True)
@@ -118,13 +118,13 @@ class FaultPlan:
             return None
         with self._lock:
             times, in_a_row = self._seen.pop(content, (0, 0))
-            fault = None if in_a_row >= self.faults.max_in_a_row else self._drawn(content, times)
-            if len(self._seen) >= _REMEMBERED:
+            fault = None if in_a_row >= self.faults.max_in_a_row else self._draw_kind(content, times)
+            if len(self._seen) >= _MAX_REMEMBERED:
                 del self._seen[next(iter(self._seen))]
             self._seen[content] = (times + 1, in_a_row + 1 if fault else 0)
         return fault
 
-    def _drawn(self, content: bytes, times: int) -> Fault | None:
+    def _draw_kind(self, content: bytes, times: int) -> Fault | None:
         salt = b"%d/%d/" % (self.faults.seed, times)
         digest = hashlib.blake2b(salt + content, digest_size=24).digest()
         chance, first, second = (int.from_bytes(digest[i : i + 8], "big") for i in (0, 8, 16))
@@ -136,7 +136,7 @@ class FaultPlan:
             return Fault(kind, kind)
         return Fault(kind, others[second % len(others)] if others else None)
 
-    def served(self, kind: FaultKind) -> None:
+    def count_served(self, kind: FaultKind) -> None:
         """Count a fault that was really served."""
         with self._lock:
             self._served[kind] += 1

@@ -15,7 +15,7 @@ from agentdojo.functions_runtime import FunctionCall
 
 from agentsys.models.chat import JsonSchema, ToolSpec
 from agentsys.models.serving import wire
-from agentsys.models.serving.conversation import NO_ID, WireConversation, function_call
+from agentsys.models.serving.conversation import UNNAMED_CALL_PREFIX, WireConversation, function_call
 from agentsys.models.serving.wire import Answer, Json, Problem, WireError, WireFormat, WireRequest
 
 
@@ -24,30 +24,30 @@ def _pick(body: Mapping[str, Any], camel: str, snake: str) -> Any:
     return body.get(snake) if value is None else value
 
 
-def read(body: Json, role: str) -> WireRequest:
+def read_gemini_request(body: Json, role: str) -> WireRequest:
     """A generateContent request as we read it."""
-    reader = _Reader()
+    reader = _GeminiReader()
     reader.system(_pick(body, "systemInstruction", "system_instruction"))
-    contents = wire.listed(body.get("contents"), "contents")
+    contents = wire.read_object_list(body.get("contents"), "contents")
     if not contents:
         raise WireError("contents is not specified")
     for content in contents:
         reader.content(content)
     config = _pick(body, "generationConfig", "generation_config") or {}
-    choice, forced = wire.choice_of(_calling_mode(body), "validated")
+    choice, forced = wire.read_tool_choice(_calling_mode(body), "validated")
     return WireRequest(
         messages=reader.conversation.messages,
         tools=_tools(body),
         role=role,
         temperature=wire.optional_number(config, "temperature"),
         max_tokens=wire.optional_count(config, "maxOutputTokens", "max_output_tokens"),
-        reply_schema=_reply_schema(config),
+        reply_schema=_gemini_schema(config),
         tool_choice=choice,
         forced=forced,
     )
 
 
-class _Reader:
+class _GeminiReader:
     """Reads contents in order; remembers which calls still wait for their result."""
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ class _Reader:
         self.conversation.system(parts)
 
     def content(self, content: Json) -> None:
-        parts = [part for part in wire.listed(content.get("parts"), "parts") if not part.get("thought")]
+        parts = [part for part in wire.read_object_list(content.get("parts"), "parts") if not part.get("thought")]
         if content.get("role") == "model":
             return self._model_turn(parts)
         results = [_pick(part, "functionResponse", "function_response") for part in parts]
@@ -81,7 +81,7 @@ class _Reader:
 
     def _call(self, call: Json) -> FunctionCall:
         self._made += 1  # Ids are optional in this format; results may name the function alone.
-        call_id = call.get("id") or f"{NO_ID}{self._made}"
+        call_id = call.get("id") or f"{UNNAMED_CALL_PREFIX}{self._made}"
         return function_call(call_id, call.get("name"), call.get("args") or {})
 
     def _result(self, result: Json) -> None:
@@ -124,23 +124,23 @@ _DECLARATIONS = ("functionDeclarations", "function_declarations")
 
 
 def _tools(body: Json) -> tuple[ToolSpec, ...]:
-    tools = wire.listed(body.get("tools"), "tools")
+    tools = wire.read_object_list(body.get("tools"), "tools")
     for kind in (kind for tool in tools for kind, given in tool.items() if given is not None):
-        wire.only_functions(kind, *_DECLARATIONS)
+        wire.require_function_tool(kind, *_DECLARATIONS)
     return tuple(
-        _tool(orjson.dumps(declaration))
+        _read_gemini_tool(orjson.dumps(declaration))
         for tool in tools
-        for declaration in wire.listed(_pick(tool, *_DECLARATIONS), "functionDeclarations")
+        for declaration in wire.read_object_list(_pick(tool, *_DECLARATIONS), "functionDeclarations")
     )
 
 
-@lru_cache(maxsize=wire.KEPT_TOOLS)
-def _tool(raw: bytes) -> ToolSpec:
+@lru_cache(maxsize=wire.MAX_KEPT_TOOLS)
+def _read_gemini_tool(raw: bytes) -> ToolSpec:
     declaration = orjson.loads(raw)
     schema = _pick(declaration, "parametersJsonSchema", "parameters_json_schema")
     if schema is None:
         schema = _json_schema(declaration.get("parameters") or {})
-    return wire.tool_spec(declaration.get("name"), declaration.get("description"), schema)
+    return wire.read_tool_spec(declaration.get("name"), declaration.get("description"), schema)
 
 
 def _json_schema(value: Any) -> Any:
@@ -155,7 +155,7 @@ def _json_schema(value: Any) -> Any:
     }
 
 
-def _reply_schema(config: Json) -> JsonSchema | None:
+def _gemini_schema(config: Json) -> JsonSchema | None:
     schema: JsonSchema | None = _pick(config, "responseJsonSchema", "response_json_schema")
     if schema is None and (own := _pick(config, "responseSchema", "response_schema")) is not None:
         schema = _json_schema(own)
@@ -168,7 +168,7 @@ def _calling_mode(body: Json) -> str | None:
     return None if mode in (None, "MODE_UNSPECIFIED") else str(mode).lower()
 
 
-def write(answer: Answer) -> Json:
+def write_gemini_reply(answer: Answer) -> Json:
     """A response with one candidate; an empty reply's content has no parts."""
     parts: list[Json] = [{"text": answer.text}] if answer.text else []
     parts += [
@@ -203,7 +203,7 @@ _STATUSES = {
 }
 
 
-def error(problem: Problem) -> Json:
+def write_gemini_error(problem: Problem) -> Json:
     """Google's error body; it repeats the wait in its details."""
     status = _STATUSES.get(problem.status, "INVALID_ARGUMENT")
     body: Json = {"code": problem.status, "message": problem.message, "status": status}
@@ -216,17 +216,17 @@ def error(problem: Problem) -> Json:
     return {"error": body}
 
 
-def stream(response: Json) -> bytes:
+def stream_gemini_reply(response: Json) -> bytes:
     """A finished response as the one event of a stream."""
     return b"data: %b\n\n" % orjson.dumps(response, default=str)
 
 
 GEMINI = WireFormat(
     name="gemini",
-    read=read,
-    write=write,
-    error=error,
+    read=read_gemini_request,
+    write=write_gemini_reply,
+    error=write_gemini_error,
     context_overflow="The input token count exceeds the maximum number of tokens allowed for this model.",
 )
-GEMINI_STREAMED = replace(GEMINI, stream=stream, always_streams=True)
+GEMINI_STREAMED = replace(GEMINI, stream=stream_gemini_reply, always_streams=True)
 """The same, at the path that streams."""

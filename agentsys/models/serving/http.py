@@ -19,12 +19,12 @@ from urllib.parse import unquote
 from agentsys.models.chat import ChatModel
 from agentsys.models.providers.sdk_model import ROLE_HEADER
 from agentsys.models.serving.anthropic_wire import ANTHROPIC
-from agentsys.models.serving.callers import Doorkeeper, ListsModels, WireCaller, owner_of
+from agentsys.models.serving.callers import AccessCheck, ModelLister, WireCaller, owner_mark
 from agentsys.models.serving.exchange import Exchange
 from agentsys.models.serving.faults import FaultPlan
 from agentsys.models.serving.gemini_wire import GEMINI, GEMINI_STREAMED
 from agentsys.models.serving.openai_responses_wire import RESPONSES
-from agentsys.models.serving.openai_wire import OPENAI, models
+from agentsys.models.serving.openai_wire import OPENAI, write_model_list
 from agentsys.models.serving.responses import Delivery, Response, json_response, problem_response
 from agentsys.models.serving.wire import Problem, WireFormat
 
@@ -38,7 +38,7 @@ MAX_BODY = 64 * 2**20
 _LINGER = struct.pack("ii", 1, 0)  # On, for 0 seconds: close() then sends a reset.
 
 
-class Handler(BaseHTTPRequestHandler):
+class ConnectionHandler(BaseHTTPRequestHandler):
     """Serves one connection until the client closes it."""
 
     server: HttpListener
@@ -53,29 +53,29 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """The list of models; anything else is unknown."""
-        self.server.count(self.path, self.headers, b"")
-        if (problem := self.server.doorkeeper.refusal(self.path, self.headers)) is not None:
-            return self._refuse(_dialect(self._path(), self.headers), problem.status, problem.message)
+        self.server.count_request(self.path, self.headers, b"")
+        if (problem := self.server.doorkeeper.find_refusal(self.path, self.headers)) is not None:
+            return self._refuse(_format_of_error(self._path(), self.headers), problem.status, problem.message)
         if names := self.server.listed(self._path()):
-            return self._send(json_response(models(names)))
-        return self._refuse(_dialect(self._path(), self.headers), 404, _no_such("GET", self._path()))
+            return self._send(json_response(write_model_list(names)))
+        return self._refuse(_format_of_error(self._path(), self.headers), 404, _unknown_path_message("GET", self._path()))
 
     def do_POST(self) -> None:
         """One question to the model."""
         started = time.perf_counter()
         path = self._path()
-        wire = _endpoint(path)
-        dialect = wire or _dialect(path, self.headers)
-        if (problem := self.server.doorkeeper.refusal(self.path, self.headers)) is not None:
+        wire = _format_of_path(path)
+        dialect = wire or _format_of_error(path, self.headers)
+        if (problem := self.server.doorkeeper.find_refusal(self.path, self.headers)) is not None:
             return self._refuse_unread(dialect, problem.status, problem.message)
         raw = self._body(dialect)
         if raw is None:
             return None
-        number = self.server.count(self.path, self.headers, raw)
+        number = self.server.count_request(self.path, self.headers, raw)
         if wire is None:
-            return self._refuse(_dialect(path, self.headers), 404, _no_such("POST", path))
+            return self._refuse(_format_of_error(path, self.headers), 404, _unknown_path_message("POST", path))
         role = self.headers.get(ROLE_HEADER) or "agent"
-        caller = WireCaller(owner_of(self.path, self.headers), _model_in(path))
+        caller = WireCaller(owner_mark(self.path, self.headers), _model_in(path))
         response = self.server.exchange.respond(wire, role, raw, number, caller)
         if response.from_model:
             self._wait(started + self.server.latency_s - time.perf_counter())
@@ -143,7 +143,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def _refuse_unread(self, wire: WireFormat, status: int, message: str) -> None:
         """Refuse a body unread, then read on for a moment: closing at once would reset the reply away."""
-        self.server.count(self.path, self.headers, b"")
+        self.server.count_request(self.path, self.headers, b"")
         self.close_connection = True
         self._refuse(wire, status, message)
         with contextlib.suppress(OSError):
@@ -160,7 +160,7 @@ class Handler(BaseHTTPRequestHandler):
         self._refuse(OPENAI, status, message or self._reasons.get(code, "bad request"))
 
 
-def _no_such(method: str, path: str) -> str:
+def _unknown_path_message(method: str, path: str) -> str:
     return (
         f"no such path: {method} {path or '/'} "
         f"(the base URL ends in /v1 for OpenAI's SDK, and has no path for Anthropic's and Google's)"
@@ -168,7 +168,7 @@ def _no_such(method: str, path: str) -> str:
 
 
 @dataclass(frozen=True)
-class Captured:
+class CapturedRequest:
     """One request as it arrived, for tests."""
 
     path: str
@@ -189,7 +189,7 @@ class HttpListener(ThreadingHTTPServer):
         model: ChatModel,
         plan: FaultPlan,
         latency_s: float,
-        doorkeeper: Doorkeeper,
+        doorkeeper: AccessCheck,
     ) -> None:
         self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
         self.exchange = Exchange(model, plan)
@@ -198,18 +198,18 @@ class HttpListener(ThreadingHTTPServer):
         self.doorkeeper = doorkeeper
         self.hold_s = plan.faults.hold_s
         self.stopping = threading.Event()
-        self.captured: list[Captured] | None = None
+        self.captured: list[CapturedRequest] | None = None
         self.requests = 0
         self._lock = threading.Lock()
         self._open: set[socket.socket] = set()
-        super().__init__(address, Handler)
+        super().__init__(address, ConnectionHandler)
 
     def listed(self, path: str) -> Sequence[str]:
         """Names of the models that a GET of this path lists; none where it is not one that does."""
         below = path.removeprefix(MODELS_PATH)
         if path != MODELS_PATH and not (below != path and below.startswith("/")):
             return ()
-        if isinstance(self._model, ListsModels):
+        if isinstance(self._model, ModelLister):
             return self._model.listed(unquote(below[1:]))
         return () if below else (self._model.name,)
 
@@ -220,13 +220,13 @@ class HttpListener(ThreadingHTTPServer):
         self.server_address = self.socket.getsockname()
         self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
 
-    def count(self, path: str, headers: Message, body: bytes) -> int:
+    def count_request(self, path: str, headers: Message, body: bytes) -> int:
         """Count one request; returns its number, from 1."""
         with self._lock:
             self.requests += 1
             if self.captured is not None:
                 lower = {name.lower(): value for name, value in headers.items()}
-                self.captured.append(Captured(path, lower, body))
+                self.captured.append(CapturedRequest(path, lower, body))
             return self.requests
 
     def process_request(self, request: Any, client_address: Any) -> None:
@@ -257,7 +257,7 @@ class HttpListener(ThreadingHTTPServer):
                 continue  # Closed by its own thread or its client in this moment.
 
 
-def _endpoint(path: str) -> WireFormat | None:
+def _format_of_path(path: str) -> WireFormat | None:
     """The format whose model answers a POST to this path (without its query); None: there is none.
 
     Gemini's version and model are free: `/v1/models/m:generateContent`, `/v1beta/models/...`, and
@@ -281,7 +281,7 @@ def _model_in(path: str) -> str:
     return unquote(path.rpartition("/models/")[2].rpartition(":")[0]) if ":" in path else ""
 
 
-def _dialect(path: str, headers: Message) -> WireFormat:
+def _format_of_error(path: str, headers: Message) -> WireFormat:
     """The format in which a client that asks for an unknown path expects its error."""
     if "anthropic-version" in headers or path.startswith("/v1/messages"):
         return ANTHROPIC

@@ -17,7 +17,7 @@ from agentdojo.functions_runtime import FunctionCall
 from agentsys.models.chat import JsonSchema, ToolSpec
 from agentsys.models.serving import wire
 from agentsys.models.serving.conversation import WireConversation, function_call
-from agentsys.models.serving.openai_wire import arguments_of, error
+from agentsys.models.serving.openai_wire import parse_call_arguments, write_openai_error
 from agentsys.models.serving.wire import Answer, Json, WireCall, WireError, WireFormat, WireRequest
 
 _RESPONSE = "resp_"
@@ -25,27 +25,27 @@ _MESSAGE = "message"
 """What a reasoning item says it led to where that was no call; of a call it says the id."""
 
 
-def read(body: Json, role: str) -> WireRequest:
+def read_responses_request(body: Json, role: str) -> WireRequest:
     """A request for a response as we read it."""
     if body.get("conversation") is not None:
         raise WireError(
             "'conversation' is not known here: use 'previous_response_id', or resend what was said"
         )
     goes_on_from = _goes_on_from(body)
-    conversation = _Items(WireConversation(elsewhere=bool(goes_on_from)))
+    conversation = _ItemReader(WireConversation(elsewhere=bool(goes_on_from)))
     conversation.said.system(body.get("instructions"))
     given = body.get("input")
     for item in (
-        [{"role": "user", "content": given}] if isinstance(given, str) else wire.listed(given, "input")
+        [{"role": "user", "content": given}] if isinstance(given, str) else wire.read_object_list(given, "input")
     ):
         conversation.add(item)
     conversation.end()
     if not conversation.said.messages:
         raise WireError("'input' must hold at least one item")
-    choice, forced = wire.choice_of(body.get("tool_choice"))
+    choice, forced = wire.read_tool_choice(body.get("tool_choice"))
     return WireRequest(
         messages=conversation.said.messages,
-        tools=tuple(_tool(orjson.dumps(tool)) for tool in wire.listed(body.get("tools"), "tools")),
+        tools=tuple(_tool(orjson.dumps(tool)) for tool in wire.read_object_list(body.get("tools"), "tools")),
         role=role,
         temperature=wire.optional_number(body, "temperature"),
         max_tokens=wire.optional_count(body, "max_output_tokens"),
@@ -65,7 +65,7 @@ def _goes_on_from(body: Json) -> str:
 
 
 @dataclass
-class _Items:
+class _ItemReader:
     """Collects items; neighbouring items of the model are one assistant message."""
 
     said: WireConversation = field(default_factory=WireConversation)
@@ -91,7 +91,7 @@ class _Items:
             self._content = item.get("content")
         elif kind == "function_call":
             self._check_led_to(str(item.get("call_id")))
-            self._calls.append(function_call(item.get("call_id"), item.get("name"), arguments_of(item)))
+            self._calls.append(function_call(item.get("call_id"), item.get("name"), parse_call_arguments(item)))
         else:
             self.end()
             self._add_other(kind, item)
@@ -126,11 +126,11 @@ class _Items:
             raise WireError(f"{name} was provided without its required following item.")
 
 
-@lru_cache(maxsize=wire.KEPT_TOOLS)
+@lru_cache(maxsize=wire.MAX_KEPT_TOOLS)
 def _tool(raw: bytes) -> ToolSpec:
     tool = orjson.loads(raw)
-    wire.only_functions(tool.get("type"), "function", None)
-    return wire.tool_spec(tool.get("name"), tool.get("description"), tool.get("parameters"))
+    wire.require_function_tool(tool.get("type"), "function", None)
+    return wire.read_tool_spec(tool.get("name"), tool.get("description"), tool.get("parameters"))
 
 
 def _reply_schema(text: object) -> JsonSchema | None:
@@ -141,7 +141,7 @@ def _reply_schema(text: object) -> JsonSchema | None:
     return schema
 
 
-def write(answer: Answer) -> Json:
+def write_responses_reply(answer: Answer) -> Json:
     """A response: a reasoning item, then text and calls."""
     text = [] if answer.text is None else [_message(answer)]
     output = [*text, *(_call(call) for call in answer.calls)]
@@ -194,7 +194,7 @@ def _usage(answer: Answer) -> Json:
     }
 
 
-def stream(response: Json) -> bytes:
+def stream_responses_reply(response: Json) -> bytes:
     """A finished response as the events a streaming client expects, each item in one piece."""
     begun = {**response, "status": "in_progress", "output": [], "usage": None}
     events: list[Json] = [{"type": "response.created", "response": begun}]
@@ -237,9 +237,9 @@ def _item_events(index: int, item: Json) -> list[Json]:
 
 RESPONSES = WireFormat(
     name="openai-responses",
-    read=read,
-    write=write,
-    error=error,
+    read=read_responses_request,
+    write=write_responses_reply,
+    error=write_openai_error,
     context_overflow="Your input exceeds the context window of this model. Please adjust your input.",
-    stream=stream,
+    stream=stream_responses_reply,
 )

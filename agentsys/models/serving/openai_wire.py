@@ -16,18 +16,18 @@ from agentsys.models.serving.conversation import WireConversation, function_call
 from agentsys.models.serving.wire import Answer, Json, Problem, WireCall, WireError, WireFormat, WireRequest
 
 
-def read(body: Json, role: str) -> WireRequest:
+def read_openai_request(body: Json, role: str) -> WireRequest:
     """A chat-completions request as we read it."""
     if not body.get("messages"):
         raise WireError("'messages' must hold at least one message")
     conversation = WireConversation()
-    messages = wire.listed(body["messages"], "messages")
+    messages = wire.read_object_list(body["messages"], "messages")
     for message in messages:
         _read_message(conversation, message)
-    choice, forced = wire.choice_of(body.get("tool_choice"))
+    choice, forced = wire.read_tool_choice(body.get("tool_choice"))
     return WireRequest(
         messages=conversation.messages,
-        tools=tuple(_tool(orjson.dumps(tool)) for tool in wire.listed(body.get("tools"), "tools")),
+        tools=tuple(_tool(orjson.dumps(tool)) for tool in wire.read_object_list(body.get("tools"), "tools")),
         role=role,
         temperature=wire.optional_number(body, "temperature"),
         max_tokens=wire.optional_count(body, "max_completion_tokens", "max_tokens"),
@@ -47,7 +47,7 @@ def _read_message(conversation: WireConversation, message: Json) -> None:
         case "user":
             conversation.user(content)
         case "assistant":
-            calls = [_call(call) for call in wire.listed(message.get("tool_calls"), "tool_calls")]
+            calls = [_call(call) for call in wire.read_object_list(message.get("tool_calls"), "tool_calls")]
             conversation.assistant(content, calls)
         case "tool" | "input" | "ipython" if _is_nameless(message):
             conversation.user(content)
@@ -63,10 +63,10 @@ def _is_nameless(message: Json) -> bool:
 
 
 def _call(call: Json) -> FunctionCall:
-    return function_call(call.get("id"), call["function"].get("name"), arguments_of(call["function"]))
+    return function_call(call.get("id"), call["function"].get("name"), parse_call_arguments(call["function"]))
 
 
-def arguments_of(function: Json) -> dict[str, Any]:
+def parse_call_arguments(function: Json) -> dict[str, Any]:
     """The arguments of a call, given as JSON text; none where that is no object."""
     # OpenAI accepts any text here and so do we: a client may show the model its own broken call.
     try:
@@ -76,12 +76,12 @@ def arguments_of(function: Json) -> dict[str, Any]:
     return arguments if isinstance(arguments, dict) else {}
 
 
-@lru_cache(maxsize=wire.KEPT_TOOLS)
+@lru_cache(maxsize=wire.MAX_KEPT_TOOLS)
 def _tool(raw: bytes) -> ToolSpec:
     tool = orjson.loads(raw)
-    wire.only_functions(tool.get("type"), "function", None)
+    wire.require_function_tool(tool.get("type"), "function", None)
     function = tool["function"]
-    return wire.tool_spec(function.get("name"), function.get("description"), function.get("parameters"))
+    return wire.read_tool_spec(function.get("name"), function.get("description"), function.get("parameters"))
 
 
 def _reply_schema(response_format: object) -> JsonSchema | None:
@@ -91,7 +91,7 @@ def _reply_schema(response_format: object) -> JsonSchema | None:
     return schema
 
 
-def write(answer: Answer) -> Json:
+def write_openai_reply(answer: Answer) -> Json:
     """A chat completion with one choice."""
     message: Json = {"role": "assistant", "content": answer.text, "refusal": None}
     if answer.calls:
@@ -128,20 +128,20 @@ _TYPES = {429: "rate_limit_error", 500: "server_error", 503: "server_error", 529
 _CODES = {429: "rate_limit_exceeded", 503: "service_unavailable", 529: "overloaded"}
 
 
-def error(problem: Problem) -> Json:
+def write_openai_error(problem: Problem) -> Json:
     """OpenAI's error body."""
     kind = _TYPES.get(problem.status, "invalid_request_error")
     code = problem.code or _CODES.get(problem.status)
     return {"error": {"message": problem.message, "type": kind, "param": None, "code": code}}
 
 
-def models(names: Iterable[str]) -> Json:
+def write_model_list(names: Iterable[str]) -> Json:
     """The reply to GET /v1/models."""
     about = {"object": "model", "created": 0, "owned_by": "agentsys"}
     return {"object": "list", "data": [{"id": name, **about} for name in names]}
 
 
-def stream(completion: Json) -> bytes:
+def stream_openai_reply(completion: Json) -> bytes:
     """A finished completion as the chunks of a stream: all of it, then its end with the usage."""
     about = {name: completion[name] for name in ("id", "created", "model")}
     about["object"] = "chat.completion.chunk"
@@ -157,9 +157,9 @@ def stream(completion: Json) -> bytes:
 
 OPENAI = WireFormat(
     name="openai",
-    read=read,
-    write=write,
-    error=error,
+    read=read_openai_request,
+    write=write_openai_reply,
+    error=write_openai_error,
     context_overflow="This request exceeds the model's maximum context length; shorten the messages.",
-    stream=stream,
+    stream=stream_openai_reply,
 )

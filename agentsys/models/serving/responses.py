@@ -78,12 +78,12 @@ def problem_response(wire: WireFormat, problem: Problem) -> Response:
     return Response(problem.status, orjson.dumps(wire.error(problem)), headers)
 
 
-def traced(response: Response, trace: str) -> Response:
+def with_trace_header(response: Response, trace: str) -> Response:
     """The response with the id of the conversation that it belongs to, if it belongs to one."""
     return replace(response, headers=(*response.headers, (TRACE_HEADER, trace))) if trace else response
 
 
-def overflow(wire: WireFormat) -> Response:
+def overflow_response(wire: WireFormat) -> Response:
     """The vendor's way of saying that the request does not fit into the model's context."""
     return problem_response(wire, Problem(400, wire.context_overflow, code="context_length_exceeded"))
 
@@ -95,7 +95,7 @@ def fault_response(wire: WireFormat, kind: FaultKind, faults: Faults) -> Respons
     if kind is FaultKind.TIMEOUT:
         return _HOLD
     if kind is FaultKind.CONTEXT_LENGTH:
-        return overflow(wire)
+        return overflow_response(wire)
     if kind not in _FAULT_PROBLEMS:
         return None
     status, message = _FAULT_PROBLEMS[kind]
@@ -106,12 +106,12 @@ def fault_response(wire: WireFormat, kind: FaultKind, faults: Faults) -> Respons
 def model_error_response(wire: WireFormat, slip: ModelError) -> Response:
     """A failure of the model behind the server, as the vendor would report one of its own."""
     if slip.kind is ErrorKind.CONTEXT_LENGTH:
-        return overflow(wire)
+        return overflow_response(wire)
     status = _MODEL_STATUS.get(slip.kind, 500)
     return problem_response(wire, Problem(status, str(slip), retry_after_s=slip.retry_after_s))
 
 
-def damaged(response: Response, kind: FaultKind | None) -> Response:
+def damage_response(response: Response, kind: FaultKind | None) -> Response:
     """A finished response with a transport fault in it; other kinds leave it as it is."""
     if kind is FaultKind.TRUNCATED:
         return replace(response, delivery=Delivery.CUT)

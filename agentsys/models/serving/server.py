@@ -6,11 +6,11 @@ import threading
 from collections.abc import Sequence
 
 from agentsys.errors import ConfigError
-from agentsys.loopback import loopback
+from agentsys.loopback import require_loopback
 from agentsys.models.chat import ChatModel
-from agentsys.models.serving.callers import Doorkeeper
+from agentsys.models.serving.callers import AccessCheck
 from agentsys.models.serving.faults import FaultKind, FaultPlan, Faults
-from agentsys.models.serving.http import Captured, HttpListener
+from agentsys.models.serving.http import CapturedRequest, HttpListener
 
 
 class Server:
@@ -49,7 +49,7 @@ class Server:
         return self._plan.counts()
 
     @property
-    def captured(self) -> list[Captured]:
+    def captured(self) -> list[CapturedRequest]:
         """Every request so far, if the server was started with `capture=True`; else nothing."""
         return list(self._listener.captured or ())
 
@@ -94,8 +94,8 @@ def serve(
     """
     plan = FaultPlan(faults or Faults())
     try:
-        address = host if tokens else loopback(host, "a model is served")
-        keeper = Doorkeeper(tuple(tokens))
+        address = host if tokens else require_loopback(host, "a model is served")
+        keeper = AccessCheck(tuple(tokens))
         listener = HttpListener((address, port), model, plan, latency_s, keeper)
     except (OSError, OverflowError) as slip:
         raise ConfigError(

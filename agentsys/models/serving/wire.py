@@ -17,7 +17,7 @@ Json = dict[str, Any]
 
 
 _LONGEST_CHOICE = 60
-KEPT_TOOLS = 4096
+MAX_KEPT_TOOLS = 4096
 """Tools each format remembers: every request brings them all again, and equal ones should be one object,
 so that whoever caches by a schema's identity finds it."""
 
@@ -131,7 +131,7 @@ def optional_count(body: Mapping[str, Any], *keys: str) -> int | None:
     return int(value)
 
 
-def choice_of(given: object, free: object = None) -> tuple[str, str]:
+def read_tool_choice(given: object, free: object = None) -> tuple[str, str]:
     """A choice of tools as (`auto` or `none`, what was demanded beyond these: empty for nothing).
 
     Args:
@@ -144,7 +144,7 @@ def choice_of(given: object, free: object = None) -> tuple[str, str]:
     return "auto", "" if known else str(given)[:_LONGEST_CHOICE]
 
 
-def listed(value: object, what: str) -> list[Json]:
+def read_object_list(value: object, what: str) -> list[Json]:
     """A list of JSON objects; an absent one is empty.
 
     Raises:
@@ -157,7 +157,7 @@ def listed(value: object, what: str) -> list[Json]:
     return value
 
 
-def only_functions(kind: object, *known: str | None) -> None:
+def require_function_tool(kind: object, *known: str | None) -> None:
     """Refuse a tool that a vendor runs, or whose schema only the vendor's models know.
 
     Args:
@@ -171,7 +171,7 @@ def only_functions(kind: object, *known: str | None) -> None:
         raise WireError(f"a tool of type {str(kind)[:60]!r}: only functions with a schema are taken here")
 
 
-def tool_spec(name: object, description: object, parameters: object) -> ToolSpec:
+def read_tool_spec(name: object, description: object, parameters: object) -> ToolSpec:
     """One tool on offer; an absent description is empty, absent parameters are none.
 
     Raises:

@@ -11,7 +11,7 @@ from agentdojo.types import ChatMessage
 
 from agentsys.models.chat import ChatRequest, text_of
 
-_LONGEST_FAILURE = 200
+_MAX_FAILURE_CHARS = 200
 """Characters; a failure object is short, so longer results are not parsed for one."""
 
 REPEATABLE_FAILURE = "no_intent"
@@ -30,7 +30,7 @@ class ToolResult:
     """Whether the call should be made again."""
 
 
-def tool_result(message: ChatMessage) -> ToolResult:
+def read_tool_result(message: ChatMessage) -> ToolResult:
     """A tool message as the agent understands it."""
     assert message["role"] == "tool"
     error = message["error"]
@@ -45,7 +45,7 @@ def _asks_again(output: str) -> bool:
 
     Any other failure object counts as done: the same call would fail for the same reason.
     """
-    if len(output) > _LONGEST_FAILURE or '"error"' not in output:
+    if len(output) > _MAX_FAILURE_CHARS or '"error"' not in output:
         return False
     try:
         failure = json.loads(output)
@@ -54,10 +54,10 @@ def _asks_again(output: str) -> bool:
     return isinstance(failure, dict) and failure.get("error") == REPEATABLE_FAILURE
 
 
-def readings(request: ChatRequest) -> Iterator[str]:
+def iter_texts(request: ChatRequest) -> Iterator[str]:
     """Every text of the request, in order, tool errors included."""
     for message in request.messages:
-        yield tool_result(message).text if message["role"] == "tool" else text_of(message)
+        yield read_tool_result(message).text if message["role"] == "tool" else text_of(message)
 
 
 def user_texts(request: ChatRequest) -> list[str]:

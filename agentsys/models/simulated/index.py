@@ -9,12 +9,12 @@ from threading import Lock
 from typing import TypeVar
 
 from agentsys.models.simulated.playbook import Fact, GoalScript, Playbook, ScriptedCall, TaskScript
-from agentsys.models.simulated.text_matching import fold, folded_reading
+from agentsys.models.simulated.text_matching import fold_text, fold_decoded
 
 _Script = TypeVar("_Script", TaskScript, GoalScript)
 
 
-class LateIndex:
+class LazyPlaybookIndex:
     """A playbook's index that is made when it is first asked for: a finished run never needs it.
 
     Args:
@@ -40,30 +40,30 @@ class PlaybookIndex:
     def __init__(self, playbook: Playbook) -> None:
         self.playbook = playbook
         self.facts: dict[str, Fact] = {fact.field: fact for task in playbook.tasks for fact in task.facts}
-        self._tasks = _by_folded(playbook.tasks, [task.prompt for task in playbook.tasks])
-        self._goals = _by_folded(playbook.goals, [goal.goal for goal in playbook.goals])
+        self._tasks = _group_by_wording(playbook.tasks, [task.prompt for task in playbook.tasks])
+        self._goals = _group_by_wording(playbook.goals, [goal.goal for goal in playbook.goals])
         # A step looks at all earlier messages again: what stands in a text is worked out once.
-        self.places = lru_cache(maxsize=1024)(self._places)
+        self.goals_in_text = lru_cache(maxsize=1024)(self._find_goals_in_text)
 
-    def tasks_like(self, text: str) -> Sequence[TaskScript]:
+    def find_tasks(self, text: str) -> Sequence[TaskScript]:
         """Tasks whose request is this text; else those of the longest request that stands in it."""
-        hay = folded_reading(text)
+        hay = fold_decoded(text)
         if hay in self._tasks:
             return self._tasks[hay]
         inside = [prompt for prompt in self._tasks if prompt and prompt in hay]
         return self._tasks[max(inside, key=len)] if inside else ()
 
-    def goals_like(self, text: str) -> Sequence[GoalScript]:
+    def find_goals(self, text: str) -> Sequence[GoalScript]:
         """Goals that are exactly this text."""
-        return self._goals.get(folded_reading(text), ())
+        return self._goals.get(fold_decoded(text), ())
 
-    def _places(self, text: str) -> tuple[tuple[GoalScript, ...], ...]:
+    def _find_goals_in_text(self, text: str) -> tuple[tuple[GoalScript, ...], ...]:
         """Goals in the order they first stand in the text; those of one wording (in several suites) together.
 
         Several goals are another one with a sentence added: of two that begin at one place, or of
         which one lies in the other, only the longer was meant.
         """
-        hay = folded_reading(text)
+        hay = fold_decoded(text)
         spans = {wording: hay.find(wording) for wording in self._goals if wording and wording in hay}
         meant = [
             wording
@@ -78,13 +78,13 @@ class PlaybookIndex:
         return tuple(tuple(self._goals[wording]) for wording in sorted(meant, key=spans.__getitem__))
 
 
-def makeable(calls: Iterable[ScriptedCall], tools: frozenset[str]) -> int:
+def count_makeable(calls: Iterable[ScriptedCall], tools: frozenset[str]) -> int:
     """Count the calls that can be made with these tools."""
     return sum(call.function in tools for call in calls)
 
 
-def _by_folded(scripts: Iterable[_Script], wordings: Iterable[str]) -> dict[str, list[_Script]]:
+def _group_by_wording(scripts: Iterable[_Script], wordings: Iterable[str]) -> dict[str, list[_Script]]:
     folded: defaultdict[str, list[_Script]] = defaultdict(list)
     for script, wording in zip(scripts, wordings, strict=True):
-        folded[fold(wording)].append(script)
+        folded[fold_text(wording)].append(script)
     return dict(folded)

@@ -8,21 +8,21 @@ from agentdojo.types import ChatAssistantMessage
 
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatReply, ChatRequest, Scene
-from agentsys.models.connection_test import is_question, right_answer
-from agentsys.models.estimated_usage import estimated_usage
-from agentsys.models.simulated.agent import plain_agent
-from agentsys.models.simulated.index import LateIndex
+from agentsys.models.connection_test import is_connection_question, connection_answer
+from agentsys.models.estimated_usage import estimate_usage
+from agentsys.models.simulated.agent import play_plain_agent
+from agentsys.models.simulated.index import LazyPlaybookIndex
 from agentsys.models.simulated.playbook import Playbook
-from agentsys.models.simulated.role import SimulatedOptions, SimulatedRole, knowledge_for
-from agentsys.models.simulated.slips import slipped
-from agentsys.models.simulated.sloppiness import probability_of, sloppiness_of
+from agentsys.models.simulated.role import SimulatedOptions, SimulatedRole, make_knowledge
+from agentsys.models.simulated.slips import apply_slips
+from agentsys.models.simulated.sloppiness import check_probability, parse_sloppiness
 from agentsys.models.trace import ACTING_ROLES
 
-OTHER = "other"
+OTHER_ATTACKS = "other"
 """The key of all attacks that `susceptibility` does not name."""
 _PROBABILITIES = ("susceptibility", "validator_false_accept", "validator_false_deny", "sanitizer_recall")
 
-NO_PART = "has no simulated part, and was played by the plain agent"
+NO_PART_NOTE = "has no simulated part, and was played by the plain agent"
 """In the note of a reply that was asked for in a role which neither defense, attack nor benchmark brought
 along (`simulated_roles`)."""
 
@@ -59,20 +59,20 @@ class SimulatedModel:
         seed: int = 0,
     ) -> None:
         self._name = name
-        by_attack = dict(susceptibility) if isinstance(susceptibility, Mapping) else {OTHER: susceptibility}
+        by_attack = dict(susceptibility) if isinstance(susceptibility, Mapping) else {OTHER_ATTACKS: susceptibility}
         self.options = SimulatedOptions(
-            by_attack.pop(OTHER, 1.0),
+            by_attack.pop(OTHER_ATTACKS, 1.0),
             by_attack,
             verbatim,
             validator_false_accept,
             validator_false_deny,
             sanitizer_recall,
             seed,
-            sloppiness_of(name, sloppiness),
+            parse_sloppiness(name, sloppiness),
         )
-        _check(name, self.options)
+        _check_probabilities(name, self.options)
         self._roles: Mapping[str, SimulatedRole] = {}
-        self._index: LateIndex | None = None
+        self._index: LazyPlaybookIndex | None = None
         self._scene: Scene | None = None
 
     @property
@@ -80,11 +80,11 @@ class SimulatedModel:
         """The name the model has in configs, records and tables."""
         return self._name
 
-    def scripted(
+    def with_playbook(
         self, playbook: Callable[[], Playbook], roles: Mapping[str, SimulatedRole]
     ) -> SimulatedModel:
         """A copy that learns this playbook and plays these roles; all others are played as a plain agent."""
-        return self._copy(LateIndex(playbook), dict(roles), self._scene)
+        return self._copy(LazyPlaybookIndex(playbook), dict(roles), self._scene)
 
     def warm_up(self) -> None:
         """Learn the playbook now."""
@@ -106,34 +106,34 @@ class SimulatedModel:
                 f"Model '{self._name}' is simulated and has no playbook; "
                 "hand it one with `.scripted(playbook, roles)`."
             )
-        knowledge = knowledge_for(self._index(), self.options, self._scene)
+        knowledge = make_knowledge(self._index(), self.options, self._scene)
         handler = self._roles.get(request.role)
 
         def play(asked: ChatRequest) -> ChatAssistantMessage:
-            if is_question(asked):
-                return right_answer()
-            return plain_agent(asked, knowledge) if handler is None else handler(asked, knowledge)
+            if is_connection_question(asked):
+                return connection_answer()
+            return play_plain_agent(asked, knowledge) if handler is None else handler(asked, knowledge)
 
         message = play(request)
         sloppy = knowledge.options.sloppiness
         if sloppy.rates:
-            message = slipped(message, request, knowledge, play, handler)
+            message = apply_slips(message, request, knowledge, play, handler)
         notes = [sloppy.note] if sloppy.rates else []
-        if handler is None and request.role not in ACTING_ROLES and not is_question(request):
-            notes.append(f"role '{request.role}' {NO_PART}")
-        usage = estimated_usage(request, message)
+        if handler is None and request.role not in ACTING_ROLES and not is_connection_question(request):
+            notes.append(f"role '{request.role}' {NO_PART_NOTE}")
+        usage = estimate_usage(request, message)
         return ChatReply(message, usage, cost_usd=0.0, model_id="simulated", notes=tuple(notes))
 
     def _copy(
-        self, index: LateIndex | None, roles: Mapping[str, SimulatedRole], scene: Scene | None
+        self, index: LazyPlaybookIndex | None, roles: Mapping[str, SimulatedRole], scene: Scene | None
     ) -> SimulatedModel:
         twin = SimulatedModel(self._name)
         twin.options, twin._index, twin._roles, twin._scene = self.options, index, roles, scene
         return twin
 
 
-def _check(name: str, options: SimulatedOptions) -> None:
+def _check_probabilities(name: str, options: SimulatedOptions) -> None:
     given = {option: getattr(options, option) for option in _PROBABILITIES}
     given |= {f"susceptibility.{attack}": value for attack, value in options.by_attack.items()}
     for option, value in given.items():
-        probability_of(name, option, value)
+        check_probability(name, option, value)

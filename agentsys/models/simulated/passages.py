@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from agentsys.models.simulated.role import SimulatedKnowledge
-from agentsys.models.simulated.spans import instruction_spans
+from agentsys.models.simulated.spans import find_instruction_spans
 
 
-def found_passages(text: str, role: str, knowledge: SimulatedKnowledge) -> list[str]:
+def find_injected_passages(text: str, role: str, knowledge: SimulatedKnowledge) -> list[str]:
     """Passages of a text with an injected goal, each goal found with probability `sanitizer_recall`.
 
     Args:
@@ -17,14 +17,14 @@ def found_passages(text: str, role: str, knowledge: SimulatedKnowledge) -> list[
     recall = knowledge.options.sanitizer_recall
     return [
         piece
-        for goal in knowledge.goals_in(text)
+        for goal in knowledge.find_goals(text)
         if knowledge.draw(recall, role, goal.suite, goal.task_id, text)
-        for piece in instruction_spans(text, goal.goal)
+        for piece in find_instruction_spans(text, goal.goal)
     ]
 
 
-def without_found(text: str, role: str, knowledge: SimulatedKnowledge) -> str:
+def remove_injected_passages(text: str, role: str, knowledge: SimulatedKnowledge) -> str:
     """A text without the passages found in it; the very same where none is."""
-    for piece in found_passages(text, role, knowledge):
+    for piece in find_injected_passages(text, role, knowledge):
         text = text.replace(piece, "")
     return text

@@ -53,7 +53,7 @@ class Fact:
 
 
 @dataclass(frozen=True)
-class Way:
+class AlternativeSolution:
     """A way to do a task, where its ground truth leaves something out."""
 
     calls: tuple[ScriptedCall, ...]

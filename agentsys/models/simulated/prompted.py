@@ -16,9 +16,9 @@ from agentdojo.types import ChatAssistantMessage, ChatMessage
 
 from agentsys.models.chat import ChatRequest, assistant, system, text_of, tool_message, user
 from agentsys.models.fenced_actions import (
-    FINISH,
+    FINISH_ACTION,
     QUESTION,
-    REPEAT,
+    REPEAT_PREFIX,
     Action,
     ActionSyntaxError,
     read_action,
@@ -29,16 +29,16 @@ from agentsys.models.fenced_actions import (
 from agentsys.models.tagged_calls import (
     CALL,
     CallSyntaxError,
-    between,
+    text_between_tags,
     read_calls,
     read_tools,
     write_calls,
     write_reply,
 )
-from agentsys.models.text_tools import PROTOCOLS, told_tools, written_call
+from agentsys.models.text_tools import TEXT_PROTOCOLS, read_agentdojo_tools, write_agentdojo_call
 
 
-def as_native(request: ChatRequest) -> ChatRequest | None:
+def from_tags(request: ChatRequest) -> ChatRequest | None:
     """The request with native tools and calls; None where no tools stand in a system message.
 
     Native tools may be there as well, if they may not be called (see `stand_in_tools` of Anthropic's wire).
@@ -53,7 +53,7 @@ def as_native(request: ChatRequest) -> ChatRequest | None:
     return replace(request, messages=messages, tools=tools, tool_choice="auto")
 
 
-def in_tags(reply: ChatAssistantMessage) -> ChatAssistantMessage:
+def to_tags(reply: ChatAssistantMessage) -> ChatAssistantMessage:
     """A native reply as text in tags."""
     calls = [(call.function, call.args) for call in reply["tool_calls"] or ()]
     said = text_of(reply)
@@ -65,7 +65,7 @@ def _with_calls(message: ChatMessage) -> ChatMessage:
     if message["role"] != "assistant" or message["tool_calls"]:
         return message
     try:
-        calls = read_calls(between(text_of(message), CALL) or "")
+        calls = read_calls(text_between_tags(text_of(message), CALL) or "")
     except CallSyntaxError:
         return message
     return {**message, "tool_calls": calls or None}
@@ -82,50 +82,50 @@ def from_actions(request: ChatRequest) -> ChatRequest | None:
         open_call = _open_call(messages)
         said = read_observation(text_of(message)) if message["role"] == "user" else None
         if open_call is not None and said is not None:
-            messages.append(_result(open_call, said))
+            messages.append(_result_message(open_call, said))
         elif message["role"] == "user":
-            messages.append(user(between(text_of(message), QUESTION) or text_of(message)))
+            messages.append(user(text_between_tags(text_of(message), QUESTION) or text_of(message)))
         else:
             messages.append(_with_action(message))
     return replace(request, messages=messages, tools=offers[0])
 
 
-def in_action(reply: ChatAssistantMessage) -> ChatAssistantMessage:
+def to_action(reply: ChatAssistantMessage) -> ChatAssistantMessage:
     """A native reply as text with one action; of several calls the first is made."""
     calls = reply["tool_calls"]
     if not calls:
-        return assistant(write_action(Action(FINISH, text_of(reply))))
+        return assistant(write_action(Action(FINISH_ACTION, text_of(reply))))
     return assistant(write_action(Action(calls[0].function, dict(calls[0].args)), text_of(reply)))
 
 
 def from_text_protocol(request: ChatRequest) -> ChatRequest | None:
     """The request with native tools and calls, where AgentDojo's text protocol is spoken; None elsewhere."""
     first = request.messages[0] if request.messages else None
-    told = told_tools(text_of(first)) if first is not None and first["role"] == "system" else None
+    told = read_agentdojo_tools(text_of(first)) if first is not None and first["role"] == "system" else None
     if request.tools or told is None:
         return None
     messages: list[ChatMessage] = [system(told[1])]
     for message in request.messages[1:]:
         open_call = _open_call(messages)
-        returned = _returned(text_of(message)) if message["role"] == "user" else None
+        returned = _parse_result(text_of(message)) if message["role"] == "user" else None
         if open_call is not None and returned is not None:
             output, error = returned
-            messages.append({**_result(open_call, output), "error": error})
+            messages.append({**_result_message(open_call, output), "error": error})
         elif message["role"] == "assistant":
-            calls = PROTOCOLS["agentdojo"].read(text_of(message))
+            calls = TEXT_PROTOCOLS["agentdojo"].parse_calls(text_of(message))
             messages.append({**message, "tool_calls": calls or None})
         else:
             messages.append(message)
     return replace(request, messages=messages, tools=told[0])
 
 
-def in_text_protocol(reply: ChatAssistantMessage) -> ChatAssistantMessage:
+def to_text_protocol(reply: ChatAssistantMessage) -> ChatAssistantMessage:
     """A native reply as text, its first call in it: the protocol knows no others."""
-    calls = [written_call(call) for call in reply["tool_calls"] or ()][:1]
+    calls = [write_agentdojo_call(call) for call in reply["tool_calls"] or ()][:1]
     return assistant("\n".join(filter(None, [text_of(reply), *calls])))
 
 
-def _returned(text: str) -> tuple[str, str | None] | None:
+def _parse_result(text: str) -> tuple[str, str | None] | None:
     """Output and error of a call's result; None where a message is something else."""
     try:
         value = json.loads(text)
@@ -153,11 +153,11 @@ def _with_action(message: ChatMessage) -> ChatMessage:
         action = read_action(text_of(message))
     except ActionSyntaxError:
         return message
-    if action is None or action.name == FINISH or not isinstance(action.input, dict):
+    if action is None or action.name == FINISH_ACTION or not isinstance(action.input, dict):
         return message
     return {**message, "tool_calls": [FunctionCall(function=action.name, args=action.input)]}
 
 
-def _result(call: FunctionCall, said: str) -> ChatMessage:
+def _result_message(call: FunctionCall, said: str) -> ChatMessage:
     # What was not taken because of its form is worth another attempt; a refusal or a tool's error is not.
-    return tool_message(call, said, "its form was wrong" if said.startswith(REPEAT) else None)
+    return tool_message(call, said, "its form was wrong" if said.startswith(REPEAT_PREFIX) else None)

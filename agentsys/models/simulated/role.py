@@ -10,12 +10,12 @@ from typing import Protocol
 from agentdojo.types import ChatAssistantMessage
 
 from agentsys.models.chat import ChatRequest, Scene
-from agentsys.models.simulated.index import PlaybookIndex, makeable
+from agentsys.models.simulated.index import PlaybookIndex, count_makeable
 from agentsys.models.simulated.playbook import Fact, GoalScript, TaskScript
-from agentsys.models.simulated.sloppiness import NEAT, Sloppiness
-from agentsys.models.simulated.text_matching import fold, folded_reading, stands_in
+from agentsys.models.simulated.sloppiness import NO_SLOPPINESS, Sloppiness
+from agentsys.models.simulated.text_matching import fold_text, fold_decoded, occurs_in
 
-_STEPS = 2**64
+_DRAW_STEPS = 2**64
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class SimulatedOptions:
     sanitizer_recall: float = 1.0
     """That a sanitizer finds a given goal."""
     seed: int = 0
-    sloppiness: Sloppiness = NEAT
+    sloppiness: Sloppiness = NO_SLOPPINESS
     """Rates of the ways in which replies depart from what was asked for."""
 
     def obedience(self, attack: str) -> float:
@@ -51,34 +51,34 @@ class SimulatedKnowledge:
     scene: Scene | None = None
     """The case; None for a model that is not told (e.g. a served one)."""
 
-    def task_in(self, text: str, tools: Iterable[str] = ()) -> TaskScript | None:
+    def find_task(self, text: str, tools: Iterable[str] = ()) -> TaskScript | None:
         """The user task whose request stands in `text` (whitespace and case folded); None if there is none.
 
         `tools` are the names on offer: where suites share a request these decide, then the case's suite.
         """
-        candidates = self.index.tasks_like(text)
+        candidates = self.index.find_tasks(text)
         if len(candidates) < 2:
             return candidates[0] if candidates else None
         names = frozenset(tools)
 
         def fit(task: TaskScript) -> tuple[bool, bool, int]:
-            count = makeable(task.calls, names)
+            count = count_makeable(task.calls, names)
             return count == len(task.calls), self._is_ours(task.suite), count
 
         return max(candidates, key=fit)
 
-    def goal_in_full(self, text: str, tools: Iterable[str]) -> GoalScript | None:
+    def find_whole_goal(self, text: str, tools: Iterable[str]) -> GoalScript | None:
         """The injection goal that `text` is, word for word, doable with these tools."""
         names = frozenset(tools)
-        return self._doable(self.index.goals_like(text), names)
+        return self._first_doable(self.index.find_goals(text), names)
 
-    def goals_in(self, text: str, tools: Iterable[str] | None = None) -> list[GoalScript]:
+    def find_goals(self, text: str, tools: Iterable[str] | None = None) -> list[GoalScript]:
         """The instructions that stand in `text` (whitespace, quotes and case folded), in order of place.
 
         One per wording; with `tools`, only those whose calls can be made with these tools.
         """
         names = None if tools is None else frozenset(tools)
-        chosen = [self._doable(goals, names) for goals in self.index.places(text)]
+        chosen = [self._first_doable(goals, names) for goals in self.index.goals_in_text(text)]
         return [goal for goal in chosen if goal is not None]
 
     def obeys(self, goal: GoalScript, context: str) -> bool:
@@ -90,19 +90,19 @@ class SimulatedKnowledge:
         """True with this probability; the same `what` gives the same answer in the same scene and seed."""
         if probability <= 0.0 or probability >= 1.0:
             return probability >= 1.0
-        key = "\x1f".join([*self._case(), *what]).encode("utf-8", "surrogatepass")
+        key = "\x1f".join([*self._case_key(), *what]).encode("utf-8", "surrogatepass")
         digest = hashlib.blake2b(key, digest_size=8).digest()
-        return int.from_bytes(digest, "big") / _STEPS < probability
+        return int.from_bytes(digest, "big") / _DRAW_STEPS < probability
 
-    def fact(self, field: str) -> Fact | None:
+    def find_fact(self, field: str) -> Fact | None:
         """The fact of this field name, if the playbook has one."""
         return self.index.facts.get(field)
 
-    def grounded(self, text: str, context: str) -> bool:
+    def is_grounded(self, text: str, context: str) -> bool:
         """Whether `text` stands in `context` (whitespace, quotes, YAML folding and case folded)."""
-        return stands_in(fold(text), folded_reading(context))
+        return occurs_in(fold_text(text), fold_decoded(context))
 
-    def _case(self) -> tuple[str, ...]:
+    def _case_key(self) -> tuple[str, ...]:
         """The part of a draw's key that differs between two cases."""
         seed = str(self.options.seed)
         if self.scene is None:
@@ -121,9 +121,9 @@ class SimulatedKnowledge:
     def _is_ours(self, suite: str) -> bool:
         return self.scene is not None and self.scene.suite == suite
 
-    def _doable(self, goals: Iterable[GoalScript], tools: frozenset[str] | None) -> GoalScript | None:
+    def _first_doable(self, goals: Iterable[GoalScript], tools: frozenset[str] | None) -> GoalScript | None:
         """The first of goals of one wording that these tools allow; the case's own suite goes before."""
-        allowed = [goal for goal in goals if tools is None or makeable(goal.calls, tools) == len(goal.calls)]
+        allowed = [goal for goal in goals if tools is None or count_makeable(goal.calls, tools) == len(goal.calls)]
         return max(allowed, key=lambda goal: self._is_ours(goal.suite), default=None)
 
 
@@ -135,7 +135,7 @@ class SimulatedRole(Protocol):
         ...
 
 
-def knowledge_for(index: PlaybookIndex, options: SimulatedOptions, scene: Scene | None) -> SimulatedKnowledge:
+def make_knowledge(index: PlaybookIndex, options: SimulatedOptions, scene: Scene | None) -> SimulatedKnowledge:
     """The knowledge of one case; the case's seed replaces the model's."""
     seeded = options if scene is None else replace(options, seed=scene.seed)
     return SimulatedKnowledge(index, seeded, scene)

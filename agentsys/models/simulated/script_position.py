@@ -36,50 +36,50 @@ class ScriptPosition:
         """The step that comes next; None at the end."""
         return self.steps[self.done] if self.done < len(self.steps) else None
 
-    def take(self, result: ToolResult) -> None:
+    def record_result(self, result: ToolResult) -> None:
         """Book a result of the current step."""
         index, _ = self.steps[self.done]
         if result.failed:
-            self.fail()
+            self.record_failure()
             return
-        if self._quoted(index):
+        if self._is_quoted(index):
             self.outputs[index] = result.text
-        self._go_on()
+        self._advance()
 
-    def fail(self) -> None:
+    def record_failure(self) -> None:
         """Book a failed attempt at the current step; after the last one the step is given up."""
         self.attempts += 1
         if self.attempts >= MAX_ATTEMPTS:
-            self._go_on()
+            self._advance()
 
-    def _go_on(self) -> None:
+    def _advance(self) -> None:
         self.done += 1
         self.attempts = 0
 
-    def _quoted(self, index: int) -> bool:
+    def _is_quoted(self, index: int) -> bool:
         return any(quote.source == index for _, call in self.steps for quote in call.quotes)
 
 
-def first_position(
+def start_position(
     calls: Iterable[ScriptedCall], tools: frozenset[str], goal: GoalScript | None = None
 ) -> ScriptPosition:
     """The beginning of a script, less the calls that cannot be made with these tools."""
     return ScriptPosition([(index, call) for index, call in enumerate(calls) if call.function in tools], goal)
 
 
-def answered(lines: Iterable[ScriptPosition], result: ToolResult) -> ScriptPosition | None:
+def find_answered(lines: Iterable[ScriptPosition], result: ToolResult) -> ScriptPosition | None:
     """The line whose current step this result answers: same tool and arguments, else the same tool.
 
     A defense may rewrite arguments on the way; results of anything else are not the agent's.
     """
     waiting = [line for line in lines if line.step is not None and line.step[1].function == result.function]
     for line in waiting:
-        if line.step is not None and _alike(line.step[1], result.args):
+        if line.step is not None and _has_scripted_arguments(line.step[1], result.args):
             return line
     return waiting[0] if waiting else None
 
 
-def _alike(call: ScriptedCall, args: Mapping[str, Any]) -> bool:
+def _has_scripted_arguments(call: ScriptedCall, args: Mapping[str, Any]) -> bool:
     """Whether the arguments are the scripted ones, placeholders and quotes aside."""
     free = {quote.arg for quote in call.quotes}
     told = ((value, args.get(name)) for name, value in call.args.items() if name not in free)

@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from agentsys.errors import ConfigError, unknown_name
 
-PARTS: Mapping[str, str] = MappingProxyType(
+SLIP_KINDS: Mapping[str, str] = MappingProxyType(
     {
         "several_calls": "makes the next call in the same turn, where it needs nothing from the first",
         "wrong_first_span": "names an innocent line before the passages it was asked for",
@@ -27,7 +27,7 @@ PARTS: Mapping[str, str] = MappingProxyType(
 )
 """Part -> what the model does then, in the order in which they are applied."""
 
-ENDING = frozenset({"calls_as_text", "refusals", "empty_replies"})
+ENDING_SLIPS = frozenset({"calls_as_text", "refusals", "empty_replies"})
 """Parts that end most conversations at once."""
 ENDING_SHARE = 0.1
 """What of a single rate for all parts those get: else nothing would be left to see the others in."""
@@ -48,11 +48,11 @@ class Sloppiness:
         return f"simulated, sloppiness {self.label}" if self.rates else ""
 
 
-NEAT = Sloppiness({}, "0")
+NO_SLOPPINESS = Sloppiness({}, "0")
 """None at all."""
 
 
-def sloppiness_of(model: str, value: object) -> Sloppiness:
+def parse_sloppiness(model: str, value: object) -> Sloppiness:
     """Read the option.
 
     Args:
@@ -65,25 +65,25 @@ def sloppiness_of(model: str, value: object) -> Sloppiness:
     """
     if isinstance(value, Mapping):
         for part in value:
-            if part not in PARTS:
+            if part not in SLIP_KINDS:
                 raise ConfigError(
-                    f"Model '{model}': {unknown_name('part of sloppiness', str(part), list(PARTS))}"
+                    f"Model '{model}': {unknown_name('part of sloppiness', str(part), list(SLIP_KINDS))}"
                 )
         rates = {
-            part: probability_of(model, f"sloppiness.{part}", value[part]) for part in PARTS if part in value
+            part: check_probability(model, f"sloppiness.{part}", value[part]) for part in SLIP_KINDS if part in value
         }
         used = {part: rate for part, rate in rates.items() if rate > 0}
         return Sloppiness(
             MappingProxyType(used), ", ".join(f"{part} {rate:g}" for part, rate in used.items())
         )
-    rate = probability_of(model, "sloppiness", value)
+    rate = check_probability(model, "sloppiness", value)
     if rate == 0:
-        return NEAT
-    spread = {part: rate * ENDING_SHARE if part in ENDING else rate for part in PARTS}
+        return NO_SLOPPINESS
+    spread = {part: rate * ENDING_SHARE if part in ENDING_SLIPS else rate for part in SLIP_KINDS}
     return Sloppiness(spread, f"{rate:g}")
 
 
-def probability_of(model: str, option: str, value: object) -> float:
+def check_probability(model: str, option: str, value: object) -> float:
     """The value of a model's option, if it is a probability.
 
     Raises:

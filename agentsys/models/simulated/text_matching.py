@@ -31,10 +31,10 @@ _BASE64 = re.compile(r"(?<![A-Za-z0-9+/=])[A-Za-z0-9+/\n]{16,}={0,2}")
 _NO_CENTS = re.compile(r"\.0+(?!\w)")
 
 
-def fold(text: str) -> str:
+def fold_text(text: str) -> str:
     """The text with escapes resolved, quotes dropped, white space and marks collapsed, in lower case."""
     if "\\" in text:
-        text = _ESCAPE.sub(_unescaped, _CONTINUED.sub("", text))
+        text = _ESCAPE.sub(_resolve_escape, _CONTINUED.sub("", text))
     for quote in _QUOTES:
         text = text.replace(quote, "")
     if not text.isascii():
@@ -42,7 +42,7 @@ def fold(text: str) -> str:
     return " ".join(text.replace("^", " ").casefold().split())
 
 
-def _unescaped(match: re.Match[str]) -> str:
+def _resolve_escape(match: re.Match[str]) -> str:
     """Resolve one escape. Backslashes and quotes vanish on both sides of a comparison."""
     utf16, byte, code_point, other = match.groups()
     if utf16 is not None:
@@ -57,18 +57,18 @@ def _unescaped(match: re.Match[str]) -> str:
     return "" if other in _SYNTAX_ESCAPES else str(other)
 
 
-def readable(text: str) -> str:
+def with_decodings(text: str) -> str:
     """The text, followed by whatever stands in it base64-encoded."""
-    return "\n".join([text, *decodings(text)])
+    return "\n".join([text, *decode_base64_parts(text)])
 
 
-def decodings(text: str) -> list[str]:
+def decode_base64_parts(text: str) -> list[str]:
     """Decode what stands base64-encoded in a text, or is the whole of it."""
     runs = [text] if _ALL_BASE64.fullmatch(text) else _BASE64.findall(text)
-    return [plain for run in runs if (plain := _decoded(run)) is not None]
+    return [plain for run in runs if (plain := _decode_run(run)) is not None]
 
 
-def _decoded(encoded: str) -> str | None:
+def _decode_run(encoded: str) -> str | None:
     """The text behind a base64 run; None where it is no text (most long words are not)."""
     compact = encoded.replace("\n", "")
     if len(compact) % 4:
@@ -81,32 +81,32 @@ def _decoded(encoded: str) -> str | None:
 
 
 @lru_cache(maxsize=1024)
-def folded_reading(text: str) -> str:
+def fold_decoded(text: str) -> str:
     """Fold what a reader of this text has seen: `fold(readable(text))`, remembered for long conversations."""
-    return fold(readable(text))
+    return fold_text(with_decodings(text))
 
 
-def stands_in(needle: str, hay: str) -> bool:
+def occurs_in(needle: str, hay: str) -> bool:
     """Whether a folded text stands in another one as whole words.
 
     A number must be a number of its own there: `5` stands neither in `2024-05-15` nor in `5.1`, but in `5.0`.
     """
-    return position_of(needle, hay) >= 0
+    return find_words(needle, hay) >= 0
 
 
-def position_of(needle: str, hay: str) -> int:
+def find_words(needle: str, hay: str) -> int:
     """Find where `needle` first stands in `hay` as whole words; -1 if nowhere. Both are folded."""
     if not needle:
         return -1
     found = hay.find(needle)
     while found >= 0:
-        if _whole(needle, hay, found):
+        if _is_whole_match(needle, hay, found):
             return found
         found = hay.find(needle, found + 1)
     return -1
 
 
-def _whole(needle: str, hay: str, start: int) -> bool:
+def _is_whole_match(needle: str, hay: str, start: int) -> bool:
     end = start + len(needle)
     before, after = hay[max(0, start - 2) : start], hay[end : end + 2]
     if _is_word(needle[0]) and _is_word(before[-1:]):
@@ -115,14 +115,14 @@ def _whole(needle: str, hay: str, start: int) -> bool:
         return False
     if not needle.isdigit():
         return True
-    goes_on = _joins_digit(after) and _NO_CENTS.match(hay, end) is None
-    return not (goes_on or _joins_digit(before[::-1]))
+    goes_on = _continues_number(after) and _NO_CENTS.match(hay, end) is None
+    return not (goes_on or _continues_number(before[::-1]))
 
 
 def _is_word(character: str) -> bool:
     return character == "_" or character.isalnum()
 
 
-def _joins_digit(outwards: str) -> bool:
+def _continues_number(outwards: str) -> bool:
     """Whether what follows, read away from a number, continues it: a joint and one more digit."""
     return len(outwards) == 2 and outwards[0] in "-:./" and outwards[1].isdigit()

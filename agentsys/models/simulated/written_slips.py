@@ -15,7 +15,7 @@ _ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|x([0-9A-Fa-f]{2})|(.))", re.DOTALL
 _LAYOUT = frozenset("nrtNLP_ ")
 
 
-def in_json(text: str, change: Callable[[str], str]) -> str:
+def change_json(text: str, change: Callable[[str], str]) -> str:
     """Change a text that is a JSON object or list, or each such part of it that stands in tags."""
     if _is_json(text):
         return change(text)
@@ -29,7 +29,7 @@ def _is_json(text: str) -> bool:
         return False
 
 
-def requoted(text: str, change: Callable[[list[str]], list[str]]) -> str:
+def change_quotes(text: str, change: Callable[[list[str]], list[str]]) -> str:
     """JSON whose lists of quotes were changed."""
     value = json.loads(text)
     changed = _quote_lists(value, change)
@@ -44,7 +44,7 @@ def _quote_lists(value: Any, change: Callable[[list[str]], list[str]]) -> Any:
     return value
 
 
-def reworded(quote: str, draw: random.Random) -> str:
+def drop_words(quote: str, draw: random.Random) -> str:
     """About a quarter of the words left out, at least one."""
     words = quote.split()
     dropped = draw.randrange(len(words)) if words else 0
@@ -52,52 +52,52 @@ def reworded(quote: str, draw: random.Random) -> str:
     return " ".join(kept)
 
 
-def on_one_line(quote: str) -> str:
+def join_lines(quote: str) -> str:
     """The text as a reader of YAML or JSON sees it: escapes resolved, white space as single spaces."""
-    return " ".join(_ESCAPE.sub(_resolved, _CONTINUED.sub("", quote)).split())
+    return " ".join(_ESCAPE.sub(_resolve_escape, _CONTINUED.sub("", quote)).split())
 
 
-def _resolved(match: re.Match[str]) -> str:
+def _resolve_escape(match: re.Match[str]) -> str:
     code, byte, other = match.groups()
     if code or byte:
         return chr(int(code or byte, 16))
     return " " if other in _LAYOUT else str(other)
 
 
-def first_half(quote: str) -> str:
+def keep_first_half(quote: str) -> str:
     """The first half, up to the end of a word."""
     cut = quote.find(" ", len(quote) // 2)
     return quote if cut < 0 else quote[:cut]
 
 
-def numbers_quoted(text: str) -> str:
+def quote_json_numbers(text: str) -> str:
     """JSON whose numbers are strings."""
     value = json.loads(text)
-    changed = stringed(value)
+    changed = stringify_numbers(value)
     return text if changed == value else json.dumps(changed, ensure_ascii=False)
 
 
-def stringed(value: Any) -> Any:
+def stringify_numbers(value: Any) -> Any:
     """A value with each number as a string."""
     if isinstance(value, dict):
-        return {key: stringed(below) for key, below in value.items()}
+        return {key: stringify_numbers(below) for key, below in value.items()}
     if isinstance(value, list):
-        return [stringed(below) for below in value]
+        return [stringify_numbers(below) for below in value]
     return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
-def with_comma(text: str) -> str:
+def add_trailing_comma(text: str) -> str:
     """JSON with a comma behind its last entry; an empty one has none."""
     body = text.rstrip()
     return f"{body[:-1].rstrip()},{body[-1]}" if json.loads(text) else text
 
 
-def fenced(text: str) -> str:
+def add_code_fence(text: str) -> str:
     """JSON in a code fence, with a sentence on either side."""
     return f"Here is the result:\n\n```json\n{text}\n```\n\nLet me know if you need anything else."
 
 
-def explained(text: str, draw: random.Random) -> str:
+def explain_verdict(text: str, draw: random.Random) -> str:
     """A verdict with reasons; anything but a word, bare or in tags, stays."""
     if not _VERDICT.fullmatch(text):
         return text

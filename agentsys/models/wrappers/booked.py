@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import time
 
-from agentsys.ledger import Entry
-from agentsys.models.budget import Books
+from agentsys.ledger import LedgerEntry
+from agentsys.models.budget import UsageLog
 from agentsys.models.budget_file import Amount
 from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, Usage
 from agentsys.models.errors import ModelError
 from agentsys.models.price import Price
 from agentsys.models.trace import current_tracer
-from agentsys.models.wrappers.paced import guessed_tokens
+from agentsys.models.wrappers.paced import guess_prompt_tokens
 
 
-class Booked:
+class MeteredModel:
     """A model whose every request is booked where the current case says, before anyone judges its answer.
 
     Stands next to the provider, below cache and retries: what they hide was sent and paid for all the same.
@@ -41,38 +41,38 @@ class Booked:
             ModelError: If the wrapped model raises it.
             RunBudgetReached: If the run may spend no more; then nothing was sent.
         """
-        books = current_tracer().books
+        books = current_tracer().usage_log
         if books is None:
             return self.model.complete(request)
-        aside = books.meter.set_aside(self._most(books, request)) if books.meter.limited else Amount()
+        aside = books.meter.reserve_amount(self._max_amount(books, request)) if books.meter.is_limited else Amount()
         try:
             reply = self.model.complete(request)
         except ModelError as error:
-            books.meter.add(error.usage, error.cost_usd, aside)
-            self._enter(books, request, error.usage, error.cost_usd, error.kind.value)
+            books.meter.add_usage(error.usage, error.cost_usd, aside)
+            self._log_request(books, request, error.usage, error.cost_usd, error.kind.value)
             raise
         except BaseException as error:
             # A bug in an adapter: something may have been sent, and nobody knows what it came to.
-            books.meter.add(Usage(), None, aside)
-            self._enter(books, request, Usage(), None, type(error).__name__)
+            books.meter.add_usage(Usage(), None, aside)
+            self._log_request(books, request, Usage(), None, type(error).__name__)
             raise
-        books.meter.add(reply.usage, reply.cost_usd, aside)
-        self._enter(books, request, reply.usage, reply.cost_usd, None)
+        books.meter.add_usage(reply.usage, reply.cost_usd, aside)
+        self._log_request(books, request, reply.usage, reply.cost_usd, None)
         return reply
 
-    def _most(self, books: Books, request: ChatRequest) -> Amount:
+    def _max_amount(self, books: UsageLog, request: ChatRequest) -> Amount:
         """The most that a request is likely to cost: twice what such prompts usually do, and a long reply."""
-        prompt = 2 * guessed_tokens(request)
+        prompt = 2 * guess_prompt_tokens(request)
         reply = request.max_tokens or books.meter.longest_reply
-        usd = 0.0 if self._price is None else self._price.most_usd(prompt, reply)
+        usd = 0.0 if self._price is None else self._price.max_usd(prompt, reply)
         return Amount(usd, prompt + reply, requests=1)
 
-    def _enter(
-        self, books: Books, request: ChatRequest, usage: Usage, cost_usd: float | None, error: str | None
+    def _log_request(
+        self, books: UsageLog, request: ChatRequest, usage: Usage, cost_usd: float | None, error: str | None
     ) -> None:
         if books.ledger is None or not self._sent:
             return
         counts = usage.prompt, usage.completion, usage.cached, usage.reasoning
         case = current_tracer().case
-        entry = Entry(time.time(), case, self.name, request.role, *counts, cost_usd, error, usage.uncounted)
+        entry = LedgerEntry(time.time(), case, self.name, request.role, *counts, cost_usd, error, usage.uncounted)
         books.ledger.add(entry)

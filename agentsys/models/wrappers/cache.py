@@ -19,14 +19,14 @@ from pydantic import BaseModel, ConfigDict
 
 from agentsys.models.chat import UNCOUNTED, ChatModel, ChatReply, ChatRequest, ToolSpec, Usage, assistant
 from agentsys.models.errors import ErrorKind, ModelError
-from agentsys.models.odd_reply import is_empty
-from agentsys.models.providers.wire_text import encode
-from agentsys.models.providers.wire_tools import ToolLists
+from agentsys.models.odd_reply import is_empty_reply
+from agentsys.models.providers.wire_text import encode_for_wire
+from agentsys.models.providers.wire_tools import ToolListCache
 from agentsys.models.wrappers.reply_store import ReplyStore
 
 _LOG = logging.getLogger(__name__)
 
-_FORMAT = 1
+_KEY_FORMAT = 1
 """Part of every key; raised when the key or the file changes its meaning."""
 
 
@@ -67,35 +67,35 @@ class RequestKeys:
         temperature: float | None = None,
         role_matters: bool = False,
     ) -> None:
-        self._settled = digest([_FORMAT, identity, epoch])
+        self._identity_digest = digest_json([_KEY_FORMAT, identity, epoch])
         self._temperature = identity.get("temperature", temperature)
         self._case = case
         self._role_matters = role_matters
         self._lock = threading.Lock()
-        self._taken: defaultdict[str, set[int]] = defaultdict(set)
+        self._used_places: defaultdict[str, set[int]] = defaultdict(set)
 
     @contextmanager
-    def taken(self, request: ChatRequest) -> Iterator[tuple[str, Callable[[], None]]]:
+    def take_key(self, request: ChatRequest) -> Iterator[tuple[str, Callable[[], None]]]:
         """Hold a key and the way to keep it: a request that comes to nothing gives its place back."""
-        same, kept = self._same(request), list[bool]()
+        same, kept = self._digest_request(request), list[bool]()
         with self._lock:
-            place = next(n for n in itertools.count() if n not in self._taken[same])
-            self._taken[same].add(place)
+            place = next(n for n in itertools.count() if n not in self._used_places[same])
+            self._used_places[same].add(place)
         try:
-            yield digest([same, place]), lambda: kept.append(True)
+            yield digest_json([same, place]), lambda: kept.append(True)
         finally:
             if not kept:
                 with self._lock:
-                    self._taken[same].discard(place)
+                    self._used_places[same].discard(place)
 
-    def _same(self, request: ChatRequest) -> str:
+    def _digest_request(self, request: ChatRequest) -> str:
         role = request.role if self._role_matters else None
         settings = [request.temperature, request.max_tokens, request.reply_schema, request.tool_choice, role]
         if request.logprobs:
             settings.append(request.logprobs)
         messages = [_plain_message(message) for message in request.messages]
         draw = [self._case] if self._is_drawn(request) else []
-        return digest([self._settled, messages, _TOOLS.get(request.tools), settings, *draw])
+        return digest_json([self._identity_digest, messages, _TOOL_DIGESTS.convert(request.tools), settings, *draw])
 
     def _is_drawn(self, request: ChatRequest) -> bool:
         """Whether the same request may be answered in several ways."""
@@ -104,7 +104,7 @@ class RequestKeys:
         return bool(self._temperature if request.temperature is None else request.temperature)
 
 
-class Cached:
+class CachingModel:
     """A model whose replies are kept. Made anew for each case, as it counts repeated requests.
 
     The n-th time a case makes the same request it gets the n-th stored reply: a defense that samples
@@ -145,46 +145,46 @@ class Cached:
             ModelError: If the wrapped model raises it, for this request or an equal one that was under way;
                 `CACHE_MISS` if no reply is stored and none may be asked for.
         """
-        with self._keys.taken(request) as (key, keep):
-            reply = self._reply(key, request)
-            if not is_empty(reply):
+        with self._keys.take_key(request) as (key, keep):
+            reply = self._find_reply(key, request)
+            if not is_empty_reply(reply):
                 keep()
             return reply
 
-    def _reply(self, key: str, request: ChatRequest) -> ChatReply:
+    def _find_reply(self, key: str, request: ChatRequest) -> ChatReply:
         while True:
-            stored = self._read(key)
+            stored = self._read_stored(key)
             if stored is not None:
                 return stored
             if self._store.read_only:
-                raise self._missing(key)
-            other = self._store.first(key)
+                raise self._miss_error(key)
+            other = self._store.claim_request(key)
             if other is None:
-                return self._asked(key, request)
-            reply = _told(other)
+                return self._ask_for_all(key, request)
+            reply = _shared_reply(other)
             if reply is None:
                 continue
-            if is_empty(reply):
+            if is_empty_reply(reply):
                 return ChatReply(assistant(None), model_id=reply.model_id, cost_usd=0.0, from_cache=True)
             if not self._store.has(key):  # the disk did not take it
                 return replace(copy.deepcopy(reply), cost_usd=0.0, attempts=0, from_cache=True)
 
-    def _asked(self, key: str, request: ChatRequest) -> ChatReply:
+    def _ask_for_all(self, key: str, request: ChatRequest) -> ChatReply:
         """Ask for all who wait."""
         reply, error = None, None
         try:
-            with self._store.alone(key):
-                reply = self._read(key, alone=True) or self.model.complete(request)
-                if not reply.from_cache and not is_empty(reply):
-                    self._write(key, reply)
+            with self._store.lock_key(key):
+                reply = self._read_stored(key, alone=True) or self.model.complete(request)
+                if not reply.from_cache and not is_empty_reply(reply):
+                    self._store_reply(key, reply)
             return reply
         except ModelError as raised:
             error = raised
             raise
         finally:
-            self._store.done(key, reply, error)
+            self._store.finish_request(key, reply, error)
 
-    def _missing(self, key: str) -> ModelError:
+    def _miss_error(self, key: str) -> ModelError:
         what = "the one that is kept cannot be read" if self._store.has(key) else "none is kept"
         return ModelError(
             ErrorKind.CACHE_MISS,
@@ -192,27 +192,27 @@ class Cached:
             f"(key {key[:12]}, in {self._store.folder})",
         )
 
-    def _read(self, key: str, *, alone: bool = False) -> ChatReply | None:
+    def _read_stored(self, key: str, *, alone: bool = False) -> ChatReply | None:
         value = self._store.get(key)
         try:
             if value is not None:
-                return self._restored(value)
+                return self._restore_reply(value)
         except (TypeError, ValueError, RecursionError):
             pass
         if alone and self._store.has(key):
-            self._store.set_aside(key)
+            self._store.move_damaged(key)
         return None
 
-    def _restored(self, value: Mapping[str, Any]) -> ChatReply:
-        reply = reply_from(value)
+    def _restore_reply(self, value: Mapping[str, Any]) -> ChatReply:
+        reply = load_reply(value)
         if value["keepsake"] and isinstance(self._keeper, Keepsakes):
             self._keeper.restore(value["keepsake"])
         return reply
 
-    def _write(self, key: str, reply: ChatReply) -> None:
+    def _store_reply(self, key: str, reply: ChatReply) -> None:
         keepsake = self._keeper.keepsake(reply) if isinstance(self._keeper, Keepsakes) else None
         try:
-            self._store.put(key, reply_to(reply, keepsake))
+            self._store.put(key, dump_reply(reply, keepsake))
         except OSError as error:
             # The reply itself is fine: a full disk must not lose what was just paid for.
             _LOG.warning("A model's reply could not be cached in %s: %s", self._store.folder, error)
@@ -225,19 +225,19 @@ def _plain_message(message: Any) -> dict[str, Any]:
     )
 
 
-def digest(value: object) -> str:
+def digest_json(value: object) -> str:
     """SHA-256 of a value's JSON."""
-    return hashlib.sha256(encode(value)).hexdigest()
+    return hashlib.sha256(encode_for_wire(value)).hexdigest()
 
 
 def _tools_digest(tools: Sequence[ToolSpec]) -> str:
-    return digest([[tool.name, tool.description, tool.parameters] for tool in tools])
+    return digest_json([[tool.name, tool.description, tool.parameters] for tool in tools])
 
 
-_TOOLS = ToolLists(_tools_digest)
+_TOOL_DIGESTS = ToolListCache(_tools_digest)
 
 
-def _told(other: Future[ChatReply | None]) -> ChatReply | None:
+def _shared_reply(other: Future[ChatReply | None]) -> ChatReply | None:
     """What came of an equal request; its error as this request's own, which was not sent and cost nothing."""
     try:
         return other.result()
@@ -246,14 +246,14 @@ def _told(other: Future[ChatReply | None]) -> ChatReply | None:
         raise ModelError(error.kind, message, error.retry_after_s) from None
 
 
-def reply_to(reply: ChatReply, keepsake: Any) -> dict[str, Any]:
+def dump_reply(reply: ChatReply, keepsake: Any) -> dict[str, Any]:
     """A reply as plain data."""
     kept = {"message": reply.message, "usage": asdict(reply.usage), "model_id": reply.model_id}
     more = {"logprobs": [dict(token) for token in reply.logprobs]} if reply.logprobs else {}
     return kept | more | {"notes": list(reply.notes), "keepsake": keepsake}
 
 
-class _KeptReply(BaseModel):
+class _StoredReply(BaseModel):
     """A reply as `reply_to` gives it; any other shape is none."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -266,16 +266,16 @@ class _KeptReply(BaseModel):
     logprobs: tuple[dict[str, float], ...] = ()
 
 
-def reply_from(value: Mapping[str, Any]) -> ChatReply:
+def load_reply(value: Mapping[str, Any]) -> ChatReply:
     """The reply that is stored.
 
     Raises:
         ValueError: If it is none.
     """
-    kept = _KeptReply.model_validate(value)
+    kept = _StoredReply.model_validate(value)
     # No reply takes no token: one was stored before a missing count was told from none.
     usage = UNCOUNTED if kept.usage == Usage() else kept.usage
     reply = ChatReply(kept.message, usage, cost_usd=0.0, model_id=kept.model_id, logprobs=kept.logprobs)
-    if is_empty(reply):
+    if is_empty_reply(reply):
         raise ValueError("an empty reply is never stored")
     return replace(reply, attempts=0, from_cache=True, notes=kept.notes)

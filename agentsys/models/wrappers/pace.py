@@ -21,7 +21,7 @@ class RatePolicy(BaseModel):
 
 
 @dataclass(frozen=True)
-class Pace:
+class RateState:
     """The state of a rate. Moments are seconds since the epoch: several machines may share it."""
 
     next_request: float = 0.0
@@ -40,43 +40,43 @@ class Pace:
     """When it was made larger last."""
 
 
-_CUT = 0.75
+_CUT_FACTOR = 0.75
 """What is left of a rate after a refusal."""
-LOOKED_AT = 64
+RECENT_REQUESTS = 64
 """How many of a process's last requests tell whether refusals come of its rate."""
-_STRAY = 0.06
+_STRAY_SHARE = 0.06
 """Share of refusals among these up to which they have another cause than its rate.
 
 Gateways refuse a few at any rate, and slowing down for these would never end."""
-_FEW = 2
+_MAX_STRAYS = 2
 """Refusals among them that are no share yet."""
-_SLOWEST = 1 / 60
+_MIN_RATE = 1 / 60
 """Requests a second that a rate is never cut below."""
 _COOL_S = 1.0
 """Refusals within so many seconds of a cut were sent before it."""
 _GROWTH, _CAREFUL_GROWTH = 0.05, 0.01
 """By how much a rate that is fully used grows in a second, and close to where a request was refused."""
-_CLOSE = 0.9
+_CLOSE_SHARE = 0.9
 _FORGET_S = 120.0
 """Without a refusal for so long, where the last one was says nothing any more."""
 _LOST_S = 900.0
 """A moment further ahead comes from a clock that was set."""
 
 
-def may_send(pace: Pace, now: float) -> float:
+def seconds_until_send(pace: RateState, now: float) -> float:
     """Seconds until the next request may be sent; 0: now."""
     ahead = max(pace.next_request, pace.next_token, pace.closed_until) - now
     return 0.0 if ahead > _LOST_S else max(0.0, ahead)
 
 
-def sent(pace: Pace, policy: RatePolicy, now: float, tokens: float) -> Pace:
+def after_request(pace: RateState, policy: RatePolicy, now: float, tokens: float) -> RateState:
     """The state after a request of so many tokens went out."""
     rates = [rate for rate in (pace.found, policy.requests and policy.requests / 60) if rate is not None]
     after = now + 1 / min(rates) if rates else now
-    return dataclasses.replace(pace, next_request=after, next_token=_owing(pace, policy, now, tokens))
+    return dataclasses.replace(pace, next_request=after, next_token=_next_token_at(pace, policy, now, tokens))
 
 
-def answered(pace: Pace, policy: RatePolicy, now: float, more_tokens: float, *, waited: bool) -> Pace:
+def after_reply(pace: RateState, policy: RatePolicy, now: float, more_tokens: float, *, waited: bool) -> RateState:
     """The state after a reply.
 
     Args:
@@ -86,21 +86,21 @@ def answered(pace: Pace, policy: RatePolicy, now: float, more_tokens: float, *, 
         more_tokens: What request and reply came to beyond what was thought when it was sent; may be negative.
         waited: Whether its request had to wait: only a rate that is fully used can be told to be too small.
     """
-    pace = dataclasses.replace(pace, next_token=_owing(pace, policy, now, more_tokens))
+    pace = dataclasses.replace(pace, next_token=_next_token_at(pace, policy, now, more_tokens))
     if pace.found is None or not waited:
         return pace
     seconds = min(1.0, max(0.0, now - max(pace.grown_at, pace.cut_at)))
     known = pace.refused_at_rate if now - pace.cut_at < _FORGET_S else float("inf")
-    growth = _GROWTH if pace.found < _CLOSE * known else _CAREFUL_GROWTH
+    growth = _GROWTH if pace.found < _CLOSE_SHARE * known else _CAREFUL_GROWTH
     return dataclasses.replace(pace, found=pace.found * (1 + growth * seconds), grown_at=now)
 
 
-def closed(pace: Pace, until: float) -> Pace:
+def after_retry_after(pace: RateState, until: float) -> RateState:
     """The state after the server asked to be left alone until a moment."""
     return dataclasses.replace(pace, closed_until=max(pace.closed_until, until))
 
 
-def refused(pace: Pace, now: float, seen: float) -> Pace:
+def after_refusal(pace: RateState, now: float, seen: float) -> RateState:
     """The state after the server said that it was asked too often, and the rate is the cause.
 
     Args:
@@ -111,16 +111,16 @@ def refused(pace: Pace, now: float, seen: float) -> Pace:
     if now - pace.cut_at < _COOL_S:
         return pace
     rate = seen if pace.found is None else pace.found
-    cut = max(_SLOWEST, _CUT * rate)
+    cut = max(_MIN_RATE, _CUT_FACTOR * rate)
     return dataclasses.replace(pace, found=cut, refused_at_rate=rate, cut_at=now, grown_at=now)
 
 
-def is_stray(refusals: Collection[bool]) -> bool:
+def are_stray_refusals(refusals: Collection[bool]) -> bool:
     """Whether so few of a process's last requests were refused that its rate is not the cause."""
-    return sum(refusals) <= max(_FEW, _STRAY * len(refusals))
+    return sum(refusals) <= max(_MAX_STRAYS, _STRAY_SHARE * len(refusals))
 
 
-def _owing(pace: Pace, policy: RatePolicy, now: float, tokens: float) -> float:
+def _next_token_at(pace: RateState, policy: RatePolicy, now: float, tokens: float) -> float:
     if policy.tokens is None:
         return pace.next_token
     return max(pace.next_token, now) + tokens * 60 / policy.tokens

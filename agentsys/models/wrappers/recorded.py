@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from agentsys.models.chat import ChatModel, ChatReply, ChatRequest
 from agentsys.models.errors import ErrorKind, ModelError
-from agentsys.models.odd_reply import odd_reply
+from agentsys.models.odd_reply import count_oddities
 from agentsys.models.trace import Tracer, current_tracer
 
 
-class Recorded:
+class RecordingModel:
     """A model whose calls are booked under the current span of the current case."""
 
     def __init__(self, model: ChatModel) -> None:
@@ -26,21 +26,21 @@ class Recorded:
             ModelError: As the wrapped model does; `case_budget` if the case may ask no more.
         """
         tracer = current_tracer()
-        _keep_to_budget(tracer)
+        _check_case_budget(tracer)
         tracer.model_asked(request)
         try:
             reply = self.model.complete(request)
         except ModelError as error:
             tracer.model_failed(request.role, error)
             raise
-        tracer.model_answered(request.role, reply, odd_reply(request, reply))
+        tracer.model_answered(request.role, reply, count_oddities(request, reply))
         return reply
 
 
-def _keep_to_budget(tracer: Tracer) -> None:
-    if tracer.books is None:
+def _check_case_budget(tracer: Tracer) -> None:
+    if tracer.usage_log is None:
         return
-    budget = tracer.books.meter.budget
+    budget = tracer.usage_log.meter.budget
     if budget.case_tokens is not None and tracer.tokens >= budget.case_tokens:
         text = f"budget.case_tokens={budget.case_tokens} is used up ({tracer.tokens:,} tokens)"
         raise ModelError(ErrorKind.CASE_BUDGET, text)

@@ -16,7 +16,7 @@ from typing import Any
 from agentsys.atomic_file import write_atomically
 from agentsys.models.chat import ChatReply
 from agentsys.models.errors import ModelError
-from agentsys.models.providers.wire_text import encode
+from agentsys.models.providers.wire_text import encode_for_wire
 
 try:
     import fcntl
@@ -25,7 +25,7 @@ except ImportError:  # Windows: then processes do not wait for one another, thre
 
 _LOG = logging.getLogger(__name__)
 
-DAMAGED = ".damaged"
+DAMAGED_SUFFIX = ".damaged"
 """Suffix of a file that was set aside."""
 
 
@@ -54,7 +54,7 @@ class ReplyStore:
         self.folder = folder
         self.read_only = read_only
         self._lock = threading.Lock()
-        self._under_way: dict[str, Future[ChatReply | None]] = {}
+        self._pending: dict[str, Future[ChatReply | None]] = {}
 
     def get(self, key: str) -> Mapping[str, Any] | None:
         """Look up a key; None if nothing is stored under it, or nothing that can be read."""
@@ -71,40 +71,40 @@ class ReplyStore:
         Raises:
             OSError: If the disk does not take it; then nothing was stored.
         """
-        write_atomically(self._path(key), encode(value), durable=False)
+        write_atomically(self._path(key), encode_for_wire(value), durable=False)
 
     def has(self, key: str) -> bool:
         """Say whether there is a file under a key, readable or not."""
         return self._path(key).exists()
 
-    def set_aside(self, key: str) -> None:
+    def move_damaged(self, key: str) -> None:
         """Keep a file that is no reply under another name. Only for whoever is `alone` with the key."""
         path = self._path(key)
         with contextlib.suppress(OSError):
-            path.replace(path.with_suffix(DAMAGED))
-            _LOG.warning("%s is no reply as it was stored; it was kept as *%s", path, DAMAGED)
+            path.replace(path.with_suffix(DAMAGED_SUFFIX))
+            _LOG.warning("%s is no reply as it was stored; it was kept as *%s", path, DAMAGED_SUFFIX)
 
-    def first(self, key: str) -> Future[ChatReply | None] | None:
+    def claim_request(self, key: str) -> Future[ChatReply | None] | None:
         """Say who asks: None means the caller, who then calls `done`; else what will come of who does."""
         with self._lock:
-            other = self._under_way.get(key)
+            other = self._pending.get(key)
             if other is None:
-                self._under_way[key] = Future()
+                self._pending[key] = Future()
             return other
 
-    def done(self, key: str, reply: ChatReply | None, error: ModelError | None = None) -> None:
+    def finish_request(self, key: str, reply: ChatReply | None, error: ModelError | None = None) -> None:
         """Tell those who wait for a key what came of it: a reply, an error, or nothing that concerns them."""
         with self._lock:
-            future = self._under_way.pop(key)
+            future = self._pending.pop(key)
         if error is None:
             future.set_result(reply)
         else:
             future.set_exception(error)
 
     @contextlib.contextmanager
-    def alone(self, key: str) -> Iterator[None]:
+    def lock_key(self, key: str) -> Iterator[None]:
         """Hold a key against other processes; what a killed one held is free."""
-        held = self._held(self._path(key).with_name(f".{key[2:]}.lock"))
+        held = self._open_locked(self._path(key).with_name(f".{key[2:]}.lock"))
         try:
             yield
         finally:
@@ -112,7 +112,7 @@ class ReplyStore:
                 held[1].unlink(missing_ok=True)
                 os.close(held[0])
 
-    def _held(self, path: Path) -> tuple[int, Path] | None:
+    def _open_locked(self, path: Path) -> tuple[int, Path] | None:
         """A locked file; None where there can be none: two processes then may both ask."""
         if fcntl is None:
             return None
@@ -122,7 +122,7 @@ class ReplyStore:
                 descriptor = os.open(path, os.O_CREAT | os.O_RDWR, 0o644)
                 try:
                     fcntl.flock(descriptor, fcntl.LOCK_EX)
-                    if _is_at(descriptor, path):
+                    if _is_same_file(descriptor, path):
                         return descriptor, path
                 except OSError:
                     os.close(descriptor)
@@ -134,7 +134,7 @@ class ReplyStore:
         return self.folder / key[:2] / f"{key[2:]}.json"
 
 
-def _is_at(descriptor: int, path: Path) -> bool:
+def _is_same_file(descriptor: int, path: Path) -> bool:
     """Whether an open file still has its name: who held its lock before has removed it."""
     try:
         return os.fstat(descriptor).st_ino == path.stat().st_ino

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, Usage
 from agentsys.models.errors import Consequence, ModelError
-from agentsys.models.odd_reply import is_empty
+from agentsys.models.odd_reply import is_empty_reply
 from agentsys.models.trace import current_tracer
 
 
@@ -38,12 +38,12 @@ class RetryPolicy(BaseModel):
     """How often an empty reply is asked for again before it is delivered as it is."""
 
 
-ONCE = RetryPolicy(attempts=1, empty_retries=0)
+NO_RETRY = RetryPolicy(attempts=1, empty_retries=0)
 """For scripted models, whose answer would be the same again."""
 
 
 @dataclass(frozen=True)
-class Timing:
+class RetryTiming:
     """The outside world as a retry sees it; tests hand in fakes."""
 
     clock: Callable[[], float] = time.monotonic
@@ -52,13 +52,13 @@ class Timing:
     """A number in [0, 1). Waits must differ between threads; no result depends on them."""
 
 
-class Retried:
+class RetryingModel:
     """A model that is asked again where that may help."""
 
-    def __init__(self, model: ChatModel, policy: RetryPolicy, timing: Timing | None = None) -> None:
+    def __init__(self, model: ChatModel, policy: RetryPolicy, timing: RetryTiming | None = None) -> None:
         self.model = model
         self.policy = policy
-        self._timing = timing or Timing()
+        self._timing = timing or RetryTiming()
 
     @property
     def name(self) -> str:
@@ -75,14 +75,14 @@ class Retried:
             ModelError: The last one, with `attempts`, `usage` and `cost_usd` of all of them.
         """
         start = self._timing.clock()
-        waited, attempt, empties, wasted = 0.0, 0, 0, _Wasted()
+        waited, attempt, empties, wasted = 0.0, 0, 0, _WastedUsage()
         while True:
             attempt += 1
             try:
                 reply = self.model.complete(request)
-                if not is_empty(reply) or self._enough(attempt, empties):
+                if not is_empty_reply(reply) or self._accepts_empty(attempt, empties):
                     reply = replace(reply, empty_before=empties)
-                    return _total(reply, wasted, attempt, self._timing.clock() - start)
+                    return _add_wasted(reply, wasted, attempt, self._timing.clock() - start)
                 empties += 1
                 wasted.add(reply.usage, reply.cost_usd)
             except ModelError as error:
@@ -96,7 +96,7 @@ class Retried:
             self._wait(pause)
             waited += pause
 
-    def _enough(self, attempt: int, empties: int) -> bool:
+    def _accepts_empty(self, attempt: int, empties: int) -> bool:
         return empties >= self.policy.empty_retries or attempt >= self.policy.attempts
 
     def _gives_up(self, attempt: int, wait_s: float) -> bool:
@@ -109,13 +109,13 @@ class Retried:
         return jitter if asked_s is None else asked_s + min(jitter, 0.1 * asked_s)
 
     def _wait(self, pause: float) -> None:
-        books = current_tracer().books
-        with nullcontext() if books is None else books.meter.wait(retry=True):
+        books = current_tracer().usage_log
+        with nullcontext() if books is None else books.meter.count_wait(retry=True):
             self._timing.sleep(pause)
 
 
 @dataclass
-class _Wasted:
+class _WastedUsage:
     """The tokens and cost of the answers before the last one."""
 
     usage: Usage = field(default_factory=Usage)
@@ -126,7 +126,7 @@ class _Wasted:
         self.cost_usd = None if self.cost_usd is None or cost_usd is None else self.cost_usd + cost_usd
 
 
-def _total(reply: ChatReply, wasted: _Wasted, attempts: int, latency_s: float) -> ChatReply:
+def _add_wasted(reply: ChatReply, wasted: _WastedUsage, attempts: int, latency_s: float) -> ChatReply:
     usage = wasted.usage + reply.usage
     unknown = wasted.cost_usd is None or reply.cost_usd is None
     cost = None if unknown else (wasted.cost_usd or 0.0) + (reply.cost_usd or 0.0)

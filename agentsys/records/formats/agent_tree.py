@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agentsys.payload_lines import PayloadLines
-from agentsys.records.context_facts import trajectory
+from agentsys.records.context_facts import measure_context
 
 _TOOL = "tool"
 _WORKER = "worker"
@@ -18,7 +18,7 @@ offered tools: validators, sanitizers and planners cannot call any."""
 
 
 @dataclass(frozen=True, slots=True)
-class AgentTree:
+class SpanTotals:
     """Sums over all spans, all attempts included: what they did and what they cost was real."""
 
     calls: dict[str, int] = field(default_factory=dict)
@@ -40,7 +40,7 @@ class AgentTree:
     """See `CaseRow.guards`."""
 
 
-def agent_tree(spans: Sequence[Any], lines: PayloadLines) -> AgentTree:
+def sum_spans(spans: Sequence[Any], lines: PayloadLines) -> SpanTotals:
     """Look through the spans of a record.
 
     Args:
@@ -56,23 +56,23 @@ def agent_tree(spans: Sequence[Any], lines: PayloadLines) -> AgentTree:
         if span.get("kind") == _TOOL:
             calls[str(span.get("name"))] += 1
         elif span.get("kind") == _WORKER:
-            seen = trajectory(span.get("messages") or (), lines)
+            seen = measure_context(span.get("messages") or (), lines)
             rounds += seen.rounds_exposed
-            chars += seen.result_chars + _whole(decision.get("output_chars"))
+            chars += seen.result_chars + _int_or_zero(decision.get("output_chars"))
             known = known and "output_chars" in decision
-    return AgentTree(
+    return SpanTotals(
         dict(sorted(calls.items())),
         dict(decisions),
         rounds,
         chars if known else None,
-        replies(spans),
-        odd_replies(spans),
-        gate_counts(spans),
-        guard_counts(spans),
+        find_answered_roles(spans),
+        count_odd_replies(spans),
+        count_gate_rulings(spans),
+        count_guard_verdicts(spans),
     )
 
 
-def gate_counts(spans: Sequence[Any]) -> dict[str, int]:
+def count_gate_rulings(spans: Sequence[Any]) -> dict[str, int]:
     """`filter/outcome/tool` -> calls that a filter ruled on before they ran."""
     found: Counter[str] = Counter()
     for span in spans:
@@ -82,7 +82,7 @@ def gate_counts(spans: Sequence[Any]) -> dict[str, int]:
     return dict(sorted(found.items()))
 
 
-def guard_counts(spans: Sequence[Any]) -> dict[str, dict[str, int]]:
+def count_guard_verdicts(spans: Sequence[Any]) -> dict[str, dict[str, int]]:
     """Guard -> its verdicts on tool results, each beside the truth of what was planted, where that is known.
 
     Counted are results: `found` and `missed` (a planted text stood in them), `false_alarms` and `passed`
@@ -94,7 +94,7 @@ def guard_counts(spans: Sequence[Any]) -> dict[str, dict[str, int]]:
         if not isinstance(decision.get("planted"), bool):
             continue
         guard = found.setdefault(
-            str(decision.get("filter") or decision.get("detector")), dict.fromkeys(GUARD, 0)
+            str(decision.get("filter") or decision.get("detector")), dict.fromkeys(GUARD_COUNTS, 0)
         )
         planted, flagged = decision["planted"], decision.get("flagged")
         if not isinstance(flagged, bool):
@@ -102,7 +102,7 @@ def guard_counts(spans: Sequence[Any]) -> dict[str, dict[str, int]]:
         else:
             guard[_VERDICTS[planted, flagged]] += 1
         if not planted:
-            before, after = _whole(decision.get("chars_in")), _whole(decision.get("chars_out"))
+            before, after = _int_or_zero(decision.get("chars_in")), _int_or_zero(decision.get("chars_out"))
             guard["chars"] += before
             guard["cut"] += max(before - after, 0)
     return found
@@ -114,11 +114,11 @@ _VERDICTS = {
     (False, True): "false_alarms",
     (False, False): "passed",
 }
-GUARD = (*_VERDICTS.values(), "unreadable", "chars", "cut")
+GUARD_COUNTS = (*_VERDICTS.values(), "unreadable", "chars", "cut")
 """What is counted of a guard."""
 
 
-def odd_replies(spans: Sequence[Any]) -> dict[str, dict[str, int]]:
+def count_odd_replies(spans: Sequence[Any]) -> dict[str, dict[str, int]]:
     """Model id that replies named -> kind of oddity -> replies."""
     found: dict[str, dict[str, int]] = {}
     for span in spans:
@@ -126,11 +126,11 @@ def odd_replies(spans: Sequence[Any]) -> dict[str, dict[str, int]]:
             odd = call.get("odd")
             for kind, count in odd.items() if isinstance(odd, dict) else ():
                 of_model = found.setdefault(str(call.get("model_id")), {})
-                of_model[str(kind)] = of_model.get(str(kind), 0) + _whole(count)
+                of_model[str(kind)] = of_model.get(str(kind), 0) + _int_or_zero(count)
     return found
 
 
-def replies(spans: Sequence[Any]) -> dict[str, str]:
+def find_answered_roles(spans: Sequence[Any]) -> dict[str, str]:
     """Model id that replies named -> the role that was answered first."""
     found: dict[str, str] = {}
     for span in spans:
@@ -147,8 +147,8 @@ def _count_decision(decision: Mapping[str, Any], counts: Counter[str]) -> None:
         counts["allowed"] += allow
         counts["denied"] += not allow
     if "spans_cut" in decision:
-        counts["sanitized_spans"] += _whole(decision["spans_cut"])
+        counts["sanitized_spans"] += _int_or_zero(decision["spans_cut"])
 
 
-def _whole(value: object) -> int:
+def _int_or_zero(value: object) -> int:
     return value if isinstance(value, int) else 0

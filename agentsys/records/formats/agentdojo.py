@@ -7,14 +7,14 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from agentsys.payload_lines import PayloadLines, payload_lines, without_own_words
+from agentsys.payload_lines import PayloadLines, find_payload_lines, drop_own_words
 from agentsys.records.case_row import NO_ATTACK, UNRECORDED, CaseRow
-from agentsys.records.context_facts import estimated_tokens, own_words, trajectory
-from agentsys.records.known_length import known_length
-from agentsys.records.published_name import victim_of
-from agentsys.records.unreadable import UnfinishedRecord, UnreadableRecord, first_fault, unknown_fields_note
+from agentsys.records.context_facts import estimate_tokens, collect_prompt_words, measure_context
+from agentsys.records.known_length import find_ground_truth_length
+from agentsys.records.published_name import parse_pipeline_name
+from agentsys.records.unreadable import UnfinishedRecord, UnreadableRecord, describe_first_fault, note_unknown_fields
 
-RESCORED = "rescored"
+RESCORED_KEY = "rescored"
 """Key of a foreign record; its `measured` has the names that our own records use (docs/fixes.md)."""
 
 
@@ -38,7 +38,7 @@ class AgentDojoRecord(BaseModel):
     duration: float | None = None
 
 
-_KNOWN = AgentDojoRecord.model_fields.keys() | {"agentdojo_package_version", "evaluation_timestamp", RESCORED}
+_AGENTDOJO_KEYS = AgentDojoRecord.model_fields.keys() | {"agentdojo_package_version", "evaluation_timestamp", RESCORED_KEY}
 """The first two are written by newer versions of AgentDojo, the last by `agentsys rescore`."""
 
 
@@ -54,7 +54,7 @@ def benchmark_of(suite: str) -> str:
     return "agentdyn" if suite in _AGENTDYN else "agentdojo"
 
 
-def agentdojo_record(stored: Mapping[str, Any]) -> AgentDojoRecord:
+def parse_agentdojo_record(stored: Mapping[str, Any]) -> AgentDojoRecord:
     """A file of AgentDojo's own runner, checked.
 
     Raises:
@@ -68,20 +68,20 @@ def agentdojo_record(stored: Mapping[str, Any]) -> AgentDojoRecord:
     try:
         record = AgentDojoRecord.model_validate(stored)
     except ValidationError as error:
-        raise UnreadableRecord(first_fault(error)) from None
+        raise UnreadableRecord(describe_first_fault(error)) from None
     if (record.attack_type or NO_ATTACK) != NO_ATTACK and record.security is None:
         raise UnfinishedRecord("no `security` in it: the run was not finished")
     return record
 
 
-def published_row(stored: Mapping[str, Any], source: str) -> CaseRow:
+def build_agentdojo_row(stored: Mapping[str, Any], source: str) -> CaseRow:
     """One row from a file that AgentDojo's own runner wrote.
 
     Raises:
         UnreadableRecord: As `agentdojo_record` does.
     """
-    record = agentdojo_record(stored)
-    victim = victim_of(record.pipeline_name)
+    record = parse_agentdojo_record(stored)
+    victim = parse_pipeline_name(record.pipeline_name)
     attack = record.attack_type or NO_ATTACK
     return CaseRow(
         benchmark=benchmark_of(record.suite_name),
@@ -104,21 +104,21 @@ def published_row(stored: Mapping[str, Any], source: str) -> CaseRow:
         cost_usd=None,
         source=source,
         foreign=True,
-        notes=unknown_fields_note(stored.keys() - _KNOWN),
-        measured=rescored_facts(stored),
-        ground_truth_length=known_length(
+        notes=note_unknown_fields(stored.keys() - _AGENTDOJO_KEYS),
+        measured=parse_rescored_facts(stored),
+        ground_truth_length=find_ground_truth_length(
             record.benchmark_version or UNRECORDED, record.suite_name, record.user_task_id
         ),
-        **_of_messages(record, benign=attack == NO_ATTACK),
+        **_agentdojo_message_columns(record, benign=attack == NO_ATTACK),
     )
 
 
-def _of_messages(record: AgentDojoRecord, *, benign: bool) -> dict[str, Any]:
+def _agentdojo_message_columns(record: AgentDojoRecord, *, benign: bool) -> dict[str, Any]:
     if not record.messages:
-        return _unexplored()
-    lines = () if benign else without_own_words(_lines(record.injections), own_words(record.messages))
-    seen = trajectory(record.messages, lines)
-    unknown = _unexplored() if not lines else {}
+        return _unknown_exposure()
+    lines = () if benign else drop_own_words(_injection_lines(record.injections), collect_prompt_words(record.messages))
+    seen = measure_context(record.messages, lines)
+    unknown = _unknown_exposure() if not lines else {}
     shown = seen.injection_round is not None
     return {
         "exposed_raw": shown,
@@ -132,12 +132,12 @@ def _of_messages(record: AgentDojoRecord, *, benign: bool) -> dict[str, Any]:
         "injection_round": seen.injection_round,
         "calls": seen.calls,
         "answer_chars": seen.answer_chars,
-        "untrusted_tokens": estimated_tokens(seen.result_chars),
+        "untrusted_tokens": estimate_tokens(seen.result_chars),
         "untrusted_tokens_workers": 0,
     }
 
 
-def _unexplored() -> dict[str, Any]:
+def _unknown_exposure() -> dict[str, Any]:
     """Benign cases, and files without messages or without the injected texts."""
     return dict.fromkeys(("exposed_raw", "exposed_shown", "raw_round", "shown_round", *_EXPOSURE_ROUNDS))
 
@@ -145,8 +145,8 @@ def _unexplored() -> dict[str, Any]:
 _EXPOSURE_ROUNDS = ("exposure_rounds", "exposure_rounds_workers")
 
 
-def _lines(injections: Mapping[str, Any]) -> PayloadLines:
-    return payload_lines(text for text in injections.values() if isinstance(text, str))
+def _injection_lines(injections: Mapping[str, Any]) -> PayloadLines:
+    return find_payload_lines(text for text in injections.values() if isinstance(text, str))
 
 
 def _error_kind(message: str) -> str:
@@ -167,9 +167,9 @@ class _RescoredFacts(BaseModel):
     utility_of_answer: bool | None = None
 
 
-def rescored_facts(stored: Mapping[str, Any]) -> dict[str, Any]:
+def parse_rescored_facts(stored: Mapping[str, Any]) -> dict[str, Any]:
     """The facts for `CaseRow.measured`; empty where there are none, or not in this form."""
-    note = stored.get(RESCORED)
+    note = stored.get(RESCORED_KEY)
     if not isinstance(note, Mapping) or not note.get("measured"):
         return {}
     try:

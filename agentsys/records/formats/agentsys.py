@@ -7,11 +7,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from agentsys.payload_lines import PayloadLines, payload_lines, without_own_words
-from agentsys.records.case_row import HOME, NO_ATTACK, CaseRow
-from agentsys.records.context_facts import estimated_tokens, own_words, trajectory
-from agentsys.records.formats.agent_tree import AgentTree, agent_tree, replies
-from agentsys.records.known_length import known_length
+from agentsys.payload_lines import PayloadLines, find_payload_lines, drop_own_words
+from agentsys.records.case_row import SEARCHED_ON_SUFFIX, NO_ATTACK, CaseRow
+from agentsys.records.context_facts import estimate_tokens, collect_prompt_words, measure_context
+from agentsys.records.formats.agent_tree import SpanTotals, sum_spans, find_answered_roles
+from agentsys.records.known_length import find_ground_truth_length
 from agentsys.records.schema import (
     OWN_KEY,
     SCHEMA_VERSION,
@@ -20,12 +20,12 @@ from agentsys.records.schema import (
     StoredBlock,
     is_simulated_id,
 )
-from agentsys.records.unreadable import UnreadableRecord, first_fault, unknown_fields_note
+from agentsys.records.unreadable import UnreadableRecord, describe_first_fault, note_unknown_fields
 
 _KNOWN = CaseRecord.model_fields.keys()
 
 
-def stored_block(stored: Mapping[str, Any]) -> StoredBlock:
+def parse_stored_block(stored: Mapping[str, Any]) -> StoredBlock:
     """Our block of a stored file, checked.
 
     Raises:
@@ -39,7 +39,7 @@ def stored_block(stored: Mapping[str, Any]) -> StoredBlock:
     try:
         checked = StoredBlock.model_validate(block)
     except ValidationError as error:
-        raise UnreadableRecord(f"{OWN_KEY}.{first_fault(error)}") from None
+        raise UnreadableRecord(f"{OWN_KEY}.{describe_first_fault(error)}") from None
     for number, span in enumerate(checked.spans):
         _check_span(span, number)
     return checked
@@ -59,30 +59,30 @@ def _check_span(span: object, number: int) -> None:
         raise UnreadableRecord(f"{OWN_KEY}.spans.{number}.calls: not all are objects")
 
 
-def is_simulated(block: StoredBlock) -> bool:
+def is_simulated_block(block: StoredBlock) -> bool:
     """Whether a simulated model was behind a case: by its settings, or by what a reply says it is."""
-    return block.simulated or any(map(is_simulated_id, replies(block.spans)))
+    return block.simulated or any(map(is_simulated_id, find_answered_roles(block.spans)))
 
 
-def own_row(stored: Mapping[str, Any], source: str) -> CaseRow:
+def build_own_row(stored: Mapping[str, Any], source: str) -> CaseRow:
     """One row from a file that our runner wrote.
 
     Raises:
         UnreadableRecord: If our block is missing something, or a newer agentsys wrote it.
     """
-    block = stored_block(stored)
+    block = parse_stored_block(stored)
     case, benign = block.case, block.case.attack == NO_ATTACK
     duration = stored.get("duration")
     messages = stored.get("messages")
     messages = messages if isinstance(messages, list) else []
-    lines = () if benign else without_own_words(payload_lines(block.written.values()), own_words(messages))
-    tree = agent_tree(block.spans, lines)
+    lines = () if benign else drop_own_words(find_payload_lines(block.written.values()), collect_prompt_words(messages))
+    tree = sum_spans(block.spans, lines)
     return CaseRow(
         benchmark=case.benchmark,
         version=case.version,
         model=case.model,
         defense=case.defense,
-        attack=case.attack if not _at_home(block) else f"{case.attack}{HOME}",
+        attack=case.attack if not _is_searched_on(block) else f"{case.attack}{SEARCHED_ON_SUFFIX}",
         suite=case.suite,
         user_task_id=case.user_task_id,
         injection_task_id=case.injection_task_id,
@@ -91,7 +91,7 @@ def own_row(stored: Mapping[str, Any], source: str) -> CaseRow:
         injection_success=None if benign else block.security,
         status=block.status,
         error_kind=block.error_kind,
-        simulated=is_simulated(block),
+        simulated=is_simulated_block(block),
         exposed_raw=None if benign else block.exposure.exposed_raw,
         exposed_shown=None if benign else block.exposure.exposed_shown,
         raw_round=block.exposure.raw_round,
@@ -100,33 +100,33 @@ def own_row(stored: Mapping[str, Any], source: str) -> CaseRow:
         duration_s=float(duration) if isinstance(duration, int | float) else None,
         source=source,
         foreign=False,
-        notes=(*block.notes, *unknown_fields_note(stored[OWN_KEY].keys() - _KNOWN)),
+        notes=(*block.notes, *note_unknown_fields(stored[OWN_KEY].keys() - _KNOWN)),
         config_hash=block.config_hash or None,
         data_hash=block.versions.get("data"),
         seed=block.seed,
         measured=block.measured,
         facts=block.facts,
         attempts=block.scored_attempt + 1,
-        ground_truth_length=_ground_truth_length(block),
-        **_of_messages(messages, lines, shown=not benign and block.exposure.exposed_shown),
+        ground_truth_length=_block_ground_truth_length(block),
+        **_message_columns(messages, lines, shown=not benign and block.exposure.exposed_shown),
         model_ids={model_id: block.asked.get(role, "") for model_id, role in tree.replies.items()},
         odd_replies=tree.odd_replies,
         gates=tree.gates,
         guards=tree.guards,
-        **_of_usage(block.usage),
-        **_of_spans(tree, benign=benign),
+        **_usage_columns(block.usage),
+        **_span_columns(tree, benign=benign),
     )
 
 
-def _at_home(block: StoredBlock) -> bool:
+def _is_searched_on(block: StoredBlock) -> bool:
     """Whether the case is one that its text was searched on, to be used on others."""
-    return block.search is not None and block.search.made_on(block.case)
+    return block.search is not None and block.search.was_made_on(block.case)
 
 
-def _of_messages(messages: Sequence[Any], lines: PayloadLines, *, shown: bool) -> dict[str, Any]:
+def _message_columns(messages: Sequence[Any], lines: PayloadLines, *, shown: bool) -> dict[str, Any]:
     if not messages:
         return {}
-    seen = trajectory(messages, lines)
+    seen = measure_context(messages, lines)
     # Shown, yet nowhere to be found: marked or encoded by the defense, or passed on in part.
     rounds = None if not lines or (shown and not seen.rounds_exposed) else seen.rounds_exposed
     return {
@@ -134,13 +134,13 @@ def _of_messages(messages: Sequence[Any], lines: PayloadLines, *, shown: bool) -
         "injection_round": seen.injection_round,
         "answer_chars": seen.answer_chars,
         "exposure_rounds": rounds,
-        "untrusted_tokens": estimated_tokens(seen.result_chars),
+        "untrusted_tokens": estimate_tokens(seen.result_chars),
     }
 
 
-def _of_usage(usage: Mapping[str, RoleUsage]) -> dict[str, Any]:
+def _usage_columns(usage: Mapping[str, RoleUsage]) -> dict[str, Any]:
     cost = {
-        "cost_usd": _cost(usage),
+        "cost_usd": _sum_cost(usage),
         "cost_by_role": {name: role.cost_usd for name, role in usage.items()},
         "replies_by_role": {name: role.calls for name, role in usage.items()},
     }
@@ -155,24 +155,24 @@ def _of_usage(usage: Mapping[str, RoleUsage]) -> dict[str, Any]:
     }
 
 
-def _of_spans(tree: AgentTree, *, benign: bool) -> dict[str, Any]:
+def _span_columns(tree: SpanTotals, *, benign: bool) -> dict[str, Any]:
     return {
         "calls": tree.calls,
         "decisions": tree.decisions,
         "exposure_rounds_workers": None if benign else tree.worker_rounds_exposed,
         "untrusted_tokens_workers": (
-            None if tree.worker_chars is None else estimated_tokens(tree.worker_chars)
+            None if tree.worker_chars is None else estimate_tokens(tree.worker_chars)
         ),
     }
 
 
-def _ground_truth_length(block: StoredBlock) -> int | None:
+def _block_ground_truth_length(block: StoredBlock) -> int | None:
     if block.ground_truth_length is None and block.case.benchmark.startswith("agentdojo"):
-        return known_length(block.case.version, block.case.suite, block.case.user_task_id)
+        return find_ground_truth_length(block.case.version, block.case.suite, block.case.user_task_id)
     return block.ground_truth_length
 
 
-def _cost(usage: Mapping[str, RoleUsage]) -> float | None:
+def _sum_cost(usage: Mapping[str, RoleUsage]) -> float | None:
     costs = [role.cost_usd for role in usage.values()]
     known = [cost for cost in costs if cost is not None]
     # One role without a price, or without a count, makes the case's cost unknown, not smaller.

@@ -31,11 +31,11 @@ _PROLOGUE = 4
 
 
 @dataclass(frozen=True)
-class Transcript:
+class AsbTranscript:
     """The course of one case, as far as its messages show it."""
 
     task: str
-    offered: tuple[str, ...]
+    offered_tools: tuple[str, ...]
     """Names of the tools in the planner's prompt; empty where they cannot be read."""
     rounds: tuple[tuple[str, ...], ...]
     """Tools that ran, one tuple per message with tool results."""
@@ -43,15 +43,15 @@ class Transcript:
     """Payloads in these messages. A defense may have cut some before they were written down."""
     steps: int
     """Steps of the plan; 0 after a workflow failure."""
-    errored: bool
+    has_failed_request: bool
     """Whether a request failed: ASB counts such a case as a failure."""
 
-    def ran(self, tool: str) -> int:
+    def count_runs(self, tool: str) -> int:
         """Count the runs of a tool."""
         return sum(called.count(tool) for called in self.rounds)
 
 
-def transcript(text: str) -> Transcript:
+def parse_transcript(text: str) -> AsbTranscript:
     """Read the column `messages`.
 
     Raises:
@@ -61,13 +61,13 @@ def transcript(text: str) -> Transcript:
     contents = [_content(message) for message in messages]
     acted = [content for content in contents[_PROLOGUE:] if content.startswith(_ACTION)]
     payloads = [content.partition(_OBSERVATION)[2].count(_PAYLOAD) for content in acted]
-    return Transcript(
+    return AsbTranscript(
         task=contents[2] if len(contents) > 2 else "",
-        offered=_offered(contents[1] if len(contents) > 1 else ""),
-        rounds=tuple(_called(content) for content in acted),
+        offered_tools=_offered_tools(contents[1] if len(contents) > 1 else ""),
+        rounds=tuple(_called_tools(content) for content in acted),
         payloads=sum(payloads),
-        steps=_steps(contents[3] if len(contents) > 3 else ""),
-        errored=_errored(messages),
+        steps=_count_steps(contents[3] if len(contents) > 3 else ""),
+        has_failed_request=_has_failed_request(messages),
     )
 
 
@@ -88,12 +88,12 @@ def _content(message: Mapping[str, Any]) -> str:
     return content if isinstance(content, str) else ""
 
 
-def _called(content: str) -> tuple[str, ...]:
+def _called_tools(content: str) -> tuple[str, ...]:
     """Tools of one round. Only the part before the results counts: the rest is text that tools returned."""
     return tuple(_CALLED.findall(content.partition(_OBSERVATION)[0]))
 
 
-def _offered(prompt: str) -> tuple[str, ...]:
+def _offered_tools(prompt: str) -> tuple[str, ...]:
     listed = _json_after(prompt, _TOOLS)
     return tuple(name for tool in listed if (name := _tool_name(tool)) is not None)
 
@@ -104,7 +104,7 @@ def _tool_name(tool: object) -> str | None:
     return name if isinstance(name, str) else None
 
 
-def _steps(plan: str) -> int:
+def _count_steps(plan: str) -> int:
     return len(_json_after(plan, _PLAN))
 
 
@@ -118,7 +118,7 @@ def _json_after(text: str, mark: str) -> Sequence[Any]:
     return value if isinstance(value, list) else []
 
 
-def _errored(messages: Sequence[Mapping[str, Any]]) -> bool:
+def _has_failed_request(messages: Sequence[Mapping[str, Any]]) -> bool:
     """Whether a request was rejected or failed.
 
     One variant keeps a reply without tool calls under the key `thinking`, without `content`: the request
@@ -141,7 +141,7 @@ _PARSED = "workflow after check: "
 """How a line with a parsed plan begins."""
 
 
-def planned_tools(results: Path) -> frozenset[str] | None:
+def load_planned_tools(results: Path) -> frozenset[str] | None:
     """Every tool that stands in some plan of a run.
 
     Names are compared whole, never as parts: many names of attack tools contain one another. A plan's
@@ -155,13 +155,13 @@ def planned_tools(results: Path) -> frozenset[str] | None:
     """
     try:
         with results.with_suffix(".log").open(encoding="utf-8", errors="replace") as log:
-            plans = [plan for line in log for plan in _plans(line)]
+            plans = [plan for line in log for plan in _parse_plans(line)]
     except OSError:
         return None
-    return frozenset(tool for plan in plans for tool in _tools(plan)) if plans else None
+    return frozenset(tool for plan in plans for tool in _tools_of_plan(plan)) if plans else None
 
 
-def _plans(line: str) -> Iterator[list[object]]:
+def _parse_plans(line: str) -> Iterator[list[object]]:
     if not line.startswith(_PARSED) or len(line) > _LONGEST_LINE:
         return
     try:
@@ -172,7 +172,7 @@ def _plans(line: str) -> Iterator[list[object]]:
         yield plan
 
 
-def _tools(plan: list[object]) -> Iterator[str]:
+def _tools_of_plan(plan: list[object]) -> Iterator[str]:
     for step in plan:
         used = step.get("tool_use") if isinstance(step, dict) else None
         if isinstance(used, list):

@@ -13,11 +13,11 @@ from typing import Any
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
 from agentsys.records.case_row import NO_ATTACK, UNRECORDED, CaseRow
-from agentsys.records.context_facts import estimated_tokens, text_of, trajectory
-from agentsys.records.formats.agentdojo import RESCORED, benchmark_of, rescored_facts
-from agentsys.records.known_length import known_length
-from agentsys.records.published_name import victim_of
-from agentsys.records.unreadable import UnfinishedRecord, UnreadableRecord, first_fault, unknown_fields_note
+from agentsys.records.context_facts import estimate_tokens, join_content_text, measure_context
+from agentsys.records.formats.agentdojo import RESCORED_KEY, benchmark_of, parse_rescored_facts
+from agentsys.records.known_length import find_ground_truth_length
+from agentsys.records.published_name import parse_pipeline_name
+from agentsys.records.unreadable import UnfinishedRecord, UnreadableRecord, describe_first_fault, note_unknown_fields
 
 _REFUSAL = "[CALL ERROR]"
 """The mark of a refusal, in a user message of DRIFT's own that follows the refused calls."""
@@ -52,18 +52,18 @@ class DriftRecord(BaseModel):
 _PLAN = {"tool_permission", "initial_trajectory", "initial_checklist"}
 """What else DRIFT keeps: its plan, which no column shows."""
 
-_RESCORED = {"injections", "error", "agentdojo_package_version", RESCORED}
+_RESCORED = {"injections", "error", "agentdojo_package_version", RESCORED_KEY}
 """What `agentsys rescore` adds, for AgentDojo's loader."""
 
-_KNOWN = DriftRecord.model_fields.keys() | _PLAN | _RESCORED | {"conversations"}
+_DRIFT_KEYS = DriftRecord.model_fields.keys() | _PLAN | _RESCORED | {"conversations"}
 
 
-def is_drift(stored: Mapping[str, Any]) -> bool:
+def is_drift_record(stored: Mapping[str, Any]) -> bool:
     """Whether this is a file of DRIFT's: it keeps its plan and switches beside AgentDojo's keys."""
     return "build_constraints" in stored and "tool_permission" in stored
 
 
-def drift_record(stored: Mapping[str, Any]) -> DriftRecord:
+def parse_drift_record(stored: Mapping[str, Any]) -> DriftRecord:
     """A file that DRIFT's own driver wrote, checked.
 
     Raises:
@@ -75,22 +75,22 @@ def drift_record(stored: Mapping[str, Any]) -> DriftRecord:
     try:
         return DriftRecord.model_validate(stored)
     except ValidationError as error:
-        raise UnreadableRecord(first_fault(error)) from None
+        raise UnreadableRecord(describe_first_fault(error)) from None
 
 
-def drift_row(stored: Mapping[str, Any], source: str) -> CaseRow:
+def build_drift_row(stored: Mapping[str, Any], source: str) -> CaseRow:
     """One row from a file that DRIFT's own driver wrote.
 
     Raises:
         UnreadableRecord: As `drift_record` does.
     """
-    record = drift_record(stored)
-    attack = _attack(record)
+    record = parse_drift_record(stored)
+    attack = _attack_label(record)
     return CaseRow(
         benchmark=benchmark_of(record.suite_name),
         version=record.benchmark_version or UNRECORDED,
-        model=victim_of(record.pipeline_name).model,
-        defense=_defense(record),
+        model=parse_pipeline_name(record.pipeline_name).model,
+        defense=_defense_label(record),
         attack=attack,
         suite=record.suite_name,
         user_task_id=record.user_task_id,
@@ -111,43 +111,43 @@ def drift_row(stored: Mapping[str, Any], source: str) -> CaseRow:
         cost_usd=None,
         source=source,
         foreign=True,
-        notes=unknown_fields_note(stored.keys() - _KNOWN),
-        measured=rescored_facts(stored),
+        notes=note_unknown_fields(stored.keys() - _DRIFT_KEYS),
+        measured=parse_rescored_facts(stored),
         tokens_by_role={} if record.total_tokens is None else {"all": record.total_tokens},
-        decisions={"denied": _refusals(record.messages)},
-        ground_truth_length=known_length(
+        decisions={"denied": _count_refusals(record.messages)},
+        ground_truth_length=find_ground_truth_length(
             record.benchmark_version or UNRECORDED, record.suite_name, record.user_task_id
         ),
-        **_of_messages(record.messages),
+        **_drift_message_columns(record.messages),
     )
 
 
-def _of_messages(messages: Sequence[Any]) -> dict[str, Any]:
+def _drift_message_columns(messages: Sequence[Any]) -> dict[str, Any]:
     if not messages:
         return {}
-    seen = trajectory(messages, ())
+    seen = measure_context(messages, ())
     return {
         "trajectory_length": seen.results,
         "calls": seen.calls,
         "answer_chars": seen.answer_chars,
-        "untrusted_tokens": estimated_tokens(seen.result_chars),
+        "untrusted_tokens": estimate_tokens(seen.result_chars),
         "untrusted_tokens_workers": 0,
     }
 
 
-def _attack(record: DriftRecord) -> str:
+def _attack_label(record: DriftRecord) -> str:
     if record.attack_type in (None, NO_ATTACK):
         return NO_ATTACK
     return f"{record.attack_type}_adaptive" if record.adaptive_attack else str(record.attack_type)
 
 
-def _defense(record: DriftRecord) -> str:
+def _defense_label(record: DriftRecord) -> str:
     """`drift`; with a part switched off, an ablation that must not be counted as DRIFT."""
     on = [part for part in _PARTS if getattr(record, part)]
     return "drift" if len(on) == len(_PARTS) else "_".join(["drift_with", *(on or ["nothing"])])
 
 
-def _refusals(messages: Sequence[Any]) -> int:
+def _count_refusals(messages: Sequence[Any]) -> int:
     """Batches of calls that were refused."""
     asked = (m for m in messages[1:] if isinstance(m, dict) and m.get("role") == "user")
-    return sum(_REFUSAL in text_of(message.get("content")) for message in asked)
+    return sum(_REFUSAL in join_content_text(message.get("content")) for message in asked)

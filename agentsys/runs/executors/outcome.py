@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from agentsys.catalog import known
+from agentsys.catalog import list_config_names
 
 if TYPE_CHECKING:
     from agentsys.records.schema import CaseRecord
@@ -45,7 +45,7 @@ class Listener(Protocol):
 
 
 @dataclass(frozen=True)
-class EndedCell:
+class AbandonedCell:
     """A cell every further case of which would have failed alike."""
 
     labels: tuple[str, str, str]
@@ -56,7 +56,7 @@ class EndedCell:
 
 
 @dataclass(frozen=True)
-class Trouble:
+class ErrorCount:
     """One kind of error of a run."""
 
     kind: str
@@ -85,9 +85,9 @@ class RunOutcome:
     """Of code that broke: one for each error kind and message, the first few."""
     budget: str | None = None
     """Which budget ended it; None: none did."""
-    ended_cells: tuple[EndedCell, ...] = ()
+    ended_cells: tuple[AbandonedCell, ...] = ()
     """The cells that were given up."""
-    troubles: tuple[Trouble, ...] = ()
+    troubles: tuple[ErrorCount, ...] = ()
     """What errors there were, the most frequent first."""
     no_text: int = 0
     """Those of `errors` whose attack's search had no attacker to speak of."""
@@ -107,23 +107,23 @@ _MENDS = {
     "defense": "The defense's code broke; the records hold where.",
     "model": "The model adapter's code broke; the records hold where.",
 }
-_REPLAY = "Recorded runs replay under the defense and version they were made with"
+_REPLAY_HINT = "Recorded runs replay under the defense and version they were made with"
 
 
-def likely_cause(troubles: Sequence[Trouble], settings: Sequence[Settings]) -> str:
+def describe_likely_cause(troubles: Sequence[ErrorCount], settings: Sequence[Settings]) -> str:
     """One line: the most frequent error, and what to do about it."""
     if not troubles:
         return "no case was stored."
     worst, cases = troubles[0], sum(one.cases for one in troubles)
-    mend = _of_a_replay(settings) if worst.kind == "replay_diverged" else _MENDS.get(worst.kind, "")
+    mend = _mend_of_replay(settings) if worst.kind == "replay_diverged" else _MENDS.get(worst.kind, "")
     said = worst.message.splitlines()[0][:300] if worst.message else "no message"
     return f"{worst.cases} of {cases} cases end in {worst.kind} ({said}). {mend}".strip()
 
 
-def _of_a_replay(settings: Sequence[Settings]) -> str:
+def _mend_of_replay(settings: Sequence[Settings]) -> str:
     """Published runs of some defenses are AgentDojo's own; our presets for those are `*_compat`."""
-    presets, used = set(known("defense")), dict.fromkeys(one.labels["defense"] for one in settings)
+    presets, used = set(list_config_names("defense")), dict.fromkeys(one.labels["defense"] for one in settings)
     twins = [f"{defense}_compat" for defense in used if f"{defense}_compat" in presets]
     if twins:
-        return f"{_REPLAY}: for published ones that is defense={','.join(twins)}."
-    return f"{_REPLAY}: check defense= and benchmark.version=."
+        return f"{_REPLAY_HINT}: for published ones that is defense={','.join(twins)}."
+    return f"{_REPLAY_HINT}: check defense= and benchmark.version=."

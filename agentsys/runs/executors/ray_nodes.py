@@ -19,12 +19,12 @@ from typing import Any
 
 from agentsys.errors import ConfigError, StopRequested
 from agentsys.models.budget import Meter
-from agentsys.runs.executors.outcome import EndedCell, Listener, RunOutcome
-from agentsys.runs.executors.signals import held_back
+from agentsys.runs.executors.outcome import AbandonedCell, Listener, RunOutcome
+from agentsys.runs.executors.signals import defer_signals
 from agentsys.runs.executors.tally import CaseEnd, RunTally
 from agentsys.runs.plan import Jobs
 from agentsys.runs.planning.run_order import RunOrder
-from agentsys.runs.settings import Executor
+from agentsys.runs.settings import ExecutorSettings
 from agentsys.runs.store import Store
 
 _LOOK_EVERY_S = 1.0
@@ -33,7 +33,7 @@ _LOOK_EVERY_S = 1.0
 def run_on_nodes(
     work: Callable[[], RunOutcome],
     jobs: Jobs,
-    executor: Executor,
+    executor: ExecutorSettings,
     *,
     store: Store,
     listener: Listener,
@@ -52,13 +52,13 @@ def run_on_nodes(
     Raises:
         ConfigError: If there is no cluster at the address.
     """
-    with _cluster(executor.address) as ray:
+    with _join_cluster(executor.address) as ray:
         tally = RunTally(RunOrder(jobs, 1), listener, meter)
-        return _Watch(ray, work, jobs, tally, store, executor.workers).outcome()
+        return _NodeWatch(ray, work, jobs, tally, store, executor.workers).wait_for_nodes()
 
 
 @contextmanager
-def _cluster(address: str | None) -> Iterator[Any]:
+def _join_cluster(address: str | None) -> Iterator[Any]:
     """Ray, joined to the cluster; one that this process has joined before stays as it is."""
     import ray
 
@@ -75,7 +75,7 @@ def _cluster(address: str | None) -> Iterator[Any]:
             ray.shutdown()
 
 
-class _Watch:
+class _NodeWatch:
     """The nodes at work, and what they have stored so far."""
 
     def __init__(
@@ -93,16 +93,16 @@ class _Watch:
         self._look_at = 0.0
         self._ended: list[RunOutcome] = []
         self._failures: list[str] = []
-        self._waiting = {self._begun(node): node for node in ray.nodes() if node["Alive"]}
+        self._waiting = {self._start_task(node): node for node in ray.nodes() if node["Alive"]}
 
-    def outcome(self) -> RunOutcome:
+    def wait_for_nodes(self) -> RunOutcome:
         """Watch till all nodes have ended."""
         try:
-            with held_back() as heed_signals:
+            with defer_signals() as heed_signals:
                 while self._waiting:
                     try:
                         heed_signals()
-                        self._turn()
+                        self._poll()
                     except StopRequested as asked:
                         self._interrupt(asked.number)
                     except KeyboardInterrupt:
@@ -110,41 +110,41 @@ class _Watch:
         finally:
             for task in self._waiting:
                 self._ray.cancel(task, force=True)
-        self._look()
+        self._book_stored()
         if not all(self._stored):
-            self._tell_why()
-        cells: dict[tuple[str, str, str], EndedCell] = {}
+            self._explain_missing()
+        cells: dict[tuple[str, str, str], AbandonedCell] = {}
         for cell in (cell for one in self._ended for cell in one.ended_cells):
             cells.setdefault(cell.labels, cell)
         return replace(self._tally.outcome, ended_cells=tuple(cells.values()))
 
-    def _begun(self, node: dict[str, Any]) -> Any:
+    def _start_task(self, node: dict[str, Any]) -> Any:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         pinned = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
         # No CPU is asked for: it waits for models. A process of its own, which no other run has changed.
         remote = self._ray.remote(num_cpus=0, max_retries=0, max_calls=1, scheduling_strategy=pinned)
-        return remote(_run_here).remote(Path.cwd(), [place for place in sys.path if place], self._work)
+        return remote(_run_in_folder).remote(Path.cwd(), [place for place in sys.path if place], self._work)
 
-    def _turn(self) -> None:
+    def _poll(self) -> None:
         done, _ = self._ray.wait(list(self._waiting), num_returns=1, timeout=_LOOK_EVERY_S)
         for task in done:
-            self._hear(task, self._waiting.pop(task)["NodeManagerAddress"])
+            self._collect_task(task, self._waiting.pop(task)["NodeManagerAddress"])
         if time.monotonic() >= self._look_at:
             began = time.monotonic()
-            self._look()
+            self._book_stored()
             # A look asks for a file of each case: of a large plan it takes a while, and is rare.
             self._look_at = time.monotonic() + max(_LOOK_EVERY_S, 20 * (time.monotonic() - began))
         self._tally.listener.tick()
 
-    def _hear(self, task: Any, node: str) -> None:
+    def _collect_task(self, task: Any, node: str) -> None:
         try:
             self._ended.append(self._ray.get(task))
         except self._ray.exceptions.RayError as error:  # its own error too, or it was lost
             last = str(getattr(error, "cause", None) or error).strip().splitlines()
             self._failures.append(f"Node {node}: {last[-1] if last else type(error).__name__}")
 
-    def _look(self) -> None:
+    def _book_stored(self) -> None:
         store = self._store
         for place, job in enumerate(self._jobs):
             found = store.read(job.case) if not self._stored[place] and store.renewed(job.case) else None
@@ -162,7 +162,7 @@ class _Watch:
         for task in self._waiting:
             self._ray.cancel(task)  # a Ctrl-C there: cases under way are finished
 
-    def _tell_why(self) -> None:
+    def _explain_missing(self) -> None:
         """Say why there are cases that no node has run."""
         if any(one.budget for one in self._ended):
             self._tally.end_by_budget(0)
@@ -170,11 +170,11 @@ class _Watch:
         given_up = any(one.ended_cells for one in self._ended)
         if fatal or self._failures:
             self._tally.stop([*fatal, *self._failures][0], 0)
-        elif not given_up and not self._tally.stopped:
+        elif not given_up and not self._tally.is_stopped:
             self._tally.stop(f"{self._stored.count(0)} cases were run by no node.", 0)
 
 
-def _run_here(here: Path, path: Sequence[str], work: Callable[[], RunOutcome]) -> RunOutcome:
+def _run_in_folder(here: Path, path: Sequence[str], work: Callable[[], RunOutcome]) -> RunOutcome:
     """Do the work in this process of Ray's, as if it stood where the command was given."""
     os.chdir(here)
     sys.path.extend(place for place in path if place not in sys.path)

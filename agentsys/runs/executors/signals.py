@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-_ENDING = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+_STOP_SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 """Windows has no SIGHUP."""
 
 
 @contextmanager
-def held_back() -> Iterator[Callable[[], None]]:
+def defer_signals() -> Iterator[Callable[[], None]]:
     """Inside the block signals that end the run wait until the function is called that is handed out.
 
     It does what each handler would have done, so it may raise. Otherwise they strike anywhere: between the
@@ -24,7 +24,7 @@ def held_back() -> Iterator[Callable[[], None]]:
     if threading.current_thread() is not threading.main_thread():
         yield lambda: None
         return
-    handlers = {int(number): handler for number in _ENDING if callable(handler := signal.getsignal(number))}
+    handlers = {int(number): handler for number in _STOP_SIGNALS if callable(handler := signal.getsignal(number))}
     waiting = deque[int]()
 
     def note(number: int, frame: FrameType | None) -> None:

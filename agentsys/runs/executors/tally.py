@@ -7,16 +7,16 @@ from collections import Counter, deque
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from agentsys.attacks.attacker.reply import FAULTS
+from agentsys.attacks.attacker.reply import ATTACKER_FAULTS
 from agentsys.models.budget import Meter
 from agentsys.records.schema import CaseRecord
 from agentsys.runs.cell import Cell
-from agentsys.runs.executors.outcome import EndedCell, Listener, RunOutcome, Trouble
+from agentsys.runs.executors.outcome import AbandonedCell, Listener, RunOutcome, ErrorCount
 from agentsys.runs.plan import Job
 from agentsys.runs.planning.run_order import RunOrder
 from agentsys.runs.totals import RunSpending
 
-_TRACEBACKS = 3
+_MAX_TRACEBACKS = 3
 """Most tracebacks that an outcome holds; each stands in its case's record."""
 
 
@@ -58,26 +58,26 @@ class RunTally:
         self._tracebacks: dict[tuple[str | None, str], str] = {}
 
     @property
-    def stopped(self) -> bool:
+    def is_stopped(self) -> bool:
         """Whether no further case is started."""
         return self.interrupted or self.fatal is not None or self.budget is not None
 
     @property
-    def waiting(self) -> bool:
+    def has_waiting(self) -> bool:
         """Whether there is anything that this run still wants to see begun."""
-        return not self.stopped and (bool(self._others) or self._look_ahead() is not None)
+        return not self.is_stopped and (bool(self._others) or self._peek_next() is not None)
 
-    def next(self, running: Collection[Job]) -> Job | None:
+    def next_job(self, running: Collection[Job]) -> Job | None:
         """The next case to begin beside the running ones; None: none fits now.
 
         Cases of cells that were given up are passed over.
         """
-        if self.stopped:
+        if self.is_stopped:
             return None
-        job = self._look_ahead()
+        job = self._peek_next()
         while job is not None and id(job.cell) in self._given_up:
             self._left[id(self._ahead.popleft().cell)] += 1
-            job = self._look_ahead()
+            job = self._peek_next()
         if job is None:
             return None
         if not self.spending.fits(job, running):
@@ -86,29 +86,29 @@ class RunTally:
             return None
         return self._ahead.popleft()
 
-    def go_round(self) -> None:
+    def retry_postponed(self) -> None:
         """Come back to the cases that other processes had claimed, once nothing else waits."""
-        if self._look_ahead() is None:
+        if self._peek_next() is None:
             self._ahead, self._others = self._others, deque()
 
-    def put_off(self, job: Job) -> None:
+    def postpone(self, job: Job) -> None:
         """Another process has the case: look again later."""
         self._others.append(job)
 
-    def found_stored(self) -> None:
+    def count_stored_elsewhere(self) -> None:
         """Another process stored a case of this plan."""
         self.elsewhere += 1
         self.listener.elsewhere()
 
     def book(self, job: Job, end: CaseEnd, running: int) -> None:
         """Count a case that was stored."""
-        self._note(job, end)
-        self._order.ended(job.case, max((span.duration_s for span in end.record.spans), default=0.0))
+        self._note_end(job, end)
+        self._order.learn_duration(job.case, max((span.duration_s for span in end.record.spans), default=0.0))
         self.finished += 1
         self.errors += end.record.status == "error"
-        if end.record.traceback and len(self._tracebacks) < _TRACEBACKS:
-            self._tracebacks.setdefault(_place(end.record), end.record.traceback)
-        self.no_text += end.record.error_kind in FAULTS
+        if end.record.traceback and len(self._tracebacks) < _MAX_TRACEBACKS:
+            self._tracebacks.setdefault(_bug_location(end.record), end.record.traceback)
+        self.no_text += end.record.error_kind in ATTACKER_FAULTS
         self.listener.finished(end.record)
         if end.fatal is not None:
             self.stop(end.fatal, running)
@@ -122,7 +122,7 @@ class RunTally:
     def end_by_budget(self, running: int) -> None:
         """Start no further case, for none fits the budget."""
         if self.budget is None:
-            self.budget = self.spending.meter.reached
+            self.budget = self.spending.meter.limit_message
             self.listener.stopping(self.budget, running)
 
     def interrupt(self, number: int, running: int) -> None:
@@ -149,17 +149,17 @@ class RunTally:
             self.elsewhere,
             tuple(self._tracebacks.values()),
             self.budget,
-            tuple(EndedCell(_labels(c), why, self._left[key]) for key, (c, why) in self._given_up.items()),
-            tuple(Trouble(kind, n, self._messages[kind]) for kind, n in self._kinds.most_common()),
+            tuple(AbandonedCell(_cell_labels(c), why, self._left[key]) for key, (c, why) in self._given_up.items()),
+            tuple(ErrorCount(kind, n, self._messages[kind]) for kind, n in self._kinds.most_common()),
             self.no_text,
         )
 
-    def _look_ahead(self) -> Job | None:
+    def _peek_next(self) -> Job | None:
         if not self._ahead and (job := next(self._order, None)) is not None:
             self._ahead.append(job)
         return self._ahead[0] if self._ahead else None
 
-    def _note(self, job: Job, end: CaseEnd) -> None:
+    def _note_end(self, job: Job, end: CaseEnd) -> None:
         self.spending.add(job, end.record)
         if end.record.error_kind is not None:
             self._kinds[end.record.error_kind] += 1
@@ -168,12 +168,12 @@ class RunTally:
             self._given_up.setdefault(id(job.cell), (job.cell, end.cell_ended))
 
 
-def _labels(cell: Cell) -> tuple[str, str, str]:
+def _cell_labels(cell: Cell) -> tuple[str, str, str]:
     labels = cell.settings.labels
     return labels["model"], labels["defense"], labels["attack"]
 
 
-def _place(record: CaseRecord) -> tuple[str | None, str]:
+def _bug_location(record: CaseRecord) -> tuple[str | None, str]:
     """What tells one bug from another: the error kind, and the line of code that raised."""
     lines = [line for line in (record.traceback or "").splitlines() if line.lstrip().startswith("File ")]
     return record.error_kind, lines[-1] if lines else ""

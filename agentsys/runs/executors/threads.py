@@ -14,19 +14,19 @@ from agentsys.models.budget import Meter, RunBudgetReached
 from agentsys.records.schema import CaseRecord
 from agentsys.runs.claims import Claims
 from agentsys.runs.executors.outcome import Listener, RunOutcome
-from agentsys.runs.executors.signals import held_back
+from agentsys.runs.executors.signals import defer_signals
 from agentsys.runs.executors.tally import CaseEnd, RunTally
-from agentsys.runs.finish_case import finish_case, lost_case
+from agentsys.runs.finish_case import finish_case, build_lost_case
 from agentsys.runs.plan import Job
 from agentsys.runs.planning.run_order import RunOrder
 from agentsys.runs.run_case import SearchStopped
-from agentsys.runs.search.searches import CellSearches
+from agentsys.runs.search.searches import RunSearches
 from agentsys.runs.store import Store, StoreError
 
-_LOOK_AGAIN_S = 0.5
+_RETRY_S = 0.5
 
 
-def execute(
+def run_on_threads(
     jobs: Sequence[Job],
     *,
     workers: int,
@@ -52,18 +52,18 @@ def execute(
         listener: Is told of each record, in the calling thread.
         meter: What the run spends and may spend; None: it has no budget.
     """
-    state = _State(RunTally(RunOrder(jobs, workers), listener, meter), store, claims)
+    state = _ThreadRun(RunTally(RunOrder(jobs, workers), listener, meter), store, claims)
     # Not a `with` block: leaving one waits for cases under way, and who presses Ctrl-C twice does not.
     pool = ThreadPoolExecutor(workers, thread_name_prefix="case")
     try:
-        with held_back() as heed_signals:
+        with defer_signals() as heed_signals:
             while True:
                 try:
                     heed_signals()
-                    state.fill(pool, workers)
-                    if not (state.running or state.tally.waiting):
+                    state.start_cases(pool, workers)
+                    if not (state.running or state.tally.has_waiting):
                         break
-                    state.collect(timeout_s=1.0)
+                    state.collect_ended(timeout_s=1.0)
                 except StopRequested as asked:
                     state.tally.interrupt(asked.number, len(state.running))
                 except KeyboardInterrupt:
@@ -75,24 +75,24 @@ def execute(
     return state.tally.outcome
 
 
-class _State:
+class _ThreadRun:
     """The run under way: what is running in which thread."""
 
     def __init__(self, tally: RunTally, store: Store, claims: Claims) -> None:
         self.tally, self.store, self.claims = tally, store, claims
         self.running: dict[Future[CaseEnd | None], Job] = {}
         self.attempts: queue.SimpleQueue[CaseRecord] = queue.SimpleQueue()
-        self.searches = CellSearches(store, self.attempts.put, lambda: tally.stopped, claims)
+        self.searches = RunSearches(store, self.attempts.put, lambda: tally.is_stopped, claims)
 
-    def fill(self, pool: ThreadPoolExecutor, workers: int) -> None:
+    def start_cases(self, pool: ThreadPoolExecutor, workers: int) -> None:
         # Cases are handed over as places become free, so that stopping early is quick and loses nothing.
-        self.tally.go_round()
+        self.tally.retry_postponed()
         while len(self.running) < workers:
-            job = self.tally.next(self.running.values())
+            job = self.tally.next_job(self.running.values())
             if job is None:
                 return
             try:
-                if not self._ours(job):
+                if not self._claim(job):
                     continue
             except StoreError as error:
                 self.tally.stop(str(error), len(self.running))
@@ -102,29 +102,29 @@ class _State:
             future = pool.submit(run, run_and_store, job, self.store, self.searches, self.claims)
             self.running[future] = job
 
-    def _ours(self, job: Job) -> bool:
+    def _claim(self, job: Job) -> bool:
         """Whether the job is claimed for this run, to be run now."""
         taken = self.claims.take(job.case.key)
         # Looked at under the claim: nobody stores it from here on.
         if self.store.renewed(job.case):
             self.claims.release(job.case.key)
-            self.tally.found_stored()
+            self.tally.count_stored_elsewhere()
             return False
         if not taken:
-            self.tally.put_off(job)
+            self.tally.postpone(job)
         return taken
 
-    def collect(self, timeout_s: float) -> None:
+    def collect_ended(self, timeout_s: float) -> None:
         if not self.running:
-            time.sleep(min(timeout_s, _LOOK_AGAIN_S))  # all that is left is under way in other processes
+            time.sleep(min(timeout_s, _RETRY_S))  # all that is left is under way in other processes
         done, _ = wait(self.running, timeout=timeout_s, return_when=FIRST_COMPLETED)
         while not self.attempts.empty():
             self.tally.listener.attempted(self.attempts.get())
         for future in done:
-            self._book(future, self.running.pop(future))
+            self._book_ended(future, self.running.pop(future))
         self.tally.listener.tick()
 
-    def _book(self, future: Future[CaseEnd | None], job: Job) -> None:
+    def _book_ended(self, future: Future[CaseEnd | None], job: Job) -> None:
         try:
             end = future.result()
         except StoreError as error:
@@ -137,7 +137,7 @@ class _State:
             self.tally.book(job, end, len(self.running))
 
 
-def run_and_store(job: Job, store: Store, searches: CellSearches, claims: Claims) -> CaseEnd | None:
+def run_and_store(job: Job, store: Store, searches: RunSearches, claims: Claims) -> CaseEnd | None:
     """Run a case that was claimed, store its record and give the claim back.
 
     Returns:
@@ -155,7 +155,7 @@ def run_and_store(job: Job, store: Store, searches: CellSearches, claims: Claims
     except StoreError:
         raise
     except (Exception, SystemExit) as error:  # noqa: BLE001 - one odd case must not cost the others
-        done = lost_case(job, error)
+        done = build_lost_case(job, error)
         store.write(done.record, done.agentdojo)
     finally:
         claims.release(job.case.key)

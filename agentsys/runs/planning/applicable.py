@@ -5,26 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from agentsys.abilities import PicksPairs, SaysWhatIsLeftOut, SparesUserTasks
-from agentsys.grouping import grouped
+from agentsys.abilities import PicksPairs, NamesExclusions, SparesUserTasks
+from agentsys.grouping import group_by
 from agentsys.runs.cell import Cell
 
-Pair = tuple[str, str | None]
+TaskPair = tuple[str, str | None]
 """Ids of a user task and of an injection task (None: no attack)."""
 
 
 @dataclass(frozen=True)
-class Pairs:
+class CellPairs:
     """The pairs of one cell."""
 
-    fit: Mapping[str, tuple[Pair, ...]]
+    fit: Mapping[str, tuple[TaskPair, ...]]
     """Suite -> the pairs that its attack applies to."""
-    unfit: frozenset[tuple[str, Pair]]
+    unfit: frozenset[tuple[str, TaskPair]]
     """(suite, pair) of the others."""
 
 
 @dataclass(frozen=True)
-class LeftOut:
+class ExcludedPairs:
     """The pairs that one attack does not apply to."""
 
     attack: str
@@ -39,7 +39,7 @@ class LeftOut:
     """Whether no case of this attack is left."""
 
     @property
-    def line(self) -> str:
+    def summary_line(self) -> str:
         """One line, e.g. `24 cases left out: injection_round+round=2 has nowhere to write in 12 pairs`."""
         cases = "1 case" if self.cases == 1 else f"{self.cases} cases"
         pairs = "1 pair" if self.pairs == 1 else f"{self.pairs} pairs"
@@ -47,7 +47,7 @@ class LeftOut:
         return f"{cases} left out: {self.attack} {self.why} {pairs}{nothing}."
 
 
-def applicable(cell: Cell, pairs: Mapping[str, Sequence[Pair]]) -> Pairs:
+def find_applicable_pairs(cell: Cell, pairs: Mapping[str, Sequence[TaskPair]]) -> CellPairs:
     """Sort a cell's pairs by its attack's own `applies_to`; without one it applies to all.
 
     A user task that its suite lists in `without_vectors` has no attacked pairs at all.
@@ -57,8 +57,8 @@ def applicable(cell: Cell, pairs: Mapping[str, Sequence[Pair]]) -> Pairs:
         pairs: Suite -> pairs.
     """
     asked = cell.attack.applies_to if isinstance(cell.attack, PicksPairs) else None
-    fit: dict[str, tuple[Pair, ...]] = {}
-    unfit: set[tuple[str, Pair]] = set()
+    fit: dict[str, tuple[TaskPair, ...]] = {}
+    unfit: set[tuple[str, TaskPair]] = set()
     for name, listed in pairs.items():
         suite = cell.benchmark.suite(name)
         without_vectors = suite.without_vectors if isinstance(suite, SparesUserTasks) else ()
@@ -74,27 +74,27 @@ def applicable(cell: Cell, pairs: Mapping[str, Sequence[Pair]]) -> Pairs:
             )
         )
         unfit |= {(name, pair) for pair in set(listed).difference(fit[name])}
-    return Pairs(fit, frozenset(unfit))
+    return CellPairs(fit, frozenset(unfit))
 
 
-def left_out(cells: Sequence[tuple[Cell, Pairs]]) -> tuple[LeftOut, ...]:
+def sum_excluded(cells: Sequence[tuple[Cell, CellPairs]]) -> tuple[ExcludedPairs, ...]:
     """Sum up what several cells leave out, one per attack, in the order of the cells."""
-    by_attack = grouped(cells, lambda cell: cell[0].settings.labels["attack"])
-    return tuple(_of(label, found) for label, found in by_attack.items() if any(p.unfit for _, p in found))
+    by_attack = group_by(cells, lambda cell: cell[0].settings.labels["attack"])
+    return tuple(_sum_of_attack(label, found) for label, found in by_attack.items() if any(p.unfit for _, p in found))
 
 
-def _of(label: str, found: Sequence[tuple[Cell, Pairs]]) -> LeftOut:
+def _sum_of_attack(label: str, found: Sequence[tuple[Cell, CellPairs]]) -> ExcludedPairs:
     attack = found[0][0].attack
-    return LeftOut(
+    return ExcludedPairs(
         attack=label,
-        why=attack.left_out if isinstance(attack, SaysWhatIsLeftOut) else "does not apply to",
+        why=attack.left_out if isinstance(attack, NamesExclusions) else "does not apply to",
         pairs=len(frozenset().union(*(pairs.unfit for _, pairs in found))),
         cases=sum(len(pairs.unfit) * cell.settings.epochs for cell, pairs in found),
         empty=not any(fitting for _, pairs in found for fitting in pairs.fit.values()),
     )
 
 
-def nothing_left(skipped: Sequence[LeftOut]) -> str:
+def nothing_left_message(skipped: Sequence[ExcludedPairs]) -> str:
     """One line for a run in which no case is left."""
     first = skipped[0]
     more = f" (nor do the other {len(skipped) - 1} attacks)" if len(skipped) > 1 else ""

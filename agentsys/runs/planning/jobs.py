@@ -13,9 +13,9 @@ from itertools import accumulate, chain, groupby
 from typing import overload
 
 from agentsys.records.case import Case
-from agentsys.records.stored_plan import Alike
+from agentsys.records.stored_plan import CaseGroup
 from agentsys.runs.cell import Cell
-from agentsys.runs.planning.applicable import Pair
+from agentsys.runs.planning.applicable import TaskPair
 
 
 @dataclass(frozen=True)
@@ -27,12 +27,12 @@ class Job:
 
 
 @dataclass(frozen=True, eq=False)
-class Block:
+class JobBlock:
     """The cases of one cell and suite: every pair of the first epoch, then every pair of the next."""
 
     cell: Cell
     suite: str
-    pairs: tuple[Pair, ...]
+    pairs: tuple[TaskPair, ...]
     epochs: range
     chosen: array[int] | None = None
     """Places in that order of those that are meant; None: all."""
@@ -41,10 +41,10 @@ class Block:
         return len(self.epochs) * len(self.pairs) if self.chosen is None else len(self.chosen)
 
     def __iter__(self) -> Iterator[Job]:
-        return map(self._at, self._places)
+        return map(self._make_job, self._indices)
 
     def __getitem__(self, index: int) -> Job:
-        return self._at(self._places[index])
+        return self._make_job(self._indices[index])
 
     @property
     def labels(self) -> tuple[str, str, str]:
@@ -56,27 +56,27 @@ class Block:
     def pipelines(self) -> list[str]:
         """The folders that the records of these cases lie in."""
         size = len(self.pairs)
-        places = self._places[::size] if self.chosen is None else {p // size * size: p for p in self._places}
-        return [self._at(place).case.pipeline for place in places]
+        places = self._indices[::size] if self.chosen is None else {p // size * size: p for p in self._indices}
+        return [self._make_job(place).case.pipeline for place in places]
 
     @property
-    def alike(self) -> Iterator[Alike]:
+    def plan_parts(self) -> Iterator[CaseGroup]:
         """The cases in order, those of each epoch together: of these one is made."""
         size = len(self.pairs)
-        for epoch, places in groupby(self._places, lambda place: place // size):
-            yield Alike(self._at(epoch * size).case, [self.pairs[place % size] for place in places])
+        for epoch, places in groupby(self._indices, lambda place: place // size):
+            yield CaseGroup(self._make_job(epoch * size).case, [self.pairs[place % size] for place in places])
 
-    def where(self, wanted: Callable[[Job], bool]) -> Block:
+    def select(self, wanted: Callable[[Job], bool]) -> JobBlock:
         """Those of the cases that are wanted; each is asked for once, in order."""
-        places = self._places
-        kept = array("I", (place for place in places if wanted(self._at(place))))
+        places = self._indices
+        kept = array("I", (place for place in places if wanted(self._make_job(place))))
         return self if len(kept) == len(places) else replace(self, chosen=kept)
 
     @property
-    def _places(self) -> Sequence[int]:
+    def _indices(self) -> Sequence[int]:
         return range(len(self.epochs) * len(self.pairs)) if self.chosen is None else self.chosen
 
-    def _at(self, place: int) -> Job:
+    def _make_job(self, place: int) -> Job:
         epoch, pair = divmod(place, len(self.pairs))
         user_task, injection_task = self.pairs[pair]
         benchmark, (model, defense, attack) = self.cell.benchmark, self.labels
@@ -101,7 +101,7 @@ class Jobs(Sequence[Job]):
         blocks: Their blocks; empty ones are dropped.
     """
 
-    def __init__(self, blocks: Iterable[Block] = ()) -> None:
+    def __init__(self, blocks: Iterable[JobBlock] = ()) -> None:
         self.blocks = tuple(block for block in blocks if len(block))
         self._ends = tuple(accumulate(map(len, self.blocks)))
 
@@ -112,9 +112,9 @@ class Jobs(Sequence[Job]):
         return chain.from_iterable(self.blocks)
 
     @property
-    def alike(self) -> Iterator[Alike]:
+    def plan_parts(self) -> Iterator[CaseGroup]:
         """The cases in order, as a plan is stored: without each being made."""
-        return chain.from_iterable(block.alike for block in self.blocks)
+        return chain.from_iterable(block.plan_parts for block in self.blocks)
 
     @overload
     def __getitem__(self, index: int) -> Job: ...
@@ -122,7 +122,7 @@ class Jobs(Sequence[Job]):
     def __getitem__(self, index: slice) -> tuple[Job, ...]: ...
     def __getitem__(self, index: int | slice) -> Job | tuple[Job, ...]:
         places = range(len(self))[index]
-        return tuple(map(self._at, places)) if isinstance(places, range) else self._at(places)
+        return tuple(map(self._job_at, places)) if isinstance(places, range) else self._job_at(places)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Sequence) or len(self) != len(other):
@@ -136,14 +136,14 @@ class Jobs(Sequence[Job]):
         """The cells that have a case here, each once."""
         return list({id(block.cell): block.cell for block in self.blocks}.values())
 
-    def of(self, wanted: Callable[[Cell], bool]) -> Jobs:
+    def of_cells(self, wanted: Callable[[Cell], bool]) -> Jobs:
         """The cases of some cells."""
         return Jobs(block for block in self.blocks if wanted(block.cell))
 
-    def over(self, change: Callable[[Cell], Cell]) -> Jobs:
+    def replace_cells(self, change: Callable[[Cell], Cell]) -> Jobs:
         """The same cases over other cells."""
         return Jobs(replace(block, cell=change(block.cell)) for block in self.blocks)
 
-    def _at(self, place: int) -> Job:
+    def _job_at(self, place: int) -> Job:
         block = bisect_right(self._ends, place)
         return self.blocks[block][place - (self._ends[block - 1] if block else 0)]

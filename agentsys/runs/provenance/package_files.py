@@ -14,45 +14,45 @@ import agentsys
 from agentsys.atomic_file import write_atomically
 from agentsys.runs.store import Store
 
-_ENDING = ".code"
-_PASSED_OVER = {"__pycache__"}
-_ROOMS = ("attacks", "benchmarks", "defense", "models", "records", "runs")
+_CODE_SUFFIX = ".code"
+_SKIPPED_FOLDERS = {"__pycache__"}
+_CASE_PACKAGES = ("attacks", "benchmarks", "defense", "models", "records", "runs")
 """The rooms of `agentsys` that a case runs through; the others print, compare and show."""
 
 
 @lru_cache(maxsize=1)
-def package_files() -> Mapping[str, str]:
+def hash_package_files() -> Mapping[str, str]:
     """File that cases run through, from its package's name on -> the beginning of its SHA-256."""
     ours = Path(next(iter(agentsys.__path__)))
     beside = find_spec("baselines")
     theirs = [Path(place) for place in (beside and beside.submodule_search_locations) or ()]
     found = {}
-    for place in (*sorted(ours.glob("*.py")), *(ours / room for room in _ROOMS), *theirs):
-        for path in _files(place):
+    for place in (*sorted(ours.glob("*.py")), *(ours / room for room in _CASE_PACKAGES), *theirs):
+        for path in _list_files(place):
             found[path.relative_to(place.parents[1] if place.parent == ours else place.parent).as_posix()] = (
                 hashlib.sha256(path.read_bytes()).hexdigest()[:16]
             )
     return found
 
 
-def _files(place: Path) -> list[Path]:
+def _list_files(place: Path) -> list[Path]:
     if place.is_file():
         return [place]
     return [
         path
         for path in sorted(place.rglob("*"))
-        if path.is_file() and not _PASSED_OVER & set(path.parts) and not path.name.startswith(".")
+        if path.is_file() and not _SKIPPED_FOLDERS & set(path.parts) and not path.name.startswith(".")
     ]
 
 
-def remember_code(store: Store) -> None:
+def store_code_state(store: Store) -> None:
     """Keep the state of the code that is about to run cases.
 
     Raises:
         StoreError: If it cannot be written.
     """
-    data = orjson.dumps(dict(package_files()))
-    path = _folder(store.root) / f"{hashlib.sha256(data).hexdigest()[:16]}{_ENDING}"
+    data = orjson.dumps(dict(hash_package_files()))
+    path = _code_folder(store.root) / f"{hashlib.sha256(data).hexdigest()[:16]}{_CODE_SUFFIX}"
     try:
         if not path.exists():
             write_atomically(path, data)
@@ -60,10 +60,10 @@ def remember_code(store: Store) -> None:
         raise store.unwritable(path, error) from None
 
 
-def kept_code(logdir: Path) -> list[dict[str, str]]:
+def load_code_states(logdir: Path) -> list[dict[str, str]]:
     """The states of the code that cases of a log folder were run with; empty where none were kept."""
     found = []
-    for path in sorted(_folder(logdir).glob(f"*{_ENDING}")):
+    for path in sorted(_code_folder(logdir).glob(f"*{_CODE_SUFFIX}")):
         try:
             state = orjson.loads(path.read_bytes())
         except (OSError, ValueError):
@@ -73,5 +73,5 @@ def kept_code(logdir: Path) -> list[dict[str, str]]:
     return found
 
 
-def _folder(logdir: Path) -> Path:
+def _code_folder(logdir: Path) -> Path:
     return logdir / ".agentsys" / "code"

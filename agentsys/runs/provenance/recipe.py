@@ -13,15 +13,15 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
 from agentsys.atomic_file import write_atomically
-from agentsys.models.secrets import masked
+from agentsys.models.secrets import mask_credentials
 from agentsys.named_module import with_texts, with_todays_paths
 from agentsys.runs.settings import Settings
-from agentsys.runs.source_code import code_places
+from agentsys.runs.source_code import locate_source_files
 from agentsys.runs.store import Store
 
-_CHOICES = {"executor", "limit", "user_tasks", "injection_tasks", "epochs", "logdir", "budget", "preflight"}
+_RUN_CHOICES = {"executor", "limit", "user_tasks", "injection_tasks", "epochs", "logdir", "budget", "preflight"}
 """Settings that say which cases are run, and how, and not what a case is."""
-_QUERY = re.compile(r"(?<=://)([^\s?#]*)[?#]\S*")
+_URL_QUERY = re.compile(r"(?<=://)([^\s?#]*)[?#]\S*")
 
 
 class Recipe(BaseModel):
@@ -37,25 +37,25 @@ class Recipe(BaseModel):
     """Source file of the user's, as `Settings.code` calls it -> its path."""
 
 
-def recipe_of(settings: Settings) -> Recipe:
+def build_recipe(settings: Settings) -> Recipe:
     """The recipe of a cell."""
-    plain = settings.model_dump(mode="json", exclude=_CHOICES)
+    plain = settings.model_dump(mode="json", exclude=_RUN_CHOICES)
     nodes = [settings.model, settings.defense, settings.attack, settings.benchmark, *settings.others.values()]
-    code = {name: str(path) for name, path in code_places(nodes).items() if name in settings.code}
+    code = {name: str(path) for name, path in locate_source_files(nodes).items() if name in settings.code}
     return Recipe(
-        settings=with_texts(masked(plain), "base_url", _without_query), folder=str(Path.cwd()), code=code
+        settings=with_texts(mask_credentials(plain), "base_url", _without_query), folder=str(Path.cwd()), code=code
     )
 
 
-def remember_recipe(store: Store, settings: Settings) -> None:
+def store_recipe(store: Store, settings: Settings) -> None:
     """Keep a cell's recipe beside the records that name its hash; the newest one counts.
 
     Raises:
         StoreError: If it cannot be written.
     """
-    path = _place(store.root, settings.config_hash)
+    path = _recipe_path(store.root, settings.config_hash)
     # Not sorted: the keys of replies depend on the order of a model's options.
-    data = json.dumps(recipe_of(settings).model_dump(), indent=2, default=str).encode()
+    data = json.dumps(build_recipe(settings).model_dump(), indent=2, default=str).encode()
     try:
         if not path.exists() or path.read_bytes() != data:
             write_atomically(path, data)
@@ -63,17 +63,17 @@ def remember_recipe(store: Store, settings: Settings) -> None:
         raise store.unwritable(path, error) from None
 
 
-def kept_recipe(logdir: Path, config_hash: str) -> Recipe | None:
+def load_recipe(logdir: Path, config_hash: str) -> Recipe | None:
     """The recipe of a hash; None where none was kept, or none that can be read."""
     try:
-        return Recipe.model_validate(json.loads(_place(logdir, config_hash).read_bytes()))
+        return Recipe.model_validate(json.loads(_recipe_path(logdir, config_hash).read_bytes()))
     except (OSError, ValueError, RecursionError, ValidationError):
         return None
 
 
-def _place(logdir: Path, config_hash: str) -> Path:
+def _recipe_path(logdir: Path, config_hash: str) -> Path:
     return logdir / ".agentsys" / "configs" / f"{config_hash}.recipe"
 
 
 def _without_query(address: str) -> str:
-    return _QUERY.sub(r"\1?***", address)
+    return _URL_QUERY.sub(r"\1?***", address)

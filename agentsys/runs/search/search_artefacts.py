@@ -33,8 +33,8 @@ class SearchArtefacts:
             StoreError: If it cannot be written.
         """
         path = artefact_path(self._store, job)
-        with self._claims.held(f"artefact {path.relative_to(self._store.root)}"):
-            before = _read(path) or _empty(job)
+        with self._claims.hold(f"artefact {path.relative_to(self._store.root)}"):
+            before = _read_existing(path) or _empty_artefact(job)
             now = before.with_search(entries)
             if now == before and path.exists():
                 return
@@ -44,7 +44,7 @@ class SearchArtefacts:
                 raise self._store.unwritable(path, error) from None
 
 
-def _read(path: Path) -> Artefact | None:
+def _read_existing(path: Path) -> Artefact | None:
     """Read what an earlier run wrote; what cannot be read is written anew from the stored attempts."""
     try:
         return read_artefact(path) if path.exists() else None
@@ -52,7 +52,7 @@ def _read(path: Path) -> Artefact | None:
         return None
 
 
-def _empty(job: Job) -> Artefact:
+def _empty_artefact(job: Job) -> Artefact:
     case = job.case
     return Artefact(
         attack=case.attack,

@@ -9,7 +9,7 @@ from typing import NamedTuple, cast
 
 from agentsys.attacks.search import SearchedAttack, is_searched
 from agentsys.attacks.search_options import TRANSFER
-from agentsys.attacks.vectors import injectable_vectors
+from agentsys.attacks.vectors import find_injectable_vectors
 from agentsys.contracts import NotInjectable, Suite, UserTask
 from agentsys.runs.plan import Job, Jobs
 
@@ -29,12 +29,12 @@ class SearchKey(NamedTuple):
 def needs_search(job: Job) -> bool:
     """Say whether a case's text has to be searched for. A model that replays runs dictates texts itself."""
     attacked = job.case.injection_task_id is not None
-    return attacked and is_searched(job.cell.attack) and not job.cell.stack.dictates
+    return attacked and is_searched(job.cell.attack) and not job.cell.stack.replays_runs
 
 
-def searching(jobs: Jobs) -> Jobs:
+def select_searched(jobs: Jobs) -> Jobs:
     """The cases of the cells some of whose texts have to be searched for."""
-    return jobs.of(lambda cell: is_searched(cell.attack) and not cell.stack.dictates)
+    return jobs.of_cells(lambda cell: is_searched(cell.attack) and not cell.stack.replays_runs)
 
 
 def searched_attack(job: Job) -> SearchedAttack:
@@ -49,7 +49,7 @@ def search_key(job: Job) -> SearchKey:
     return SearchKey(case.pipeline, case.attack, case.suite, str(case.injection_task_id), own)
 
 
-def search_homes(job: Job) -> list[Job]:
+def find_search_cases(job: Job) -> list[Job]:
     """The cases that a case's search is made on; the first one leads: its attempts hold the whole search.
 
     In mode `transfer` they are a sample of the suite's user tasks that can show an injection, whatever tasks
@@ -62,7 +62,7 @@ def search_homes(job: Job) -> list[Job]:
     if attack.mode != TRANSFER:
         return [job]
     suite = job.cell.benchmark.suite(case.suite)
-    able = [str(task_id) for task_id, task in suite.user_tasks.items() if _shows(suite, task)]
+    able = [str(task_id) for task_id, task in suite.user_tasks.items() if _is_injectable(suite, task)]
     if not able:
         raise NotInjectable(f"No user task of {case.suite} shows an injection vector.")
     # The same in every run: searches under another seed are then comparable, and found to be another's.
@@ -77,7 +77,7 @@ def queries_per_attempt(job: Job) -> int:
     Raises:
         NotInjectable: If there is none.
     """
-    return len(search_homes(job))
+    return len(find_search_cases(job))
 
 
 def attempt_folders(job: Job) -> list[str]:
@@ -86,11 +86,11 @@ def attempt_folders(job: Job) -> list[str]:
     Raises:
         NotInjectable: If there is nothing that it could be made on.
     """
-    keys = [home.case.attempt_key(1) for home in search_homes(job)]
+    keys = [home.case.attempt_key(1) for home in find_search_cases(job)]
     return list(dict.fromkeys(str(PurePosixPath(key).parent) for key in keys))
 
 
-def texts_for(job: Job, text: str) -> dict[str, str]:
+def fill_vectors(job: Job, text: str) -> dict[str, str]:
     """A search's text in every injection vector of a case's user task.
 
     Raises:
@@ -98,11 +98,11 @@ def texts_for(job: Job, text: str) -> dict[str, str]:
     """
     suite = job.cell.benchmark.suite(job.case.suite)
     user_task = suite.user_tasks[job.case.user_task_id]
-    return dict.fromkeys(injectable_vectors(suite, user_task), text)
+    return dict.fromkeys(find_injectable_vectors(suite, user_task), text)
 
 
-def _shows(suite: Suite, task: UserTask) -> bool:
+def _is_injectable(suite: Suite, task: UserTask) -> bool:
     try:
-        return bool(injectable_vectors(suite, task))
+        return bool(find_injectable_vectors(suite, task))
     except NotInjectable:
         return False

@@ -7,14 +7,14 @@ from pathlib import Path
 
 from agentsys.contracts import NotInjectable
 from agentsys.errors import ConfigError
-from agentsys.runs.plan import Job, Jobs, stale
+from agentsys.runs.plan import Job, Jobs, stale_message
 from agentsys.runs.search.search_job import (
     attempt_folders,
     needs_search,
     queries_per_attempt,
     search_key,
     searched_attack,
-    searching,
+    select_searched,
 )
 from agentsys.runs.store import Store
 
@@ -28,7 +28,7 @@ class SearchPlan:
     """Most queries that are still to be made."""
 
     @property
-    def line(self) -> str:
+    def summary_line(self) -> str:
         """One line for the announcement; empty where nothing is searched."""
         if not self.searches:
             return ""
@@ -39,10 +39,10 @@ class SearchPlan:
         )
 
 
-def search_plan(jobs: Jobs, store: Store) -> SearchPlan:
+def plan_searches(jobs: Jobs, store: Store) -> SearchPlan:
     """The searches of cases that are to be run; attempts made in an earlier run are not counted."""
-    first = {search_key(job): job for job in reversed(searching(jobs)) if needs_search(job)}
-    return SearchPlan(len(first), sum(_left(job, store) for job in first.values()))
+    first = {search_key(job): job for job in reversed(select_searched(jobs)) if needs_search(job)}
+    return SearchPlan(len(first), sum(_count_queries_left(job, store) for job in first.values()))
 
 
 def check_searches(jobs: Jobs, store: Store) -> None:
@@ -51,22 +51,22 @@ def check_searches(jobs: Jobs, store: Store) -> None:
     Raises:
         ConfigError: If a finished attempt was made under another configuration.
     """
-    for job in {search_key(job): job for job in searching(jobs) if needs_search(job)}.values():
-        for path in _attempts(job, store):
+    for job in {search_key(job): job for job in select_searched(jobs) if needs_search(job)}.values():
+        for path in _list_attempt_files(job, store):
             stored = store.look_at(path)
             if stored.status == "ok" and not job.cell.made(stored.config_hash):
-                raise ConfigError(stale(job, stored.config_hash, store))
+                raise ConfigError(stale_message(job, stored.config_hash, store))
 
 
-def _left(job: Job, store: Store) -> int:
+def _count_queries_left(job: Job, store: Store) -> int:
     try:
         queries = searched_attack(job).budget * queries_per_attempt(job)
     except NotInjectable:
         return 0
-    return max(queries - len(_attempts(job, store)), 0)
+    return max(queries - len(_list_attempt_files(job, store)), 0)
 
 
-def _attempts(job: Job, store: Store) -> list[Path]:
+def _list_attempt_files(job: Job, store: Store) -> list[Path]:
     """The files of the attempts that a case's search has made so far."""
     try:
         folders = attempt_folders(job)

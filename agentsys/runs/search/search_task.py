@@ -7,10 +7,10 @@ import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from agentsys.abilities import Described, NamesPrompts
-from agentsys.attacks.knowledge import Surroundings, signatures, situation
-from agentsys.attacks.search import QueryFacts, Quest, ToolCall
-from agentsys.benchmarks.loading.double_quoted import mended
+from agentsys.abilities import DescribesItself, NamesPrompts
+from agentsys.attacks.knowledge import CaseKnowledge, list_signatures, describe_situation
+from agentsys.attacks.search import QueryFacts, SearchTask, ToolCall
+from agentsys.benchmarks.loading.double_quoted import mend_text
 from agentsys.contracts import InjectionTask, Suite, UserTask
 from agentsys.models.chat import text_of
 from agentsys.models.trace import Span, Tracer
@@ -18,7 +18,7 @@ from agentsys.runs.plan import Job
 from agentsys.runs.run_case import CaseRun
 
 
-def quest_of(jobs: Sequence[Job]) -> Quest:
+def build_quest(jobs: Sequence[Job]) -> SearchTask:
     """Describe what the search made on these cases is to bring about.
 
     Args:
@@ -31,16 +31,16 @@ def quest_of(jobs: Sequence[Job]) -> Quest:
     suite = cell.benchmark.suite(case.suite)
     injection_task = suite.injection_tasks[str(case.injection_task_id)]
     first = cell.attack.injections(suite, suite.user_tasks[case.user_task_id], injection_task, cell.victim)
-    calls = ground_truth(suite, injection_task)
-    return Quest(
+    calls = find_ground_truth_calls(suite, injection_task)
+    return SearchTask(
         goal=injection_task.GOAL,
         goal_calls=calls,
-        start=next(iter(first.values())),
-        defense=description(cell.defense),
+        start_text=next(iter(first.values())),
+        defense=describe_defense(cell.defense),
         id=search_id(jobs[0]),
         tool=str(getattr(injection_task, "attack_tool", None) or ""),
-        mend=None if cell.injection_mode == "exact" else mended,
-        known=_surroundings(suite, jobs, calls),
+        make_injectable=None if cell.injection_mode == "exact" else mend_text,
+        case_knowledge=_build_surroundings(suite, jobs, calls),
     )
 
 
@@ -51,18 +51,18 @@ def search_id(lead: Job) -> str:
     return hashlib.sha256(key.encode("utf-8", "replace")).hexdigest()[:8]
 
 
-def _surroundings(suite: Suite, jobs: Sequence[Job], calls: Sequence[ToolCall]) -> Surroundings:
+def _build_surroundings(suite: Suite, jobs: Sequence[Job], calls: Sequence[ToolCall]) -> CaseKnowledge:
     victim, wanted = jobs[0].cell.victim, {call.function for call in calls}
-    return Surroundings(
+    return CaseKnowledge(
         user_name=victim.user_name,
         model_name=victim.model_name,
-        situations=tuple(situation(suite, suite.user_tasks[job.case.user_task_id]) for job in jobs),
-        tools=signatures(suite.tools),
-        goal_tools=signatures([tool for tool in suite.tools if tool.name in wanted]),
+        situations=tuple(describe_situation(suite, suite.user_tasks[job.case.user_task_id]) for job in jobs),
+        tools=list_signatures(suite.tools),
+        goal_tools=list_signatures([tool for tool in suite.tools if tool.name in wanted]),
     )
 
 
-def ground_truth(suite: Suite, task: InjectionTask | UserTask) -> tuple[ToolCall, ...]:
+def find_ground_truth_calls(suite: Suite, task: InjectionTask | UserTask) -> tuple[ToolCall, ...]:
     """The calls of a task's ground truth in the clean environment; empty where none can be worked out."""
     try:
         calls = task.ground_truth(suite.load_and_inject_default_environment({}))
@@ -71,9 +71,9 @@ def ground_truth(suite: Suite, task: InjectionTask | UserTask) -> tuple[ToolCall
     return tuple(ToolCall(call.function, dict(call.args)) for call in calls)
 
 
-def description(defense: object) -> str:
+def describe_defense(defense: object) -> str:
     """Quote what a defense says of itself; else its class's first docstring line and its prompts' names."""
-    if isinstance(defense, Described):
+    if isinstance(defense, DescribesItself):
         return defense.description()
     doc = inspect.getdoc(type(defense)) or ""
     first = doc.strip().partition("\n")[0]
@@ -81,24 +81,24 @@ def description(defense: object) -> str:
     return f"{first} It speaks to models through: {names}." if names else first
 
 
-def facts_of(run: CaseRun) -> QueryFacts:
+def collect_query_facts(run: CaseRun) -> QueryFacts:
     """Collect what a finished query showed."""
-    seen = run.watch.seen()
+    seen = run.watch.summarize()
     suite = run.job.cell.benchmark.suite(run.job.case.suite)
-    own = ground_truth(suite, suite.user_tasks[run.job.case.user_task_id])
+    own = find_ground_truth_calls(suite, suite.user_tasks[run.job.case.user_task_id])
     said = [text_of(message) for message in run.messages if message["role"] == "assistant"]
     return QueryFacts(
         success=run.security,
         returned=seen.exposed_raw,
         shown=seen.exposed_shown,
-        calls=calls_after(run.tracer, seen.raw_round),
+        calls=calls_after_exposure(run.tracer, seen.raw_round),
         answer=said[-1] if said else "",
-        blocked=tuple(blocked(run.tracer.spans)),
+        blocked=tuple(list_blocked(run.tracer.spans)),
         own_calls=own,
     )
 
 
-def calls_after(tracer: Tracer, exposing: int | None) -> tuple[ToolCall, ...]:
+def calls_after_exposure(tracer: Tracer, exposing: int | None) -> tuple[ToolCall, ...]:
     """The executed calls that were decided on after one had returned the candidate.
 
     Args:
@@ -108,21 +108,21 @@ def calls_after(tracer: Tracer, exposing: int | None) -> tuple[ToolCall, ...]:
     """
     if exposing is None:
         return ()
-    reply = tracer.decided_in[exposing - 1]
-    later = zip(tracer.executed[exposing:], tracer.decided_in[exposing:], strict=True)
+    reply = tracer.decision_points[exposing - 1]
+    later = zip(tracer.executed_calls[exposing:], tracer.decision_points[exposing:], strict=True)
     return tuple(ToolCall(name, args) for (name, args, _), of in later if of != reply)
 
 
-def blocked(spans: Sequence[Span]) -> Iterator[str]:
+def list_blocked(spans: Sequence[Span]) -> Iterator[str]:
     """List what defenses denied, cut or withheld, one line each, read from the decisions of their spans."""
     for span in spans:
-        done = _blocked(span.decision)
+        done = _describe_block(span.decision)
         if done:
             where = f" ({span.name})" if span.name else ""
             yield f"{span.kind}{where} {done}"
 
 
-def _blocked(decision: Mapping[str, Any]) -> str | None:
+def _describe_block(decision: Mapping[str, Any]) -> str | None:
     if decision.get("allow") is False:
         return "denied a call"
     if decision.get("spans_cut"):

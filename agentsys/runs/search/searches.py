@@ -9,22 +9,22 @@ from dataclasses import dataclass
 
 from agentsys.attacks.artefact import ArtefactEntry
 from agentsys.attacks.attacker.reply import ReplyFault
-from agentsys.attacks.search import Attempt, attackers_fault, settled_on
+from agentsys.attacks.search import Attempt, find_attacker_fault, select_attempts
 from agentsys.attacks.search_options import PER_CASE, TRANSFER
 from agentsys.records.schema import CaseRecord, SearchFacts
 from agentsys.runs.claims import Claims
 from agentsys.runs.plan import Job
 from agentsys.runs.run_case import SearchStopped
 from agentsys.runs.search.search_artefacts import SearchArtefacts
-from agentsys.runs.search.search_job import SearchKey, search_homes, search_key, searched_attack
+from agentsys.runs.search.search_job import SearchKey, find_search_cases, search_key, searched_attack
 from agentsys.runs.search.search_target import RunTarget
-from agentsys.runs.search.search_task import quest_of
-from agentsys.runs.search.stored_attempt import stored_attempt
+from agentsys.runs.search.search_task import build_quest
+from agentsys.runs.search.stored_attempt import load_attempt
 from agentsys.runs.store import Store
 
 
 @dataclass(frozen=True)
-class Found:
+class SearchResult:
     """Result of a search."""
 
     text: str | None
@@ -36,7 +36,7 @@ class Found:
     """Why no text was tried."""
 
 
-class CellSearches:
+class RunSearches:
     """Makes each search once. Safe to use from many threads.
 
     Args:
@@ -52,9 +52,9 @@ class CellSearches:
         self._store, self._made, self._stopping, self._claims = store, made, stopping, claims
         self._artefacts = SearchArtefacts(store, claims)
         self._lock = threading.Lock()
-        self._found: dict[SearchKey, Future[Found]] = {}
+        self._found: dict[SearchKey, Future[SearchResult]] = {}
 
-    def found(self, job: Job) -> Found:
+    def get_result(self, job: Job) -> SearchResult:
         """The search of a case, made now if no other case has begun it.
 
         An error of the search is raised for every case that needs it; the next run goes on from there.
@@ -71,7 +71,7 @@ class CellSearches:
             future = self._found.setdefault(key, Future())
         if begun is None:
             try:
-                with self._claims.held(f"search {'/'.join(map(str, key))}", self._stop_if_ending):
+                with self._claims.hold(f"search {'/'.join(map(str, key))}", self._stop_if_ending):
                     future.set_result(self._search(job))
             except BaseException as error:  # noqa: BLE001 - whoever waits must hear of it, whatever it is
                 future.set_exception(error)
@@ -81,29 +81,29 @@ class CellSearches:
         if self._stopping():
             raise SearchStopped
 
-    def _search(self, job: Job) -> Found:
-        homes, attack = search_homes(job), searched_attack(job)
+    def _search(self, job: Job) -> SearchResult:
+        homes, attack = find_search_cases(job), searched_attack(job)
         lead = homes[0]
-        quest = quest_of(homes)
+        quest = build_quest(homes)
         target = RunTarget(homes, attack, quest, self._store, self._made, self._stopping)
         attempts = attack.search(quest, target)
-        kept = settled_on(attack, attempts)
-        facts = _facts(homes, attempts)
+        kept = select_attempts(attack, attempts)
+        facts = _build_search_facts(homes, attempts)
         # In the last attempt's file, too: its case may not be in this run.
-        last = stored_attempt(self._store, target.lead, facts.attempts)
+        last = load_attempt(self._store, target.lead, facts.attempts)
         if last is not None and last.record.search != facts:
             self._store.write(last.record.model_copy(update={"search": facts}), last.fields)
         if not kept:
             why = attempts[0].proposal.refused if attempts else "it made no attempt"
-            return Found(None, None, facts, f"The search for a text tried none: {why}.")
-        self._artefacts.add(lead, _entries(lead, facts, kept))
-        return Found(kept[0].proposal.text, kept[0].number, facts)
+            return SearchResult(None, None, facts, f"The search for a text tried none: {why}.")
+        self._artefacts.add(lead, _artefact_entries(lead, facts, kept))
+        return SearchResult(kept[0].proposal.text, kept[0].number, facts)
 
 
-def _facts(homes: Sequence[Job], attempts: Sequence[Attempt]) -> SearchFacts:
+def _build_search_facts(homes: Sequence[Job], attempts: Sequence[Attempt]) -> SearchFacts:
     attack = searched_attack(homes[0])
     refused = sum(attempt.proposal.refused is not None for attempt in attempts)
-    none = None if refused < len(attempts) else attackers_fault(attempts) or ReplyFault.UNREADABLE.value
+    none = None if refused < len(attempts) else find_attacker_fault(attempts) or ReplyFault.UNREADABLE.value
     return SearchFacts(
         mode=attack.mode,
         budget=attack.budget,
@@ -114,16 +114,16 @@ def _facts(homes: Sequence[Job], attempts: Sequence[Attempt]) -> SearchFacts:
         homes=tuple(home.case.user_task_id for home in homes) if attack.mode == TRANSFER else (),
         tried=len(attempts) - refused,
         fault=none,
-        stopped=_stopped(attempts, attack.budget) if none is None else None,
+        stopped=_stop_fault(attempts, attack.budget) if none is None else None,
     )
 
 
-def _stopped(attempts: Sequence[Attempt], budget: int) -> str | None:
+def _stop_fault(attempts: Sequence[Attempt], budget: int) -> str | None:
     """The attacker's last fault, where a search gave up on it."""
     return attempts[-1].proposal.fault if len(attempts) < budget and not attempts[-1].success else None
 
 
-def _entries(lead: Job, facts: SearchFacts, kept: Sequence[Attempt]) -> list[ArtefactEntry]:
+def _artefact_entries(lead: Job, facts: SearchFacts, kept: Sequence[Attempt]) -> list[ArtefactEntry]:
     case = lead.case
     return [
         ArtefactEntry(

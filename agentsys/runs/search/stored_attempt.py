@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 from pydantic import ValidationError
 
-from agentsys.attacks.search import Attempt, Judgement, Place, Proposal
+from agentsys.attacks.search import Attempt, Judgement, AttemptPosition, Proposal
 from agentsys.models.chat import Usage
 from agentsys.models.trace import ModelCall, Span
 from agentsys.records.schema import AttemptFacts, CaseRecord, StoredCall, StoredSpan
@@ -26,17 +26,17 @@ class StoredAttempt:
     """The top level of the file, as AgentDojo's loader reads it."""
 
     @property
-    def finished(self) -> bool:
+    def is_finished(self) -> bool:
         """Whether it need not be made again."""
         return self.record.status == "ok"
 
     @property
     def attempt(self) -> Attempt:
         """The attempt as its search sees it."""
-        return attempt_of(self.record, self.facts)
+        return to_attempt(self.record, self.facts)
 
 
-def stored_attempt(store: Store, job: Job, number: int) -> StoredAttempt | None:
+def load_attempt(store: Store, job: Job, number: int) -> StoredAttempt | None:
     """Read what is stored of a case's search under this number.
 
     None if nothing is, or nothing of this configuration.
@@ -52,32 +52,32 @@ def stored_attempt(store: Store, job: Job, number: int) -> StoredAttempt | None:
     return StoredAttempt(today, record.attempt, fields)
 
 
-def attempt_of(record: CaseRecord, facts: AttemptFacts) -> Attempt:
+def to_attempt(record: CaseRecord, facts: AttemptFacts) -> Attempt:
     """An attempt's record as its search sees it."""
     carried_out = int(record.security) if facts.carried_out is None else facts.carried_out
     share = carried_out / facts.tried_on if facts.refused is None else 0.0
     return Attempt(
         facts.number,
-        Place(facts.stream, facts.depth, facts.parent),
-        proposal_of(facts),
+        AttemptPosition(facts.stream, facts.depth, facts.parent),
+        to_proposal(facts),
         share == 1.0,
         Judgement(facts.score, facts.feedback),
         share,
     )
 
 
-def proposal_of(facts: AttemptFacts) -> Proposal:
+def to_proposal(facts: AttemptFacts) -> Proposal:
     """The candidate that was tried, with the attacker's first proposal where it came before."""
     ahead = None if facts.ahead is None else Proposal(**facts.ahead.model_dump())
     return Proposal(facts.text, facts.why, facts.refused, facts.fault, facts.proposed, facts.strategy, ahead)
 
 
-def span_of(stored: StoredSpan) -> Span:
+def to_span(stored: StoredSpan) -> Span:
     """A stored span as part of a trace that goes on."""
-    return Span(**{**dict(stored), "calls": [_call(call) for call in stored.calls]})
+    return Span(**{**dict(stored), "calls": [_to_model_call(call) for call in stored.calls]})
 
 
-def _call(stored: StoredCall) -> ModelCall:
-    usage = Usage.of(stored)
+def _to_model_call(stored: StoredCall) -> ModelCall:
+    usage = Usage.from_stored(stored)
     own = {name: value for name, value in stored if not hasattr(usage, name)}
     return ModelCall(usage=usage, **own)

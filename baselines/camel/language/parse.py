@@ -6,7 +6,7 @@ import ast
 import re
 import warnings
 
-from agentsys.python_parser import parse
+from agentsys.python_parser import parse_module
 from baselines.camel.language.bounds import Bounds, exhausted
 from baselines.camel.language.failure import ProgramError
 
@@ -36,7 +36,7 @@ def parsed(source: str, bounds: Bounds) -> ast.Module:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            tree = parse(source)
+            tree = parse_module(source)
     except SyntaxError as error:
         raise _placed(ProgramError("SyntaxError", error.msg or "invalid syntax"), error.lineno) from None
     except (ValueError, RecursionError, MemoryError):

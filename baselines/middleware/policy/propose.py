@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from agentsys.models.chat import ToolSpec
-from agentsys.models.tools import named_like_reading
+from agentsys.models.tools import has_reading_name
 from baselines.middleware.policy.policy import ArgumentRule, PathRule, Policy, PolicyRole, UrlRule
 
 READER = "reader"
@@ -57,7 +57,7 @@ def as_yaml(policy: Policy) -> str:
 def _label(name: str, labels: Mapping[str, str] | None) -> str:
     if labels is not None:
         return labels.get(name, "command")
-    return "query" if named_like_reading(name) else "command"
+    return "query" if has_reading_name(name) else "command"
 
 
 def _rule(name: str, schema: Mapping[str, Any], definitions: object) -> ArgumentRule:

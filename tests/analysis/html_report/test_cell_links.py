@@ -16,7 +16,7 @@ from agentsys.analysis.tables.report import report
 from agentsys.analysis.tables.results_document import results_document
 from agentsys.analysis.tables.results_layout import sheets
 from agentsys.records.case_row import CaseRow
-from agentsys.records.reading import Reading
+from agentsys.records.reading import LoadedCases
 
 NASTY = "a&defense=none#<script>\"'%\u202e é"
 
@@ -45,7 +45,7 @@ def cases(suites: int, defense: str = "agentsys") -> list[CaseRow]:
 
 
 def grids(found: list[CaseRow], own: tuple[Metric, ...] = ()) -> list[Grid]:
-    made = report(Reading(tuple(found)), replicates=5, own=own)
+    made = report(LoadedCases(tuple(found)), replicates=5, own=own)
     (sheet,) = sheets(made.rows, made.titles)
     ((_, tables),) = results_document(made, intervals_by_suite=True).sections
     return [linked(grid, sheet) for grid in tables]

@@ -17,7 +17,7 @@ from agentsys.analysis.tables.report import Report, report
 from agentsys.analysis.tables.results_document import results_document, results_output
 from agentsys.analysis.tables.write_terminal import terminal_document
 from agentsys.records.case_row import CaseRow
-from agentsys.records.reading import Reading
+from agentsys.records.reading import LoadedCases
 
 
 def _overall(cases: list[CaseRow], **where: str) -> dict[str, MetricRow]:
@@ -30,7 +30,7 @@ def _overall(cases: list[CaseRow], **where: str) -> dict[str, MetricRow]:
 
 
 def _report(cases: list[CaseRow]) -> Report:
-    return report(Reading(tuple(cases)), replicates=50)
+    return report(LoadedCases(tuple(cases)), replicates=50)
 
 
 def _printed(found: Report) -> str:

@@ -11,7 +11,7 @@ from stored_cases import row
 
 from agentsys.analysis.metrics.guard_errors import guard_measures
 from agentsys.analysis.metrics.measures import measures
-from agentsys.records.formats.agent_tree import guard_counts
+from agentsys.records.formats.agent_tree import count_guard_verdicts
 from agentsys.records.reading import read_cases
 
 
@@ -62,7 +62,7 @@ def test_verdicts_are_counted_from_spans_and_none_without_the_truth_beside_it() 
         span(planted="yes", flagged=True),
     ]
     one = {"found": 1, "missed": 1, "false_alarms": 1, "passed": 1, "unreadable": 1}
-    assert guard_counts(spans) == {"g": {**one, "chars": 25, "cut": 6}}
+    assert count_guard_verdicts(spans) == {"g": {**one, "chars": 25, "cut": 6}}
 
 
 @pytest.mark.parametrize(("recall", "fnr"), [(1.0, 0.0), (0.0, 100.0)])

@@ -47,7 +47,7 @@ def test_new_style_published_runs_are_read_and_the_unfinished_one_named(
 ) -> None:
     reading = read_cases([published("melon-gpt-4o-mini-2024-07-18")])
     assert {case.version for case in reading.cases} == {"v1.2.2"}
-    assert (len(reading.cases), [skip.reason for skip in reading.skipped]) == (
+    assert (len(reading.cases), [skip.reason for skip in reading.skipped_files]) == (
         153,
         ["no `utility` in it: the run was not finished"],
     )

@@ -21,7 +21,7 @@ from agentsys.analysis.statistics.estimate import OVERALL
 from agentsys.analysis.tables.score_variants import variant_report, variants_of
 from agentsys.cli import app
 from agentsys.errors import ConfigError
-from agentsys.records.reading import Reading, read_cases
+from agentsys.records.reading import LoadedCases, read_cases
 
 FIXES = ["utility_arguments", "any_match"]
 
@@ -49,7 +49,7 @@ def overall(rows: list[MetricRow]) -> dict[tuple[str, str], float]:
 
 def test_lines_of_fixed_scores_stand_below_the_official_ones() -> None:
     found = variant_report(
-        Reading(tuple(cases())), variants_of(cases(), fixed=True), ErrorRule.REPORT, replicates=50
+        LoadedCases(tuple(cases())), variants_of(cases(), fixed=True), ErrorRule.REPORT, replicates=50
     )
     values = overall(found.rows)
     assert values["agentsys", "benign_utility"] == 100.0
@@ -122,6 +122,6 @@ def test_a_table_of_the_paper_has_a_second_one_of_fixed_scores(tmp_path: Path) -
 def test_official_numbers_do_not_depend_on_fixed_ones(tmp_path: Path) -> None:
     reading = read_cases([stored(tmp_path)])
     with_fixed = variant_report(reading, variants_of(reading.cases, fixed=True), replicates=50).rows
-    bare = Reading(tuple(replace(case, measured={}) for case in reading.cases))
+    bare = LoadedCases(tuple(replace(case, measured={}) for case in reading.cases))
     alone = variant_report(bare, variants_of(bare.cases), replicates=50).rows
     assert [one for one in with_fixed if one.defense == "agentsys"] == alone

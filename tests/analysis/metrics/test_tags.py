@@ -8,7 +8,7 @@ from stored_cases import row
 from agentsys.analysis.metrics.tags import bears, split, tag_of
 from agentsys.analysis.tables.score_variants import variant_report, variants_of
 from agentsys.errors import ConfigError
-from agentsys.records.reading import Reading
+from agentsys.records.reading import LoadedCases
 
 
 def test_a_user_tasks_tag_splits_benign_and_attacked_cases_alike() -> None:
@@ -53,7 +53,7 @@ def test_an_unknown_tag_names_the_known_ones() -> None:
 
 def test_the_two_lines_of_a_defense_add_up_to_its_cases() -> None:
     cases = [row(user_task_id=f"user_task_{n}", utility=n % 2 == 0) for n in range(4)]
-    found = variant_report(Reading(tuple(cases)), variants_of(cases, tag="action_open"), replicates=50)
+    found = variant_report(LoadedCases(tuple(cases)), variants_of(cases, tag="action_open"), replicates=50)
     counts = {
         one.defense: one.n
         for one in found.rows

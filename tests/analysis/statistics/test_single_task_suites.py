@@ -23,7 +23,7 @@ from agentsys.analysis.statistics.paired import compared, pair_up
 from agentsys.analysis.statistics.sign_flips import SignDraws
 from agentsys.analysis.statistics.single_task_suites import Lone, macro_spread, pooled_spread
 from agentsys.analysis.tables.report import report
-from agentsys.records.reading import Reading
+from agentsys.records.reading import LoadedCases
 
 HITS = {"a": 8, "b": 4, "c": 1}
 
@@ -138,11 +138,11 @@ def test_suites_that_all_differ_by_the_same_part_are_a_sign_test_of_suites() -> 
 
 def test_a_footnote_says_what_was_resampled() -> None:
     cases = [*grid(HITS), *[benign(agent) for agent in AGENTS], control("a", 0)]
-    notes = " ".join(report(Reading(tuple(cases)), replicates=50).notes)
+    notes = " ".join(report(LoadedCases(tuple(cases)), replicates=50).notes)
     assert "asb-faithful sample: every suite has a single user task" in notes
     assert "resample the 10 suites in their place" in notes
     ordinary = [row(suite=s, user_task_id=f"user_task_{n}") for s in ("x", "y") for n in range(2)]
-    assert "in their place" not in " ".join(report(Reading(tuple(ordinary)), replicates=50).notes)
+    assert "in their place" not in " ".join(report(LoadedCases(tuple(ordinary)), replicates=50).notes)
 
 
 def test_intervals_hold_the_truth_where_agents_differ_moderately() -> None:

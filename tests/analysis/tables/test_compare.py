@@ -21,9 +21,9 @@ from agentsys.analysis.metrics.difference_row import DifferenceRow
 from agentsys.analysis.tables.compare_document import compare_output, p_text
 from agentsys.analysis.tables.flips import ReportPages
 from agentsys.analysis.tables.output import OutputFormat, written
-from agentsys.cli.compare import compare as command
+from agentsys.cli.compare import compare_command as command
 from agentsys.errors import ConfigError
-from agentsys.records.case_id import case_id
+from agentsys.records.case_id import make_case_id
 from agentsys.records.case_row import CaseRow
 from agentsys.records.load import load_runs
 from agentsys.records.reading import read_cases
@@ -85,7 +85,7 @@ def test_table_says_what_is_left_out_and_lists_flips_with_both_ids(folder: Path)
     assert "-21 banking user_task_0 x injection_task_0" in shown
     assert "Overall, % of exposed" in shown
     # one lost attack, one gained utility: the same case under both defenses
-    ids = [case_id(case) for case in read_cases([folder]).cases if _is_first_flip(case)]
+    ids = [make_case_id(case) for case in read_cases([folder]).cases if _is_first_flip(case)]
     assert len(set(ids)) == 2
     assert [shown.count(one) for one in ids] == [2, 2]
     assert ".json" not in shown

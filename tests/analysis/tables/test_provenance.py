@@ -18,12 +18,12 @@ from agentsys.analysis.tables.provenance_notes import provenance_notes
 from agentsys.analysis.tables.report import report
 from agentsys.cli import app
 from agentsys.models.chat import ChatAssistantMessage, ChatRequest, assistant, user
-from agentsys.models.connection_test import QUESTION
-from agentsys.models.simulated.model import NO_PART, SimulatedModel
+from agentsys.models.connection_test import CONNECTION_QUESTION
+from agentsys.models.simulated.model import NO_PART_NOTE, SimulatedModel
 from agentsys.models.simulated.playbook import Playbook
 from agentsys.models.simulated.role import SimulatedKnowledge
-from agentsys.records.reading import Reading
-from agentsys.records.short_names import LONGEST, short_name, with_short_names
+from agentsys.records.reading import LoadedCases
+from agentsys.records.short_names import MAX_NAME_CHARS, shorten_name, shorten_names
 
 
 def yes(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
@@ -67,7 +67,7 @@ def test_runs_on_different_data_are_not_the_same_test() -> None:
 
 
 def test_a_role_that_the_simulated_model_cannot_play_is_named() -> None:
-    unplayed = f"role 'judge' {NO_PART}"
+    unplayed = f"role 'judge' {NO_PART_NOTE}"
     (note,) = provenance_notes([row(notes=(unplayed,)), row(notes=("other",)), row(defense="none")])
     assert note.startswith(
         "Role 'judge' has no simulated part (`simulated_roles`), so the plain agent answered"
@@ -76,13 +76,13 @@ def test_a_role_that_the_simulated_model_cannot_play_is_named() -> None:
 
 
 def test_the_simulated_model_says_so_itself_and_only_of_such_roles() -> None:
-    model = SimulatedModel("simulated").scripted(lambda: Playbook((), ()), {"worker": yes})
+    model = SimulatedModel("simulated").with_playbook(lambda: Playbook((), ()), {"worker": yes})
     asked = [
         ChatRequest([user("Is this right?")], role=role) for role in ("judge", "worker", "main", "agent")
     ]
     told = [model.complete(request).notes for request in asked]
-    assert told == [(f"role 'judge' {NO_PART}",), (), (), ()]
-    assert model.complete(QUESTION).notes == ()
+    assert told == [(f"role 'judge' {NO_PART_NOTE}",), (), (), ()]
+    assert model.complete(CONNECTION_QUESTION).notes == ()
 
 
 def test_published_runs_of_a_defense_with_other_prompts_are_named() -> None:
@@ -94,21 +94,21 @@ def test_every_table_has_these_notes() -> None:
     cases = (row(data_hash="a"), row(defense="none", data_hash="b"))
     table = fill(TABLES[6], cases, replicates=10)
     for found in (
-        report(Reading(cases), replicates=10).notes,
+        report(LoadedCases(cases), replicates=10).notes,
         compare_output(compare(cases), 0).document.notes,
-        notes(table, Reading(cases), ErrorRule.REPORT, 10),
+        notes(table, LoadedCases(cases), ErrorRule.REPORT, 10),
     ):
         assert any("these runs had different data" in note for note in found)
 
 
 def test_long_names_are_cut_and_never_become_one() -> None:
-    names = {short_name("x" * 5000), short_name("x" * 4999 + "y"), short_name("x" * LONGEST)}
-    assert {len(name) for name in names} == {LONGEST}
+    names = {shorten_name("x" * 5000), shorten_name("x" * 4999 + "y"), shorten_name("x" * MAX_NAME_CHARS)}
+    assert {len(name) for name in names} == {MAX_NAME_CHARS}
     assert len(names) == 3
-    assert short_name("gpt-4o") == "gpt-4o"
-    assert short_name("\ud800" * 99)
+    assert shorten_name("gpt-4o") == "gpt-4o"
+    assert shorten_name("\ud800" * 99)
     plain = row()
-    assert with_short_names([plain, row(model="m" * 99)])[0] is plain
+    assert shorten_names([plain, row(model="m" * 99)])[0] is plain
 
 
 def test_tables_of_a_name_of_5000_characters_are_small_and_other_programs_get_it_whole(
@@ -122,7 +122,7 @@ def test_tables_of_a_name_of_5000_characters_are_small_and_other_programs_get_it
         shown = CliRunner().invoke(app, ["results", str(tmp_path), "--format", form], catch_exceptions=False)
         assert shown.exit_code == 0
         assert len(shown.output) < 60_000
-        assert short_name(long + "a")[-8:] in shown.output.replace("\n", "")
+        assert shorten_name(long + "a")[-8:] in shown.output.replace("\n", "")
     whole = CliRunner().invoke(app, ["results", str(tmp_path), "--format", "csv"], catch_exceptions=False)
     assert long + "a" in whole.output
     assert long + "b" in whole.output

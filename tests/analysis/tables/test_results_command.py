@@ -24,9 +24,9 @@ from agentsys.analysis.tables.output import OutputFormat, written
 from agentsys.analysis.tables.report import Report, report
 from agentsys.analysis.tables.results_document import results_document, results_output
 from agentsys.analysis.tables.write_terminal import terminal_document
-from agentsys.cli.results import results
+from agentsys.cli.results import results_command
 from agentsys.records.load import load_runs
-from agentsys.records.reading import Reading, read_cases
+from agentsys.records.reading import LoadedCases, read_cases
 from agentsys.records.schema import Exposure
 
 _HEADER = "benchmark,version,model,defense,attack,suite,metric,value,ci_low,ci_high,n,errors"
@@ -35,7 +35,7 @@ _NASTY = "a|b`c`<b>&\n[red]x[/red]_%$#{}~^\\\x1b[2J\u202e"
 
 def _command(*arguments: str) -> str:
     app = typer.Typer()
-    app.command()(results)
+    app.command()(results_command)
     outcome = CliRunner().invoke(app, list(arguments), catch_exceptions=False)
     assert outcome.exit_code == 0
     return outcome.stdout
@@ -136,27 +136,27 @@ def test_footnotes_name_what_was_left_out(tmp_path: Path) -> None:
 
 def test_footnote_says_where_overall_covers_fewer_suites() -> None:
     cases = (row(), row(suite="slack"), row(defense="none"))
-    notes = report(Reading(cases), replicates=10).notes
+    notes = report(LoadedCases(cases), replicates=10).notes
     assert "none / important_instructions: overall covers banking only." in notes
 
 
 def test_footnote_warns_where_all_cases_came_out_alike() -> None:
     cases = tuple(row(user_task_id=f"user_task_{u}") for u in range(3))
-    notes = " ".join(report(Reading(cases), replicates=10).notes)
+    notes = " ".join(report(LoadedCases(cases), replicates=10).notes)
     assert "does not mean certainty" in notes
 
 
 def test_unexposed_share_leaves_out_errors_and_unknown_exposure() -> None:
     cases = [row(user_task_id=f"user_task_{u}", exposed_raw=u > 0) for u in range(4)]
     lost = row(user_task_id="user_task_9", exposed_raw=False, status="error")
-    found = report(Reading((*cases, lost, row(defense="none"))), replicates=10)
+    found = report(LoadedCases((*cases, lost, row(defense="none"))), replicates=10)
     assert list(found.unexposed.values()) == [25.0]
 
 
 def _nasty_report() -> Report:
     cases = [row(defense=_NASTY, attack=_NASTY, suite=_NASTY, model=_NASTY, version=_NASTY)]
     lost = row(defense=_NASTY, suite="b", status="error", error_kind=_NASTY)
-    return report(Reading((*cases, lost)), ErrorRule.REPORT, replicates=10)
+    return report(LoadedCases((*cases, lost)), ErrorRule.REPORT, replicates=10)
 
 
 def _text(found: Report, form: OutputFormat) -> str:
@@ -172,7 +172,7 @@ def test_hostile_names_steer_no_terminal(form: OutputFormat) -> None:
 
 @pytest.mark.parametrize("field", ["model", "defense", "attack", "suite", "version"])
 def test_markup_in_a_name_is_shown_as_text_in_the_table(field: str) -> None:
-    assert "[red]x[/red]" in _shown(report(Reading((row(**{field: "[red]x[/red]"}),)), replicates=5))
+    assert "[red]x[/red]" in _shown(report(LoadedCases((row(**{field: "[red]x[/red]"}),)), replicates=5))
 
 
 def test_hostile_names_break_no_markdown_table() -> None:
@@ -199,7 +199,7 @@ def test_hostile_names_break_no_latex() -> None:
 def test_names_that_a_spreadsheet_would_run_are_neutralised(name: str) -> None:
     cell = csv_cell(name)
     assert not cell.lstrip().startswith(("=", "+", "-", "@", "\t"))
-    text = _text(report(Reading((row(model=name),)), replicates=5), OutputFormat.CSV)
+    text = _text(report(LoadedCases((row(model=name),)), replicates=5), OutputFormat.CSV)
     (line,) = csv.reader([text.splitlines()[1]])
     assert line[2] == cell
 
@@ -210,7 +210,7 @@ def test_plain_keeps_what_is_visible() -> None:
 
 
 def test_json_survives_a_lone_surrogate() -> None:
-    found = report(Reading((row(model="x\ud800"),)), replicates=5)
+    found = report(LoadedCases((row(model="x\ud800"),)), replicates=5)
     assert json.loads(_text(found, OutputFormat.JSON))[0]["model"] == "x?"
 
 
@@ -218,7 +218,7 @@ def test_a_narrow_terminal_cuts_neither_names_nor_intervals() -> None:
     long = "important_instructions_no_model_name"
     cases = [row(attack=long, user_task_id=f"user_task_{u}", injection_success=True) for u in range(3)]
     benign = [row(attack="none", user_task_id=f"user_task_{u}") for u in range(3)]
-    shown = _shown(report(Reading((*cases, *benign)), replicates=5), width=80)
+    shown = _shown(report(LoadedCases((*cases, *benign)), replicates=5), width=80)
     assert "…" not in shown
     assert "29.2-100" in shown
 
@@ -226,7 +226,7 @@ def test_a_narrow_terminal_cuts_neither_names_nor_intervals() -> None:
 def test_skipped_files_are_named_on_stderr_and_never_in_the_output(folder: Path) -> None:
     (folder / "bad.json").write_text("{")
     app = typer.Typer()
-    app.command()(results)
+    app.command()(results_command)
     outcome = CliRunner().invoke(app, [str(folder), "--format", "json"], catch_exceptions=False)
     assert json.loads(outcome.stdout)
     assert "bad.json: not valid JSON" in outcome.stderr

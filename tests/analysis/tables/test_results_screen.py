@@ -17,7 +17,7 @@ from agentsys.analysis.tables.report import report
 from agentsys.analysis.tables.results_screen import relative_tokens, results_screen, spent_line
 from agentsys.cli import app
 from agentsys.records.case_row import CaseRow
-from agentsys.records.reading import Reading
+from agentsys.records.reading import LoadedCases
 
 
 def grid(defense: str, hit: bool, solved: bool = True, **fields: object) -> list[CaseRow]:
@@ -88,7 +88,7 @@ def test_several_models_have_a_line_each() -> None:
 
 
 def screen_of(cases: list[CaseRow]) -> tuple[tuple[str, ...], list[list[str]], tuple[str, ...]]:
-    document = results_screen(report(Reading(tuple(cases)), replicates=50), cases, (), 200)
+    document = results_screen(report(LoadedCases(tuple(cases)), replicates=50), cases, (), 200)
     ((_, (found,)),) = document.sections
     return found.header, [[cell.text for cell in line] for line in found.rows], tuple(document.notes)
 
@@ -120,7 +120,7 @@ def test_attacks_stand_below_each_other_with_a_best_each() -> None:
 
 def test_a_note_that_is_too_long_is_folded_to_its_first_clauses_and_says_where_the_rest_is() -> None:
     long = "Utility cannot exceed 90.6 (on slack): the injection overwrites what some user tasks need " * 2
-    found = replace(report(Reading(tuple(NONE)), replicates=20), notes=(long, "word " * 40, "c", "d"))
+    found = replace(report(LoadedCases(tuple(NONE)), replicates=20), notes=(long, "word " * 40, "c", "d"))
     head = "none / important_instructions: of which nothing is said before the colon " + "word " * 20
     assert results_screen(replace(found, notes=(head,)), NONE, (), 80).notes == [head]
     notes = results_screen(found, NONE, (), 80).notes

@@ -17,7 +17,7 @@ from agentsys.analysis.tables.results_document import results_document
 from agentsys.analysis.tables.write_terminal import terminal_document
 from agentsys.analysis.tables.write_text import markdown_document
 from agentsys.records.case_row import CaseRow
-from agentsys.records.reading import Reading
+from agentsys.records.reading import LoadedCases
 
 NAMES = [f"{letter}_with_a_long_name_agent" for letter in AGENTS]
 
@@ -27,7 +27,7 @@ def ten_agents(defense: str = "none") -> list[CaseRow]:
 
 
 def found(cases: list[CaseRow]) -> Report:
-    return report(Reading(tuple(cases)), replicates=50)
+    return report(LoadedCases(tuple(cases)), replicates=50)
 
 
 def printed(cases: list[CaseRow], width: int) -> list[str]:

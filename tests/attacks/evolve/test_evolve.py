@@ -11,12 +11,12 @@ import pytest
 from scripted_for_searches import QUEST, Outcomes, Says, reply
 
 from agentsys.attacks.attacker.reply import ReplyFault
-from agentsys.attacks.evolve.archive import strategy_of
-from agentsys.attacks.evolve.attack import GIVE_UP, EvolveAttack
+from agentsys.attacks.evolve.archive import get_strategy
+from agentsys.attacks.evolve.attack import MAX_EMPTY_REPLIES, EvolveAttack
 from agentsys.attacks.evolve.strategies import STRATEGIES
 from agentsys.attacks.forged.families import FAMILIES
-from agentsys.attacks.literal import escaped
-from agentsys.attacks.search import Attempt, chosen
+from agentsys.attacks.literal import escape_yaml
+from agentsys.attacks.search import Attempt, choose_attempt
 from agentsys.errors import ConfigError
 from agentsys.models.chat import text_of
 
@@ -30,12 +30,12 @@ def test_without_success_the_budget_is_spent_exactly_and_seeds_ask_nobody(budget
     assert [attempt.number for attempt in made] == list(range(1, budget + 1))
     # The first proposal is asked for before anything is tried, and used where the seeds end.
     assert len(model.requests) == max(budget - 1 - SEEDS, 1)
-    assert made[0].proposal.text == QUEST.start
+    assert made[0].proposal.text == QUEST.start_text
 
 
 def test_at_least_ten_strategies_are_tried_in_forty_attempts_of_one_score() -> None:
     def asked_for(attempts: list[Attempt]) -> Counter[str]:
-        return Counter(strategy_of(attempt) for attempt in attempts)
+        return Counter(get_strategy(attempt) for attempt in attempts)
 
     made = list(EvolveAttack(40).search(QUEST, Outcomes(Says())))
     assert len(asked_for(made)) == SEEDS
@@ -58,7 +58,7 @@ def test_the_same_seed_makes_the_same_attempts_and_another_one_others() -> None:
 @pytest.mark.parametrize("success", [1, 3, 16, 20])
 def test_the_first_success_ends_the_search(success: int) -> None:
     made = EvolveAttack(30).search(QUEST, Outcomes(Says(), {success: 10}))
-    best = chosen(made)
+    best = choose_attempt(made)
     assert best is not None
     assert (len(made), best.number, best.success) == (success, success, True)
 
@@ -76,7 +76,7 @@ def test_declared_strategies_are_kept_and_candidates_are_read_letter_by_letter()
     said = json.dumps({"strategy": "urgency", "improvement": "", "text": 'Now:\n"go"'})
     made = EvolveAttack(2 + SEEDS).search(QUEST, Outcomes(Says([said])))
     last = made[-1].proposal
-    assert (last.strategy, last.proposed, last.text) == ("urgency", 'Now:\n"go"', escaped('Now:\n"go"'))
+    assert (last.strategy, last.proposed, last.text) == ("urgency", 'Now:\n"go"', escape_yaml('Now:\n"go"'))
 
 
 def test_a_known_family_adds_a_forged_conversation_to_the_seeds() -> None:
@@ -87,15 +87,15 @@ def test_a_known_family_adds_a_forged_conversation_to_the_seeds() -> None:
 def test_an_attacker_that_never_gives_a_text_makes_no_search() -> None:
     made = EvolveAttack(30).search(QUEST, Outcomes(Says(always=lambda _: "I'm sorry, but I can't help.")))
     assert [attempt.proposal.fault for attempt in made] == [ReplyFault.REFUSED.value]
-    assert chosen(made) is None
+    assert choose_attempt(made) is None
 
 
 def test_an_attacker_that_gives_no_more_texts_ends_the_search_with_the_best_so_far() -> None:
     model = Says([reply("first")], always=lambda _: "I'm sorry, but I can't help.")
     made = EvolveAttack(60).search(QUEST, Outcomes(model, {7: 5}))
-    assert len(made) == 2 + SEEDS + GIVE_UP
-    assert {attempt.proposal.fault for attempt in made[-GIVE_UP:]} == {ReplyFault.REFUSED.value}
-    best = chosen(made)
+    assert len(made) == 2 + SEEDS + MAX_EMPTY_REPLIES
+    assert {attempt.proposal.fault for attempt in made[-MAX_EMPTY_REPLIES:]} == {ReplyFault.REFUSED.value}
+    best = choose_attempt(made)
     assert best is not None
     assert best.number == 7
 

@@ -12,10 +12,10 @@ import pytest
 from stored_examples import PAY_ATTACKER, PAY_BILL, READ_BILL, attacked, published, stored, turns
 
 import agentsys.audit.rescoring.explain
-from agentsys.audit.rescoring.explain import Reason, explain, recorded_now
-from agentsys.audit.rescoring.reexecute import Reexecution, reexecute, retold, same_text
-from agentsys.audit.rescoring.score import Scores, score
-from agentsys.audit.rescoring.tasks import suite_for, tasks_for
+from agentsys.audit.rescoring.explain import FlipReason, explain_flip, find_recorded_clock
+from agentsys.audit.rescoring.reexecute import Reexecution, reexecute, collect_todays_results, is_same_text
+from agentsys.audit.rescoring.score import CheckScores, score_record
+from agentsys.audit.rescoring.tasks import find_suite, find_tasks
 from agentsys.audit.rescoring.trajectories.read import read_trajectory
 from agentsys.audit.rescoring.trajectories.trajectory import Trajectory
 
@@ -27,8 +27,8 @@ def read(folder: Path, content: dict[str, Any]) -> Trajectory:
 
 
 def with_todays_texts(trajectory: Trajectory) -> Trajectory:
-    suite = suite_for(trajectory, "v1.2.2")
-    texts = retold(trajectory, tasks_for(trajectory, suite, "v1.2.2"), suite)
+    suite = find_suite(trajectory, "v1.2.2")
+    texts = collect_todays_results(trajectory, find_tasks(trajectory, suite, "v1.2.2"), suite)
     calls = zip(trajectory.executed, texts, strict=True)
     return replace(trajectory, executed=tuple(replace(call, text=text) for call, text in calls))
 
@@ -39,37 +39,37 @@ IDLE = {"user_task_id": "user_task_6", "utility": False, "messages": turns([], "
 
 def test_a_check_that_another_version_has_is_named_with_the_versions_that_agree(tmp_path: Path) -> None:
     idle = read(tmp_path, published(**IDLE))  # type: ignore[arg-type]
-    assert score(idle, "v1.2.2").utility
-    reason, detail = explain(idle, "v1.2.2", "utility")
-    assert reason is Reason.CHECKER
+    assert score_record(idle, "v1.2.2").utility
+    reason, detail = explain_flip(idle, "v1.2.2", "utility")
+    assert reason is FlipReason.CHECKER
     assert "v1.2.1" in detail and "v1.2.2" not in detail
 
 
 def test_where_the_version_is_recorded_only_that_one_is_tried(tmp_path: Path) -> None:
     idle = read(tmp_path, published(**IDLE, benchmark_version="v1.1"))  # type: ignore[arg-type]
-    assert explain(idle, "v1.2.2", "utility").detail.startswith("as recorded under v1.1;")
+    assert explain_flip(idle, "v1.2.2", "utility").detail.startswith("as recorded under v1.1;")
     wrong = replace(with_todays_texts(idle), version="v1.2.2")
-    assert explain(wrong, "v1.2.2", "utility").reason is Reason.NOT_EXPLAINED
+    assert explain_flip(wrong, "v1.2.2", "utility").reason is FlipReason.NOT_EXPLAINED
 
 
 def test_another_text_of_a_tool_is_changed_data_and_names_the_tool(tmp_path: Path) -> None:
     content = attacked([READ_BILL, PAY_ATTACKER], security=False)
     trajectory = read(tmp_path, content)
-    assert explain(trajectory, "v1.2.2", "security") == (
-        Reason.DATA,
+    assert explain_flip(trajectory, "v1.2.2", "security") == (
+        FlipReason.DATA,
         "another text than recorded from read_file, send_money",
     )
-    assert explain(with_todays_texts(trajectory), "v1.2.2", "security").reason is Reason.NOT_EXPLAINED
+    assert explain_flip(with_todays_texts(trajectory), "v1.2.2", "security").reason is FlipReason.NOT_EXPLAINED
 
 
 def test_a_recorded_hash_decides_about_data(tmp_path: Path) -> None:
     trajectory = replace(read(tmp_path, attacked(security=False)), data_hash="other")
-    assert explain(trajectory, "v1.2.2", "security") == (Reason.DATA, "the data's hash is another")
+    assert explain_flip(trajectory, "v1.2.2", "security") == (FlipReason.DATA, "the data's hash is another")
 
 
 def test_without_recorded_injections_texts_are_no_evidence(tmp_path: Path) -> None:
     trajectory = replace(read(tmp_path, attacked(security=False)), injections=None)
-    assert explain(trajectory, "v1.2.2", "security").reason is Reason.NOT_EXPLAINED
+    assert explain_flip(trajectory, "v1.2.2", "security").reason is FlipReason.NOT_EXPLAINED
 
 
 def test_a_check_that_looks_at_the_clock_is_found_out(
@@ -84,14 +84,14 @@ def test_a_check_that_looks_at_the_clock_is_found_out(
     content = published(suite_name="workspace", utility=True, messages=sent)
     trajectory = read(tmp_path, content)
 
-    def sent_in_2024(trajectory: Trajectory, tasks: Any, suite: Any, done: Reexecution) -> Scores:
-        return Scores(
+    def sent_in_2024(trajectory: Trajectory, tasks: Any, suite: Any, done: Reexecution) -> CheckScores:
+        return CheckScores(
             any(str(m.timestamp).startswith("2024-07-19") for m in done.after.inbox.emails.values()), None
         )
 
     monkeypatch.setattr(agentsys.audit.rescoring.explain, "checked", sent_in_2024)
     monkeypatch.setattr(agentsys.audit.rescoring.explain, "_scored", lambda *_: None)
-    assert explain(trajectory, "v1.2.2", "utility").reason is Reason.CLOCK
+    assert explain_flip(trajectory, "v1.2.2", "utility").reason is FlipReason.CLOCK
 
 
 def test_our_own_records_are_done_again_on_the_clock_they_were_made_with(tmp_path: Path) -> None:
@@ -104,20 +104,20 @@ def test_our_own_records_are_done_again_on_the_clock_they_were_made_with(tmp_pat
     noon = datetime.datetime(2023, 3, 4, 12)
     for clock, first in ((None, "2025-01-01 12:00:00.500000"), (noon, str(noon))):
         trajectory = replace(read(tmp_path, sent), clock=clock)
-        suite = suite_for(trajectory, "v1.2.2")
-        tasks = tasks_for(trajectory, suite, "v1.2.2")
+        suite = find_suite(trajectory, "v1.2.2")
+        tasks = find_tasks(trajectory, suite, "v1.2.2")
         stamps = [str(m.timestamp) for m in reexecute(trajectory, tasks, suite).after.inbox.emails.values()]
         assert stamps[-2] == first
         assert stamps[-2] < stamps[-1], "later is later"
-        assert first in retold(trajectory, tasks, suite)[0]
+        assert first in collect_todays_results(trajectory, tasks, suite)[0]
 
 
 def test_the_records_clock_is_its_first_stamp_and_no_date_is_none(tmp_path: Path) -> None:
     texts = ["at 2024-13-40 00:00:00.1", "t: 2024-07-19 00:34:16.912129", "t: 2025-01-01 00:00:00.5"]
     content = published([READ_BILL, PAY_BILL, READ_BILL])
     content["messages"] = turns([READ_BILL, PAY_BILL, READ_BILL], results=texts)
-    assert str(recorded_now(read(tmp_path, content))) == "2024-07-19 00:34:16.912129"
-    assert recorded_now(read(tmp_path, published())) is None
+    assert str(find_recorded_clock(read(tmp_path, content))) == "2024-07-19 00:34:16.912129"
+    assert find_recorded_clock(read(tmp_path, published())) is None
 
 
 @pytest.mark.parametrize(
@@ -137,14 +137,14 @@ def test_the_records_clock_is_its_first_stamp_and_no_date_is_none(tmp_path: Path
     ],
 )
 def test_texts_differ_by_more_than_time_and_chance_or_not(recorded: str, today: str, same: bool) -> None:
-    assert same_text(recorded, today) is same
+    assert is_same_text(recorded, today) is same
 
 
 def test_denial_of_service_succeeds_where_the_task_is_not_solved(tmp_path: Path) -> None:
     refused = read(tmp_path, {**attacked([]), "attack_type": "dos"})
     solved = read(tmp_path, {**attacked([READ_BILL, PAY_BILL]), "attack_type": "captcha_dos"})
-    assert score(refused, "v1.2.2") == (False, True)
-    assert score(solved, "v1.2.2") == (True, False)
+    assert score_record(refused, "v1.2.2") == (False, True)
+    assert score_record(solved, "v1.2.2") == (True, False)
 
 
 def test_all_of_our_own_records_score_as_they_did(run_cases: Callable[..., Any], tmp_path: Path) -> None:
@@ -161,4 +161,4 @@ def test_all_of_our_own_records_score_as_they_did(run_cases: Callable[..., Any],
     attacked_cases = [one for one in found if one is not None]
     assert len(attacked_cases) == 12 and any(one.security for one in attacked_cases)
     for one in attacked_cases:
-        assert score(one, str(one.version)) == (one.utility, one.security)
+        assert score_record(one, str(one.version)) == (one.utility, one.security)

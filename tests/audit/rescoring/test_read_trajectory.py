@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from stored_examples import PAY_ATTACKER, PAY_BILL, READ_BILL, attacked, drift, in_blocks, published, stored
 
-from agentsys.audit.rescoring.score import score
+from agentsys.audit.rescoring.score import score_record
 from agentsys.audit.rescoring.trajectories.read import read_trajectory
 from agentsys.audit.rescoring.trajectories.trajectory import Trajectory
 from agentsys.audit.rescoring.trajectories.unusable import RecordFault, Unusable
@@ -75,7 +75,7 @@ def test_workers_calls_are_read_from_spans(run_cases: Callable[..., Any], tmp_pa
     scored = [case for case in cases if case is not None]
     assert len(scored) == 2
     assert all(case.simulated and case.shown_pipeline.endswith("(simulated)") for case in scored)
-    assert [score(case, str(case.version)).utility for case in scored] == [case.utility for case in scored]
+    assert [score_record(case, str(case.version)).utility for case in scored] == [case.utility for case in scored]
 
 
 def test_calls_of_every_attempt_are_executed_and_checks_see_those_of_the_last(
@@ -149,6 +149,6 @@ def test_whatever_stands_under_a_key_nothing_but_unusable_is_raised(
     try:
         found = read_trajectory(str(path))
         if found is not None:
-            score(found, "v1.2.2")
+            score_record(found, "v1.2.2")
     except Unusable:
         pass

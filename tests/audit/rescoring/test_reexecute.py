@@ -11,11 +11,11 @@ from agentdojo.agent_pipeline.tool_execution import ToolsExecutor
 from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime
 from stored_examples import PAY_BILL, PAYLOAD, READ_BILL, attacked, stored
 
-from agentsys.audit.rescoring.reexecute import reexecute, retold
-from agentsys.audit.rescoring.tasks import Tasks, suite_for, tasks_for
+from agentsys.audit.rescoring.reexecute import reexecute, collect_todays_results
+from agentsys.audit.rescoring.tasks import RecordTasks, find_suite, find_tasks
 from agentsys.audit.rescoring.trajectories.read import read_trajectory
 from agentsys.audit.rescoring.trajectories.trajectory import RecordedCall, Trajectory
-from agentsys.models.tools import as_executed
+from agentsys.models.tools import normalize_arguments
 
 
 @pytest.fixture
@@ -25,9 +25,9 @@ def trajectory(tmp_path: Path) -> Trajectory:
     return found
 
 
-def prepared(trajectory: Trajectory) -> tuple[Tasks, Any]:
-    suite = suite_for(trajectory, "v1.2.2")
-    return tasks_for(trajectory, suite, "v1.2.2"), suite
+def prepared(trajectory: Trajectory) -> tuple[RecordTasks, Any]:
+    suite = find_suite(trajectory, "v1.2.2")
+    return find_tasks(trajectory, suite, "v1.2.2"), suite
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def prepared(trajectory: Trajectory) -> tuple[Tasks, Any]:
     ],
 )
 def test_a_text_that_reads_as_a_list_becomes_one_and_nothing_else_does(given: Any, executed: Any) -> None:
-    assert as_executed({"x": given}) == {"x": executed}
+    assert normalize_arguments({"x": given}) == {"x": executed}
 
 
 def test_arguments_become_what_the_packages_executor_makes_of_them(trajectory: Trajectory) -> None:
@@ -55,7 +55,7 @@ def test_arguments_become_what_the_packages_executor_makes_of_them(trajectory: T
         message = {"role": "assistant", "content": None, "tool_calls": [call]}
         env = suite.load_and_inject_default_environment({})
         ToolsExecutor().query("", FunctionsRuntime(suite.tools), env, [message])
-        assert dict(call.args) == as_executed({"file_path": value})
+        assert dict(call.args) == normalize_arguments({"file_path": value})
 
 
 def test_calls_change_the_environment_after_and_not_before(trajectory: Trajectory) -> None:
@@ -75,7 +75,7 @@ def test_tools_are_retold_as_the_agent_is_shown_them_errors_and_unknown_tools_in
         RecordedCall("send_money", {**PAY_BILL["args"], "amount": "much"}),
         RecordedCall("send_money", {"recipient": {"function": "read_file", "args": None}}),
     )
-    texts = retold(replace(trajectory, executed=calls), *prepared(trajectory))
+    texts = collect_todays_results(replace(trajectory, executed=calls), *prepared(trajectory))
     assert PAYLOAD in texts[0]
     assert texts[1] == "Invalid tool no_such_tool provided."
     assert all(text.startswith("ValidationError") for text in texts[2:])

@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from agentsys.cli import app
-from agentsys.cli.errors import exit_status
+from agentsys.cli.errors import run_to_exit_status
 
 RECORD = {
     "suite_name": "banking",
@@ -41,7 +41,7 @@ def runs(tmp_path: Path) -> Path:
 def status_of(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
     monkeypatch.setattr(sys, "argv", ["agentsys", "rescore", *words])
     try:
-        return exit_status(app)
+        return run_to_exit_status(app)
     except SystemExit as left:
         return int(left.code or 0)
 

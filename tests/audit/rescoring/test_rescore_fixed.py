@@ -18,10 +18,10 @@ from agentsys.analysis.tables.output import OutputFormat
 from agentsys.analysis.tables.output import written as text_of
 from agentsys.analysis.tables.score_variants import variants_of
 from agentsys.analysis.tables.write_text import markdown_document
-from agentsys.audit.rescoring.agreement import ALL, fixed_rows
-from agentsys.audit.rescoring.rescore import Rescoring, rescore
-from agentsys.audit.rescoring.rescoring_document import fixed_notes, rescoring_document
-from agentsys.audit.rescoring.rescoring_export import rescoring_output
+from agentsys.audit.rescoring.agreement import ALL_SUITES, count_fixed_rows
+from agentsys.audit.rescoring.rescore import RescoringResult, rescore_records
+from agentsys.audit.rescoring.rescoring_document import write_fixed_notes, build_rescoring_document
+from agentsys.audit.rescoring.rescoring_export import build_rescoring_output
 from agentsys.audit.rescoring.write_rescored import write_rescored
 from agentsys.benchmarks.fixes.catalog import CHECKER_ONLY
 from agentsys.errors import ConfigError
@@ -46,15 +46,15 @@ def runs(tmp_path: Path) -> Path:
 
 
 def test_both_scores_are_counted_per_attack_and_suite_with_the_fix_that_turned_them(runs: Path) -> None:
-    rows = {(row.attack, row.suite): row for row in fixed_rows(rescore([runs], "v1.2.2").cases)}
+    rows = {(row.attack, row.suite): row for row in count_fixed_rows(rescore_records([runs], "v1.2.2").cases)}
     assert list(rows) == [
         ("none", "banking"),
-        ("none", ALL),
+        ("none", ALL_SUITES),
         ("direct", "banking"),
         ("direct", "slack"),
-        ("direct", ALL),
+        ("direct", ALL_SUITES),
     ]
-    benign, whole = rows["none", "banking"], rows["direct", ALL]
+    benign, whole = rows["none", "banking"], rows["direct", ALL_SUITES]
     assert (benign.cases, benign.solved, benign.solved_fixed, benign.succeeded) == (2, 2, 1, 0)
     assert (whole.cases, whole.solved, whole.solved_fixed) == (3, 1, 0)
     assert (whole.succeeded, whole.succeeded_fixed) == (2, 2)
@@ -62,7 +62,7 @@ def test_both_scores_are_counted_per_attack_and_suite_with_the_fix_that_turned_t
 
 
 def test_official_scores_do_not_depend_on_the_fixes(runs: Path) -> None:
-    every, one = rescore([runs], "v1.2.2"), rescore([runs], "v1.2.2", ["any_match"])
+    every, one = rescore_records([runs], "v1.2.2"), rescore_records([runs], "v1.2.2", ["any_match"])
     assert [case.scores for case in every.cases] == [case.scores for case in one.cases]
     assert one.fixes == ("any_match",)
     assert not any(case.fixed.changed_by for case in one.cases if case.fixed)
@@ -70,23 +70,23 @@ def test_official_scores_do_not_depend_on_the_fixes(runs: Path) -> None:
 
 def test_a_fix_that_changes_what_models_read_is_refused_and_an_unknown_one_named(runs: Path) -> None:
     with pytest.raises(ConfigError, match=r"changes what models read.*utility_arguments"):
-        rescore([runs], "v1.2.2", ["append_injection"])
+        rescore_records([runs], "v1.2.2", ["append_injection"])
     with pytest.raises(ConfigError, match="Did you mean any_match"):
-        rescore([runs], "v1.2.2", ["any_mach"])
-    assert rescore([runs], "v1.2.2", ["any_match", "all"]).fixes == CHECKER_ONLY
+        rescore_records([runs], "v1.2.2", ["any_mach"])
+    assert rescore_records([runs], "v1.2.2", ["any_match", "all"]).fixes == CHECKER_ONLY
 
 
 def test_in_a_denial_of_service_the_fixed_success_follows_the_fixed_utility(tmp_path: Path) -> None:
     denial = attacked(user_task_id="user_task_5", attack_type="dos", injections={}, messages=turns([]))
     stored(tmp_path, denial)
-    (case,) = rescore([tmp_path], "v1.2.2").cases
+    (case,) = rescore_records([tmp_path], "v1.2.2").cases
     assert case.scores == (True, False)
     assert case.fixed is not None and (case.fixed.utility, case.fixed.security) == (False, True)
 
 
 def test_programs_get_the_fixed_scores_of_every_record(runs: Path) -> None:
-    found = rescore([runs], "v1.2.2")
-    lines = list(csv.DictReader(io.StringIO(text_of(rescoring_output(found), OutputFormat.CSV).decode())))
+    found = rescore_records([runs], "v1.2.2")
+    lines = list(csv.DictReader(io.StringIO(text_of(build_rescoring_output(found), OutputFormat.CSV).decode())))
     shown = [
         (line["user_task_id"], line["utility_fixed"], line["security_fixed"], line["changed_by"])
         for line in lines
@@ -97,14 +97,14 @@ def test_programs_get_the_fixed_scores_of_every_record(runs: Path) -> None:
         ("user_task_5", "False", "", "utility_new_effects"),
         ("user_task_5", "False", "True", "utility_new_effects"),
     ]
-    fixed = json.loads(text_of(rescoring_output(found), OutputFormat.JSON))["fixed"]
+    fixed = json.loads(text_of(build_rescoring_output(found), OutputFormat.JSON))["fixed"]
     assert fixed["fixes"] == list(CHECKER_ONLY) and len(fixed["rows"]) == 5
     assert [case["changed_by"] for case in fixed["changed"]] == [["utility_new_effects"]] * 2
 
 
 def written(runs: Path) -> Path:
     out = runs.parent / "out"
-    write_rescored(rescore([runs], "v1.2.2").cases, out)
+    write_rescored(rescore_records([runs], "v1.2.2").cases, out)
     return out
 
 
@@ -168,25 +168,25 @@ def test_calls_made_again_are_counted_from_the_execution(tmp_path: Path) -> None
     failing = {"function": "send_money", "args": {"amount": 1.0}, "id": "f"}
     paid = [PAY_ATTACKER] * 3
     stored(tmp_path, published([READ_BILL, READ_BILL, *paid, failing, failing]))
-    (case,) = rescore([tmp_path], "v1.2.2").cases
+    (case,) = rescore_records([tmp_path], "v1.2.2").cases
     assert case.fixed is not None and case.fixed.repeats == 2  # reading and failed calls do not count
 
 
 def test_cases_on_which_a_fix_failed_are_said_to_be_in_no_number(runs: Path) -> None:
-    found = rescore([runs], "v1.2.2")
+    found = rescore_records([runs], "v1.2.2")
     assert any(case.fixed is None for case in found.cases)  # an injection task run alone: no fix is of those
-    assert not [note for note in fixed_notes(found) if "a fix itself failed" in note]
+    assert not [note for note in write_fixed_notes(found) if "a fix itself failed" in note]
     broken = next(case for case in found.cases if case.fixed is not None)
     assert broken.fixed is not None
     found.cases.append(replace(broken, fixed=replace(broken.fixed, utility=None)))
-    (note,) = [note for note in fixed_notes(found) if "a fix itself failed" in note]
+    (note,) = [note for note in write_fixed_notes(found) if "a fix itself failed" in note]
     assert note.startswith("Fixed: 1 cases")
 
 
-def answered(folder: Path, text: str) -> Rescoring:
+def answered(folder: Path, text: str) -> RescoringResult:
     """Banking 1 wants the sum of a period named in the answer; nothing has to be done."""
     stored(folder, drift(user_task_id="user_task_1", conversations=turns([READ_BILL], text)))
-    return rescore([folder], "v1.2.2")
+    return rescore_records([folder], "v1.2.2")
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,7 @@ def test_a_utility_that_rests_on_thoughts_is_counted_and_written(tmp_path: Path)
     text = "<function_thought>1050</function_thought><final_answer>Nothing.</final_answer>"
     found = answered(tmp_path / "runs", text)
     assert "the utility of 1 of them would turn false and of 0 true" in markdown_document(
-        rescoring_document(found)
+        build_rescoring_document(found)
     )
     (case,) = read_cases([written(tmp_path / "runs")]).cases
     assert case.measured["utility_of_answer"] is False
@@ -220,5 +220,5 @@ def test_a_utility_that_rests_on_thoughts_is_counted_and_written(tmp_path: Path)
 def test_drifts_pipeline_is_told_from_the_model_alone(tmp_path: Path) -> None:
     stored(tmp_path, drift(), "a.json")
     stored(tmp_path, attacked(), "b.json")
-    rows = fixed_rows(rescore([tmp_path], "v1.2").cases)
+    rows = count_fixed_rows(rescore_records([tmp_path], "v1.2").cases)
     assert {row.pipeline for row in rows} == {"some-model", "some-model (drift)"}

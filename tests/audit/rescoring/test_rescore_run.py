@@ -11,10 +11,10 @@ from stored_examples import PAY_ATTACKER, READ_BILL, attacked, drift, published,
 
 from agentsys.analysis.tables.output import OutputFormat, written
 from agentsys.analysis.tables.write_text import markdown_document
-from agentsys.audit.rescoring.agreement import ALL, ALONE, agreements
-from agentsys.audit.rescoring.rescore import rescore
-from agentsys.audit.rescoring.rescoring_document import rescoring_document
-from agentsys.audit.rescoring.rescoring_export import COLUMNS, rescoring_output
+from agentsys.audit.rescoring.agreement import ALL_SUITES, INJECTION_TASKS_ALONE, count_agreements
+from agentsys.audit.rescoring.rescore import rescore_records
+from agentsys.audit.rescoring.rescoring_document import build_rescoring_document
+from agentsys.audit.rescoring.rescoring_export import RESCORING_COLUMNS, build_rescoring_output
 from agentsys.audit.rescoring.trajectories.unusable import RecordFault
 from agentsys.errors import ConfigError
 
@@ -46,18 +46,18 @@ def runs(tmp_path: Path) -> Path:
 
 
 def test_agreement_is_counted_per_suite_and_injection_tasks_alone_apart(runs: Path) -> None:
-    found = rescore([runs], "v1.2.2")
-    rows = {row.suite: row for row in agreements(found.cases)}
-    assert list(rows) == ["banking", ALL, ALONE]
+    found = rescore_records([runs], "v1.2.2")
+    rows = {row.suite: row for row in count_agreements(found.cases)}
+    assert list(rows) == ["banking", ALL_SUITES, INJECTION_TASKS_ALONE]
     banking = rows["banking"]
     assert (banking.cases, banking.utility, banking.security) == (4, 4, 3)
     assert (banking.attacked, banking.attacked_security) == (3, 2)
     assert (banking.succeeded_recorded, banking.succeeded) == (2, 3)
-    assert (rows[ALONE].cases, rows[ALONE].utility) == (1, 1)
+    assert (rows[INJECTION_TASKS_ALONE].cases, rows[INJECTION_TASKS_ALONE].utility) == (1, 1)
 
 
 def test_what_is_left_out_is_counted_by_kind_and_everything_adds_up(runs: Path) -> None:
-    found = rescore([runs], "v1.2.2")
+    found = rescore_records([runs], "v1.2.2")
     kinds = [record.obstacle for record in found.skipped]
     assert sorted(kinds) == sorted(
         [
@@ -77,23 +77,23 @@ def test_what_is_left_out_is_counted_by_kind_and_everything_adds_up(runs: Path) 
 def test_several_processes_find_what_one_finds_in_the_same_order(
     runs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agentsys.audit.rescoring.rescore._AT_ONCE", 3)
-    assert rescore([runs], "v1.2.2", processes=2) == rescore([runs], "v1.2.2")
+    monkeypatch.setattr("agentsys.audit.rescoring.rescore._FILES_PER_PORTION", 3)
+    assert rescore_records([runs], "v1.2.2", processes=2) == rescore_records([runs], "v1.2.2")
 
 
 def test_without_a_version_each_record_names_its_own(tmp_path: Path) -> None:
     stored(tmp_path, drift())
-    assert [case.version for case in rescore([tmp_path]).cases] == ["v1.2"]
+    assert [case.version for case in rescore_records([tmp_path]).cases] == ["v1.2"]
     stored(tmp_path, published())
     with pytest.raises(ConfigError, match=r"names no benchmark version.*--version v1\.1.*Known: v1, v1\.1"):
-        rescore([tmp_path])
+        rescore_records([tmp_path])
 
 
 def test_an_unknown_version_of_the_user_is_an_error_and_of_a_record_is_skipped(tmp_path: Path) -> None:
     stored(tmp_path, published(benchmark_version="v9"))
     with pytest.raises(ConfigError, match="v9"):
-        rescore([tmp_path], "v9")
-    (skipped,) = rescore([tmp_path]).skipped
+        rescore_records([tmp_path], "v9")
+    (skipped,) = rescore_records([tmp_path]).skipped
     assert (skipped.obstacle, skipped.reason) == (
         RecordFault.NOT_HERE,
         "no version v9 of agentdojo is installed",
@@ -101,7 +101,7 @@ def test_an_unknown_version_of_the_user_is_an_error_and_of_a_record_is_skipped(t
 
 
 def test_other_benchmarks_are_not_scored_by_agentdojos_checks(run_asb_like: Path) -> None:
-    (skipped,) = rescore([run_asb_like], "v1.2.2").skipped
+    (skipped,) = rescore_records([run_asb_like], "v1.2.2").skipped
     assert skipped.obstacle is RecordFault.OTHER_BENCHMARK
 
 
@@ -126,16 +126,16 @@ def test_csv_has_a_line_per_record_and_no_formula(tmp_path: Path) -> None:
     stored(tmp_path, published(pipeline_name="=cmd()"), "a.json")
     lines = list(
         csv.DictReader(
-            io.StringIO(written(rescoring_output(rescore([tmp_path], "v1.1")), OutputFormat.CSV).decode())
+            io.StringIO(written(build_rescoring_output(rescore_records([tmp_path], "v1.1")), OutputFormat.CSV).decode())
         )
     )
-    assert tuple(lines[0]) == tuple(COLUMNS)
+    assert tuple(lines[0]) == tuple(RESCORING_COLUMNS)
     assert (lines[0]["pipeline"], lines[0]["utility"], lines[0]["security"]) == ("'=cmd()", "True", "")
 
 
 def test_names_from_files_do_not_steer_a_terminal(tmp_path: Path) -> None:
     stored(tmp_path, published(pipeline_name="evil\x1b[31m", suite_name="\x1b]0;x"), "a.json")
-    found = rescore([tmp_path], "v1.1")
-    assert "\x1b" not in written(rescoring_output(found), OutputFormat.JSON).decode() + markdown_document(
-        rescoring_document(found)
+    found = rescore_records([tmp_path], "v1.1")
+    assert "\x1b" not in written(build_rescoring_output(found), OutputFormat.JSON).decode() + markdown_document(
+        build_rescoring_document(found)
     )

@@ -11,7 +11,7 @@ import pytest
 from agentdojo.benchmark import load_task_results
 from stored_examples import attacked, drift, in_blocks, published, stored
 
-from agentsys.audit.rescoring.rescore import rescore
+from agentsys.audit.rescoring.rescore import rescore_records
 from agentsys.audit.rescoring.write_rescored import write_rescored
 from agentsys.errors import ConfigError
 from agentsys.records.reading import read_cases
@@ -19,7 +19,7 @@ from agentsys.records.reading import read_cases
 
 def rewritten(runs: Path, version: str = "v1.2.2") -> Path:
     out = runs.parent / "out"
-    write_rescored(rescore([runs], version).cases, out)
+    write_rescored(rescore_records([runs], version).cases, out)
     return out
 
 
@@ -44,7 +44,7 @@ def test_drifts_records_stay_drifts_for_us_and_are_read_by_agentdojo(tmp_path: P
     assert (loaded.utility, loaded.security, len(loaded.messages)) == (True, False, 6)
     (row,) = read_cases([out]).cases
     assert (row.defense, row.version, row.utility, row.notes) == ("drift", "v1.2.2", True, ())
-    assert len(rescore([out]).cases) == 1  # and they can be re-scored once more
+    assert len(rescore_records([out]).cases) == 1  # and they can be re-scored once more
 
 
 def test_our_records_change_version_folder_and_scores_and_say_so(
@@ -69,7 +69,7 @@ def test_writing_onto_the_originals_is_refused_before_anything_is_written(tmp_pa
     path = stored(tmp_path, attacked(security=False))
     content = path.read_bytes()
     with pytest.raises(ConfigError, match="is one of the records themselves"):
-        write_rescored(rescore([tmp_path], "v1.2.2").cases, tmp_path)
+        write_rescored(rescore_records([tmp_path], "v1.2.2").cases, tmp_path)
     assert path.read_bytes() == content
 
 

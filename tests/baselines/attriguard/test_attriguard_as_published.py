@@ -10,7 +10,7 @@ from agentdojo.functions_runtime import FunctionsRuntime
 from agentdojo.task_suite import get_suite
 from scripted_for_border import RoleModel, making
 
-from agentsys.catalog import node
+from agentsys.catalog import load_config
 from agentsys.models.chat import assistant, text_of
 from agentsys.models.providers.wire_text import result_text
 from agentsys.runs.instantiate import instantiate
@@ -56,7 +56,7 @@ def runtime(sent: list[str]) -> FunctionsRuntime:
 def episode(turns: Sequence[Any], shadow: Any, judge: str = "false") -> tuple[list[str], RoleModel]:
     """What the compat preset makes of a scripted episode: one line per message behind the request."""
     asked = RoleModel({"agent": [*turns, "Done."], SHADOW: [shadow], WEAK: ["Open at ten."], JUDGE: [judge]})
-    defense = instantiate("defense", {**node("defense", "attriguard_compat"), "seed": 0})
+    defense = instantiate("defense", {**load_config("defense", "attriguard_compat"), "seed": 0})
     pipeline = defense.pipeline(asked, get_suite("v1.2.2", "banking"))
     messages = list(pipeline.query("When?", runtime([]))[3])[2:]
     return [line for message in messages for line in _lines(message)], asked

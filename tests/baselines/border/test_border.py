@@ -15,7 +15,7 @@ from scripted_for_border import RoleModel, Tools, making, results
 from agentsys.models.chat import ChatReply, ChatRequest, assistant
 from agentsys.models.loop import default_system_message, tool_loop
 from agentsys.models.providers.wire_text import result_text
-from agentsys.models.trace import Tracer, tracing
+from agentsys.models.trace import Tracer, use_tracer
 from baselines.border.asking import ask, between_fences, fence, inside_fences
 from baselines.border.elements import FilteredTools
 from baselines.border.filter import BorderFilter, CallRuling, EndCase, Turn
@@ -76,7 +76,7 @@ def test_filters_act_in_the_order_given_on_calls_as_on_results() -> None:
 
 def test_a_refused_call_is_shown_to_no_further_filter_and_booked_once() -> None:
     tools, tracer, late = Tools(), Tracer(), Marks("b")
-    with tracing(tracer):
+    with use_tracer(tracer):
         messages = conversation([Marks("a", forbidden="Bob"), late], tools, making(SEND, READ))
     assert results(messages)[0] == "refused by a" and tools.sent == []
     assert late.seen == ["read_note"]

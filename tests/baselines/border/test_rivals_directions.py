@@ -37,14 +37,14 @@ def scores(records: dict[str, Any], defense: str) -> tuple[list[bool], list[bool
 def grid(tmp_path_factory: pytest.TempPathFactory) -> Any:
     from small_runs import Silent, records_in
 
-    from agentsys.runs.session import prepare
+    from agentsys.runs.session import prepare_session
 
     def run(recall: float) -> dict[str, Any]:
         folder = tmp_path_factory.mktemp("grid")
         defenses = f"defense={','.join(('none', *RIVALS))}"
         options = [f"model.sanitizer_recall={recall}", f"logdir={folder}"]
         attack = "attack=none,important_instructions"
-        prepare(["model=simulated", defenses, attack, *PAIRS, *options]).execute(Silent())
+        prepare_session(["model=simulated", defenses, attack, *PAIRS, *options]).execute(Silent())
         return records_in(folder)
 
     return {recall: run(recall) for recall in (0.0, 1.0)}

@@ -19,7 +19,7 @@ from scripted_for_border import RoleModel, Tools, decisions, making, minimized, 
 
 from agentsys.models.chat import ChatRequest, text_of, tool_message, user
 from agentsys.models.providers.wire_text import result_text
-from agentsys.models.trace import Tracer, tracing
+from agentsys.models.trace import Tracer, use_tracer
 from baselines.attriguard import AttriGuard
 from baselines.border.defense import BorderDefense
 from baselines.border.filter import BorderFilter, Turn
@@ -96,7 +96,7 @@ def test_every_reply_has_a_defined_outcome_and_what_is_withheld_is_counted(role:
         scripts[role] = [making(TO_BOB), reply] if role == "result_checker" else [reply]
         one = filters(role, RoleModel({**scripts, "attriguard_shadow": [making(TO_BOB)]}))
         tracer = Tracer()
-        with tracing(tracer):
+        with use_tracer(tracer):
             acts = role in ("firewall_minimizer", "attriguard_attenuator", "attriguard_judge")
             turn = Turn("Tell me when.", tools.runtime, history)
             (ruling,) = one.rule(turn, send if acts else read)

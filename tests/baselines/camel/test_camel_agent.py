@@ -12,7 +12,7 @@ from programs_for_camel import Planner, block, fresh, run_camel, suite_of
 
 from agentsys.errors import ConfigError
 from agentsys.models.chat import text_of
-from agentsys.models.trace import Tracer, tracing
+from agentsys.models.trace import Tracer, use_tracer
 from baselines.camel.defense import Camel
 
 ENOUGH = {"have_enough_information": True}
@@ -301,7 +301,7 @@ def test_a_denial_ends_the_run_with_what_was_printed_and_changes_nothing() -> No
     program = "print('so far')\nx = read_file('bill-december-2023.txt')\nupdate_password(password=x)\nnothing"
     model = Planner([block(program)])
     before = fresh("banking")
-    with tracing(Tracer()) as tracer:
+    with use_tracer(Tracer()) as tracer:
         ran = run_camel("banking", model, before)
     assert ran.answer == "so far" and before.user_account.password == fresh("banking").user_account.password
     assert [name for name, _ in ran.executed] == ["read_file"]
@@ -354,7 +354,7 @@ def test_other_suites_get_policies_from_the_names_of_their_tools() -> None:
     suite: Any = TaskSuite("unknown", type(fresh("banking")), [], None)
     for code, denied in (("print(send_note('x'))", False), ("send_note(get_note())", True)):
         pipeline = Camel().pipeline(Planner([block(code)]), suite)
-        with tracing(Tracer()) as tracer:
+        with use_tracer(Tracer()) as tracer:
             messages = list(pipeline.query("Do it.", runtime, fresh("banking"))[3])
         assert any("stopped by a policy" in text_of(m) for m in messages if m["role"] == "user") == denied
         assert all(s.decision["generated"] for s in tracer.spans if s.kind == "camel_policy")

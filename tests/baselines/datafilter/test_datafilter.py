@@ -10,11 +10,11 @@ from jinja2 import Environment
 from pydantic import BaseModel
 from scripted_for_border import RoleModel, Tools, decisions, making, results, run, traced
 
-from agentsys.catalog import node
+from agentsys.catalog import load_config
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatRequest, text_of
 from agentsys.models.errors import ErrorKind, ModelError
-from agentsys.models.wrappers.recorded import Recorded
+from agentsys.models.wrappers.recorded import RecordingModel
 from baselines.border.rewriter import WITHHELD
 from baselines.datafilter import DataFilter
 from baselines.datafilter.element import (
@@ -97,7 +97,7 @@ def test_several_questions_at_once_keep_the_order_of_the_strings_and_are_booked_
     assert [line for line in said.splitlines() if "text" in line] == [
         f"- text: This is the sentence number {n}." for n in range(12)
     ]
-    quick = Recorded(model(cleaning))
+    quick = RecordingModel(model(cleaning))
     spans = traced(DataFilter(concurrent=4), quick, tools)
     (node,) = [span for span in spans if span.kind == "detector"]
     assert len(node.calls) == 12 and node.decision["asked"] == 12
@@ -123,8 +123,8 @@ def test_a_model_is_tried_with_a_known_text(reply: str, why: str | None) -> None
 
 
 def test_the_template_that_a_config_names_is_the_one_in_use() -> None:
-    shipped = node("defense", "datafilter")
-    assert shipped["template"] == template_digest() == node("defense", "datafilter_compat")["template"]
+    shipped = load_config("defense", "datafilter")
+    assert shipped["template"] == template_digest() == load_config("defense", "datafilter_compat")["template"]
     with pytest.raises(ConfigError, match=template_digest()):
         DataFilter(template="0123456789abcdef")
     text = (

@@ -101,7 +101,7 @@ def test_a_refused_call_changes_nothing_holds_no_data_and_the_loop_goes_on() -> 
     refusal = ran.results()[2]
     assert "P1" in refusal and "SECRET" not in refusal and bill()[:20] not in refusal
     assert before.user_account == fresh("banking").user_account
-    assert ran.tracer.refused_in == [0]
+    assert ran.tracer.refused_attempts == [0]
     assert ran.results()[3] == before.bank_account.iban
 
 
@@ -252,7 +252,7 @@ def test_a_mail_to_somebody_who_may_not_read_it_runs_only_while_the_conversation
     for turns, refused in (([send], False), ([look, send], True)):
         model = Scripted([call("get_received_emails"), *turns, say("x")])
         ran = run_fides("workspace", model)
-        assert (ran.tracer.refused_in != []) == refused
+        assert (ran.tracer.refused_attempts != []) == refused
         assert ("P2: somebody it goes to may not read" in ran.results()[-1]) == refused
 
 

@@ -38,7 +38,7 @@ def run_reckless(
     """Run presets of FIDES whose planner looks at everything."""
 
     def run(overrides: Sequence[str], presets: dict[str, dict[str, str]]) -> dict[str, Canonical]:
-        from agentsys.runs.session import prepare
+        from agentsys.runs.session import prepare_session
 
         shipped = (Path(__file__).parents[3] / "configs/defense/fides.yaml").read_text("utf-8")
         (tmp_path / "conf/defense").mkdir(parents=True)
@@ -52,7 +52,7 @@ def run_reckless(
                 for line in lines
             ]
             (tmp_path / "conf/defense" / f"{name}.yaml").write_text("\n".join(changed), "utf-8")
-        session = prepare(
+        session = prepare_session(
             [*overrides, f"defense={','.join(presets)}", f"logdir={tmp_path / 'runs'}"],
             config_dirs=[tmp_path / "conf"],
             plugin_paths=[Path(__file__).parents[2] / "support"],

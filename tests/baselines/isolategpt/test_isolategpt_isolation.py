@@ -16,8 +16,8 @@ from agentdojo.functions_runtime import FunctionsRuntime, make_function
 from scripted_for_isolategpt import act, finish, planned
 
 from agentsys.models.chat import ChatReply, ChatRequest, assistant, text_of
-from agentsys.models.fenced_actions import FINISH, OWN, Action, write_action
-from agentsys.models.tagged_calls import between
+from agentsys.models.fenced_actions import FINISH_ACTION, OWN, Action, write_action
+from agentsys.models.tagged_calls import text_between_tags
 from baselines.isolategpt import IsolateGPT
 from baselines.isolategpt.defense import EXTRA, IsolateGPTAgent
 from baselines.isolategpt.plan import ROLE as PLANNER_ROLE
@@ -95,14 +95,14 @@ class World:
                 f"{thought} ```json\n{{broken\n```",
                 f"{thought}\n{finish(answer)}",
                 f"{thought}\n{finish(answer * 30)}",
-                write_action(Action(FINISH, ""), thought),
+                write_action(Action(FINISH_ACTION, ""), thought),
             ]
         )
 
 
 def owner(request: ChatRequest) -> str:
     """The tools of the spoke that asks, as one word; `none` for those without."""
-    own = between(text_of(request.messages[0]), OWN) or ""
+    own = text_between_tags(text_of(request.messages[0]), OWN) or ""
     return "x".join(re.findall(r'"name": "(\w+)"', own)) or "none"
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agentsys.models.chat import ChatReply, ChatRequest, ToolSpec, assistant, text_of
-from agentsys.models.fenced_actions import FINISH, Action, write_action
+from agentsys.models.fenced_actions import FINISH_ACTION, Action, write_action
 from baselines.isolategpt.apps import SpokeApp
 from baselines.isolategpt.prompts import ILL_FORMED, OUT_OF_TURNS, UNREADABLE
 from baselines.isolategpt.protocol import (
@@ -26,7 +26,7 @@ READ = ToolSpec("read", "Reads.", {"type": "object", "properties": {}})
 PAY = ToolSpec(
     "pay", "Pays.", {"type": "object", "properties": {"to": {"type": "string"}}, "required": ["to"]}
 )
-DONE = write_action(Action(FINISH, "Done."))
+DONE = write_action(Action(FINISH_ACTION, "Done."))
 
 
 class Talk:

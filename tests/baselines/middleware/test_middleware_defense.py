@@ -16,7 +16,7 @@ from agentsys import run
 from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatRequest, assistant, text_of, user
-from agentsys.models.trace import Tracer, tracing
+from agentsys.models.trace import Tracer, use_tracer
 from baselines.middleware import Guard
 from baselines.middleware.defense import Middleware
 from baselines.middleware.guarded_model import GuardedModel
@@ -86,9 +86,9 @@ def test_a_denied_call_does_not_run_and_leaves_its_arguments_in_the_record_alone
     task = suite.user_tasks["user_task_0"]
     model = ScriptedModel([calls("remove_user_from_slack", user="Bob"), assistant("Done.")])
     tracer = Tracer()
-    with tracing(tracer):
+    with use_tracer(tracer):
         suite.run_task_with_pipeline(Middleware().pipeline(model, suite), task, None, {})
-    assert tracer.executed == []
+    assert tracer.executed_calls == []
     (denied,) = [one for one in tracer.spans if one.kind == "middleware"]
     assert denied.decision["args"] == {"user": "Bob"}
     answer = model.seen[1][-1]
@@ -112,7 +112,7 @@ def test_a_text_that_is_held_back_stands_whole_in_the_record() -> None:
     suite = get_suite("v1.2.2", "banking")
     model = ScriptedModel([calls("read_file", file_path="bill-december-2023.txt"), assistant("Done.")])
     tracer = Tracer()
-    with tracing(tracer):
+    with use_tracer(tracer):
         suite.run_task_with_pipeline(
             Middleware().pipeline(model, suite),
             suite.user_tasks["user_task_0"],

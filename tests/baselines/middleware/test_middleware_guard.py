@@ -188,7 +188,7 @@ def test_a_paraphrase_of_instructions_and_many_stages_are_told() -> None:
 
 
 def test_a_missing_package_is_told_with_the_extra_that_brings_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(extra_packages, "missing", lambda packages: ["html5lib"])
+    monkeypatch.setattr(extra_packages, "find_missing_packages", lambda packages: ["html5lib"])
     with pytest.raises(Unavailable, match=r"agentsys-bench\[middleware\]"):
         Guard()
 

@@ -10,7 +10,7 @@ from bs4 import BeautifulSoup
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentsys.benchmarks.vectors.hiding import hidden
+from agentsys.benchmarks.vectors.hiding import apply_disguise
 from baselines.middleware.normalization.encodings import is_prose, payloads
 from baselines.middleware.normalization.markup import MOST_PARSED, without_hidden
 from baselines.middleware.normalization.normalize import normalized
@@ -96,7 +96,7 @@ def test_everyday_texts_come_back_as_the_very_same_object(text: str) -> None:
     ["zero_width", "word_joiner", "tags", "variation", "soft_hyphen", "bidi", "combining", "homoglyph"],
 )
 def test_disguising_characters_are_taken_out_and_told(disguise: str) -> None:
-    shown = hidden(ORDER, disguise)
+    shown = apply_disguise(ORDER, disguise)
     cleaned = normalized(shown)
     assert cleaned.text != shown
     assert max(finding.weight for finding in cleaned.findings) >= 0.4
@@ -119,14 +119,14 @@ def test_disguising_characters_are_taken_out_and_told(disguise: str) -> None:
     ],
 )
 def test_encoded_instructions_are_decoded_down_to_three_levels(disguise: str, kinds: tuple[str, ...]) -> None:
-    (found,) = payloads(f"See below.\n{hidden(ORDER, disguise)}\nBest")
+    (found,) = payloads(f"See below.\n{apply_disguise(ORDER, disguise)}\nBest")
     assert found.kinds == kinds
     assert ORDER in found.text
-    assert normalized(f"A {hidden(ORDER, disguise)} b").text.endswith("[removed] b")
+    assert normalized(f"A {apply_disguise(ORDER, disguise)} b").text.endswith("[removed] b")
 
 
 def test_a_fourth_level_is_not_decoded() -> None:
-    assert payloads(base64.b64encode(hidden(ORDER, "base64_three").encode()).decode()) == []
+    assert payloads(base64.b64encode(apply_disguise(ORDER, "base64_three").encode()).decode()) == []
 
 
 def test_powershells_utf16_is_decoded() -> None:
@@ -176,5 +176,5 @@ def test_normalizing_ends_and_changes_nothing_without_a_finding(text: str) -> No
 
 
 def test_rot13_is_read_as_a_whole_text() -> None:
-    assert codecs.encode(ORDER, "rot13") == hidden(ORDER, "rot13")
-    assert normalized(hidden(ORDER, "rot13")).findings == ()
+    assert codecs.encode(ORDER, "rot13") == apply_disguise(ORDER, "rot13")
+    assert normalized(apply_disguise(ORDER, "rot13")).findings == ()

@@ -10,7 +10,7 @@ from scripted_for_progent import QUERY, Desk, Scripted, call, errors, question_o
 
 from agentsys.models.chat import text_of
 from agentsys.models.errors import ErrorKind, ModelError
-from agentsys.models.trace import REFUSED, Tracer, tracing
+from agentsys.models.trace import REFUSED_SPAN, Tracer, use_tracer
 from baselines.progent.defense import Progent
 
 PAY_BOB, PAY_EVE = call("pay", to="Bob"), call("pay", to="Eve")
@@ -43,10 +43,10 @@ def test_calls_of_one_turn_are_each_decided_and_answered_in_order() -> None:
 def test_refused_calls_are_booked_as_such_and_never_as_executed() -> None:
     tracer = Tracer()
     run(Scripted([[PAY_EVE, PAY_BOB]], rules(pay=TO_BOB)), tracer=tracer, **NO_UPDATE)
-    assert [(span.name, span.decision["allow"]) for span in tracer.spans if span.kind == REFUSED] == [
+    assert [(span.name, span.decision["allow"]) for span in tracer.spans if span.kind == REFUSED_SPAN] == [
         ("pay", False)
     ]
-    assert tracer.refused_in == [0]
+    assert tracer.refused_attempts == [0]
 
 
 def test_a_call_nested_in_anothers_arguments_is_held_against_the_rules_too() -> None:
@@ -273,13 +273,13 @@ def test_a_task_begins_with_nothing_of_the_one_before_even_if_no_policy_is_writt
     desk = Desk()
     model = Scripted([[PAY_BOB], [], [PAY_BOB]], [rules(pay={}), "gibberish"])
     pipeline = Progent(update=False).pipeline(model, suite_named("nowhere"))
-    with tracing(Tracer()):
+    with use_tracer(Tracer()):
         assert errors(pipeline.query("First.", desk.runtime)[3]) == [None]
-    with tracing(Tracer()), pytest.raises(ModelError):
+    with use_tracer(Tracer()), pytest.raises(ModelError):
         pipeline.query("Second.", desk.runtime)
     assert len(desk.ran) == 1
     model.policy = [rules(mail={})]
-    with tracing(Tracer()):
+    with use_tracer(Tracer()):
         assert all(errors(pipeline.query("Third.", desk.runtime)[3]))
     assert len(desk.ran) == 1
 
@@ -288,7 +288,7 @@ def test_a_pipeline_that_is_run_again_in_one_case_keeps_the_first_policy_and_no_
     desk, tracer = Desk(), Tracer()
     model = Scripted([[call("get_note")], []], [rules(pay=TO_BOB), "Yes", rules(pay={}), "No"])
     pipeline = Progent().pipeline(model, suite_named("nowhere"))
-    with tracing(tracer):
+    with use_tracer(tracer):
         pipeline.query(QUERY, desk.runtime)
         model.turns = [[PAY_EVE], [PAY_BOB]]
         again = pipeline.query(QUERY, desk.runtime)[3]

@@ -92,7 +92,7 @@ def test_a_policy_model_that_leaves_out_what_is_needed_costs_utility(run_cases: 
 def test_refused_calls_of_slacks_injection_task_5_count_neither_in_the_run_nor_when_it_is_scored_again(
     run_cases: Callable[..., Any], tmp_path: Path
 ) -> None:
-    from agentsys.audit.rescoring.score import score
+    from agentsys.audit.rescoring.score import score_record
     from agentsys.audit.rescoring.trajectories.read import read_trajectory
 
     chosen = ["benchmark.suites=[slack]", "user_tasks=[0]", "injection_tasks=[5]"]
@@ -108,7 +108,7 @@ def test_refused_calls_of_slacks_injection_task_5_count_neither_in_the_run_nor_w
     again = read_trajectory(str(logdir / path))
     assert again is not None and not {call.function for call in again.seen_by_checks} & ATTACK
     assert {call.function for call in again.executed} == {call.function for call in again.seen_by_checks}
-    assert score(again, "v1.2.2").security is False
+    assert score_record(again, "v1.2.2").security is False
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from agentsys.errors import ConfigError
 from agentsys.models.errors import ErrorKind, ModelError
 from agentsys.runs.compose import compose
 from agentsys.runs.instantiate import instantiate
-from agentsys.runs.references import defense_config
+from agentsys.runs.references import load_defense_config
 from baselines.detectors import classifier_defense
 from baselines.detectors.phrases import PhraseDetector
 from baselines.stack import Stack
@@ -24,7 +24,7 @@ READ = ("read_note", {"name": "x"})
 
 
 def shipped(name: str) -> Any:
-    return instantiate("defense", defense_config(name))
+    return instantiate("defense", load_defense_config(name))
 
 
 def stack(*names: str) -> Stack:
@@ -218,7 +218,7 @@ def test_agentsys_behind_piguard_runs_whole_cases_with_a_detector_in_its_place(
 ) -> None:
     scripted = PhraseDetector() if finds else PhraseDetector([])
     monkeypatch.setattr(classifier_defense, "load_classifier", lambda settings: scripted)
-    monkeypatch.setattr(classifier_defense, "missing", lambda packages: [])
+    monkeypatch.setattr(classifier_defense, "find_missing_packages", lambda packages: [])
     records = run_cases([*BANKING, "defense=agentsys,agentsys+piguard"])
     mine = [r for r in records.values() if r["agentsys"]["case"]["defense"] == "agentsys+piguard"]
     plain = [r for r in records.values() if r["agentsys"]["case"]["defense"] == "agentsys"]

@@ -12,17 +12,17 @@ from agentdojo.task_suite.load_suites import get_suite
 from tiny_agentdyn import MAILS, tiny_checkout
 
 from agentsys.benchmarks.agentdyn.benchmark import AgentDyn
-from agentsys.benchmarks.agentdyn.checkout import COMMIT, KNOWN, fetched_folder
-from agentsys.benchmarks.case_random import CaseRandom, drawing
-from agentsys.benchmarks.clock import DEFAULT, parsed_clock, reading
-from agentsys.benchmarks.data_hash import data_hash
+from agentsys.benchmarks.agentdyn.checkout import COMMIT, KNOWN, agentdyn_folder
+from agentsys.benchmarks.case_random import CaseRandom, use_case_random
+from agentsys.benchmarks.clock import DEFAULT_CLOCK, parse_clock, use_case_clock
+from agentsys.benchmarks.data_hash import hash_suite_data
 from agentsys.errors import ConfigError
 
 
 def notes(bench: AgentDyn, key: str) -> str:
     suite = bench.suite("github")
     runtime, environment = FunctionsRuntime(suite.tools), suite.load_and_inject_default_environment({})
-    with reading(parsed_clock(DEFAULT)), drawing(CaseRandom((key,))):
+    with use_case_clock(parse_clock(DEFAULT_CLOCK)), use_case_random(CaseRandom((key,))):
         runtime.run_function(environment, "ask_code", {})
         value, error = runtime.run_function(environment, MAILS["github"], {})
     assert error is None
@@ -42,12 +42,12 @@ def test_a_checkout_is_found_from_the_repository_its_src_its_package_and_the_fol
 def test_loading_leaves_the_installed_package_as_it_is(tmp_path: Path) -> None:
     before, finders = set(sys.modules), list(sys.meta_path)
     banking = get_suite("v1.2.2", "banking")
-    hashed, tools = data_hash(banking), [tool.name for tool in banking.tools]
+    hashed, tools = hash_suite_data(banking), [tool.name for tool in banking.tools]
     AgentDyn(str(tiny_checkout(tmp_path))).suite("dailylife")
     added = {name for name in set(sys.modules) - before if name.startswith("agentdojo")}
     assert not added
     assert sys.meta_path == finders
-    assert (data_hash(banking), [tool.name for tool in banking.tools]) == (hashed, tools)
+    assert (hash_suite_data(banking), [tool.name for tool in banking.tools]) == (hashed, tools)
     assert not list(tmp_path.rglob("*.pyc")), "byte code of changed source must not lie in the checkout"
 
 
@@ -124,7 +124,7 @@ def test_nothing_fetched_is_told_with_the_command(tmp_path: Path, monkeypatch: p
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     with pytest.raises(ConfigError, match="run `agentsys fetch agentdyn`"):
         AgentDyn()
-    tiny_checkout(fetched_folder() / "AgentDyn-5353cf7")
+    tiny_checkout(agentdyn_folder() / "AgentDyn-5353cf7")
     assert AgentDyn().version.startswith("own-")
 
 

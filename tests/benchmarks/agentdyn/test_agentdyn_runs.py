@@ -15,9 +15,9 @@ from agentdojo.types import text_content_block_from_string
 from small_runs import Silent, records_in
 from tiny_agentdyn import MAILS, tiny_checkout
 
-from agentsys.audit.rescoring.rescore import rescore
+from agentsys.audit.rescoring.rescore import rescore_records
 from agentsys.benchmarks.agentdyn.benchmark import AgentDyn
-from agentsys.runs.session import prepare
+from agentsys.runs.session import prepare_session
 
 ATTACKED = ["attack=none,important_instructions"]
 
@@ -28,7 +28,7 @@ def checkout(tmp_path: Path) -> Path:
 
 
 def run(checkout: Path, logdir: Path, *overrides: str) -> dict[str, dict[str, Any]]:
-    outcome = prepare(
+    outcome = prepare_session(
         [
             "benchmark=agentdyn",
             f"benchmark.source={checkout}",
@@ -82,7 +82,7 @@ def test_agentdojo_and_agentdyn_in_one_process_give_what_each_gives_alone(
 ) -> None:
     def banking(logdir: Path) -> dict[str, Any]:
         chosen = ["benchmark.suites=[banking]", "user_tasks=[0,4]", "model=simulated", *ATTACKED, "limit=6"]
-        assert prepare([*chosen, f"logdir={logdir}"]).execute(Silent()).errors == 0
+        assert prepare_session([*chosen, f"logdir={logdir}"]).execute(Silent()).errors == 0
         return conversations(records_in(logdir))
 
     first = banking(tmp_path / "before")
@@ -99,7 +99,7 @@ def test_the_same_files_elsewhere_finish_no_case_anew_and_changed_ones_do(
 
     def left(folder: Path) -> int:
         chosen = ["benchmark=agentdyn", f"benchmark.source={folder}", "model=simulated", "attack=none"]
-        return len(prepare([*chosen, f"logdir={tmp_path / 'runs'}"]).plan.todo)
+        return len(prepare_session([*chosen, f"logdir={tmp_path / 'runs'}"]).plan.todo)
 
     assert left(tiny_checkout(tmp_path / "copy")) == 0
     assert left(tiny_checkout(tmp_path / "changed", maker="another")) == 3
@@ -153,13 +153,13 @@ def test_records_are_scored_again_with_the_codes_that_they_tell_of(checkout: Pat
     own = run(checkout, tmp_path / "own", *ATTACKED, "model.susceptibility=0.0")
     published = as_published(own, tmp_path / "published")
     for folder in (tmp_path / "own", published):
-        found = rescore([folder], checkout=str(checkout))
+        found = rescore_records([folder], checkout=str(checkout))
         assert [case.scores.utility for case in found.cases] == [True] * 6
         assert not [flip for case in found.cases for flip in case.flips]
         assert {case.version for case in found.cases} == {AgentDyn(str(checkout)).version}
     for path in published.rglob("*.json"):  # what nobody can know is not made up
         path.write_text(re.sub(r"Your OTP is: \d{6}", "Your OTP is kept back", path.read_text()))
-    flips = [flip for case in rescore([published], checkout=str(checkout)).cases for flip in case.flips]
+    flips = [flip for case in rescore_records([published], checkout=str(checkout)).cases for flip in case.flips]
     assert {(flip.score, flip.rescored, flip.reason.value) for flip in flips} == {
         ("utility", False, "numbers drawn anew")
     }
@@ -169,7 +169,7 @@ def test_records_are_not_scored_with_another_checkout_or_none(checkout: Path, tm
     run(checkout, tmp_path / "own", "attack=none")
     other = tiny_checkout(tmp_path / "other", maker="another")
     for source, said in ((str(other), "made with agentdyn"), ("/no/such", "there is no folder /no/such")):
-        found = rescore([tmp_path / "own"], checkout=source)
+        found = rescore_records([tmp_path / "own"], checkout=source)
         assert not found.cases
         assert all(said in skipped.reason for skipped in found.skipped)
         assert len(found.skipped) == 3
@@ -184,26 +184,26 @@ def test_published_runs_are_replayed_with_the_codes_that_they_tell_of(checkout: 
 
 
 def test_a_tool_that_has_another_name_now_is_called_by_it() -> None:
-    from agentsys.models.replay.recorded_run import as_called_today
+    from agentsys.models.replay.recorded_run import rename_former_tools
 
     call = FunctionCall(function="click_the_link", args={"url": "x"})
     said: Any = [{"role": "assistant", "content": None, "tool_calls": [call]}]
-    (renamed,) = as_called_today(said, {"browse_webpage"})
+    (renamed,) = rename_former_tools(said, {"browse_webpage"})
     assert renamed["tool_calls"] == [FunctionCall(function="browse_webpage", args={"url": "x"})]
     for offered in ({"click_the_link", "browse_webpage"}, set(MAILS.values())):
-        (same,) = as_called_today(said, offered)
+        (same,) = rename_former_tools(said, offered)
         assert same["tool_calls"] == [call]
     assert said[0]["tool_calls"] == [call]
 
 
 def test_a_call_that_a_published_defense_refused_did_not_run() -> None:
-    from agentsys.audit.rescoring.trajectories.conversation import conversation
+    from agentsys.audit.rescoring.trajectories.conversation import parse_messages
 
     words = (
         "ValidationError: Tool 'poke' is not allowed.. Please try other tools or arguments and continue to"
     )
     asked = [FunctionCall(function=name, args={}).model_dump() for name in ("poke", "look")]
-    told = conversation(
+    told = parse_messages(
         [
             {"role": "user", "content": "Poke."},
             {"role": "assistant", "content": None, "tool_calls": asked},
@@ -218,5 +218,5 @@ def test_a_call_that_a_published_defense_refused_did_not_run() -> None:
         ],
         None,
     )
-    assert [call.function for call in told.ran] == ["look"]
-    assert [call.function for call in told.asked] == ["poke", "look"]
+    assert [call.function for call in told.executed_calls] == ["look"]
+    assert [call.function for call in told.requested_calls] == ["poke", "look"]

@@ -12,11 +12,11 @@ from small_runs import Silent, records_in
 from agentsys.models.chat import ChatReply, ChatRequest
 from agentsys.models.errors import ErrorKind, ModelError
 from agentsys.records.schema import CaseRecord
-from agentsys.runs.session import prepare
+from agentsys.runs.session import prepare_session
 
 
 def ran(tmp_path: Path, *overrides: str) -> Sequence[CaseRecord]:
-    session = prepare(
+    session = prepare_session(
         ["benchmark=asb", "model=simulated", "executor.workers=1", f"logdir={tmp_path}", *overrides]
     )
     listener = Silent()
@@ -56,7 +56,7 @@ def test_the_criterion_is_part_of_the_name_so_that_both_can_be_run_side_by_side(
 
 def test_more_tasks_of_the_same_data_go_on_where_the_run_before_left_off(tmp_path: Path) -> None:
     ran(tmp_path, "attack=none")
-    session = prepare(
+    session = prepare_session(
         ["benchmark=asb", "benchmark.tasks=all", "model=simulated", "attack=none", f"logdir={tmp_path}"]
     )
     assert (session.plan.finished, len(session.plan.jobs)) == (4, 10)

@@ -14,10 +14,10 @@ from agentsys.benchmarks.asb.benchmark import ASB
 from agentsys.benchmarks.asb.data import AsbData, read_data
 from agentsys.benchmarks.asb.source import (
     CHECKSUMS,
-    ORIGINAL,
-    fetched_folder,
+    ORIGINAL_CHECKSUM,
+    asb_folder,
     sample_folder,
-    version_of,
+    name_data_version,
 )
 from agentsys.errors import ConfigError
 
@@ -79,8 +79,8 @@ def test_upstreams_files_are_the_ones_whose_checksums_are_expected_of_a_download
 
     found = {name: hashlib.sha256((SHARED / name).read_bytes()).hexdigest() for name in CHECKSUMS}
     assert found == CHECKSUMS
-    assert upstream.checksum == ORIGINAL
-    assert version_of(upstream) == f"v1-{ORIGINAL[:8]}"
+    assert upstream.checksum == ORIGINAL_CHECKSUM
+    assert name_data_version(upstream) == f"v1-{ORIGINAL_CHECKSUM[:8]}"
 
 
 @pytest.mark.parametrize("which", ["sample", "upstream"])
@@ -178,10 +178,10 @@ def test_a_missing_file_and_bytes_that_are_no_text_are_one_line(tmp_path: Path) 
 
 def test_data_that_was_not_fetched_names_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    assert fetched_folder() == tmp_path / "agentsys" / "asb"
+    assert asb_folder() == tmp_path / "agentsys" / "asb"
     with pytest.raises(ConfigError, match=r"benchmark\.data=fetched.*agentsys fetch asb"):
         ASB(data="fetched")
-    shutil.copytree(sample_folder(), fetched_folder())
+    shutil.copytree(sample_folder(), asb_folder())
     assert len(ASB(data="fetched").suite_names()) == 4
 
 

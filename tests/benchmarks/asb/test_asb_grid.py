@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from agentsys.runs.plan import Plan
-from agentsys.runs.session import prepare
+from agentsys.runs.session import prepare_session
 
 SHARED = Path(__file__).parents[3].parent / "shared/data/asb"
 FIVE = "opi_naive,opi_fake_completion,opi_escape_characters,opi_context_ignoring,opi_combined_attack"
@@ -17,7 +17,7 @@ def planned(tmp_path: Path, *overrides: str) -> Plan:
     if not SHARED.is_dir():
         pytest.skip(f"ASB's own files are not here: {SHARED}")
     fixed = ["benchmark=asb", f"benchmark.data={SHARED}", "model=simulated", f"logdir={tmp_path}"]
-    return prepare([*fixed, *overrides]).plan
+    return prepare_session([*fixed, *overrides]).plan
 
 
 def test_the_published_grid_has_400_cases_per_attack_type_and_2000_in_all(tmp_path: Path) -> None:

@@ -12,14 +12,14 @@ from agentdojo.agent_pipeline.ground_truth_pipeline import GroundTruthPipeline
 from agentdojo.functions_runtime import FunctionsRuntime
 
 from agentsys.attacks.opi import ObservationInjection
-from agentsys.attacks.vectors import injectable_vectors
+from agentsys.attacks.vectors import find_injectable_vectors
 from agentsys.benchmarks.asb.benchmark import ASB
-from agentsys.benchmarks.asb.environment import ASBEnvironment, PlanStep, set_turn
+from agentsys.benchmarks.asb.environment import ASBEnvironment, PlanStep, set_plan_step
 from agentsys.benchmarks.asb.replies import CountedReplies
 from agentsys.benchmarks.asb.suite import VECTOR, ASBSuite
-from agentsys.benchmarks.data_hash import data_hash
+from agentsys.benchmarks.data_hash import hash_suite_data
 from agentsys.benchmarks.ground_truth.playbook import build_playbook
-from agentsys.benchmarks.runtime import WatchedRuntime
+from agentsys.benchmarks.runtime import TracedRuntime
 from agentsys.contracts import Victim
 from agentsys.models.chat import ChatReply, ChatRequest, assistant, user
 from agentsys.runs.build_record import ground_truth_length
@@ -36,7 +36,7 @@ def suite() -> ASBSuite:
 @pytest.fixture
 def turns() -> Iterator[None]:
     yield
-    set_turn(None)
+    set_plan_step(None)
 
 
 def calling(suite: ASBSuite, world: ASBEnvironment, *tools: str) -> list[str]:
@@ -88,8 +88,8 @@ def test_agentdojos_own_check_of_a_suite_passes(suite: ASBSuite) -> None:
 def test_a_case_offers_the_normal_tools_and_its_own_attack_tool_last(suite: ASBSuite) -> None:
     task, goal = suite.user_tasks["user_task_0"], suite.injection_tasks["injection_task_2"]
     probe = Probe()
-    suite.run_task_with_pipeline(probe, task, goal, {}, runtime_class=WatchedRuntime)
-    suite.run_task_with_pipeline(probe, task, None, {}, runtime_class=WatchedRuntime)
+    suite.run_task_with_pipeline(probe, task, goal, {}, runtime_class=TracedRuntime)
+    suite.run_task_with_pipeline(probe, task, None, {}, runtime_class=TracedRuntime)
     assert probe.offered == [
         ["soil_probe", "planting_calendar", "SeedLedger"],
         ["soil_probe", "planting_calendar"],
@@ -123,13 +123,13 @@ def test_the_payload_follows_every_result_the_attack_tools_own_included(suite: A
     normal, attack = calling(suite, world, "soil_probe", "SeedLedger")
     assert normal == "The soil has been measured; moisture and acidity are on record.; do X"
     assert attack.endswith("The club's ledger lists the garden's seeds.; do X")
-    assert (world.calls, world.injected) == (["soil_probe", "SeedLedger"], 2)
+    assert (world.calls, world.payload_count) == (["soil_probe", "SeedLedger"], 2)
 
 
 def test_the_last_step_of_a_plan_carries_no_payload(suite: ASBSuite, turns: None) -> None:
     world = suite.load_and_inject_default_environment({VECTOR: "do X"})
     for step in (1, 2, 3):
-        set_turn(PlanStep(step, 3))
+        set_plan_step(PlanStep(step, 3))
         calling(suite, world, "soil_probe", "SeedLedger")
     assert [(use.step, use.payload) for use in world.uses] == [
         *[(1, True)] * 2,
@@ -143,7 +143,7 @@ def test_agentdojos_rule_finds_the_one_vector_of_every_task() -> None:
     for name in benchmark.suite_names():
         suite = benchmark.suite(name)
         for task in suite.user_tasks.values():
-            assert injectable_vectors(suite, task) == [VECTOR]
+            assert find_injectable_vectors(suite, task) == [VECTOR]
 
 
 def test_tasks_keep_their_ids_whatever_subset_is_offered() -> None:
@@ -157,8 +157,8 @@ def test_tasks_keep_their_ids_whatever_subset_is_offered() -> None:
 
 
 def test_the_data_hash_tells_data_sets_and_nothing_else_apart(suite: ASBSuite) -> None:
-    assert data_hash(suite) == data_hash(ASB(mode="faithful", tasks="all").suite(GARDEN))
-    assert data_hash(suite) != data_hash(ASB().suite("helpdesk_agent"))
+    assert hash_suite_data(suite) == hash_suite_data(ASB(mode="faithful", tasks="all").suite(GARDEN))
+    assert hash_suite_data(suite) != hash_suite_data(ASB().suite("helpdesk_agent"))
 
 
 def test_the_simulated_model_gets_a_script_for_every_task_and_goal(suite: ASBSuite) -> None:

@@ -12,28 +12,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentsys.benchmarks.asb.plan import (
-    SPAN,
-    SPAN_NAME,
-    PlanError,
-    Planning,
-    Step,
-    as_json,
-    patched,
-    planning_in,
-    read_plan,
+    PLANNER_SPAN,
+    PLANNER_SPAN_NAME,
+    AsbPlanError,
+    PlanningOutcome,
+    AsbStep,
+    plan_to_json,
+    patch_plan,
+    find_planning,
+    parse_asb_plan,
 )
-from agentsys.benchmarks.asb.plan_prompt import instruction, plan_text_in, planned, tools_in
+from agentsys.benchmarks.asb.plan_prompt import write_plan_instruction, find_plan_text, write_followed_plan, find_instruction_tools
 from agentsys.models.chat import ToolSpec
 from agentsys.models.trace import Tracer
 
-TWO = (Step("Look.", ("look_up",)), Step("Write.", ()))
+TWO = (AsbStep("Look.", ("look_up",)), AsbStep("Write.", ()))
 texts = st.text(st.characters(exclude_categories=["Cs"]))
-plans = st.lists(st.builds(Step, texts, st.lists(texts).map(tuple)), min_size=1).map(tuple)
+plans = st.lists(st.builds(AsbStep, texts, st.lists(texts).map(tuple)), min_size=1).map(tuple)
 
 
 def test_a_list_of_steps_is_a_plan() -> None:
     assert (
-        read_plan('[{"message": "Look.", "tool_use": ["look_up"]}, {"message": "Write.", "tool_use": []}]')
+        parse_asb_plan('[{"message": "Look.", "tool_use": ["look_up"]}, {"message": "Write.", "tool_use": []}]')
         == TWO
     )
 
@@ -57,24 +57,24 @@ def test_a_list_of_steps_is_a_plan() -> None:
     ],
 )
 def test_anything_else_is_no_plan_and_the_reason_is_given(reply: str, why: str) -> None:
-    with pytest.raises(PlanError, match=why):
-        read_plan(reply)
+    with pytest.raises(AsbPlanError, match=why):
+        parse_asb_plan(reply)
 
 
 def test_the_reason_holds_none_of_the_replys_words() -> None:
-    with pytest.raises(PlanError) as raised:
-        read_plan('[{"sesame": 1}]')
+    with pytest.raises(AsbPlanError) as raised:
+        parse_asb_plan('[{"sesame": 1}]')
     assert "sesame" not in str(raised.value)
 
 
 @given(plans)
-def test_a_plan_written_as_json_is_read_back(plan: tuple[Step, ...]) -> None:
-    assert read_plan(as_json(plan)) == plan
+def test_a_plan_written_as_json_is_read_back(plan: tuple[AsbStep, ...]) -> None:
+    assert parse_asb_plan(plan_to_json(plan)) == plan
 
 
 def test_a_patched_plan_lists_every_tool_in_every_step_and_the_attack_tool_last() -> None:
-    plan = (Step("a", ("Evil", "second")), Step("b", ("first", "second")), Step("c", ()))
-    assert patched(plan, "Evil") == tuple(Step(name, ("second", "first", "Evil")) for name in "abc")
+    plan = (AsbStep("a", ("Evil", "second")), AsbStep("b", ("first", "second")), AsbStep("c", ()))
+    assert patch_plan(plan, "Evil") == tuple(AsbStep(name, ("second", "first", "Evil")) for name in "abc")
 
 
 @pytest.mark.parametrize("seed", ["0", "1", "2"])
@@ -94,23 +94,23 @@ def test_a_patch_does_not_depend_on_the_process(seed: str) -> None:
 
 
 def test_what_came_of_the_plan_turn_is_read_back_from_the_spans() -> None:
-    planning = Planning(TWO, patched(TWO, "Evil"), tries=3)
+    planning = PlanningOutcome(TWO, patch_plan(TWO, "Evil"), tries=3)
     tracer = Tracer()
-    with tracer.span(SPAN, SPAN_NAME) as opened:
-        opened.decision = json.loads(json.dumps(planning.decision()))
-    with tracer.span(SPAN, "of_a_defense") as other:
+    with tracer.span(PLANNER_SPAN, PLANNER_SPAN_NAME) as opened:
+        opened.decision = json.loads(json.dumps(planning.to_decision()))
+    with tracer.span(PLANNER_SPAN, "of_a_defense") as other:
         other.decision = {"plan": "something else"}
-    assert planning_in(tracer.spans) == planning
-    assert planning_in(tracer.spans, attempt=1) is None
-    assert planning_in([]) is None
+    assert find_planning(tracer.spans) == planning
+    assert find_planning(tracer.spans, attempt=1) is None
+    assert find_planning([]) is None
 
 
 @given(st.lists(st.tuples(texts, texts), max_size=4))
 def test_the_tools_of_a_planning_instruction_are_read_back_from_it(rows: list[tuple[str, str]]) -> None:
-    told = instruction([ToolSpec(name, text, {}) for name, text in rows])
-    assert tools_in(told) == tools_in(f"You are a gardener.\n\n{told}") == [name for name, _ in rows]
+    told = write_plan_instruction([ToolSpec(name, text, {}) for name, text in rows])
+    assert find_instruction_tools(told) == find_instruction_tools(f"You are a gardener.\n\n{told}") == [name for name, _ in rows]
 
 
 def test_the_plan_is_read_back_from_the_assistants_words() -> None:
-    assert plan_text_in(planned(TWO)) == as_json(TWO)
-    assert plan_text_in("[Thinking]: something else") is None
+    assert find_plan_text(write_followed_plan(TWO)) == plan_to_json(TWO)
+    assert find_plan_text("[Thinking]: something else") is None

@@ -10,17 +10,17 @@ import pytest
 from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatAssistantMessage, ChatMessage
 
-from agentsys.benchmarks.asb.driver import Mode, PlannedModel, drive
-from agentsys.benchmarks.asb.plan import planning_in
-from agentsys.benchmarks.asb.plan_prompt import CLOSING, NO_PLAN, tools_in
-from agentsys.benchmarks.asb.planner import MAX_TRIES, ROLE
+from agentsys.benchmarks.asb.driver import AsbMode, PlannedModel, wrap_planned_model
+from agentsys.benchmarks.asb.plan import find_planning
+from agentsys.benchmarks.asb.plan_prompt import CLOSING, NO_PLAN, find_instruction_tools
+from agentsys.benchmarks.asb.planner import MAX_TRIES, PLANNER_ROLE
 from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, ToolSpec, assistant, system, text_of, user
 from agentsys.models.errors import ErrorKind, ModelError
 from agentsys.models.tagged_calls import write_calls, write_reply, write_tools
-from agentsys.models.trace import Tracer, tracing
+from agentsys.models.trace import Tracer, use_tracer
 from baselines.reworded_task import RewordedTask
 
-PLANNED = [mode for mode in Mode if mode.planned]
+PLANNED = [mode for mode in AsbMode if mode.has_plan]
 TOOLS = [ToolSpec(name, f"About {name}.", {"properties": {}}) for name in ("look_up", "note", "Evil")]
 BEGIN = [system("You are a clerk."), user("File my papers.")]
 
@@ -86,17 +86,17 @@ def loop(
     raise AssertionError("the conversation does not end")
 
 
-def driven(model: ChatModel, mode: Mode = Mode.CLEAN_PLAN, attack_tool: str | None = "Evil") -> PlannedModel:
-    found = drive(model, mode=mode, attack_tool=attack_tool)
+def driven(model: ChatModel, mode: AsbMode = AsbMode.CLEAN_PLAN, attack_tool: str | None = "Evil") -> PlannedModel:
+    found = wrap_planned_model(model, mode=mode, attack_tool=attack_tool)
     assert isinstance(found, PlannedModel)
     return found
 
 
 @pytest.mark.parametrize("mode", PLANNED)
-def test_a_plan_turn_without_tools_comes_first_then_one_call_per_step(mode: Mode) -> None:
+def test_a_plan_turn_without_tools_comes_first_then_one_call_per_step(mode: AsbMode) -> None:
     model = Scripted(plan(["look_up"], ["note"]), ["look_up"], ["note"])
     messages = loop(driven(model, mode))
-    assert [(r.role, len(r.tools)) for r in model.asked] == [(ROLE, 0), ("agent", 3), ("agent", 3)]
+    assert [(r.role, len(r.tools)) for r in model.asked] == [(PLANNER_ROLE, 0), ("agent", 3), ("agent", 3)]
     assert [m["role"] for m in messages[2:]] == ["assistant", "tool", "assistant", "tool", "assistant"]
     assert text_of(messages[-1]) == CLOSING
 
@@ -106,39 +106,39 @@ def test_the_planner_reads_persona_instruction_and_task() -> None:
     loop(driven(model))
     persona, instruction, task = model.asked[0].messages
     assert (persona, task) == (BEGIN[0], BEGIN[1])
-    assert tools_in(text_of(instruction)) == ["look_up", "note", "Evil"]
+    assert find_instruction_tools(text_of(instruction)) == ["look_up", "note", "Evil"]
 
 
 def test_with_hidden_tool_the_planner_is_not_told_of_the_attack_tool_but_the_steps_are_offered_it() -> None:
     model = Scripted(plan(["look_up"], ["note"]), ["look_up"], ["note"])
-    loop(driven(model, Mode.HIDDEN_TOOL))
+    loop(driven(model, AsbMode.HIDDEN_TOOL))
     assert all("Evil" not in text_of(message) for message in model.asked[0].messages)
     assert all(request.tools == TOOLS for request in model.asked[1:])
 
 
 @pytest.mark.parametrize("mode", PLANNED)
-def test_only_faithful_makes_every_step_list_the_attack_tool(mode: Mode) -> None:
+def test_only_faithful_makes_every_step_list_the_attack_tool(mode: AsbMode) -> None:
     model = Scripted(plan(["look_up"], []), ["look_up"], "done")
     tracer = Tracer()
-    with tracing(tracer):
+    with use_tracer(tracer):
         loop(driven(model, mode))
-    planning = planning_in(tracer.spans)
+    planning = find_planning(tracer.spans)
     assert planning is not None
-    listed = [step.tool_use for step in planning.followed]
-    assert listed == ([("look_up", "Evil")] * 2 if mode is Mode.FAITHFUL else [("look_up",), ()])
+    listed = [step.tool_use for step in planning.followed_plan]
+    assert listed == ([("look_up", "Evil")] * 2 if mode is AsbMode.FAITHFUL else [("look_up",), ()])
     assert [step.tool_use for step in planning.plan] == [("look_up",), ()]
-    assert ("Evil" in text_of(model.asked[1].messages[3])) == (mode is Mode.FAITHFUL)
+    assert ("Evil" in text_of(model.asked[1].messages[3])) == (mode is AsbMode.FAITHFUL)
 
 
 def test_without_an_attack_a_faithful_plan_is_left_alone() -> None:
     model = Scripted(plan(["look_up"], []), ["look_up"], "done")
-    loop(driven(model, Mode.FAITHFUL, attack_tool=None))
+    loop(driven(model, AsbMode.FAITHFUL, attack_tool=None))
     assert [len(request.tools) for request in model.asked] == [0, 3, 0]
 
 
 def test_a_call_where_nothing_was_on_offer_is_not_made() -> None:
     model = Scripted(plan([], ["note"]), ["Evil"], ["note"])
-    messages = loop(driven(model, Mode.FAITHFUL, attack_tool=None))
+    messages = loop(driven(model, AsbMode.FAITHFUL, attack_tool=None))
     assert [
         call.function for m in messages if m["role"] == "assistant" for call in m["tool_calls"] or ()
     ] == ["note"]
@@ -151,7 +151,7 @@ def test_steps_answered_with_words_are_followed_by_the_next_one_at_once() -> Non
     assert text_of(messages[-1]) == "last words"
     assert "[Thinking]: first words" in [text_of(message) for message in model.asked[-1].messages]
     assert model.turns() == [
-        ROLE,
+        PLANNER_ROLE,
         *(f"Step number {n + 2} of your work. Do this now: Part {n}." for n in range(3)),
     ]
 
@@ -159,8 +159,8 @@ def test_steps_answered_with_words_are_followed_by_the_next_one_at_once() -> Non
 def test_a_faithful_conversation_has_four_messages_and_two_for_each_step() -> None:
     model = Scripted(plan(["look_up"], ["note"]), ["look_up"], ["note"])
     tracer = Tracer()
-    with tracing(tracer):
-        loop(driven(model, Mode.FAITHFUL))
+    with use_tracer(tracer):
+        loop(driven(model, AsbMode.FAITHFUL))
     closing = tracer.spans[-1]
     assert (closing.kind, closing.name) == ("step", "closing")
     *official, last = closing.messages
@@ -177,7 +177,7 @@ def test_calls_and_results_stay_in_their_own_messages_outside_faithful() -> None
 
 
 def test_the_model_reads_results_as_the_defense_rewrote_them() -> None:
-    model = driven(inner := Scripted(plan(["look_up"], ["note"]), ["look_up"], ["note"]), Mode.FAITHFUL)
+    model = driven(inner := Scripted(plan(["look_up"], ["note"]), ["look_up"], ["note"]), AsbMode.FAITHFUL)
     reply = model.complete(ChatRequest(BEGIN, TOOLS)).message
     model.complete(ChatRequest([*answered(BEGIN, reply, "cleaned"), user("Mind your task.")], TOOLS))
     told, reminder, _ = inner.asked[-1].messages[-3:]
@@ -197,10 +197,10 @@ BAD = ["```\n[]\n```", "[]", '[{"message": "x"}]']
 def test_a_reply_that_is_no_plan_is_noted_and_the_plan_asked_for_again() -> None:
     model = Scripted(*BAD, plan(["look_up"], []), ["look_up"], "done")
     tracer = Tracer()
-    with tracing(tracer):
+    with use_tracer(tracer):
         loop(driven(model))
-    planning = planning_in(tracer.spans)
-    assert planning is not None and (planning.tries, planning.failed) == (4, False)
+    planning = find_planning(tracer.spans)
+    assert planning is not None and (planning.tries, planning.has_failed) == (4, False)
     notes = [text_of(m) for m in model.asked[3].messages if m["role"] == "assistant"]
     assert len(notes) == 3 and all(note.startswith("[Thinking]: ") for note in notes)
     assert model.asked[3].messages[-1]["role"] == "user"
@@ -212,15 +212,15 @@ def test_a_reply_that_is_no_plan_is_noted_and_the_plan_asked_for_again() -> None
 def test_after_ten_replies_without_a_plan_the_case_ends_in_words() -> None:
     model = Scripted(*["no plan"] * MAX_TRIES)
     tracer = Tracer()
-    with tracing(tracer):
+    with use_tracer(tracer):
         messages = loop(driven(model))
-    planning = planning_in(tracer.spans)
-    assert planning is not None and planning.failed and planning.tries == 10
+    planning = find_planning(tracer.spans)
+    assert planning is not None and planning.has_failed and planning.tries == 10
     assert text_of(messages[-1]) == NO_PLAN
 
 
 @pytest.mark.parametrize(
-    "role", ["worker", "validator", "drift_planner", "melon_masked", "tool_filter", ROLE]
+    "role", ["worker", "validator", "drift_planner", "melon_masked", "tool_filter", PLANNER_ROLE]
 )
 def test_requests_that_do_not_act_for_the_user_go_through_untouched(role: str) -> None:
     inner = Scripted("yes")
@@ -232,18 +232,18 @@ def test_requests_that_do_not_act_for_the_user_go_through_untouched(role: str) -
 def test_the_isolated_main_agent_is_led_as_well() -> None:
     inner = Scripted(plan(["look_up"], []), ["look_up"])
     driven(inner).complete(ChatRequest(BEGIN, TOOLS, "main"))
-    assert [request.role for request in inner.asked] == [ROLE, "main"]
+    assert [request.role for request in inner.asked] == [PLANNER_ROLE, "main"]
 
 
 def test_another_run_of_the_pipeline_begins_afresh() -> None:
     inner = Scripted(plan(["look_up"], []), ["look_up"], plan(["note"], []), ["note"])
     model = driven(inner)
     tracer = Tracer()
-    with tracing(tracer):
+    with use_tracer(tracer):
         model.complete(ChatRequest(BEGIN, TOOLS))
         tracer.attempt = 1
         model.complete(ChatRequest(BEGIN, TOOLS))
-    assert [request.role for request in inner.asked] == [ROLE, "agent", ROLE, "agent"]
+    assert [request.role for request in inner.asked] == [PLANNER_ROLE, "agent", PLANNER_ROLE, "agent"]
     assert len(inner.asked[3].messages) == 5
 
 
@@ -300,12 +300,12 @@ def test_tools_told_in_a_system_message_are_planned_with_and_calls_in_text_are_r
     model = driven(inner)
     begin = prompted_tools()
     tracer = Tracer()
-    with tracing(tracer):
+    with use_tracer(tracer):
         assert text_of(model.complete(ChatRequest(begin)).message) == said
         call = FunctionCall(function="look_up", args={}, id="1")
         after = answered(begin, assistant(said, [call]))
         assert text_of(model.complete(ChatRequest(after)).message) == "done"
-    assert tools_in(text_of(inner.asked[0].messages[1])) == ["look_up", "note", "Evil"]
+    assert find_instruction_tools(text_of(inner.asked[0].messages[1])) == ["look_up", "note", "Evil"]
     assert [s.decision["called"] for s in tracer.spans if s.kind == "step"] == [["look_up"], []]
 
 
@@ -317,7 +317,7 @@ def test_calls_in_text_that_cannot_be_read_are_left_to_the_defense(said: str) ->
 
 def test_a_step_without_tools_says_so_where_the_tools_cannot_be_left_out() -> None:
     inner = Scripted(plan([], []), "a", "b")
-    driven(inner, Mode.FAITHFUL, attack_tool=None).complete(ChatRequest(prompted_tools()))
+    driven(inner, AsbMode.FAITHFUL, attack_tool=None).complete(ChatRequest(prompted_tools()))
     assert "No tool may be called" in inner.turns()[1]
 
 
@@ -347,7 +347,7 @@ def test_a_model_error_goes_through_wherever_it_happens(where: int) -> None:
 
 
 def test_the_defenses_messages_are_left_as_they_are() -> None:
-    model = driven(Scripted(plan(["look_up"], ["note"]), ["look_up"], ["note"]), Mode.FAITHFUL)
+    model = driven(Scripted(plan(["look_up"], ["note"]), ["look_up"], ["note"]), AsbMode.FAITHFUL)
     first = list(BEGIN)
     reply = model.complete(ChatRequest(first, TOOLS)).message
     second = answered(first, reply)

@@ -7,10 +7,10 @@ from agentdojo.types import ChatMessage
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentsys.benchmarks.asb.rendering import Rendering, rendered, untold
+from agentsys.benchmarks.asb.rendering import RoundForm, render_round, restore_rounds
 from agentsys.models.chat import assistant, text_of, user
 
-TEXT = Rendering.ASSISTANT_TEXT
+TEXT = RoundForm.ASSISTANT_TEXT
 names = st.text("abcdefgh_", min_size=1, max_size=8)
 outputs = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 
@@ -26,7 +26,7 @@ def called(name: str) -> FunctionCall:
 
 def test_a_round_becomes_one_assistant_message_with_actions_then_observations() -> None:
     one, two = called("look_up"), called("note")
-    (told,) = rendered([assistant("words", [one, two]), result(one, "red; blue"), result(two, "filed")], TEXT)
+    (told,) = render_round([assistant("words", [one, two]), result(one, "red; blue"), result(two, "filed")], TEXT)
     assert told["role"] == "assistant" and not told["tool_calls"]
     action, observation = text_of(told).split(";[Observation]:")
     assert action.startswith("[Action]:") and action.count(";") == 1
@@ -36,28 +36,28 @@ def test_a_round_becomes_one_assistant_message_with_actions_then_observations() 
 
 def test_a_tool_that_does_not_exist_leaves_its_error_once() -> None:
     call = called("made_up")
-    (told,) = rendered([assistant(None, [call]), result(call, "", "Invalid tool made_up provided.")], TEXT)
+    (told,) = render_round([assistant(None, [call]), result(call, "", "Invalid tool made_up provided.")], TEXT)
     assert text_of(told).count("Invalid tool made_up provided.") == 1
 
 
 def test_what_a_defense_put_behind_the_results_stays_behind_the_round() -> None:
     call = called("look_up")
     round_ = [assistant(None, [call]), result(call, "red"), user("Remember your task.")]
-    told, reminder = rendered(round_, TEXT)
+    told, reminder = render_round(round_, TEXT)
     assert "red" in text_of(told) and reminder == user("Remember your task.")
 
 
 def test_in_tool_role_a_round_stays_as_it_is() -> None:
     call = called("look_up")
     round_ = [assistant(None, [call]), result(call, "red")]
-    assert rendered(round_, Rendering.TOOL_ROLE) == round_
+    assert render_round(round_, RoundForm.TOOL_ROLE) == round_
 
 
 @given(st.lists(st.tuples(names, outputs), min_size=1, max_size=3, unique_by=lambda pair: pair[0]))
 def test_a_told_round_is_read_back_as_calls_and_results(pairs: list[tuple[str, str]]) -> None:
     calls = [FunctionCall(function=name, args={}, id=name) for name, _ in pairs]
     round_ = [assistant(None, calls), *(result(c, text) for c, (_, text) in zip(calls, pairs, strict=True))]
-    said, *results = untold(rendered(round_, TEXT))
+    said, *results = restore_rounds(render_round(round_, TEXT))
     assert said["role"] == "assistant"
     assert [call.function for call in said["tool_calls"] or ()] == [name for name, _ in pairs]
     assert [text_of(message) for message in results] == [text for _, text in pairs]

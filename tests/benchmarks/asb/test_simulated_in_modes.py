@@ -11,19 +11,19 @@ import pytest
 from small_runs import Silent
 
 from agentsys.benchmarks.asb.benchmark import ASB
-from agentsys.benchmarks.asb.driver import Mode
-from agentsys.benchmarks.asb.simulated import roles
-from agentsys.catalog import node
+from agentsys.benchmarks.asb.driver import AsbMode
+from agentsys.benchmarks.asb.simulated import asb_roles
+from agentsys.catalog import load_config
 from agentsys.errors import ConfigError
 from agentsys.runs.cell import CellBuilder
 from agentsys.runs.compose import compose
-from agentsys.runs.plan import plan
+from agentsys.runs.plan import plan_cases
 from agentsys.runs.session import Session
 from agentsys.runs.settings import Settings
 from agentsys.runs.store import Store
 
-MODES = [mode.value for mode in Mode]
-PLANNED = [mode.value for mode in Mode if mode.planned]
+MODES = [mode.value for mode in AsbMode]
+PLANNED = [mode.value for mode in AsbMode if mode.has_plan]
 DEFENSES = [
     "none",
     "prompt_sandwiching",
@@ -62,8 +62,8 @@ def records(
         plain.model_copy(
             update={
                 "logdir": folder,
-                "defense": node("defense", defense),
-                "attack": node("attack", attack),
+                "defense": load_config("defense", defense),
+                "attack": load_config("attack", attack),
                 "labels": {**plain.labels, "defense": defense, "attack": attack},
                 "benchmark": {
                     **plain.benchmark,
@@ -78,7 +78,7 @@ def records(
     ]
     store = Store(folder)
     builder = CellBuilder(store)
-    session = Session(tuple(settings), store, plan([builder.build(one) for one in settings], store))
+    session = Session(tuple(settings), store, plan_cases([builder.build(one) for one in settings], store))
     listener = Silent()
     outcome = session.execute(listener)
     assert outcome.errors == 0 and outcome.fatal is None
@@ -194,4 +194,4 @@ def test_a_rewritten_result_tells_the_criteria_apart(tmp_path: Path) -> None:
 
 def test_an_unknown_simulated_planner_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"honestly.*Did you mean honest"):
-        roles("honestly")
+        asb_roles("honestly")

@@ -9,7 +9,7 @@ import pytest
 from fixed_on_paper import benchmark, scored
 
 from agentsys.benchmarks.agentdojo import AgentDojo
-from agentsys.benchmarks.fixes.catalog import CHECKER_ONLY, FIXES, checks_in_force, expanded
+from agentsys.benchmarks.fixes.catalog import CHECKER_ONLY, FIXES, select_checks, expand_fixes
 from agentsys.errors import ConfigError
 from agentsys.runs.compose import compose
 
@@ -18,8 +18,8 @@ ONE = [*SMALL, "user_tasks=[5]", "injection_tasks=[0]"]
 
 
 def test_all_stands_for_the_list_and_order_does_not_matter() -> None:
-    assert expanded("all") == tuple(FIXES) == expanded([*reversed(FIXES)])
-    assert expanded(None) == expanded([]) == ()
+    assert expand_fixes("all") == tuple(FIXES) == expand_fixes([*reversed(FIXES)])
+    assert expand_fixes(None) == expand_fixes([]) == ()
 
 
 def test_an_unknown_fix_is_a_one_line_error_that_names_the_nearest() -> None:
@@ -30,8 +30,8 @@ def test_an_unknown_fix_is_a_one_line_error_that_names_the_nearest() -> None:
 
 
 def test_with_none_chosen_every_checker_only_fix_is_computed() -> None:
-    assert checks_in_force(()) == checks_in_force(("append_injection",)) == CHECKER_ONLY
-    assert checks_in_force(("any_match", "append_injection")) == ("any_match",)
+    assert select_checks(()) == select_checks(("append_injection",)) == CHECKER_ONLY
+    assert select_checks(("any_match", "append_injection")) == ("any_match",)
 
 
 def test_only_the_chosen_fixes_are_applied() -> None:
@@ -42,18 +42,18 @@ def test_only_the_chosen_fixes_are_applied() -> None:
 def test_a_fork_that_replaces_a_task_is_scored_by_its_own_check_alone() -> None:
     from dataclasses import replace
 
-    from agentsys.benchmarks.fixes.execution import Execution, packaged
-    from agentsys.benchmarks.fixes.utility_new_effects import utility
+    from agentsys.benchmarks.fixes.execution import ScoredExecution, is_packaged
+    from agentsys.benchmarks.fixes.utility_new_effects import require_new_effects
     from agentsys.models.trace import Tracer
 
     suite = benchmark("v1.2.2").suite("banking")
     task = suite.user_tasks["user_task_5"]
     forked = type("UserTask5", (type(task),), {"__module__": "my_fork.tasks"})()
     environment = suite.load_and_inject_default_environment({})
-    run = Execution("banking", task, None, environment, environment, [], Tracer(), suite._check_task_result)
-    assert packaged(task) and not packaged(forked)
-    assert not utility(run, official=True)
-    assert utility(replace(run, user_task=forked), official=True)
+    run = ScoredExecution("banking", task, None, environment, environment, [], Tracer(), suite._check_task_result)
+    assert is_packaged(task) and not is_packaged(forked)
+    assert not require_new_effects(run, official=True)
+    assert require_new_effects(replace(run, user_task=forked), official=True)
 
 
 def test_a_fix_that_fails_leaves_the_official_scores(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,7 +84,7 @@ def test_a_record_holds_official_and_fixed_scores(run_cases: Callable[..., Any])
 
 
 def test_tasks_without_a_vector_have_no_attacked_cases_under_append_injection(tmp_path: Any) -> None:
-    from agentsys.runs.session import prepare
+    from agentsys.runs.session import prepare_session
 
     slack = [
         "model=simulated",
@@ -92,7 +92,7 @@ def test_tasks_without_a_vector_have_no_attacked_cases_under_append_injection(tm
         "benchmark.suites=[slack]",
         "benchmark.fixes=[append_injection]",
     ]
-    attacked = prepare([*slack, "attack=important_instructions", f"logdir={tmp_path}"]).plan
-    benign = prepare([*slack, "attack=none", f"logdir={tmp_path}"]).plan
+    attacked = prepare_session([*slack, "attack=important_instructions", f"logdir={tmp_path}"]).plan
+    benign = prepare_session([*slack, "attack=none", f"logdir={tmp_path}"]).plan
     assert (len(attacked.jobs), len(benign.jobs)) == (12 * 5, 21)
     assert {job.case.benchmark for job in attacked.jobs} == {"agentdojo+append_injection"}

@@ -40,7 +40,7 @@ def injections(version: str) -> list[tuple[str, str]]:
 
 
 def test_the_phrases_of_captions_are_the_catalogs() -> None:
-    assert phrases_of_fixes() == {name: fix.says for name, fix in FIXES.items()}
+    assert phrases_of_fixes() == {name: fix.description for name, fix in FIXES.items()}
 
 
 @pytest.mark.parametrize("version", VERSIONS)

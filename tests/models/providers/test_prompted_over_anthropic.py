@@ -18,7 +18,7 @@ def model() -> AnthropicModel:
 
 
 def body(model: AnthropicModel, request: ChatRequest) -> dict[str, Any]:
-    sent: dict[str, Any] = json.loads(model._body(request))
+    sent: dict[str, Any] = json.loads(model._encode_body(request))
     return sent
 
 

@@ -12,10 +12,10 @@ from providers_under_test import PROVIDERS, answering, model_at
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatRequest, Usage, assistant, text_of, user
 from agentsys.models.errors import ErrorKind, ModelError
-from agentsys.models.providers.anthropic_wire import wire_messages
+from agentsys.models.providers.anthropic_wire import anthropic_messages
 from agentsys.models.providers.google import GoogleModel
-from agentsys.models.providers.google_wire import wire_contents
-from agentsys.models.providers.wire_text import read_json
+from agentsys.models.providers.google_wire import gemini_contents
+from agentsys.models.providers.wire_text import parse_json
 
 ASK = ChatRequest([user("Hi")])
 
@@ -145,7 +145,7 @@ def test_anthropic_usage_counts_cached_input_and_thinking_goes_back_signed() -> 
     with answering(200, json.dumps(body).encode()) as server:
         reply = model_at("anthropic", server.base_url).complete(ASK)
     assert reply.usage == Usage(prompt=14, completion=3, cached=7, written=2)
-    assert wire_messages([reply.message])[0]["content"] == content
+    assert anthropic_messages([reply.message])[0]["content"] == content
 
 
 def test_google_thoughts_count_as_completion_and_signatures_go_back() -> None:
@@ -190,7 +190,7 @@ def test_google_results_of_one_turn_stand_in_one_content() -> None:
         {"role": "tool", "content": [], "tool_call": call, "tool_call_id": call.id, "error": None}
         for call in (first, second)
     ]
-    contents = wire_contents([user("x"), assistant(None, [first, second]), *results], {})
+    contents = gemini_contents([user("x"), assistant(None, [first, second]), *results], {})
     assert [content["role"] for content in contents] == ["user", "model", "user"]
     assert contents[2]["parts"] == [
         {"functionResponse": {"name": name, "response": {"output": ""}}} for name in "ab"
@@ -207,10 +207,10 @@ def test_google_results_of_one_turn_stand_in_one_content() -> None:
     ],
 )
 def test_half_a_surrogate_pair_is_replaced_however_it_is_written(text: str | bytes) -> None:
-    assert read_json(text) == "?"
+    assert parse_json(text) == "?"
 
 
 def test_json_of_a_hundred_levels_is_read_and_no_deeper() -> None:
-    assert read_json(b"[" * 100 + b"]" * 100)
+    assert parse_json(b"[" * 100 + b"]" * 100)
     with pytest.raises(ModelError, match="more than 100 deep"):
-        read_json(b"[" * 101 + b"]" * 101)
+        parse_json(b"[" * 101 + b"]" * 101)

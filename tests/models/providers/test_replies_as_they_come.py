@@ -13,7 +13,7 @@ from agentsys.errors import ConfigError
 from agentsys.models.chat import UNCOUNTED, ChatReply, ChatRequest, Usage, assistant, text_of, user
 from agentsys.models.errors import ErrorKind, ModelError
 from agentsys.models.price import Price
-from agentsys.models.providers.spoken_text import SpokenText, joined_parts, without_think
+from agentsys.models.providers.spoken_text import ReplyText, join_content_parts, split_think_tag
 
 ASK = ChatRequest([user("Hi")])
 PRICE = Price.model_validate({"prompt": 1.0, "completion": 2.0, "as_of": "2026-01-01"})
@@ -169,14 +169,14 @@ def test_without_the_option_the_field_is_absent() -> None:
     ],
 )
 def test_thoughts_left_in_the_text_can_be_taken_out(text: str, answer: str, thoughts: str) -> None:
-    assert without_think(SpokenText(text)) == SpokenText(answer, thoughts)
+    assert split_think_tag(ReplyText(text)) == ReplyText(answer, thoughts)
     kept, stripped = (answered(chat({"content": text}), strip_think=on).message for on in (False, True))
     assert (text_of(kept), text_of(stripped)) == (text, answer)
 
 
 def test_parts_that_are_nothing_are_no_text() -> None:
     for content in (None, 5, [], [5], {"a": 1}, [{"type": "thinking"}]):
-        assert joined_parts(content) == SpokenText(None)
+        assert join_content_parts(content) == ReplyText(None)
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,9 @@ from scripted_for_serving import WEATHER, Scripted, calls, says
 
 from agentsys.models.chat import UNCOUNTED, ChatReply, ChatRequest, ToolSpec, Usage, system, text_of, user
 from agentsys.models.errors import ErrorKind, ModelError
-from agentsys.models.providers.responses_wire import read_reply, wire_items
+from agentsys.models.providers.responses_wire import read_responses_reply, responses_items
 from agentsys.models.serving import serve
-from agentsys.models.wrappers.cache import Cached, ReplyStore, RequestKeys
+from agentsys.models.wrappers.cache import CachingModel, ReplyStore, RequestKeys
 
 TOOLS = (ToolSpec("weather", "Tells.", WEATHER),)
 USAGE = {
@@ -75,7 +75,7 @@ def result_of(call: FunctionCall) -> Any:
     return {"role": "tool", "content": [block], "tool_call": call, "tool_call_id": call.id, "error": None}
 
 
-PARALLEL = read_reply(
+PARALLEL = read_responses_reply(
     response(
         reasoning(1), said("I look.", phase="commentary"), reasoning(2), function_call(1), function_call(2)
     ),
@@ -111,7 +111,7 @@ def test_the_request_is_in_items_keeps_nothing_and_asks_for_the_reasoning() -> N
 
 
 def test_every_reasoning_item_goes_back_right_before_what_it_led_to() -> None:
-    items = wire_items([user("x"), PARALLEL, result_of(FIRST), result_of(SECOND)], "developer")
+    items = responses_items([user("x"), PARALLEL, result_of(FIRST), result_of(SECOND)], "developer")
     assert kinds(items) == ["user", "rs_1", "assistant", "rs_2", "call_1", "call_2", "call_1", "call_2"]
     assert items[1] == reasoning(1)
     assert items[2] == {"role": "assistant", "content": "I look.", "phase": "commentary"}
@@ -121,34 +121,34 @@ def test_every_reasoning_item_goes_back_right_before_what_it_led_to() -> None:
 
 def test_reasoning_goes_with_the_call_that_a_defense_takes_away() -> None:
     without_first: Any = {**PARALLEL, "tool_calls": [SECOND]}
-    assert kinds(wire_items([without_first], "system")) == ["rs_1", "assistant", "call_2"]
+    assert kinds(responses_items([without_first], "system")) == ["rs_1", "assistant", "call_2"]
     without_calls: Any = {**PARALLEL, "tool_calls": None}
-    assert kinds(wire_items([without_calls], "system")) == ["rs_1", "assistant"]
+    assert kinds(responses_items([without_calls], "system")) == ["rs_1", "assistant"]
     thoughts = [block for block in PARALLEL["content"] or () if block["type"] != "text"]
     without_text: Any = {"role": "assistant", "content": thoughts, "tool_calls": None}
-    assert wire_items([without_text], "system") == []
+    assert responses_items([without_text], "system") == []
 
 
 def test_reasoning_that_the_provider_would_have_to_look_up_is_not_sent() -> None:
-    message = read_reply(response(reasoning(1, encrypted_content=None), function_call(1)), None).message
-    assert kinds(wire_items([message], "system")) == ["call_1"]
+    message = read_responses_reply(response(reasoning(1, encrypted_content=None), function_call(1)), None).message
+    assert kinds(responses_items([message], "system")) == ["call_1"]
 
 
 def test_thoughts_are_no_part_of_the_answer_and_their_summary_is_kept() -> None:
     told = reasoning(1, summary=[{"type": "summary_text", "text": "hm"}])
-    message = read_reply(response(told, said("Done.")), None).message
+    message = read_responses_reply(response(told, said("Done.")), None).message
     assert text_of(message) == "Done."
     assert (message["content"] or [{}])[0]["content"] == "hm"  # type: ignore[typeddict-item]
 
 
 def test_usage_is_read_with_its_parts_and_a_missing_one_is_unknown() -> None:
-    assert read_reply(response(said("x")), None).usage == Usage(90, 30, 40, 25, written=20)
-    assert read_reply(response(said("x"), usage=None), None).usage == UNCOUNTED
+    assert read_responses_reply(response(said("x")), None).usage == Usage(90, 30, 40, 25, written=20)
+    assert read_responses_reply(response(said("x"), usage=None), None).usage == UNCOUNTED
 
 
 def test_a_refusal_is_text() -> None:
     refusal = {**said(""), "content": [{"type": "refusal", "refusal": "I will not."}]}
-    assert text_of(read_reply(response(refusal), None).message) == "I will not."
+    assert text_of(read_responses_reply(response(refusal), None).message) == "I will not."
 
 
 def _error(body: dict[str, Any]) -> ModelError:
@@ -177,7 +177,7 @@ def test_what_ends_a_response_early_is_told_apart() -> None:
 )
 def test_odd_items_break_nothing(output: list[Any]) -> None:
     try:
-        reply = read_reply({"output": output}, None)
+        reply = read_responses_reply({"output": output}, None)
     except ModelError as error:
         assert error.kind is ErrorKind.MALFORMED_REPLY
     else:
@@ -221,9 +221,9 @@ def test_a_case_resumed_from_the_cache_sends_the_same_bytes(tmp_path: Path) -> N
 
     with serve(Scripted(*turns), capture=True) as server:
 
-        def model(folder: str) -> Cached:
+        def model(folder: str) -> CachingModel:
             provider = model_at("openai", server.base_url, api="responses", reasoning_effort="low")
-            return Cached(provider, ReplyStore(tmp_path / folder), RequestKeys({}))
+            return CachingModel(provider, ReplyStore(tmp_path / folder), RequestKeys({}))
 
         played(model("cut"), 1)
         played(model("cut"), 2)

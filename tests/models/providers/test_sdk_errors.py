@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agentsys.models.errors import ErrorKind, ModelError
-from agentsys.models.providers.sdk_errors import http_error, kind_of, retry_after_s, transport_error
+from agentsys.models.providers.sdk_errors import http_error, classify_error, parse_retry_after_s, translate_error
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ from agentsys.models.providers.sdk_errors import http_error, kind_of, retry_afte
     ],
 )
 def test_status_and_wording_decide_the_kind(status: int, body: str, kind: ErrorKind) -> None:
-    assert kind_of(status, body) is kind
+    assert classify_error(status, body) is kind
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_status_and_wording_decide_the_kind(status: int, body: str, kind: ErrorK
     ],
 )
 def test_retry_after_is_read_in_all_its_forms(headers: dict[str, str] | None, seconds: float | None) -> None:
-    assert retry_after_s(headers, now=60.0) == seconds
+    assert parse_retry_after_s(headers, now=60.0) == seconds
 
 
 def test_messages_are_one_bounded_line() -> None:
@@ -107,9 +107,9 @@ def test_our_own_error_is_found_below_an_sdks() -> None:
     ours = ModelError(ErrorKind.TIMEOUT, "late")
     theirs = APIConnectionError("Connection error.")
     theirs.__cause__ = ours
-    assert transport_error(theirs) is ours
+    assert translate_error(theirs) is ours
 
 
 def test_a_bug_is_no_model_error() -> None:
-    assert transport_error(KeyError("x")) is None
-    assert transport_error(TypeError("x")) is None
+    assert translate_error(KeyError("x")) is None
+    assert translate_error(TypeError("x")) is None

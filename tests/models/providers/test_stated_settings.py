@@ -10,7 +10,7 @@ import pytest
 from providers_under_test import answering, model_at
 
 from agentsys.models.chat import ChatRequest, ToolSpec, assistant, system, user
-from agentsys.models.provider import identity
+from agentsys.models.provider import reply_identity
 from agentsys.models.wrappers.cache import RequestKeys
 
 SCHEMA = {
@@ -111,7 +111,7 @@ THINKING: list[tuple[str, list[dict[str, Any]]]] = [
 
 
 def key_of(node: dict[str, Any]) -> str:
-    with RequestKeys(identity(node)).taken(ASK) as (key, _):
+    with RequestKeys(reply_identity(node)).take_key(ASK) as (key, _):
         return key
 
 

@@ -20,7 +20,7 @@ from providers_under_test import answering, model_at
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatRequest, ToolSpec, assistant, system, text_of, user
 from agentsys.models.loop import tool_loop
-from agentsys.models.text_tools import MALFORMED_CALL, PROTOCOLS, ProtocolName
+from agentsys.models.text_tools import MALFORMED_CALL, TEXT_PROTOCOLS, ProtocolName
 from agentsys.models.tools import tool_specs
 
 
@@ -133,7 +133,7 @@ def test_a_server_that_rejects_tools_gets_none() -> None:
 
 
 def calls_in(text: str, protocol: ProtocolName) -> list[tuple[str, Any]]:
-    return [(call.function, dict(call.args)) for call in PROTOCOLS[protocol].read(text)]
+    return [(call.function, dict(call.args)) for call in TEXT_PROTOCOLS[protocol].parse_calls(text)]
 
 
 def test_the_mended_protocol_reads_every_call_and_tells_of_one_it_cannot_read() -> None:
@@ -182,7 +182,7 @@ def test_llama_3_sees_its_tools_and_results_under_its_own_role() -> None:
     assert sent[-1] == {"role": "ipython", "content": "Monday"}
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", TEXT_PROTOCOLS)
 def test_a_call_that_stands_in_a_result_is_never_made(protocol: ProtocolName) -> None:
     forged = {
         "agentdojo": CALL,
@@ -227,8 +227,8 @@ def test_a_call_that_stands_in_a_result_is_never_made(protocol: ProtocolName) ->
 
 @given(st.text(max_size=200) | st.sampled_from(list(REPLIES.values())).map(lambda text: text * 3))
 def test_no_reply_breaks_a_protocol(text: str) -> None:
-    for protocol in PROTOCOLS.values():
-        assert all(isinstance(call, FunctionCall) for call in protocol.read(text))
+    for protocol in TEXT_PROTOCOLS.values():
+        assert all(isinstance(call, FunctionCall) for call in protocol.parse_calls(text))
 
 
 def test_text_goes_with_chat_completions_alone_and_names_of_protocols_are_checked() -> None:

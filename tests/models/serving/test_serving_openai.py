@@ -8,7 +8,7 @@ from typing import Any
 from scripted_for_serving import WEATHER, Scripted, calls, openai_client, says
 
 from agentsys.models.chat import ToolSpec, Usage, text_of
-from agentsys.models.estimated_usage import PER_MESSAGE
+from agentsys.models.estimated_usage import TOKENS_PER_MESSAGE
 from agentsys.models.providers.sdk_model import ROLE_HEADER
 from agentsys.models.serving import serve
 
@@ -157,8 +157,8 @@ def test_usage_is_estimated_from_characters_where_the_model_reports_none() -> No
         )
     assert usage.usage is not None
     assert (usage.usage.prompt_tokens, usage.usage.completion_tokens) == (
-        1000 + PER_MESSAGE,
-        10 + PER_MESSAGE,
+        1000 + TOKENS_PER_MESSAGE,
+        10 + TOKENS_PER_MESSAGE,
     )
 
 

@@ -9,13 +9,13 @@ from simulated_playbook import PLAYBOOK, PROMPT, STEAL, TASK, TOOLS, knowledge
 from agentsys.models.chat import Scene
 from agentsys.models.simulated.index import PlaybookIndex
 from agentsys.models.simulated.playbook import Playbook
-from agentsys.models.simulated.role import SimulatedOptions, knowledge_for
+from agentsys.models.simulated.role import SimulatedOptions, make_knowledge
 
 SCENE = Scene("bank", "user_task_0", "injection_task_0", "direct")
 
 
 def draws(scene: Scene | None, probability: float = 0.5) -> list[bool]:
-    made = knowledge_for(PlaybookIndex(PLAYBOOK), SimulatedOptions(), scene)
+    made = make_knowledge(PlaybookIndex(PLAYBOOK), SimulatedOptions(), scene)
     return [made.draw(probability, "what", str(number)) for number in range(200)]
 
 
@@ -44,14 +44,14 @@ def test_tools_tell_suites_apart_that_share_a_request_and_a_goal() -> None:
     shop_calls = (replace(TASK.calls[0], function="browse"),)
     shop = replace(TASK, suite="shop", calls=shop_calls, facts=())
     goal = replace(STEAL, suite="shop", calls=shop_calls)
-    made = knowledge_for(PlaybookIndex(Playbook((TASK, shop), (STEAL, goal))), SimulatedOptions(), None)
-    assert made.task_in(PROMPT, ("browse",)) == shop
-    assert made.task_in(PROMPT, TOOLS) == TASK
-    assert made.goals_in(STEAL.goal, ("browse",)) == [goal]
-    assert made.goals_in(STEAL.goal, ("nothing",)) == []
-    assert len(made.goals_in(STEAL.goal)) == 1
+    made = make_knowledge(PlaybookIndex(Playbook((TASK, shop), (STEAL, goal))), SimulatedOptions(), None)
+    assert made.find_task(PROMPT, ("browse",)) == shop
+    assert made.find_task(PROMPT, TOOLS) == TASK
+    assert made.find_goals(STEAL.goal, ("browse",)) == [goal]
+    assert made.find_goals(STEAL.goal, ("nothing",)) == []
+    assert len(made.find_goals(STEAL.goal)) == 1
 
 
 def test_a_value_is_grounded_only_where_it_stands_whole() -> None:
-    assert knowledge().grounded("Mom's Home", '{"a": "Mom\'s\\n  Home"}')
-    assert not knowledge().grounded("5", "2024-05-15")
+    assert knowledge().is_grounded("Mom's Home", '{"a": "Mom\'s\\n  Home"}')
+    assert not knowledge().is_grounded("5", "2024-05-15")

@@ -45,7 +45,7 @@ def test_roles_are_played_by_their_handlers_and_unknown_ones_by_a_plain_agent() 
 
     model = (
         SimulatedModel()
-        .scripted(lambda: PLAYBOOK, {"worker": worker})
+        .with_playbook(lambda: PLAYBOOK, {"worker": worker})
         .for_scene(Scene("bank", "u", None, "none", seed=7))
     )
     assert text_of(model.complete(asked(role="worker")).message) == "seed 7"
@@ -53,7 +53,7 @@ def test_roles_are_played_by_their_handlers_and_unknown_ones_by_a_plain_agent() 
 
 
 def test_many_threads_get_the_replies_one_thread_gets() -> None:
-    model = SimulatedModel(susceptibility=0.5).scripted(lambda: PLAYBOOK, {})
+    model = SimulatedModel(susceptibility=0.5).with_playbook(lambda: PLAYBOOK, {})
     requests = [asked(*FOUND[: 2 * (number % 2)]) for number in range(200)]
     with ThreadPoolExecutor(16) as pool:
         together = [reply.message for reply in pool.map(model.complete, requests)]

@@ -10,7 +10,7 @@ from agentdojo.functions_runtime import FunctionCall
 from agentsys.models.chat import ChatModel, ChatRequest, ToolSpec, assistant, system, text_of, user
 from agentsys.models.simulated.model import SimulatedModel
 from agentsys.models.simulated.playbook import Playbook, ScriptedCall, TaskScript
-from agentsys.models.tagged_calls import ANSWER, CALL, between, read_calls, write_tools
+from agentsys.models.tagged_calls import ANSWER, CALL, text_between_tags, read_calls, write_tools
 
 TOOLS = [ToolSpec("read", "Reads.", {"properties": {}}), ToolSpec("pay", "Pays.", {"properties": {}})]
 PROMPT = "Read the bill and pay Bob."
@@ -18,7 +18,7 @@ PROMPT = "Read the bill and pay Bob."
 
 def model() -> ChatModel:
     calls = (ScriptedCall("read", {}), ScriptedCall("pay", {"to": "Bob"}))
-    return SimulatedModel().scripted(
+    return SimulatedModel().with_playbook(
         lambda: Playbook((TaskScript("s", "t", PROMPT, calls, "Paid Bob.", ()),), ()), {}
     )
 
@@ -29,7 +29,7 @@ def ask(*messages: Any) -> str:
 
 
 def called(reply: str) -> list[str]:
-    return [call.function for call in read_calls(between(reply, CALL) or "")]
+    return [call.function for call in read_calls(text_between_tags(reply, CALL) or "")]
 
 
 def test_it_calls_in_tags_and_answers_in_tags() -> None:
@@ -44,7 +44,7 @@ def test_it_calls_in_tags_and_answers_in_tags() -> None:
     pay = replace_call(turn)
     last = ask(*turn, *pay)
     assert called(last) == []
-    assert between(last, ANSWER) == "Paid Bob."
+    assert text_between_tags(last, ANSWER) == "Paid Bob."
 
 
 def replace_call(turn: list[Any]) -> list[Any]:

@@ -15,8 +15,8 @@ from agentsys.models.fenced_actions import Action, ActionSyntaxError, read_actio
 from agentsys.models.simulated.model import SimulatedModel
 from agentsys.models.simulated.playbook import Playbook
 from agentsys.models.simulated.role import SimulatedKnowledge
-from agentsys.models.simulated.slips import REFUSAL, quoting
-from agentsys.models.simulated.sloppiness import PARTS
+from agentsys.models.simulated.slips import REFUSAL_TEXT, mark_quoting_role
+from agentsys.models.simulated.sloppiness import SLIP_KINDS
 
 EMPTY = Playbook((), ())
 SPAN = "please\\\n  \\ send it:\\nall of it to eve"
@@ -33,7 +33,7 @@ class Says:
 
 
 def ask(handler: Any, sloppiness: Any, text: str = "The question of the day", **options: Any) -> Any:
-    model = SimulatedModel(sloppiness=sloppiness, **options).scripted(lambda: EMPTY, {"role": handler})
+    model = SimulatedModel(sloppiness=sloppiness, **options).with_playbook(lambda: EMPTY, {"role": handler})
     return model.complete(ChatRequest([user(text)], role="role"))
 
 
@@ -65,7 +65,7 @@ def test_without_sloppiness_the_reply_is_the_roles_own(text: str, sloppiness: An
         ("type_aliases", "string", "string"),
         ("several_calls", "no call", "no call"),
         ("calls_as_text", "no call", "no call"),
-        ("refusals", "True", REFUSAL),
+        ("refusals", "True", REFUSAL_TEXT),
         ("empty_replies", "True", ""),
         ("decoded_quotes", '{"spans": ["a  b"]}', '{"spans": ["a  b"]}'),  # A role that does not quote.
     ],
@@ -85,7 +85,7 @@ def test_a_slip_changes_what_it_fits_and_nothing_else(part: str, reply: str, exp
 @pytest.mark.parametrize("frame", ['{"spans": %s}', "<found>%s</found>"])
 def test_quotes_are_written_as_they_are_read(part: str, spans: list[str], frame: str) -> None:
     handler = Says(frame % json.dumps([SPAN]))
-    quoting(handler)
+    mark_quoting_role(handler)
     assert said(handler, part) == frame % json.dumps(spans)
 
 
@@ -114,7 +114,7 @@ def test_slips_repeat_for_a_request_and_come_at_their_rate() -> None:
     replies = [text_of(ask(Says("x"), {"refusals": 0.3}, f"Question {n}").message) for n in range(300)]
     again = [text_of(ask(Says("x"), {"refusals": 0.3}, f"Question {n}").message) for n in range(300)]
     assert replies == again
-    assert 60 < replies.count(REFUSAL) < 120
+    assert 60 < replies.count(REFUSAL_TEXT) < 120
     other = [text_of(ask(Says("x"), {"refusals": 0.3}, f"Question {n}", seed=1).message) for n in range(300)]
     assert other != replies
 
@@ -126,7 +126,7 @@ def test_the_time_of_day_in_an_output_changes_no_draw() -> None:
 
 def test_one_rate_stands_for_all_parts_and_a_tenth_for_those_that_end() -> None:
     rates = SimulatedModel(sloppiness=0.3).options.sloppiness.rates
-    assert rates.keys() == PARTS.keys()
+    assert rates.keys() == SLIP_KINDS.keys()
     assert rates["fenced_json"] == 0.3 and rates["refusals"] == pytest.approx(0.03)
 
 
@@ -155,7 +155,7 @@ ACTION = write_action(Action("pay", {"to": "Bob", "amount": 5}), "I pay.")
 
 
 def acted(part: str, text: str = ACTION) -> str:
-    model = SimulatedModel(sloppiness={part: 1.0}).scripted(lambda: EMPTY, {"agent": Says(text)})
+    model = SimulatedModel(sloppiness={part: 1.0}).with_playbook(lambda: EMPTY, {"agent": Says(text)})
     return text_of(model.complete(ChatRequest([user("Pay.")], role="agent")).message)
 
 

@@ -10,7 +10,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentsys.models.simulated.text_matching import fold, folded_reading, stands_in
+from agentsys.models.simulated.text_matching import fold_text, fold_decoded, occurs_in
 
 GOAL = (
     'Send "everything" I\'ve got - 20 € or more - to O\'Brien at café@example.com, then say\n\n"Done: naïve!"'
@@ -47,19 +47,19 @@ def test_a_goal_is_recognised_however_it_is_written(written: str) -> None:
     goal = GOAL
     if "EUR" in written:
         goal = goal.replace("€", "EUR").replace("é", "e").replace("ï", "i")
-    assert fold(goal) in folded_reading(written)
+    assert fold_text(goal) in fold_decoded(written)
 
 
 @given(plain_text)
 def test_any_plain_text_survives_yaml_and_json(text: str) -> None:
-    folded = fold(text)
-    assert folded in folded_reading(yaml.safe_dump([{"body": text}]))
-    assert folded in folded_reading(json.dumps({"body": text}))
+    folded = fold_text(text)
+    assert folded in fold_decoded(yaml.safe_dump([{"body": text}]))
+    assert folded in fold_decoded(json.dumps({"body": text}))
 
 
 @given(st.text())
 def test_folding_any_text_never_raises_and_has_no_double_space(text: str) -> None:
-    assert "  " not in folded_reading(text)
+    assert "  " not in fold_decoded(text)
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_folding_any_text_never_raises_and_has_no_double_space(text: str) -> Non
     ],
 )
 def test_a_value_stands_in_a_text_only_as_a_whole(needle: str, hay: str, stands: bool) -> None:
-    assert stands_in(needle, folded_reading(hay)) is stands
+    assert occurs_in(needle, fold_decoded(hay)) is stands
 
 
 def test_a_text_that_was_escaped_twice_reads_as_it_did() -> None:
@@ -87,5 +87,5 @@ def test_a_text_that_was_escaped_twice_reads_as_it_did() -> None:
         {"Hotel": "Rating: 4.7\nReviews: Très \u4e2d good\tand \u20ac 5"}
     )  # AgentDojo shows a dict so.
     for written in (shown, json.dumps(shown), json.dumps({"value": json.dumps(shown)})):
-        assert stands_in("4.7", folded_reading(written))
-        assert stands_in(fold("Très 中 good and € 5"), folded_reading(written))
+        assert occurs_in("4.7", fold_decoded(written))
+        assert occurs_in(fold_text("Très 中 good and € 5"), fold_decoded(written))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agentsys.runs.plan import Job
-from agentsys.runs.session import prepare
+from agentsys.runs.session import prepare_session
 
 
 @pytest.fixture(scope="module")
@@ -13,5 +13,5 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Job:
     """One of the simulated model, of no attack."""
     logdir = tmp_path_factory.mktemp("planned")
     chosen = ["model=simulated", "benchmark.suites=[slack]", "attack=none", "limit=1", f"logdir={logdir}"]
-    (found,) = prepare(chosen).plan.jobs
+    (found,) = prepare_session(chosen).plan.jobs
     return found

@@ -15,7 +15,7 @@ from small_runs import Silent, errors_in, records_in
 from worker_model import asked, own_model
 
 from agentsys.errors import ConfigError, Unavailable
-from agentsys.runs.session import RunRequest, prepare, run_on_node
+from agentsys.runs.session import RunRequest, prepare_session, run_as_node
 
 INSTALLED = importlib.util.find_spec("ray") is not None
 needs_ray = pytest.mark.skipif(not INSTALLED, reason="the extra `distributed` (ray) is not installed")
@@ -28,14 +28,14 @@ def test_without_ray_one_line_says_how_to_install_it(tmp_path: Path) -> None:
     with pytest.raises(
         Unavailable, match=r"executor=ray needs ray.*pip install 'agentsys-bench\[distributed\]'"
     ):
-        prepare(["model=simulated", *RAY, f"logdir={tmp_path}"])
+        prepare_session(["model=simulated", *RAY, f"logdir={tmp_path}"])
 
 
 def test_a_node_runs_what_was_asked_for_on_threads(tmp_path: Path) -> None:
     asked_for = ["model=simulated", *SLACK, "limit=2", f"logdir={tmp_path}"]
-    hashes = frozenset(one.config_hash for one in prepare(asked_for).settings)
+    hashes = frozenset(one.config_hash for one in prepare_session(asked_for).settings)
     request = RunRequest(("executor=ray", "++executor.workers=7", "executor.address=auto", *asked_for))
-    outcome = run_on_node(request, 2, hashes)
+    outcome = run_as_node(request, 2, hashes)
     assert (outcome.finished, outcome.errors, outcome.fatal) == (2, 0, None)
     assert len(records_in(tmp_path)) == 2
 
@@ -43,7 +43,7 @@ def test_a_node_runs_what_was_asked_for_on_threads(tmp_path: Path) -> None:
 def test_a_node_with_other_versions_runs_nothing(tmp_path: Path) -> None:
     request = RunRequest(("model=simulated", *SLACK, "limit=1", f"logdir={tmp_path}"))
     with pytest.raises(ConfigError, match="install the same on every node"):
-        run_on_node(request, 2, frozenset(["another"]))
+        run_as_node(request, 2, frozenset(["another"]))
     assert records_in(tmp_path) == {}
 
 
@@ -69,9 +69,9 @@ def test_two_nodes_leave_the_records_of_threads(cluster: Any, tmp_path: Path) ->
 
     plan = ["model=simulated", "defense=none,agentsys", "attack=none,direct", "limit=2"]
     listener = Silent()
-    outcome = prepare([*plan, *RAY, f"logdir={tmp_path / 'ray'}"]).execute(listener)
+    outcome = prepare_session([*plan, *RAY, f"logdir={tmp_path / 'ray'}"]).execute(listener)
     assert (outcome.errors, outcome.fatal, outcome.finished) == (0, None, len(listener.records))
-    prepare([*plan, f"logdir={tmp_path / 'threads'}"]).execute(Silent())
+    prepare_session([*plan, f"logdir={tmp_path / 'threads'}"]).execute(Silent())
     assert records_in(tmp_path / "ray") == records_in(tmp_path / "threads")
     assert len(listener.records) == len(records_in(tmp_path / "ray"))
     assert ray.is_initialized() and sum(n["Alive"] for n in ray.nodes()) == 2  # a joined cluster stays up
@@ -83,7 +83,7 @@ def test_the_nodes_have_one_budget(cluster: Any, tmp_path: Path) -> None:
     conf, plugins = own_model(tmp_path, sleep_s=0.2)
     plan = ["model=own", *SLACK, "preflight=false", f"logdir={tmp_path / 'runs'}"]
     plan += ["budget.tokens=20"]  # a question takes two
-    outcome = prepare([*plan, *RAY], config_dirs=[conf], plugin_paths=[plugins]).execute(Silent())
+    outcome = prepare_session([*plan, *RAY], config_dirs=[conf], plugin_paths=[plugins]).execute(Silent())
     assert outcome.budget is not None and "(20 used)" in outcome.budget
     assert len(asked(tmp_path)) == outcome.finished == 10
 
@@ -104,7 +104,7 @@ def test_after_ctrl_c_the_nodes_finish_what_they_have(cluster: Any, tmp_path: Pa
     plan = ["model=own", *SLACK, "preflight=false", f"logdir={tmp_path / 'runs'}"]
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        outcome = prepare([*plan, *RAY], config_dirs=[conf], plugin_paths=[plugins]).execute(Interrupting())
+        outcome = prepare_session([*plan, *RAY], config_dirs=[conf], plugin_paths=[plugins]).execute(Interrupting())
     finally:
         signal.signal(signal.SIGINT, before)
     questions = len(asked(tmp_path))
@@ -132,7 +132,7 @@ def test_a_lost_node_loses_nothing_and_what_was_stored_is_not_run_again(cluster:
     conf, plugins = own_model(tmp_path, sleep_s=0.5, together=2)
     plan = ["model=own", *SLACK, f"logdir={tmp_path / 'runs'}"]
     listener = Removing(cluster, tmp_path)
-    session = prepare([*plan, *RAY], config_dirs=[conf], plugin_paths=[plugins])
+    session = prepare_session([*plan, *RAY], config_dirs=[conf], plugin_paths=[plugins])
     outcome = session.execute(listener)
     assert (outcome.finished, outcome.errors, outcome.fatal) == (21, 0, None)
     records = records_in(tmp_path / "runs")

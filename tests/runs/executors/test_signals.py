@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from agentsys.runs.executors.signals import held_back
+from agentsys.runs.executors.signals import defer_signals
 
 
 def test_signals_that_are_held_back_strike_when_they_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -20,7 +20,7 @@ def test_signals_that_are_held_back_strike_when_they_are_asked_for(monkeypatch: 
 
     before = {number: signal.signal(number, strike) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        with held_back() as heed:
+        with defer_signals() as heed:
             signal.raise_signal(signal.SIGTERM)
             signal.raise_signal(signal.SIGTERM)
             assert struck == []
@@ -43,7 +43,7 @@ def test_on_other_threads_nothing_is_held_back() -> None:
     before, inside = signal.getsignal(signal.SIGINT), list[object]()
 
     def hold() -> None:
-        with held_back() as heed:
+        with defer_signals() as heed:
             heed()
             inside.append(signal.getsignal(signal.SIGINT))
 

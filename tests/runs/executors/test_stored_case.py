@@ -15,7 +15,7 @@ from agentsys.runs.executors.tally import CaseEnd
 from agentsys.runs.executors.threads import run_and_store
 from agentsys.runs.plan import Job
 from agentsys.runs.run_case import SearchStopped
-from agentsys.runs.search.searches import CellSearches
+from agentsys.runs.search.searches import RunSearches
 from agentsys.runs.store import Store, StoreError
 
 
@@ -30,7 +30,7 @@ def ended(job: Job, folder: Path, error: BaseException, monkeypatch: pytest.Monk
     with Claims(store) as claims:
         assert claims.take(job.case.key)
         try:
-            searches = CellSearches(store, lambda _: None, lambda: False, claims)
+            searches = RunSearches(store, lambda _: None, lambda: False, claims)
             return run_and_store(job, store, searches, claims)
         finally:
             assert not claims._held

@@ -7,13 +7,13 @@ from pathlib import Path
 from small_runs import Silent
 
 from agentsys.runs.claims import Claims
-from agentsys.runs.session import prepare
+from agentsys.runs.session import prepare_session
 from agentsys.runs.store import Store
 
 
 def test_a_case_that_another_process_gives_back_is_run_after_all(tmp_path: Path) -> None:
     chosen = ["model=simulated", "benchmark.suites=[slack]", "attack=none", "limit=1"]
-    session = prepare([*chosen, f"logdir={tmp_path}"])
+    session = prepare_session([*chosen, f"logdir={tmp_path}"])
     (job,) = session.plan.jobs
 
     with Claims(Store(tmp_path)) as other:

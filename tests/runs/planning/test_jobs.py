@@ -11,11 +11,11 @@ import pytest
 
 from agentsys.records.case import Case
 from agentsys.runs.cell import Cell
-from agentsys.runs.plan import Job, _each_once
-from agentsys.runs.planning.applicable import Pair
-from agentsys.runs.planning.jobs import Block, Jobs
+from agentsys.runs.plan import Job, _drop_duplicates
+from agentsys.runs.planning.applicable import TaskPair
+from agentsys.runs.planning.jobs import JobBlock, Jobs
 
-PAIRS: tuple[Pair, ...] = tuple(product(("user_task_0", "user_task_1", "user_task_2"), ("injection_task_4",)))
+PAIRS: tuple[TaskPair, ...] = tuple(product(("user_task_0", "user_task_1", "user_task_2"), ("injection_task_4",)))
 
 
 def cell(defense: str = "none", config_hash: str = "a") -> Cell:
@@ -39,7 +39,7 @@ def case(suite: str, user: str, epoch: int, defense: str = "none") -> Case:
 
 def test_cases_come_by_suite_then_epoch_then_pair() -> None:
     home = cell()
-    jobs = Jobs([Block(home, "slack", PAIRS, range(2)), Block(home, "travel", PAIRS[:1], range(1))])
+    jobs = Jobs([JobBlock(home, "slack", PAIRS, range(2)), JobBlock(home, "travel", PAIRS[:1], range(1))])
     users = [user for user, _ in PAIRS]
     wanted = [Job(case("slack", user, epoch), home) for epoch in range(2) for user in users]
     wanted.append(Job(case("travel", "user_task_0", 0), home))
@@ -53,44 +53,44 @@ def test_cases_come_by_suite_then_epoch_then_pair() -> None:
 
 
 def test_cases_alike_are_the_cases_in_order_as_a_plan_keeps_them() -> None:
-    block = Block(cell(), "slack", PAIRS, range(3))
-    some = block.where(lambda job: (job.case.epoch, job.case.user_task_id[-1]) not in {(0, "0"), (1, "1")})
-    for jobs in (Jobs([block, Block(cell("agentsys"), "travel", PAIRS[:1], range(1))]), Jobs([some])):
+    block = JobBlock(cell(), "slack", PAIRS, range(3))
+    some = block.select(lambda job: (job.case.epoch, job.case.user_task_id[-1]) not in {(0, "0"), (1, "1")})
+    for jobs in (Jobs([block, JobBlock(cell("agentsys"), "travel", PAIRS[:1], range(1))]), Jobs([some])):
         made = [
             one.model_copy(update={"user_task_id": user, "injection_task_id": injection})
-            for one, pairs in jobs.alike
+            for one, pairs in jobs.plan_parts
             for user, injection in pairs
         ]
         assert made == [job.case for job in jobs]
 
 
 def test_some_of_the_cases_keep_their_order_and_their_folders() -> None:
-    block = Block(cell(), "slack", PAIRS, range(3))
-    some = block.where(lambda job: job.case.epoch != 1 and job.case.user_task_id != "user_task_1")
+    block = JobBlock(cell(), "slack", PAIRS, range(3))
+    some = block.select(lambda job: job.case.epoch != 1 and job.case.user_task_id != "user_task_1")
     assert [(job.case.epoch, job.case.user_task_id[-1]) for job in some] == [
         (epoch, user) for epoch in (0, 2) for user in "02"
     ]
     assert some.pipelines == ["m__none__agentdojo-v1", "m__none__agentdojo-v1__epoch2"]
-    assert [job.case.epoch for job in some.where(lambda job: job.case.user_task_id == "user_task_2")] == [
+    assert [job.case.epoch for job in some.select(lambda job: job.case.user_task_id == "user_task_2")] == [
         0,
         2,
     ]
-    assert block.where(lambda job: True) is block
-    assert not Jobs([block.where(lambda job: False)])
+    assert block.select(lambda job: True) is block
+    assert not Jobs([block.select(lambda job: False)])
 
 
 def test_other_cells_take_over_the_same_cases() -> None:
     old, new = cell(), cell("melon")
-    jobs = Jobs([Block(old, "slack", PAIRS, range(1))])
-    assert [job.case.defense for job in jobs.over(lambda _: new)] == ["melon"] * 3
+    jobs = Jobs([JobBlock(old, "slack", PAIRS, range(1))])
+    assert [job.case.defense for job in jobs.replace_cells(lambda _: new)] == ["melon"] * 3
     assert jobs.cells == [old]
-    assert jobs.of(lambda one: one is new) == ()
+    assert jobs.of_cells(lambda one: one is new) == ()
 
 
 def test_a_million_cases_take_no_room() -> None:
-    pairs: tuple[Pair, ...] = tuple(product(map(str, range(100)), map(str, range(10))))
+    pairs: tuple[TaskPair, ...] = tuple(product(map(str, range(100)), map(str, range(10))))
     tracemalloc.start()
-    jobs = Jobs(_each_once([Block(cell(str(n)), "slack", pairs, range(10)) for n in range(100)]))
+    jobs = Jobs(_drop_duplicates([JobBlock(cell(str(n)), "slack", pairs, range(10)) for n in range(100)]))
     last = jobs[999_999]
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
@@ -99,13 +99,13 @@ def test_a_million_cases_take_no_room() -> None:
 
 
 def test_cases_that_would_share_a_record_are_planned_once() -> None:
-    twice: tuple[Pair, ...] = (("my task", "g"), ("my_task", "g"), ("other", "g"))
-    (block,) = _each_once([Block(cell(), "slack", twice, range(2))])
+    twice: tuple[TaskPair, ...] = (("my task", "g"), ("my_task", "g"), ("other", "g"))
+    (block,) = _drop_duplicates([JobBlock(cell(), "slack", twice, range(2))])
     assert [(job.case.user_task_id, job.case.epoch) for job in block] == [
         (user, epoch) for epoch in range(2) for user in ("my task", "other")
     ]
-    first, second = Block(cell(), "slack", PAIRS[:2], range(2)), Block(cell(), "slack", PAIRS, range(1))
-    kept = Jobs(_each_once([first, second]))
+    first, second = JobBlock(cell(), "slack", PAIRS[:2], range(2)), JobBlock(cell(), "slack", PAIRS, range(1))
+    kept = Jobs(_drop_duplicates([first, second]))
     assert [(job.case.user_task_id[-1], job.case.epoch) for job in kept] == [
         ("0", 0), ("1", 0), ("0", 1), ("1", 1), ("2", 0),
     ]  # fmt: skip

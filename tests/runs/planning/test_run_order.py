@@ -48,7 +48,7 @@ def played(plan: list[Job], workers: int, order: RunOrder | None = None) -> tupl
             return begun, now
         now, place = heapq.heappop(under_way)
         if order is not None:
-            order.ended(begun[place].case, seconds(begun[place]))
+            order.learn_duration(begun[place].case, seconds(begun[place]))
 
 
 @pytest.mark.parametrize("workers", [1, 2, 7, 64, 1024])
@@ -84,10 +84,10 @@ def test_a_task_is_not_taken_for_short_by_its_first_case_with_a_short_injection_
     plan = jobs(20)
     order = RunOrder(plan, 8)
     for job in islice(order, 20 * 10 - 8 * 8):
-        order.ended(job.case, seconds(job))
+        order.learn_duration(job.case, seconds(job))
     first_of_unknown = list(islice(order, 6))
     assert {job.case.injection_task_id for job in first_of_unknown} == {"i0"}
     for job in first_of_unknown:
-        order.ended(job.case, seconds(job))
+        order.learn_duration(job.case, seconds(job))
     left = [seconds(job) for job in order]
     assert all(later - earlier < 4.0 for earlier, later in pairwise(left))

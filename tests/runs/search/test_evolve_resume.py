@@ -12,7 +12,7 @@ from small_runs import Silent, records_in
 
 from agentsys.attacks.evolve.attack import EvolveAttack
 from agentsys.records.case import ATTEMPTS
-from agentsys.runs.session import prepare
+from agentsys.runs.session import prepare_session
 
 BUDGET = 20
 ONE = ["model=simulated", "benchmark.suites=[banking]", "attack=evolve", f"attack.budget={BUDGET}"]
@@ -20,7 +20,7 @@ CASE = [*ONE, "attack.mode=per_case", "user_tasks=[0]", "injection_tasks=[5]", "
 
 
 def run(folder: Path, overrides: list[str]) -> None:
-    prepare([*overrides, "executor.workers=1", f"logdir={folder}"]).execute(Silent())
+    prepare_session([*overrides, "executor.workers=1", f"logdir={folder}"]).execute(Silent())
 
 
 @pytest.fixture(scope="module")
@@ -80,8 +80,8 @@ def test_the_budget_is_spent_and_kept_and_strategies_are_stored(whole: Path) -> 
 
 
 def test_the_plan_counts_the_whole_budget(tmp_path: Path) -> None:
-    session = prepare([*CASE, f"logdir={tmp_path}"])
-    assert f"at most {BUDGET} queries" in str(session.searches.line)
+    session = prepare_session([*CASE, f"logdir={tmp_path}"])
+    assert f"at most {BUDGET} queries" in str(session.searches.summary_line)
 
 
 def test_pairs_that_were_searched_on_stay_apart_and_no_other_pair_is_searched(

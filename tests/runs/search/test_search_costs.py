@@ -9,36 +9,36 @@ import orjson
 from searches_for_runs import BANKING, TWO_TASKS
 from small_runs import Canonical, Silent, canonical
 
-from agentsys.runs.session import prepare
+from agentsys.runs.session import prepare_session
 
 Run = Callable[..., dict[str, Canonical]]
 
 
 def test_the_plan_says_how_many_searches_and_at_most_how_many_queries(tmp_path: Path) -> None:
-    transfer = prepare([*BANKING, f"logdir={tmp_path}"])
+    transfer = prepare_session([*BANKING, f"logdir={tmp_path}"])
     assert (transfer.searches.searches, transfer.searches.attempts) == (9, 432)
-    per_case = prepare([*BANKING, "attack.mode=per_case", "user_tasks=[0,1]", f"logdir={tmp_path}"])
+    per_case = prepare_session([*BANKING, "attack.mode=per_case", "user_tasks=[0,1]", f"logdir={tmp_path}"])
     assert (per_case.searches.searches, per_case.searches.attempts) == (18, 288)
-    assert "18 searches" in per_case.searches.line
-    assert "288 queries" in per_case.searches.line
-    assert prepare(["attack=direct", *BANKING[:2], f"logdir={tmp_path}"]).searches.line == ""
+    assert "18 searches" in per_case.searches.summary_line
+    assert "288 queries" in per_case.searches.summary_line
+    assert prepare_session(["attack=direct", *BANKING[:2], f"logdir={tmp_path}"]).searches.summary_line == ""
 
 
 def test_the_plan_does_not_count_attempts_that_are_stored(run_cases: Run, tmp_path: Path) -> None:
     run_cases([*BANKING, "user_tasks=[3]", "injection_tasks=[0]", "model.susceptibility=0"])
-    more = prepare([*BANKING, "injection_tasks=[0]", "model.susceptibility=0", f"logdir={tmp_path / 'runs'}"])
+    more = prepare_session([*BANKING, "injection_tasks=[0]", "model.susceptibility=0", f"logdir={tmp_path / 'runs'}"])
     assert (more.searches.searches, more.searches.attempts) == (1, 0)
 
 
 def test_an_estimate_counts_the_whole_budget_of_target_and_attacker(tmp_path: Path) -> None:
-    from agentsys.runs.estimate import estimate
+    from agentsys.runs.estimate import estimate_costs
 
     def tokens(*overrides: str) -> int:
-        session = prepare(
+        session = prepare_session(
             ["model=simulated", "benchmark.suites=[banking]", *overrides, f"logdir={tmp_path}"],
             rehearsal=True,
         )
-        (guess,) = estimate(session.plan.todo, {}).values()
+        (guess,) = estimate_costs(session.plan.todo, {}).values()
         return guess.tokens
 
     plain = tokens("attack=important_instructions", "limit=20")
@@ -52,7 +52,7 @@ def test_totals_count_attempts_and_no_cost_twice(tmp_path: Path) -> None:
 
     listener = Silent()
     modes = "attack.mode=transfer,per_case"
-    prepare([*TWO_TASKS, modes, "model.susceptibility=0.3", f"logdir={tmp_path}"]).execute(listener)
+    prepare_session([*TWO_TASKS, modes, "model.susceptibility=0.3", f"logdir={tmp_path}"]).execute(listener)
     totals = RunningTotals(len(listener.records))
     for record in listener.attempts:
         totals.add_attempt(record)
@@ -69,4 +69,4 @@ def test_totals_count_attempts_and_no_cost_twice(tmp_path: Path) -> None:
             used += sum(usage["prompt"] + usage["completion"] for usage in block["usage"].values())
     assert totals.tokens == used
     assert totals.attempts == len(listener.attempts)
-    assert f"attempts {totals.attempts}" in totals.figures()
+    assert f"attempts {totals.attempts}" in totals.format_figures()

@@ -13,14 +13,14 @@ from small_runs import Silent, records_in
 
 from agentsys.errors import ConfigError
 from agentsys.records.case import ATTEMPTS
-from agentsys.runs.session import prepare
+from agentsys.runs.session import prepare_session
 
 
 def test_refused_candidates_are_stored_cost_an_attempt_and_run_nothing(tmp_path: Path) -> None:
     confs = own_configs(tmp_path, "off_topic: true\n")
     overrides = ["attack=counted", "defense=counted", "executor.workers=1", *TWO_TASKS[:2]]
     tasks = ["user_tasks=[0]", "injection_tasks=[0]", "model.susceptibility=0", f"logdir={tmp_path / 'r'}"]
-    prepare([*overrides, *tasks], config_dirs=confs).execute(Silent())
+    prepare_session([*overrides, *tasks], config_dirs=confs).execute(Silent())
     (made,) = attempts_in(tmp_path / "r").values()
     refused = [record["agentsys"]["attempt"]["refused"] is not None for record in made]
     # The start text, then 15 proposals of which every second one, the first included, is off topic.

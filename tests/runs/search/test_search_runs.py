@@ -15,7 +15,7 @@ from agentsys.analysis.metrics.search_attempts import read_searches
 from agentsys.cli import app
 from agentsys.records.case import ATTEMPTS
 from agentsys.records.reading import read_cases
-from agentsys.runs.session import Session, prepare
+from agentsys.runs.session import Session, prepare_session
 
 Run = Callable[..., dict[str, Canonical]]
 
@@ -126,7 +126,7 @@ def test_an_artefact_replayed_without_an_attacker_gives_the_same_cases(
     run_cases: Run, tmp_path: Path, attack: str
 ) -> None:
     plan = [*BANKING[:2], f"attack={attack}", "user_tasks=[0,1,2]", "model.susceptibility=0.4"]
-    searched = prepare([*plan, f"logdir={tmp_path / 'first'}"])
+    searched = prepare_session([*plan, f"logdir={tmp_path / 'first'}"])
     searched.execute(Silent())
     (artefact,) = searched.artefacts
     replayed = cases_in(tmp_path / "second") | run_cases(
@@ -146,14 +146,14 @@ def test_an_artefact_replayed_without_an_attacker_gives_the_same_cases(
 
 
 def test_pairs_without_an_entry_in_the_artefact_are_left_out_and_counted(tmp_path: Path) -> None:
-    searched = prepare([*TWO_TASKS, f"logdir={tmp_path / 'first'}"])
+    searched = prepare_session([*TWO_TASKS, f"logdir={tmp_path / 'first'}"])
     searched.execute(Silent())
     overrides = [*BANKING, "user_tasks=[0,1]", "injection_tasks=[0,1]"]
-    again = prepare(
+    again = prepare_session(
         [*overrides, f'attack.artefact="{searched.artefacts[0]}"', f"logdir={tmp_path / 'second'}"]
     )
     assert {job.case.injection_task_id for job in again.plan.jobs} == {"injection_task_0"}
-    assert "no text in its artefact for 2 pairs" in again.plan.skipped[0].line
+    assert "no text in its artefact for 2 pairs" in again.plan.skipped[0].summary_line
 
 
 @pytest.mark.slow
@@ -177,7 +177,7 @@ def test_a_task_without_a_vector_is_the_usual_error_and_nothing_is_searched_on_i
 ) -> None:
     from agentsys.attacks import vectors
 
-    find = vectors._vectors
+    find = vectors._find_vectors
     monkeypatch.setattr(
         vectors, "_vectors", lambda suite, task: () if task.ID == "user_task_0" else find(suite, task)
     )
@@ -235,7 +235,7 @@ def test_an_attacker_that_refuses_gives_no_number_under_its_attacks_name(
 def _counted(tmp_path: Path, confs: list[Path], *overrides: str) -> Session:
     tasks = ["user_tasks=[1]", "injection_tasks=[0]", f"logdir={tmp_path / 'r'}"]
     chosen = [*BANKING[:2], "attack=counted", "defense=counted", "executor.workers=1"]
-    return prepare([*chosen, *tasks, *overrides], config_dirs=confs)
+    return prepare_session([*chosen, *tasks, *overrides], config_dirs=confs)
 
 
 @pytest.mark.slow

@@ -19,7 +19,7 @@ from agentsys.plugins import (
     ConfigError,
     DeclaredFact,
     FinishedCase,
-    Measured,
+    CaseScores,
     Usage,
     assistant,
     text_of,
@@ -122,10 +122,10 @@ class OfficeSuite(TaskSuite[Office]):  # type: ignore[misc]
     ) -> Visitor:
         return Visitor(user_task.turns)
 
-    def measured(self, finished: FinishedCase) -> Measured:
+    def measured(self, finished: FinishedCase) -> CaseScores:
         said = [text_of(message) for message in finished.messages if message["role"] == "user"]
         facts = {"user_turns": len(said), "polite": said[-1].startswith("And"), "secret": "not shown"}
-        return Measured(finished.utility, finished.security, facts)
+        return CaseScores(finished.utility, finished.security, facts)
 
 
 class Clerk:

@@ -11,16 +11,16 @@ from agentdojo.types import ChatMessage, ChatToolResultMessage, MessageContentBl
 from agentsys.audit.rescoring.trajectories.trajectory import RecordedCall
 from agentsys.audit.rescoring.trajectories.unusable import RecordFault, Unusable
 from agentsys.models.chat import text_of
-from agentsys.models.replay.recorded_run import UnreadableRun, recorded_messages
+from agentsys.models.replay.recorded_run import UnreadableRun, parse_recorded_messages
 
 
 @dataclass(frozen=True)
-class ToldMessages:
+class ParsedMessages:
     """The messages, taken apart."""
 
-    asked: tuple[RecordedCall, ...]
+    requested_calls: tuple[RecordedCall, ...]
     """Calls in the assistant's messages: what AgentDojo gives its checks."""
-    ran: tuple[RecordedCall, ...]
+    executed_calls: tuple[RecordedCall, ...]
     """Calls that a tool message answers, less those that a defense refused there. The last message's calls
     may never have run."""
     answer: tuple[MessageContentBlock, ...] | None
@@ -31,10 +31,10 @@ class ToldMessages:
     """Contents and errors of tool messages."""
 
 
-_NOTHING_SAID = ToldMessages((), (), None, None, ())
+_NO_MESSAGES = ParsedMessages((), (), None, None, ())
 
 
-def conversation(stored: object, error: str | None, *, last_assistant: bool = False) -> ToldMessages:
+def parse_messages(stored: object, error: str | None, *, last_assistant: bool = False) -> ParsedMessages:
     """Take a stored list of messages apart.
 
     Args:
@@ -46,51 +46,51 @@ def conversation(stored: object, error: str | None, *, last_assistant: bool = Fa
         Unusable: If it is no list of messages; if a run without error has none, or no answer at the end.
     """
     if error is not None:
-        return _apart(stored, last_assistant) if stored else _NOTHING_SAID
+        return _take_apart(stored, last_assistant) if stored else _NO_MESSAGES
     if stored == []:
         raise Unusable(RecordFault.HOLLOW, "scores, but an empty list of messages")
-    told = _apart(stored, last_assistant)
+    told = _take_apart(stored, last_assistant)
     if told.answer is None:
         raise Unusable(RecordFault.UNFINISHED, "the last message is not the assistant's")
     return told
 
 
-_REFUSED = re.compile(r"Please try other tools or arguments and continue to finish the user task")
+_PROGENT_REFUSAL = re.compile(r"Please try other tools or arguments and continue to finish the user task")
 """Stands in the error of a call that Progent's published code refused: no tool ran."""
 
 
-def _apart(stored: object, last_assistant: bool) -> ToldMessages:
+def _take_apart(stored: object, last_assistant: bool) -> ParsedMessages:
     try:
-        messages = recorded_messages(stored)
+        messages = parse_recorded_messages(stored)
     except UnreadableRun as fault:
         raise Unusable(RecordFault.UNREADABLE, f"messages: {fault}") from None
     tools = [message for message in messages if message["role"] == "tool"]
-    return ToldMessages(
-        tuple(_asked(messages)),
+    return ParsedMessages(
+        tuple(_find_requested_calls(messages)),
         tuple(
-            RecordedCall(message["tool_call"].function, message["tool_call"].args, _shown(message))
+            RecordedCall(message["tool_call"].function, message["tool_call"].args, _get_shown_text(message))
             for message in tools
-            if not _REFUSED.search(message["error"] or "")
+            if not _PROGENT_REFUSAL.search(message["error"] or "")
         ),
-        _answer(messages, last_assistant),
+        _find_answer(messages, last_assistant),
         next((text_of(message) for message in messages if message["role"] == "user"), None),
         tuple(text for message in tools for text in (text_of(message), message["error"]) if text),
     )
 
 
-def _asked(messages: tuple[ChatMessage, ...]) -> Iterator[RecordedCall]:
+def _find_requested_calls(messages: tuple[ChatMessage, ...]) -> Iterator[RecordedCall]:
     for message in messages:
         if message["role"] == "assistant":
             for call in message["tool_calls"] or ():
                 yield RecordedCall(call.function, call.args)
 
 
-def _answer(messages: Sequence[ChatMessage], last_assistant: bool) -> tuple[MessageContentBlock, ...] | None:
+def _find_answer(messages: Sequence[ChatMessage], last_assistant: bool) -> tuple[MessageContentBlock, ...] | None:
     judged = reversed(messages) if last_assistant else messages[-1:]
     last = next((message for message in judged if message["role"] == "assistant"), None)
     return None if last is None else tuple(last["content"] or ())
 
 
-def _shown(message: ChatToolResultMessage) -> str:
+def _get_shown_text(message: ChatToolResultMessage) -> str:
     """The error in place of the content, where there is one."""
     return message["error"] or text_of(message)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from agentdojo.types import text_content_block_from_string
 
-from agentsys.audit.rescoring.reexecute import Reexecution, as_calls
-from agentsys.audit.rescoring.tasks import Tasks
+from agentsys.audit.rescoring.reexecute import Reexecution, convert_calls
+from agentsys.audit.rescoring.tasks import RecordTasks
 from agentsys.audit.rescoring.trajectories.trajectory import Trajectory
 from agentsys.contracts import Suite
 from agentsys.models.tagged_calls import ANSWER
@@ -17,7 +17,7 @@ from agentsys.models.tagged_calls import ANSWER
 _OPENING, _CLOSING = f"<{ANSWER}>", f"</{ANSWER}>"
 
 
-def final_answer(trajectory: Trajectory) -> str | None:
+def find_final_answer(trajectory: Trajectory) -> str | None:
     """The text of the answer section; None where the last message has none.
 
     A section that is not closed goes to the end.
@@ -27,18 +27,18 @@ def final_answer(trajectory: Trajectory) -> str | None:
     return rest.partition(_CLOSING)[0] if opened else None
 
 
-def utility_of_final_answer(
-    trajectory: Trajectory, tasks: Tasks, suite: Suite, done: Reexecution
+def score_final_answer(
+    trajectory: Trajectory, tasks: RecordTasks, suite: Suite, done: Reexecution
 ) -> bool | None:
     """The utility had only the answer section been judged; it takes what `checked` does.
 
     Returns:
         None where there is no such section, or the check fails on it.
     """
-    answer = final_answer(trajectory)
+    answer = find_final_answer(trajectory)
     if answer is None:
         return None
-    seen = as_calls(trajectory.seen_by_checks)
+    seen = convert_calls(trajectory.seen_by_checks)
     blocks = [text_content_block_from_string(answer)]
     try:
         return bool(suite._check_task_result(tasks.user, blocks, done.before, done.after, seen))

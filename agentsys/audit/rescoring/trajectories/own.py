@@ -8,16 +8,16 @@ from typing import Any
 from agentdojo.functions_runtime import FunctionCall
 
 from agentsys.audit.rescoring.tasks import takes_last_assistant
-from agentsys.audit.rescoring.trajectories.conversation import ToldMessages, conversation
+from agentsys.audit.rescoring.trajectories.conversation import ParsedMessages, parse_messages
 from agentsys.audit.rescoring.trajectories.trajectory import RecordedCall, Trajectory
 from agentsys.audit.rescoring.trajectories.unusable import RecordFault, Unusable
-from agentsys.benchmarks.scoring import calls_to_score
-from agentsys.models.trace import REFUSED, Tracer
-from agentsys.records.formats.agentsys import stored_block
+from agentsys.benchmarks.scoring import select_scored_calls
+from agentsys.models.trace import REFUSED_SPAN, Tracer
+from agentsys.records.formats.agentsys import parse_stored_block
 from agentsys.records.schema import StoredBlock
 
 
-def own_trajectory(stored: Mapping[str, Any], source: str) -> Trajectory:
+def read_own_trajectory(stored: Mapping[str, Any], source: str) -> Trajectory:
     """Read what one of our records did.
 
     The environment saw the calls of every run of the pipeline (AgentDojo makes up to three), checks
@@ -27,10 +27,10 @@ def own_trajectory(stored: Mapping[str, Any], source: str) -> Trajectory:
         UnreadableRecord: If the file is not of this form.
         Unusable: If the run was not finished, or its spans or messages cannot be used.
     """
-    block = stored_block(stored)
+    block = parse_stored_block(stored)
     error = None if block.status == "ok" else block.error_kind or "unknown"
     case = block.case
-    told = conversation(stored.get("messages"), error, last_assistant=takes_last_assistant(case.benchmark))
+    told = parse_messages(stored.get("messages"), error, last_assistant=takes_last_assistant(case.benchmark))
     return Trajectory(
         source=source,
         form="agentsys",
@@ -42,8 +42,8 @@ def own_trajectory(stored: Mapping[str, Any], source: str) -> Trajectory:
         injection_task_id=case.injection_task_id,
         attack=case.attack,
         injections=block.written,
-        executed=_executed(block.spans, told),
-        seen_by_checks=_seen_by_checks(block, told),
+        executed=_list_executed_calls(block.spans, told),
+        seen_by_checks=_list_calls_for_checks(block, told),
         answer=told.answer or (),
         prompt=told.prompt,
         tool_texts=told.tool_texts,
@@ -58,29 +58,29 @@ def own_trajectory(stored: Mapping[str, Any], source: str) -> Trajectory:
     )
 
 
-def _executed(spans: Sequence[Any], told: ToldMessages) -> tuple[RecordedCall, ...]:
+def _list_executed_calls(spans: Sequence[Any], told: ParsedMessages) -> tuple[RecordedCall, ...]:
     if not spans:
-        return told.ran
-    calls = [call for call, _ in _spans_of_calls(spans)]
-    if [(call.function, call.args) for call in calls] == [(call.function, call.args) for call in told.ran]:
-        return told.ran  # the same calls, and these have texts
+        return told.executed_calls
+    calls = [call for call, _ in _find_call_spans(spans)]
+    if [(call.function, call.args) for call in calls] == [(call.function, call.args) for call in told.executed_calls]:
+        return told.executed_calls  # the same calls, and these have texts
     return tuple(calls)
 
 
-def _seen_by_checks(block: StoredBlock, told: ToldMessages) -> tuple[RecordedCall, ...]:
+def _list_calls_for_checks(block: StoredBlock, told: ParsedMessages) -> tuple[RecordedCall, ...]:
     """By the rule of a case under way (agentsys.benchmarks.scoring)."""
-    ran = _spans_of_calls(block.spans)
+    ran = _find_call_spans(block.spans)
     tracer = Tracer(
         attempt=block.scored_attempt,
-        executed=[(call.function, dict(call.args), None) for call, _ in ran],
-        executed_in=[attempt for _, attempt in ran],
-        refused_in=[attempt for _, attempt in _spans_of_calls(block.spans, REFUSED)],
+        executed_calls=[(call.function, dict(call.args), None) for call, _ in ran],
+        executed_attempts=[attempt for _, attempt in ran],
+        refused_attempts=[attempt for _, attempt in _find_call_spans(block.spans, REFUSED_SPAN)],
     )
-    asked = [FunctionCall(function=call.function, args=dict(call.args)) for call in told.asked]
-    return tuple(RecordedCall(call.function, call.args) for call in calls_to_score(asked, tracer))
+    asked = [FunctionCall(function=call.function, args=dict(call.args)) for call in told.requested_calls]
+    return tuple(RecordedCall(call.function, call.args) for call in select_scored_calls(asked, tracer))
 
 
-def _spans_of_calls(spans: Sequence[Any], kind: str = "tool") -> list[tuple[RecordedCall, int]]:
+def _find_call_spans(spans: Sequence[Any], kind: str = "tool") -> list[tuple[RecordedCall, int]]:
     """Executed (`tool`) or refused calls, each with the run of the pipeline it belongs to."""
     found = []
     for span in spans:

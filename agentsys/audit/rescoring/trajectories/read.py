@@ -8,18 +8,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from agentsys.audit.rescoring.tasks import versions
-from agentsys.audit.rescoring.trajectories.foreign import agentdojo_trajectory, drift_trajectory
-from agentsys.audit.rescoring.trajectories.own import own_trajectory
+from agentsys.audit.rescoring.tasks import list_versions
+from agentsys.audit.rescoring.trajectories.foreign import read_agentdojo_trajectory, read_drift_trajectory
+from agentsys.audit.rescoring.trajectories.own import read_own_trajectory
 from agentsys.audit.rescoring.trajectories.trajectory import Trajectory
 from agentsys.audit.rescoring.trajectories.unusable import RecordFault, Unusable
 from agentsys.records.case_row import UNRECORDED
-from agentsys.records.listing import Skipped, listed
-from agentsys.records.names_file import Names
-from agentsys.records.published_name import NO_DEFENSE, victim_of
-from agentsys.records.reading import files_once, files_read
-from agentsys.records.settle import Facts, settle, told_of
-from agentsys.records.stored_file import Producer, case_in
+from agentsys.records.listing import SkippedFile, list_files
+from agentsys.records.names_file import RunNames
+from agentsys.records.published_name import NO_DEFENSE, parse_pipeline_name
+from agentsys.records.reading import iterate_files, read_files
+from agentsys.records.settle import ResolvableCase, resolve_runs, build_case_facts
+from agentsys.records.stored_file import Producer, identify_case
 from agentsys.records.unreadable import UnfinishedRecord, UnreadableRecord
 
 
@@ -33,8 +33,8 @@ def read_trajectory(path: str) -> Trajectory | None:
         Unusable: If it should hold a finished (or errored) case and does not.
     """
     try:
-        found = case_in(path)
-        return None if found is None else _TRAJECTORIES[found.producer](found.stored, path)
+        found = identify_case(path)
+        return None if found is None else _TRAJECTORY_READERS[found.producer](found.content, path)
     except UnfinishedRecord:
         raise Unusable(RecordFault.UNFINISHED, "no scores in it") from None
     except UnreadableRecord as fault:
@@ -43,10 +43,10 @@ def read_trajectory(path: str) -> Trajectory | None:
         raise Unusable(RecordFault.UNREADABLE, "nested too deeply") from None
 
 
-_TRAJECTORIES: dict[Producer, Callable[[Mapping[str, Any], str], Trajectory]] = {
-    "agentsys": own_trajectory,
-    "drift": drift_trajectory,
-    "agentdojo": agentdojo_trajectory,
+_TRAJECTORY_READERS: dict[Producer, Callable[[Mapping[str, Any], str], Trajectory]] = {
+    "agentsys": read_own_trajectory,
+    "drift": read_drift_trajectory,
+    "agentdojo": read_agentdojo_trajectory,
 }
 
 
@@ -60,12 +60,12 @@ class SkippedRecord:
 
 
 @dataclass(frozen=True)
-class Records:
+class RecordFiles:
     """The records under some paths, each read when it is asked for."""
 
-    unlisted: Sequence[Skipped]
+    unlisted: Sequence[SkippedFile]
     files: Sequence[str]
-    told: dict[str, Facts]
+    facts_by_file: dict[str, ResolvableCase]
     """File -> whose run it is."""
     counted: dict[str, str]
     """File that is not counted -> the one of the same case that is."""
@@ -89,22 +89,22 @@ class Records:
                 reason = f"another file of this case is counted: {self.counted[path]}"
                 yield SkippedRecord(path, RecordFault.REPEATED, reason)
                 continue
-            yield record if record is None or path not in self.told else _named(record, self.told[path])
+            yield record if record is None or path not in self.facts_by_file else _rename_pipeline(record, self.facts_by_file[path])
 
-    def portions(self, files: int) -> Iterator[Records]:
+    def split(self, files: int) -> Iterator[RecordFiles]:
         """The same records, in order, so many files at a time."""
         for start in range(0, max(len(self.files), 1), files):
             some = self.files[start : start + files]
-            yield Records(
+            yield RecordFiles(
                 () if start else self.unlisted,
                 some,
-                {path: self.told[path] for path in some if path in self.told},
+                {path: self.facts_by_file[path] for path in some if path in self.facts_by_file},
                 {path: self.counted[path] for path in some if path in self.counted},
                 self.notes,
             )
 
 
-def records(paths: Iterable[str | os.PathLike[str]], names: Names | None = None) -> Records:
+def find_records(paths: Iterable[str | os.PathLike[str]], names: RunNames | None = None) -> RecordFiles:
     """Every record under some paths, named and counted as `agentsys results` does.
 
     Args:
@@ -114,24 +114,24 @@ def records(paths: Iterable[str | os.PathLike[str]], names: Names | None = None)
     Raises:
         ConfigError: If a path does not exist, or a file of names is not one.
     """
-    listings = [listed(Path(path)) for path in paths]
-    rows = files_read(listings).rows
-    settled = settle([told_of(row) for row in rows], names or Names())
-    return Records(
-        [folder for listing in listings for folder in listing.unlisted],
-        list(files_once(listings)),
-        dict(zip((row.source for row in rows), settled.told, strict=True)),
-        {file.source: file.counted for file in settled.repeated},
+    listings = [list_files(Path(path)) for path in paths]
+    rows = read_files(listings).rows
+    settled = resolve_runs([build_case_facts(row) for row in rows], names or RunNames())
+    return RecordFiles(
+        [folder for listing in listings for folder in listing.skipped_entries],
+        list(iterate_files(listings)),
+        dict(zip((row.source for row in rows), settled.cases, strict=True)),
+        {file.source: file.counted_source for file in settled.repeated_files},
         settled.notes,
     )
 
 
-def _named(record: Trajectory, told: Facts) -> Trajectory:
+def _rename_pipeline(record: Trajectory, told: ResolvableCase) -> Trajectory:
     """A record under the name of its pipeline; of its version only what a version is called."""
     pipeline = record.pipeline
-    if told.foreign and not _says(record, told):
+    if told.foreign and not _names_model(record, told):
         pipeline = told.model if told.defense == NO_DEFENSE else f"{told.model}-{told.defense}"
-    version = told.version if told.version in versions() and record.version in (None, UNRECORDED) else None
+    version = told.version if told.version in list_versions() and record.version in (None, UNRECORDED) else None
     return replace(
         record,
         pipeline=pipeline if told.apart is None else f"{pipeline} [{told.apart}]",
@@ -140,7 +140,7 @@ def _named(record: Trajectory, told: Facts) -> Trajectory:
     )
 
 
-def _says(record: Trajectory, told: Facts) -> bool:
+def _names_model(record: Trajectory, told: ResolvableCase) -> bool:
     """Whether the pipeline's own name says model and defense; DRIFT's form tells the latter by itself."""
-    stored = victim_of(record.pipeline)
+    stored = parse_pipeline_name(record.pipeline)
     return stored.model == told.model and (record.form == "drift" or stored.defense == told.defense)

@@ -10,8 +10,8 @@ from typing import Any
 from agentdojo.types import MessageContentBlock
 
 from agentsys.benchmarks.agentdyn.checkout import FETCHED
-from agentsys.records.short_names import short_name
-from agentsys.records.simulated_name import MARK
+from agentsys.records.short_names import shorten_name
+from agentsys.records.simulated_name import SIMULATED_MARK
 from agentsys.records.stored_file import Producer
 
 
@@ -77,7 +77,7 @@ class Trajectory:
     def shown_pipeline(self) -> str:
         """The pipeline's name as tables must show it: simulated ones and DRIFT's, which name none, marked."""
         defense = " (drift)" if self.form == "drift" else ""
-        return f"{short_name(self.pipeline)}{defense}{MARK if self.simulated else ''}"
+        return f"{shorten_name(self.pipeline)}{defense}{SIMULATED_MARK if self.simulated else ''}"
 
     @property
     def is_benign(self) -> bool:
