@@ -12,15 +12,25 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from agentsys.api import compare, figure, report, results, run, table
-    from agentsys.records.load import load_runs
-    from agentsys.shown import ComparedDefenses, Drawing, Run, ResultTables
+    from agentsys.api import (
+        ComparedDefenses,
+        Drawing,
+        ResultTables,
+        Run,
+        compare,
+        figure,
+        report,
+        results,
+        run,
+        table,
+    )
+    from agentsys.records.case_reader import load_runs
 
 __all__ = [
     "ComparedDefenses",
     "Drawing",
-    "Run",
     "ResultTables",
+    "Run",
     "__version__",
     "compare",
     "figure",
@@ -37,5 +47,5 @@ __version__ = "0.1.0"
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = "records.load" if name == "load_runs" else "shown" if name[0].isupper() else "api"
+    module = "records.case_reader" if name == "load_runs" else "api"
     return getattr(importlib.import_module(f"agentsys.{module}"), name)

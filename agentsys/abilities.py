@@ -14,12 +14,12 @@ from typing import Any, Protocol, runtime_checkable
 
 from agentdojo.types import ChatMessage
 
-from agentsys.contracts import Benchmark, Defense, FinishedCase, InjectionTask, CaseScores, Suite, UserTask
-from agentsys.declared_facts import DeclaredFact
+from agentsys.base.declared_facts import DeclaredFact
+from agentsys.contracts import Benchmark, CaseScores, Defense, FinishedCase, InjectionTask, Suite, UserTask
 from agentsys.models.chat import ChatModel
-from agentsys.models.reading_test import ReadingTest
-from agentsys.models.simulated.playbook import AlternativeSolution
-from agentsys.models.simulated.role import SimulatedRole
+from agentsys.models.reply_checks import ReadingTest
+from agentsys.simulated.playbook_index import AlternativeSolution
+from agentsys.simulated.simulated_role import SimulatedRole
 
 
 @runtime_checkable
@@ -231,7 +231,7 @@ class StartsFrom(Protocol):
     """A suite with a system message of its own."""
 
     system_message: str
-    """The text that agents of this suite start from (agentsys.models.loop)."""
+    """The text that agents of this suite start from (agentsys.models.pipeline_elements)."""
 
 
 class UserTurns(Protocol):

@@ -1,7 +1,7 @@
-"""The public functions: what `import agentsys` offers to scripts and notebooks.
+"""The public functions and what they return: what `import agentsys` offers.
 
-Each does what the command of its name does, on the same code, and hands back objects instead of text.
-Imports stand inside the functions: `import agentsys` alone costs next to nothing.
+Each function does what the command of its name does, on the same code, and returns objects instead of
+text. Imports stand inside the functions: `import agentsys` alone costs next to nothing.
 """
 
 from __future__ import annotations
@@ -9,24 +9,129 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentsys.errors import ConfigError, unknown_name
-from agentsys.shown import ComparedDefenses, Drawing, Run, ResultTables
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.figure import Figure
 
+    from agentsys.analysis.figures.drawn import Drawn
     from agentsys.analysis.metrics.contenders import Contenders
     from agentsys.analysis.metrics.own_metric import Metric
+    from agentsys.analysis.tables.document import Document
     from agentsys.analysis.tables.output import LongForm
-    from agentsys.records.reading import LoadedCases
+    from agentsys.records.case_reader import LoadedCases
     from agentsys.records.schema import CaseRecord
-    from agentsys.runs.executors.outcome import Listener
+    from agentsys.runs.run_totals import Listener
 
     Source = str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | pd.DataFrame
     """Stored runs: folders or files, or a (perhaps filtered) frame of `load_runs`."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """What `run` did."""
+
+    folders: tuple[Path, ...]
+    """The pipeline folders that hold its records; `results`, `compare` and `load_runs` take them."""
+    planned: int
+    """Cases in the plan."""
+    finished: int
+    """Cases that were run now; the others had been before, or belong to another process."""
+    errors: int
+    """Cases that ended in an error now: they are in no rate, and the next run tries them again."""
+    ended: str | None
+    """Why the run ended early; None: it did not."""
+
+    def cases(self) -> pd.DataFrame:
+        """The records as a frame, one row per case (see `load_runs`)."""
+        from agentsys.records.case_reader import load_runs
+
+        return load_runs(folder for folder in self.folders if folder.is_dir())
+
+
+@dataclass(frozen=True)
+class ResultTables:
+    """Numbers, as a frame for programs and as a document for people.
+
+    A notebook shows the document; `print` gives it as text.
+    """
+
+    frame: pd.DataFrame
+    """The long form: a row per number."""
+    document: Document
+    """Tables with notes."""
+
+    def __str__(self) -> str:
+        from io import StringIO
+
+        from rich.console import Console
+
+        from agentsys.analysis.tables.write_terminal import terminal_document
+
+        file = StringIO()
+        Console(file=file, width=100, color_system=None).print(terminal_document(self.document), crop=False)
+        return file.getvalue()
+
+    def _repr_html_(self) -> str:
+        from agentsys.analysis.tables.write_html import html_fragment
+
+        return html_fragment(self.document)
+
+    def markdown(self) -> str:
+        """The document as GitHub-flavoured Markdown."""
+        from agentsys.analysis.tables.write_text import markdown_document
+
+        return markdown_document(self.document)
+
+    def latex(self) -> str:
+        """The document as LaTeX, for the package booktabs."""
+        from agentsys.analysis.tables.write_text import latex_document
+
+        return latex_document(self.document)
+
+
+@dataclass(frozen=True)
+class ComparedDefenses(ResultTables):
+    """A comparison of defenses, models, attacks or runs: differences, and the cases that made them."""
+
+    flips: pd.DataFrame
+    """A row per case that two sides decided differently.
+
+    Columns: `metric`, `benchmark`, `version`, `model`, `defense` and `attack` (of the compared side),
+    `baseline` and `compared` (the sides' names), `gained` (True: the outcome occurred on the compared side
+    alone), `suite`, `user_task_id`, `injection_task_id`, `epoch`, the ids `baseline_case` and
+    `compared_case` that links to reports take, and the files `baseline_file` and `file`.
+    """
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure with the numbers in it. A notebook shows the figure."""
+
+    figure: Figure
+    """Matplotlib's figure."""
+    frame: pd.DataFrame
+    """A row per plotted number."""
+    figure_output: Drawn
+    """What `save` writes."""
+
+    def _repr_png_(self) -> bytes:
+        from io import BytesIO
+
+        file = BytesIO()
+        self.figure.savefig(file, format="png", dpi=110)
+        return file.getvalue()
+
+    def save(self, folder: str | os.PathLike[str]) -> list[Path]:
+        """Write PDF, PNG and the plotted numbers (CSV) into a folder, which is made if it is not there."""
+        from agentsys.analysis.figures.drawn import save
+
+        return save(self.figure_output, Path(folder))
 
 
 def run(
@@ -57,7 +162,7 @@ def run(
     import shlex
     from contextlib import redirect_stdout
 
-    from agentsys.runs.session import prepare_session
+    from agentsys.runs.run_session import prepare_session
 
     planned = prepare_session(
         shlex.split(overrides) if isinstance(overrides, str) else list(overrides),
@@ -160,7 +265,9 @@ def compare(
     return ComparedDefenses(_to_frame(output.records), output.document, flips)
 
 
-def _find_contenders(source: Source | Mapping[str, Source], by: str | None, baseline: str | None) -> Contenders:
+def _find_contenders(
+    source: Source | Mapping[str, Source], by: str | None, baseline: str | None
+) -> Contenders:
     import pandas as pd
 
     from agentsys.analysis.metrics.contenders import Axis, contenders, contending_runs, varying
@@ -257,7 +364,7 @@ def report(
     from agentsys.analysis.html_report.build import html_report
     from agentsys.analysis.html_report.paper_figures import paper_figures
     from agentsys.analysis.tables.report import report as measured
-    from agentsys.atomic_file import write_atomically
+    from agentsys.base.atomic_file import write_atomically
 
     several = [str(path) for path in ([folders] if isinstance(folders, str | os.PathLike) else folders)]
     reading = _read_source(several)
@@ -277,8 +384,7 @@ def report(
 def _read_source(source: Source) -> LoadedCases:
     import pandas as pd
 
-    from agentsys.records.load import case_rows
-    from agentsys.records.reading import LoadedCases, read_cases
+    from agentsys.records.case_reader import LoadedCases, case_rows, read_cases
 
     if isinstance(source, pd.DataFrame):
         return LoadedCases(tuple(case_rows(source)))
@@ -288,7 +394,7 @@ def _read_source(source: Source) -> LoadedCases:
 
 def _progress_listener(planned: int, wanted: bool) -> Listener:
     """A listener that prints a line for every tenth of a run, or nothing."""
-    from agentsys.runs.executors.outcome import Listener
+    from agentsys.runs.run_totals import Listener
 
     class Lines(Listener):
         done = 0

@@ -126,7 +126,7 @@ class CaseScores:
 class Benchmark(Protocol):
     """Suites of tasks in one version.
 
-    What it may be besides: `PlaysRoles`, `InjectsInAWay`, `Clocked`, `DeclaresFacts`.
+    What it may be besides: `PlaysRoles`, `InjectsInAWay`, `HasClock`, `DeclaresFacts`.
     Its suites are AgentDojo's `TaskSuite`s. What a suite may be besides: `StartsFrom`, `LeadsUsers`,
     `WrapsModels`, `TakesTurns`, `MeasuresCases`, `SparesUserTasks`, `InjectsInAWay`,
     `DrawsAtRandom`, `KnowsWays`.

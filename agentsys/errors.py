@@ -1,10 +1,15 @@
-"""The one error a user's slip becomes, what is missing here, and the message for a name nobody knows."""
+"""Errors that a user can mend: a wrong name, a missing extra, key or server, a stop signal.
+
+`ConfigError` is printed as one line without a traceback. Messages name the nearest known names, or the
+command that installs what is missing.
+"""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from enum import Enum
+from importlib.util import find_spec
 from typing import TypeVar
 
 _Member = TypeVar("_Member", bound=Enum)
@@ -76,3 +81,29 @@ def unknown_name(kind: str, name: str, known: Collection[str]) -> str:
     near = difflib.get_close_matches(name, list(known), n=3)
     hint = f" Did you mean {' or '.join(near)}?" if near else ""
     return f"Unknown {kind} '{name}'.{hint} Known: {', '.join(sorted(known)) or 'none'}."
+
+
+DISTRIBUTION = "agentsys-bench"
+"""The name to install by. On the package index `agentsys`, our import name, is another project."""
+
+
+def install_command(extra: str) -> str:
+    """The command that installs an extra."""
+    return f"pip install '{DISTRIBUTION}[{extra}]'"
+
+
+def find_missing_packages(packages: Sequence[str]) -> list[str]:
+    """The packages among these that cannot be imported here; imports none of them."""
+    return [package for package in packages if find_spec(package) is None]
+
+
+def not_installed_error(who: str, packages: Sequence[str], extra: str) -> Unavailable:
+    """What to raise where an extra's packages are missing.
+
+    Args:
+        who: What needs them, e.g. `Model 'litellm'`.
+        packages: The missing ones.
+        extra: The extra that brings them.
+    """
+    text = f"{who} needs {' and '.join(packages)}, not installed here: {install_command(extra)}"
+    return Unavailable(text, needs=f"{DISTRIBUTION}[{extra}]")

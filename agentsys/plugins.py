@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from agentsys.abilities import (
     ChecksItsNeeds,
-    HasClock,
     DeclaresFacts,
     DescribesItself,
     DrawsAtRandom,
     FollowsModel,
-    HoldsDefenses,
     HasInjectionMode,
+    HoldsDefenses,
     KeepsFiles,
     KnowsWays,
     LeadsUsers,
     MeasuresCases,
+    NamesExclusions,
     NamesFromFile,
     NamesPrompts,
     NamesTasks,
@@ -27,7 +27,6 @@ from agentsys.abilities import (
     PlaysRoles,
     Rehearsable,
     ReplaysTexts,
-    NamesExclusions,
     SearchesTexts,
     SparesUserTasks,
     StartsFrom,
@@ -37,22 +36,24 @@ from agentsys.abilities import (
     WrapsModels,
 )
 from agentsys.analysis.metrics.own_metric import Metric
+from agentsys.base.declared_facts import DeclaredFact
 from agentsys.contracts import (
     Attack,
     AttackKind,
     Benchmark,
+    CaseScores,
     Defense,
     FinishedCase,
-    CaseScores,
     NotInjectable,
     Victim,
 )
-from agentsys.declared_facts import DeclaredFact
 from agentsys.errors import ConfigError, Unavailable
 from agentsys.models.chat import (
     ChatModel,
     ChatReply,
     ChatRequest,
+    ErrorKind,
+    ModelError,
     Scene,
     SceneModel,
     ToolSpec,
@@ -62,25 +63,22 @@ from agentsys.models.chat import (
     text_of,
     user,
 )
-from agentsys.models.element import ModelElement
-from agentsys.models.errors import ErrorKind, ModelError
-from agentsys.models.loop import default_system_message, tool_loop
-from agentsys.models.price import Price, cost_usd
-from agentsys.models.simulated.role import SimulatedRole
-from agentsys.models.tools import tool_specs
+from agentsys.models.pipeline_elements import ModelElement, default_system_message, tool_loop, tool_specs
+from agentsys.models.pricing import Price, cost_usd
 from agentsys.models.trace import span
 from agentsys.records.case_row import CaseRow
+from agentsys.simulated.simulated_role import SimulatedRole
 
 __all__ = [
     "Attack",
     "AttackKind",
     "Benchmark",
     "CaseRow",
+    "CaseScores",
     "ChatModel",
     "ChatReply",
     "ChatRequest",
     "ChecksItsNeeds",
-    "Clocked",
     "ConfigError",
     "DeclaredFact",
     "DeclaresFacts",
@@ -90,16 +88,17 @@ __all__ = [
     "ErrorKind",
     "FinishedCase",
     "FollowsModel",
-    "HoldsDefenses",
+    "HasClock",
     "HasInjectionMode",
+    "HoldsDefenses",
     "KeepsFiles",
     "KnowsWays",
     "LeadsUsers",
-    "CaseScores",
     "MeasuresCases",
     "Metric",
     "ModelElement",
     "ModelError",
+    "NamesExclusions",
     "NamesFromFile",
     "NamesPrompts",
     "NamesTasks",
@@ -110,7 +109,6 @@ __all__ = [
     "Price",
     "Rehearsable",
     "ReplaysTexts",
-    "NamesExclusions",
     "Scene",
     "SceneModel",
     "SearchesTexts",

@@ -18,7 +18,7 @@ from agentdojo.task_suite.task_suite import TaskSuite
 
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatModel
-from agentsys.models.loop import default_system_message
+from agentsys.models.pipeline_elements import default_system_message
 from baselines.reworded_task import PLACEHOLDER, reworded_loop
 
 

@@ -16,7 +16,7 @@ from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.task_suite.task_suite import TaskSuite
 
 from agentsys.models.chat import ChatModel
-from agentsys.models.loop import default_system_message
+from agentsys.models.pipeline_elements import default_system_message
 from baselines.reworded_task import PLACEHOLDER, reworded_loop, with_a_place
 
 TEMPLATE = (

@@ -8,7 +8,7 @@ from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.task_suite.task_suite import TaskSuite
 
 from agentsys.models.chat import ChatModel
-from agentsys.models.loop import default_system_message, tool_loop
+from agentsys.models.pipeline_elements import default_system_message, tool_loop
 
 
 class NoDefense:

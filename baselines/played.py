@@ -8,7 +8,7 @@ from typing import ClassVar
 from agentsys.abilities import ChecksItsNeeds, NeedsOwnModels, PlaysRoles, WholeProgram
 from agentsys.contracts import Defense
 from agentsys.models.chat import ChatModel
-from agentsys.models.simulated.role import SimulatedRole
+from agentsys.simulated.simulated_role import SimulatedRole
 
 
 class PlayedDefense:

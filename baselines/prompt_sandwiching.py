@@ -14,8 +14,7 @@ from agentdojo.types import ChatToolResultMessage, text_content_block_from_strin
 
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.models.chat import ChatModel, user
-from agentsys.models.element import LoopState, LoopStep
-from agentsys.models.loop import default_system_message, tool_loop
+from agentsys.models.pipeline_elements import LoopState, LoopStep, default_system_message, tool_loop
 from baselines.reworded_task import PLACEHOLDER, filled, with_a_place
 from baselines.tool_results import rewrite_new_results
 

@@ -14,9 +14,8 @@ from agentdojo.types import ChatMessage, ChatUserMessage, text_content_block_fro
 
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatModel, ChatReply, ChatRequest
-from agentsys.models.element import LoopState, LoopStep
-from agentsys.models.loop import ElementSequence, tool_loop
-from agentsys.models.providers.wire_text import visible_text
+from agentsys.models.pipeline_elements import ElementSequence, LoopState, LoopStep, tool_loop
+from agentsys.models.providers.wire_parts import visible_text
 from agentsys.models.trace import span
 
 PLACEHOLDER = "{user_task}"

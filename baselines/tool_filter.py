@@ -32,13 +32,17 @@ from agentdojo.functions_runtime import FunctionsRuntime
 from agentdojo.task_suite.task_suite import TaskSuite
 from agentdojo.types import ChatAssistantMessage
 
+from agentsys.base.option_checks import check_options
 from agentsys.models.chat import ChatModel, ChatRequest, user
-from agentsys.models.element import LoopState, LoopStep
-from agentsys.models.loop import default_system_message, tool_loop
-from agentsys.models.providers.wire_text import visible_text
-from agentsys.models.tools import tool_specs
+from agentsys.models.pipeline_elements import (
+    LoopState,
+    LoopStep,
+    default_system_message,
+    tool_loop,
+    tool_specs,
+)
+from agentsys.models.providers.wire_parts import visible_text
 from agentsys.models.trace import span
-from agentsys.options import check_options
 from baselines.package_wording import Wording, tool_filter_question
 
 Match = Literal["exact", "substring"]

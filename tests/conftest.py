@@ -42,7 +42,7 @@ def run_cases(tmp_path: Path) -> Callable[..., dict[str, Canonical]]:
     """Run overrides on the simulated model into a folder; returns its records."""
 
     def run(overrides: Sequence[str], logdir: Path | None = None) -> dict[str, Canonical]:
-        from agentsys.runs.session import prepare_session
+        from agentsys.runs.run_session import prepare_session
 
         folder = logdir or tmp_path / "runs"
         outcome = prepare_session([*overrides, f"logdir={folder}"]).execute(Silent())

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from agentsys.atomic_file import Process, remove_stale_files, write_atomically
+from agentsys.base.atomic_file import Process, remove_stale_files, write_atomically
 
 
 def ended() -> Process:
     """A process that has ended, as a file of its would name it."""
     child = subprocess.run(
-        [sys.executable, "-c", "from agentsys.atomic_file import Process; print(Process.here().mark)"],
+        [sys.executable, "-c", "from agentsys.base.atomic_file import Process; print(Process.here().mark)"],
         capture_output=True,
         text=True,
         check=True,
@@ -37,7 +37,7 @@ def test_a_process_is_known_by_its_number_and_its_start() -> None:
 
 
 def test_an_ended_process_that_nobody_has_waited_for_is_dead() -> None:
-    code = "import agentsys.atomic_file as a; print(a.Process.here().mark, flush=True)"
+    code = "import agentsys.base.atomic_file as a; print(a.Process.here().mark, flush=True)"
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None
         mark = child.stdout.readline().strip()
@@ -76,7 +76,7 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(
     def full(_: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("agentsys.atomic_file.os.fsync", full)
+    monkeypatch.setattr("agentsys.base.atomic_file.os.fsync", full)
     with pytest.raises(OSError, match="No space"):
         write_atomically(path, b"never")
     assert path.read_bytes() == b"short"

@@ -12,7 +12,7 @@ from stored_examples import published, stored
 from typer.testing import CliRunner
 
 from agentsys.cli import COMMANDS, app
-from agentsys.cli.help.lazy import _load_command
+from agentsys.cli.lazy_commands import _load_command
 from agentsys.runs.compose import compose
 
 ROOT = Path(__file__).parents[1]

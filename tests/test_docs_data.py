@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from agentsys.models.errors import ErrorKind
+from agentsys.models.chat import ErrorKind
 from agentsys.records.case_row import COLUMNS
-from agentsys.records.published_name import _DEFENSES
+from agentsys.records.published_facts import _DEFENSES
 from agentsys.records.schema import CaseRecord
 
 DOCS = Path(__file__).parents[1] / "docs"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from small_runs import Silent, records_in
 
-from agentsys.runs.session import prepare_session
+from agentsys.runs.run_session import prepare_session
 
 SWEEP = Path(__file__).parents[1] / "examples" / "hydra_launcher" / "sweep.py"
 PLAN = ["model=simulated", "defense=none,agentsys", "attack=none", "benchmark.suites=[slack]", "limit=1"]

@@ -13,59 +13,28 @@ from provider_sdks import provider_sdks
 
 ROOT = Path(__file__).parents[1]
 
-FOUNDATION = {
-    "agentsys",
-    "agentsys.errors",
-    "agentsys.extras",
-    "agentsys.ledger",
-    "agentsys.config_dir",
-    "agentsys.amounts",
-    "agentsys.named_module",
-    "agentsys.atomic_file",
-    "agentsys.python_parser",
-    "agentsys.payload_lines",
-    "agentsys.storable",
-    "agentsys.declared_facts",
-    "agentsys.loopback",
-    "agentsys.grouping",
-    "agentsys.options",
-    "agentsys.fresh_processes",
-    "agentsys.rooms",
-}
-PLUGINS = {"agentsys.models", "agentsys.contracts", "agentsys.abilities"}
+FOUNDATION = {"agentsys", "agentsys.errors", "agentsys.extensions", "agentsys.base"}
+PLUGINS = {"agentsys.models", "agentsys.simulated", "agentsys.contracts", "agentsys.abilities"}
 """What benchmarks, attacks and defenses are made of."""
 ALLOWED: dict[str, set[str]] = {
-    "agentsys": {
-        "agentsys.api",
-        "agentsys.shown",
-        "agentsys.records.load",
-    },
-    "agentsys.shown": FOUNDATION | {"agentsys.records", "agentsys.analysis"},
-    "agentsys.api": FOUNDATION | {"agentsys.shown", "agentsys.records", "agentsys.analysis", "agentsys.runs"},
+    "agentsys": {"agentsys.api", "agentsys.records.case_reader"},
+    "agentsys.api": FOUNDATION | {"agentsys.records", "agentsys.analysis", "agentsys.runs"},
     "agentsys.plugins": FOUNDATION
     | PLUGINS
     | {"agentsys.records.case_row", "agentsys.analysis.metrics.own_metric"},
     "agentsys.__main__": {"agentsys.cli"},
     "agentsys.errors": set(),
-    "agentsys.extras": {"agentsys.errors"},
-    "agentsys.amounts": set(),
-    "agentsys.ledger": set(),
-    "agentsys.grouping": set(),
-    "agentsys.loopback": {"agentsys.errors"},
-    "agentsys.options": {"agentsys.errors"},
-    "agentsys.rooms": set(),
-    "agentsys.config_dir": {"agentsys.rooms"},
-    "agentsys.named_module": {"agentsys.errors"},
-    "agentsys.python_parser": set(),
-    "agentsys.fresh_processes": {"agentsys.errors"},
-    "agentsys.payload_lines": set(),
-    "agentsys.atomic_file": set(),
-    "agentsys.storable": set(),
-    "agentsys.declared_facts": set(),
-    "agentsys.catalog": FOUNDATION,
-    "agentsys.contracts": {"agentsys.models"},
-    "agentsys.abilities": {"agentsys.models", "agentsys.contracts", "agentsys.declared_facts"},
+    "agentsys.extensions": {"agentsys", "agentsys.errors"},
+    "agentsys.base": FOUNDATION,
+    "agentsys.contracts": {"agentsys.models", "agentsys.simulated"},
+    "agentsys.abilities": {
+        "agentsys.models",
+        "agentsys.simulated",
+        "agentsys.contracts",
+        "agentsys.base.declared_facts",
+    },
     "agentsys.models": FOUNDATION,
+    "agentsys.simulated": FOUNDATION | {"agentsys.models"},
     "agentsys.benchmarks": FOUNDATION | PLUGINS,
     "agentsys.attacks": FOUNDATION | PLUGINS,
     "agentsys.defense": FOUNDATION | PLUGINS,
@@ -75,39 +44,39 @@ ALLOWED: dict[str, set[str]] = {
     | {
         "agentsys.records",
         "agentsys.models",
+        "agentsys.simulated",
         "agentsys.contracts",
         "agentsys.abilities",
         "agentsys.benchmarks",
         "agentsys.attacks",
-        "agentsys.catalog",
     },
-    "agentsys.front": FOUNDATION
+    "agentsys.serve_agent": FOUNDATION
     | {
         "agentsys.records",
         "agentsys.models",
+        "agentsys.simulated",
         "agentsys.contracts",
         "agentsys.abilities",
         "agentsys.benchmarks",
         "agentsys.attacks",
         "agentsys.runs",
-        "agentsys.catalog",
     },
     "agentsys.analysis": FOUNDATION | {"agentsys.records"},
-    "agentsys.fetched": FOUNDATION | {"agentsys.benchmarks"},
     "agentsys.inspect_logs": FOUNDATION | {"agentsys.records", "agentsys.analysis"},
     "agentsys.bundles": FOUNDATION
     | {
         "agentsys.records",
         "agentsys.models",
+        "agentsys.simulated",
         "agentsys.contracts",
         "agentsys.benchmarks",
         "agentsys.runs",
-        "agentsys.catalog",
     },
     "agentsys.audit": FOUNDATION
     | {
         "agentsys.records",
         "agentsys.models",
+        "agentsys.simulated",
         "agentsys.contracts",
         "agentsys.abilities",
         "agentsys.benchmarks",
@@ -126,20 +95,15 @@ INSIDE: dict[str, set[str]] = {
     "agentsys.analysis.paper": {"statistics", "metrics", "tables", "published"},
     "agentsys.analysis.figures": {"statistics", "metrics", "tables", "published", "paper"},
     "agentsys.analysis.html_report": {"statistics", "metrics", "tables", "published", "paper", "figures"},
-    "agentsys.audit.static": set(),
-    "agentsys.audit.rescoring": set(),
-    "agentsys.benchmarks.loading": {"breaks_environment"},
-    "agentsys.benchmarks.ground_truth": set(),
-    "agentsys.defense.reading": set(),
+    "agentsys.audit.static": {"process_pool"},
+    "agentsys.audit.rescoring": {"process_pool"},
 }
 """Sub-room -> names inside its own room that it may import. A sub-room that is not listed may import all
 of its room: its room cannot do without it (`runs.search`) or it is a border of its own."""
 
 OUT_OF_REACH: dict[str, set[str]] = {
-    "agentsys.models.providers": {"wrappers", "replay", "simulated", "serving", "build", "loop"},
-    "agentsys.models.simulated": {"providers", "wrappers", "replay", "serving", "build"},
-    "agentsys.models.replay": {"providers", "wrappers", "simulated", "serving", "build"},
-    "agentsys.models.wrappers": {"replay", "simulated", "serving", "build"},
+    "agentsys.models.providers": {"wrappers", "replay", "serving", "build_model", "pipeline_elements"},
+    "agentsys.models.wrappers": {"replay", "serving", "build_model"},
 }
 """Sub-room -> names inside its own room that it may not import."""
 
@@ -257,11 +221,11 @@ def test_the_listed_sub_rooms_exist() -> None:
 @pytest.mark.parametrize(
     ("module", "name"),
     [
-        ("agentsys.models.loop", "agentsys.contracts.Defense"),
+        ("agentsys.models.pipeline_elements", "agentsys.contracts.Defense"),
         ("agentsys.defense.worker", "agentsys.records.case.Case"),
         ("baselines.none", "agentsys.analysis.frame"),
         ("baselines.none", "agentsys.defense.gate"),
-        ("agentsys.runs.plan", "agentsys.cli.run"),
+        ("agentsys.runs.plan", "agentsys.cli.run_command"),
         ("agentsys.runs.plan", "agentsys.defense.gate"),
         ("agentsys.analysis.frame", "agentsys.runs.store"),
         ("agentsys.analysis.frame", "agentdojo.types"),
@@ -270,16 +234,16 @@ def test_the_listed_sub_rooms_exist() -> None:
         ("agentsys.analysis.statistics.paired", "agentsys.analysis.metrics.rates.MeasuredCell"),
         ("agentsys.analysis.metrics.rates", "agentsys.analysis.tables.report"),
         ("agentsys.analysis.tables.report", "agentsys.analysis.paper"),
-        ("agentsys.audit.static.checks", "agentsys.audit.traces.audit"),
-        ("agentsys.models.providers.openai", "agentsys.models.wrappers.cache"),
-        ("agentsys.models.build", "agentsys.cli"),
+        ("agentsys.audit.static.task_checks", "agentsys.audit.trace_audit"),
+        ("agentsys.models.providers.openai", "agentsys.models.wrappers.reply_cache"),
+        ("agentsys.models.build_model", "agentsys.cli"),
         ("agentsys.new_module", "agentsys.runs"),
-        ("agentsys.models.build", "agentsys.runs"),
-        ("agentsys.cli.run", "agentsys.audit.report"),
-        ("agentsys.api", "agentsys.front.guarded"),
-        ("agentsys.attacks.pair", "agentsys.attacks.evolve.archive"),
-        ("agentsys.bundles.verify", "agentsys.audit.report"),
-        ("agentsys.audit.report", "agentsys.cli.output"),
+        ("agentsys.models.build_model", "agentsys.runs"),
+        ("agentsys.cli.run_command", "agentsys.audit.audit_report"),
+        ("agentsys.api", "agentsys.serve_agent.guarded_tools"),
+        ("agentsys.attacks.search_attacks", "agentsys.attacks.red_team.evolve_attack"),
+        ("agentsys.bundles.verify_bundle", "agentsys.audit.audit_report"),
+        ("agentsys.audit.audit_report", "agentsys.cli.cli_output"),
         ("baselines.stack.stack", "baselines.middleware.guard"),
     ],
 )
@@ -297,11 +261,11 @@ def test_wrong_arrows_are_told_apart(module: str, name: str) -> None:
         ("agentsys.runs.plan", "agentsys.benchmarks.agentdojo"),
         ("agentsys.runs.build_record", "agentsys.__version__"),
         ("agentsys.runs.build_record", "agentsys"),
-        ("baselines.none", "agentsys.models.loop.tool_loop"),
-        ("agentsys.cli.run", "agentsys.runs.session"),
-        ("agentsys.audit.command", "agentsys.cli.output"),
-        ("agentsys.audit.cached_texts", "agentsys.attacks.cache_files.texts"),
-        ("agentsys.attacks.evolve.attack", "agentsys.attacks.forged.families"),
+        ("baselines.none", "agentsys.models.pipeline_elements.tool_loop"),
+        ("agentsys.cli.run_command", "agentsys.runs.run_session"),
+        ("agentsys.audit.audit_command", "agentsys.cli.cli_output"),
+        ("agentsys.audit.cached_text_audit", "agentsys.attacks.red_team.cache_files"),
+        ("agentsys.attacks.red_team.evolve_attack", "agentsys.attacks.red_team.chat_injection"),
     ],
 )
 def test_right_arrows_pass(module: str, name: str) -> None:
@@ -313,4 +277,6 @@ def test_relative_imports_are_resolved() -> None:
         "agentsys.runs.case.Case"
     ]
     assert list(imported("from . import case", "agentsys.runs", True)) == ["agentsys.runs.case"]
-    assert list(imported("from ..cli import run", "agentsys.runs.plan", False)) == ["agentsys.cli.run"]
+    assert list(imported("from ..cli import run", "agentsys.runs.plan", False)) == [
+        "agentsys.cli.run_command"
+    ]

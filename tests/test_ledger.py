@@ -15,13 +15,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentsys.ledger import LEDGER_FILE, LedgerEntry, Ledger, LedgerTotals, read_ledger, sum_ledgers
+from agentsys.base.ledger import LEDGER_FILE, Ledger, LedgerEntry, LedgerTotals, read_ledger, sum_ledgers
 
 ONE = LedgerEntry(1.0, "m__none/slack/user_task_0/none/none.json", "m", "agent", 1000, 500, cost_usd=2.0)
 WRITER = """
 import sys
 from pathlib import Path
-from agentsys.ledger import Entry, Ledger
+from agentsys.base.ledger import Entry, Ledger
 ledger = Ledger(Path(sys.argv[1]))
 for number in range(int(sys.argv[2])):
     ledger.add(Entry(0.0, sys.argv[3] * 50, "m", "agent", number, 1))

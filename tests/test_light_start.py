@@ -11,7 +11,7 @@ from pathlib import Path
 from provider_sdks import provider_sdks
 
 from agentsys.cli import COMMANDS
-from agentsys.records.reading import WORTH_AN_INDEX
+from agentsys.records.case_reader import WORTH_AN_INDEX
 
 SEE_IMPORTS = """
 import json, sys
@@ -111,7 +111,7 @@ def test_what_the_index_knows_is_read_without_the_formats_of_files(tmp_path: Pat
 
 def test_a_finished_run_needs_nothing_that_runs_cases(tmp_path: Path) -> None:
     run = "run", "model=simulated", "benchmark.suites=[banking]", "limit=1", f"logdir={tmp_path / 'runs'}"
-    runs_cases = {"agentsys.runs.run_case", "agentsys.runs.executors.threads"}
+    runs_cases = {"agentsys.runs.run_case", "agentsys.runs.executors"}
     for modules, needed in zip(
         (*imported_by(run, cwd=tmp_path), *imported_by(run, cwd=tmp_path)), (runs_cases, set()), strict=True
     ):

@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import Field
 
+from agentsys.base.option_checks import AtLeast0, AtLeast1, check_options
 from agentsys.errors import ConfigError
-from agentsys.options import AtLeast0, AtLeast1, check_options
 
 
 class Pace(Enum):

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from agentsys.cli import app
 from agentsys.plugins import ChatRequest, ConfigError, ErrorKind, ModelError, ToolSpec, user
-from agentsys.records.load import load_runs
+from agentsys.records.case_reader import load_runs
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "own_model"
 OWN = ["--config-dir", str(EXAMPLE / "conf"), "--plugin-path", str(EXAMPLE)]

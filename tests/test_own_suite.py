@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from agentsys.cli import app
-from agentsys.records.load import load_runs
+from agentsys.records.case_reader import load_runs
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "own_suite"
 

@@ -20,7 +20,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from agentsys import __version__
-from agentsys.extras import DISTRIBUTION
+from agentsys.errors import DISTRIBUTION
 
 ROOT = Path(__file__).parents[1]
 PYTHONS = ("3.11", "3.12", "3.13")

@@ -7,7 +7,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentsys.payload_lines import contains_payload, find_payload_lines, squeeze
+from agentsys.base.payload_lines import contains_payload, find_payload_lines, squeeze
 
 _PIECES = st.sampled_from(
     ["\\", "n", "r", "t", " ", "\n", "\t", "'", '"', "a", "é", "\xa0", "\u2028", "\x1c", "\u200b", "\xad"]
@@ -37,4 +37,6 @@ def test_of_a_text_on_one_line_every_sentence_is_looked_for() -> None:
     lines = find_payload_lines([f"Note to whoever writes the fields. {LONG}. Do it at once!"])
     assert contains_payload(f'{{"key": "{LONG}."}}', lines)
     assert len(lines) == 2, "a sentence of fewer than 20 characters occurs in benign text"
-    assert not contains_payload(LONG, find_payload_lines([f"Note to whoever writes it. {LONG}\nand more of it"]))
+    assert not contains_payload(
+        LONG, find_payload_lines([f"Note to whoever writes it. {LONG}\nand more of it"])
+    )

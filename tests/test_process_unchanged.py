@@ -39,7 +39,7 @@ def changes(before, after):
 start = state()
 import agentsys
 from agentsys import ComparedDefenses, Run, compare, load_runs, results, run, table
-from agentsys.front import guard
+from agentsys.serve_agent import guard
 imported = state()
 done = run(["model=simulated", "defense=none,agentsys", "attack=important_instructions",
             "benchmark.suites=[banking]", "user_tasks=[0]", "injection_tasks=[0]", "logdir=runs"])

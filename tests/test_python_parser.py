@@ -14,9 +14,15 @@ from pathlib import Path
 import pytest
 from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime, make_function
 
+from agentsys.base.python_parser import (
+    literal_eval,
+    parse_expression,
+    parse_module,
+    parser_lock,
+    release_parser_lock,
+)
 from agentsys.models.chat import assistant
-from agentsys.models.tools_element import ToolsElement
-from agentsys.python_parser import literal_eval, release_parser_lock, parse_module, parse_expression, parser_lock
+from agentsys.models.pipeline_elements import ToolsElement
 
 ROOT = Path(__file__).parents[1]
 TEXT = "[" * 40 + "1" + "]" * 40
@@ -129,4 +135,4 @@ def test_nobody_of_ours_parses_past_the_lock() -> None:
         for path in sorted((ROOT / room).rglob("*.py"))
         if path.name != "python_parser.py" and parses.search(path.read_text(encoding="utf-8"))
     ]
-    assert past == ["agentsys/models/tagged_calls.py"], "which evaluates a tree that was parsed before"
+    assert past == ["agentsys/models/prompted_tools.py"], "which evaluates a tree that was parsed before"

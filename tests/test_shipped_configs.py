@@ -11,14 +11,16 @@ from typing import Any
 import pytest
 import yaml
 
-from agentsys.catalog import find_config_file, list_config_names
-from agentsys.config_dir import shipped_config_dirs
+from agentsys.base.config_catalog import find_config_file, list_config_names
+from agentsys.extensions import shipped_config_dirs
 from agentsys.runs.instantiate import instantiate
 from agentsys.runs.references import load_defense_config
 
 DOCS = Path(__file__).parents[1] / "docs"
 WITH_TARGET = sorted(
-    find_config_file(group, name) for group in ("defense", "attack", "model", "benchmark") for name in list_config_names(group)
+    find_config_file(group, name)
+    for group in ("defense", "attack", "model", "benchmark")
+    for name in list_config_names(group)
 )
 
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from agentsys.storable import MAX_DEPTH, to_json_bytes, to_plain_data
+from agentsys.base.json_values import MAX_DEPTH, to_json_bytes, to_plain_data
 
 
 class Colour(Enum):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from agentsys.analysis.metrics.rates import TARGETED_ASR
-from agentsys.records.published_name import parse_pipeline_name
+from agentsys.records.published_facts import parse_pipeline_name
 
 _PACKAGE = Path(__file__).parents[1]
 PAPER_MODEL = "gpt-4o-mini"

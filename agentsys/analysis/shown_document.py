@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from agentsys.analysis.tables.document import Document, Grid
 from agentsys.analysis.tables.output import Output
-from agentsys.records.shown_names import DisplayNames
+from agentsys.records.names_file import DisplayNames
 
 _WORDS = {"none", "simulated"}
 """Names that are words as well: in sentences they are names where they stand as one, as in `against none`,

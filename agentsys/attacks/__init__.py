@@ -1,4 +1,8 @@
-"""Attacks: the texts written into a benchmark's injection vectors, one module each.
+"""Attacks: the texts written into a benchmark's injection vectors, and the search for such texts.
 
-AgentDojo's registered attacks come through `registered`; the rest are our own.
+AgentDojo's registered attacks come through `registered_attack`; the rest are our own. `attack_search` says
+what a search asks of its target, `attacker_search` is the base of attacks that have a model search,
+`search_attacks` the ones that do. Attacks that no table of the paper needs are in `red_team`.
 """
+
+from __future__ import annotations

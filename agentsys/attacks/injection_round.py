@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from agentdojo.types import get_text_content_as_str
 
 from agentsys.abilities import PicksPairs
-from agentsys.attacks.search import is_searched, searches_texts
-from agentsys.attacks.vectors import make_canary, run_ground_truth, once_per_task
+from agentsys.attacks.attack_search import is_searched, searches_texts
+from agentsys.attacks.injection_vectors import make_canary, once_per_task, run_ground_truth
 from agentsys.contracts import Attack, AttackKind, InjectionTask, NotInjectable, Suite, UserTask, Victim
 from agentsys.errors import ConfigError
 
@@ -83,7 +83,9 @@ class InjectionRound:
         return bool(self._drop_late_texts(suite, user_task, goal))
 
     def _select_vectors(self, suite: Suite, user_task: UserTask) -> list[str]:
-        return [vector for vector, number in find_first_rounds(suite, user_task).items() if number == self.round]
+        return [
+            vector for vector, number in find_first_rounds(suite, user_task).items() if number == self.round
+        ]
 
     def _drop_late_texts(self, suite: Suite, user_task: UserTask, texts: Mapping[str, str]) -> dict[str, str]:
         """The texts that are still first seen in this round when they are what tools look through.

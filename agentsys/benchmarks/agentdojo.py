@@ -8,17 +8,17 @@ from threading import Lock
 
 from agentdojo.task_suite import load_suites
 
-from agentsys.benchmarks.clock import DEFAULT_CLOCK, parse_clock, install_case_clocks
+from agentsys.base.object_import import import_module_of_setting
+from agentsys.benchmarks.benchmark_options import choose_suites, parse_injection
+from agentsys.benchmarks.case_random import keep_set_order
+from agentsys.benchmarks.clock import DEFAULT_CLOCK, install_case_clocks, parse_clock
+from agentsys.benchmarks.environment_loader import EnvironmentLoader, Injection
 from agentsys.benchmarks.fixes.append_injection import IDENTIFIERS, ONLY_IDENTIFIERS, AppendingLoader
-from agentsys.benchmarks.fixes.catalog import FIXES, expand_fixes
+from agentsys.benchmarks.fixes.fix_catalog import FIXES, expand_fixes
 from agentsys.benchmarks.fixes.fixed_scores import FixedScores
-from agentsys.benchmarks.loading.environment import EnvironmentLoader, Injection
-from agentsys.benchmarks.options import parse_injection, choose_suites
 from agentsys.benchmarks.scoring import check_on_copies
-from agentsys.benchmarks.set_order import keep_set_order
 from agentsys.contracts import Suite
 from agentsys.errors import require_known_name
-from agentsys.named_module import import_module_of_setting
 
 
 class AgentDojo:
@@ -27,7 +27,7 @@ class AgentDojo:
     Args:
         version: A version that the package, or one of `modules`, registers: `v1` .. `v1.2.2`.
         suites: The suites to offer; None means all of the version.
-        injection: `folded` as AgentDojo does it, or `exact` (see agentsys.benchmarks.loading.environment);
+        injection: `folded` as AgentDojo does it, or `exact` (see agentsys.benchmarks.environment_loader);
             `exact` changes what models read and is part of the benchmark's name.
         user_name: The user's name as attacks address it.
         modules: Python modules imported first, so that a fork can register suites of its own.

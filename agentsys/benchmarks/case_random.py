@@ -1,7 +1,12 @@
 """`CaseRandom`: what a case's tools draw at random, so that the same case is the same conversation each time.
 
 AgentDyn's tools draw one-time codes and order numbers from the module `random`: two runs of a case would
-differ, and a recorded run could not be executed again.
+differ, and a recorded run could not be executed again. `find_recorded_draws` finds the numbers of a recorded case:
+its calls are done again with numbers of our own; where one of these stands today, the recorded text has the
+number that was drawn then, and with it the calls get further, to the next one.
+
+`InsertionOrderedSet` removes the other source of chance: AgentDojo's calendar drops repeated participants with
+`list(set(participants))` (0.1.35), and the order of such a list changes with Python's hash seed.
 """
 
 from __future__ import annotations
@@ -9,11 +14,21 @@ from __future__ import annotations
 import hashlib
 import json
 import random
-from collections.abc import Iterable, Iterator, Sequence
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import ModuleType
 from typing import Any
+
+from agentdojo.functions_runtime import FunctionsRuntime, TaskEnvironment
+
+from agentsys.abilities import DrawsAtRandom
+from agentsys.benchmarks.clock import DEFAULT_CLOCK, find_tool_modules, parse_clock, use_case_clock
+from agentsys.contracts import Suite
+from agentsys.models.pipeline_elements import normalize_arguments
+from agentsys.models.recorded_runs import current_tool_name
 
 DIGITS = "0123456789"
 
@@ -82,3 +97,111 @@ def install_case_random(modules: Iterable[ModuleType]) -> None:
     for module in modules:
         if vars(module).get("random") is random:
             vars(module)["random"] = _RANDOM_STAND_IN
+
+
+class _CountsSets(type):
+    def __instancecheck__(cls, value: object) -> bool:
+        return isinstance(value, set)
+
+
+class InsertionOrderedSet(set[Any], metaclass=_CountsSets):
+    """A set that is walked in the order in which its members came.
+
+    Args:
+        members: The first members. What set operations (`|`, `-`) make of it is a plain set again.
+    """
+
+    def __init__(self, members: Iterable[Any] = ()) -> None:
+        super().__init__()
+        self._order: dict[Any, None] = {}
+        self.update(members)
+
+    def add(self, member: Any) -> None:
+        """Take one in; the first time it comes says where it stands."""
+        super().add(member)
+        self._order.setdefault(member)
+
+    def update(self, *others: Iterable[Any]) -> None:
+        """Take some in, one after the other."""
+        for member in (member for other in others for member in other):
+            self.add(member)
+
+    def __iter__(self) -> Iterator[Any]:
+        """Walk through a copy of the members."""
+        # What was taken out since is passed over; what came otherwise than by `add` comes last.
+        members = set.__iter__(self)
+        return iter(
+            [*(one for one in self._order if one in self), *(m for m in members if m not in self._order)]
+        )
+
+
+def keep_set_order(suite: Suite) -> None:
+    """Let `set(...)` in the modules of a suite's tools keep the order of what it is made of.
+
+    The name is bound in these modules alone, once; modules with a `set` of their own stay as they are.
+    """
+    for name in find_tool_modules(suite):
+        module = sys.modules.get(name)
+        if module is not None:
+            vars(module).setdefault("set", InsertionOrderedSet)
+
+
+CallRunner = Callable[[], Sequence[str]]
+"""Does a record's calls on a fresh environment and gives what each tool returns, as a model reads it."""
+_CONTEXT_LENGTHS = (24, 12, 6)
+"""Characters before a number by which its place is found again: fewer, where a clock's stamp stands there."""
+
+
+def has_random_draws(suite: object) -> bool:
+    """Whether a suite's tools draw at random."""
+    return isinstance(suite, DrawsAtRandom) and suite.draws_at_random
+
+
+def find_recorded_draws(execute: CallRunner, recorded: Sequence[str | None]) -> list[str | None]:
+    """The numbers that were drawn, in order; None for one that no recorded text shows.
+
+    Args:
+        execute: Does the calls, under whatever generator is in force.
+        recorded: What each of these calls returned then; None where the record does not say.
+    """
+    known: list[str | None] = []
+    for _ in range(len(recorded) + 1):
+        with (
+            use_case_clock(parse_clock(DEFAULT_CLOCK)),
+            use_case_random(CaseRandom(("recorded",), known)) as generator,
+        ):
+            today = execute()
+        told = [_find_recorded_number(number, today, recorded) for number in generator.drawn_numbers]
+        if told == known:
+            break
+        known = told
+    return known
+
+
+def repeat_calls(
+    suite: Suite, environment: TaskEnvironment, calls: Iterable[tuple[str, Mapping[str, Any]]]
+) -> Iterator[tuple[Any, str | None]]:
+    """Make recorded calls on an environment, which changes as their values and errors are taken."""
+    runtime = FunctionsRuntime(suite.tools)
+    for recorded, args in calls:
+        function = current_tool_name(recorded, runtime.functions)
+        if function in runtime.functions:
+            yield runtime.run_function(environment, function, normalize_arguments(args))
+        else:  # in the executor's words: such a call never reaches the runtime
+            yield "", f"Invalid tool {function} provided."
+
+
+def _find_recorded_number(number: str, today: Sequence[str], recorded: Sequence[str | None]) -> str | None:
+    """What a record has in the place where a number stands today."""
+    for length in _CONTEXT_LENGTHS:
+        for now, then in zip(today, recorded, strict=False):
+            place = now.find(number)
+            if place < 0 or then is None:
+                continue
+            before = re.escape(now[max(0, place - length) : place])
+            number_there = re.compile(rf"(?<={before})\d{{{len(number)}}}(?!\d)", re.DOTALL)
+            earlier = len(number_there.findall(now[:place]))
+            found = number_there.findall(then)
+            if earlier < len(found):
+                return str(found[earlier])
+    return None

@@ -1,18 +1,201 @@
-"""Checks of finished cases: each sees copies, and calls that really ran."""
+"""Runs the checks of finished cases: each check sees copies of the environments, and calls that really ran.
+
+`copy_environments` makes copies that share what the case left alone: AgentDojo's Workspace and Travel checks
+compare the environments before and after with DeepDiff, which walks through every mail, file and hotel (40% of a
+run's CPU time in Workspace) and stops where both sides are one object.
+"""
 
 from __future__ import annotations
 
+import datetime
+import pickle
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from copy import deepcopy
+from enum import Enum
 from typing import Any, TypeAlias
 from weakref import ref
 
+from agentdojo.base_tasks import BaseUserTask
 from agentdojo.functions_runtime import FunctionCall, TaskEnvironment
+from agentdojo.task_suite.task_suite import TaskSuite
 from agentdojo.types import MessageContentBlock
+from pydantic import BaseModel
 
-from agentsys.benchmarks.shared_copies import are_equal, deep_copy, copy_environments
-from agentsys.contracts import InjectionTask, UserTask
+from agentsys.contracts import InjectionTask, Suite, UserTask
 from agentsys.models.trace import Tracer, current_tracer
+
+_LEAVES = frozenset(
+    (str, bytes, int, float, bool, type(None), datetime.datetime, datetime.date, datetime.time)
+)
+
+
+def copy_environments(
+    before: TaskEnvironment, after: TaskEnvironment
+) -> tuple[TaskEnvironment, TaskEnvironment]:
+    """Copies of two environments; parts of the second that equal those of the first *are* those of the first.
+
+    Equal means of the same types and in the same order all the way down, so whoever compares the
+    copies without changing them finds what he would find in the originals.
+    """
+    first, shared = _copy_before(before), _SharedParts()
+    try:
+        _find_same(first, after, shared)
+        # What its memo holds is taken from there and not copied: most of a large environment.
+        return first, deepcopy(after, shared)
+    except RecursionError:  # an environment that contains itself
+        return deep_copy(before), deep_copy(after)
+
+
+_RELOADING: ContextVar[tuple[TaskEnvironment, Callable[[], TaskEnvironment]] | None] = ContextVar(
+    "agentsys_loads_again", default=None
+)
+"""The environment before the case, and what loads the same once more: half the time of copying it."""
+
+
+def _copy_before(before: TaskEnvironment) -> TaskEnvironment:
+    known = _RELOADING.get()
+    return known[1]() if known is not None and known[0] is before else deep_copy(before)
+
+
+def deep_copy(environment: TaskEnvironment) -> TaskEnvironment:
+    """A copy that shares nothing with the original."""
+    try:
+        # Half the time of copying, where it is possible.
+        copied: TaskEnvironment = pickle.loads(pickle.dumps(environment, pickle.HIGHEST_PROTOCOL))
+    except (pickle.PicklingError, TypeError, AttributeError):
+        copied = environment.model_copy(deep=True)
+    return copied
+
+
+@contextmanager
+def use_quick_copy(
+    suite: Suite,
+    user_task: UserTask,
+    environment: TaskEnvironment,
+    again: TaskEnvironment,
+    load: Callable[[], TaskEnvironment],
+) -> Iterator[None]:
+    """Have the copy that AgentDojo makes of a case's environment made in a shorter way.
+
+    Its `run_task_with_pipeline` asks the environment for one before anybody else has it, and the answer to
+    that first question is all that changes: it is `again`, if the suite's checks are given copies and so
+    leave it as it is, or made by `deep_copy`. Nothing is done where a suite runs its tasks in its own way
+    or a task prepares its environment, since they might ask it for something else.
+
+    Args:
+        suite: The suite.
+        user_task: The case's user task.
+        environment: What the case will run on.
+        again: The same, loaded a second time. Nobody changes it.
+        load: Loads the same once more, where a check needs a copy of `again`.
+    """
+    token = _RELOADING.set((again, load))
+    on_copies = hasattr(getattr(suite, "_check_task_result", None), "on_copies")
+
+    def model_copy(*, update: Mapping[str, Any] | None = None, deep: bool = False) -> TaskEnvironment:
+        del vars(environment)["model_copy"]
+        if deep and not update:
+            return again if on_copies and are_equal(environment, again) else deep_copy(environment)
+        return environment.model_copy(update=update, deep=deep)
+
+    own_way = getattr(suite.run_task_with_pipeline, "__func__", None) is not TaskSuite.run_task_with_pipeline
+    if not own_way and type(user_task).init_environment is BaseUserTask.init_environment:
+        vars(environment)["model_copy"] = model_copy
+    try:
+        yield
+    finally:
+        vars(environment).pop("model_copy", None)
+        _RELOADING.reset(token)
+
+
+def are_equal(first: object, second: object) -> bool:
+    """Say whether two environments are equal, one that contains itself included.
+
+    Pydantic's `==` goes round and round in such a one; here a pair of parts is compared once.
+    """
+    try:
+        return bool(first == second)
+    except RecursionError:
+        return _are_parts_equal(first, second)
+
+
+def _are_parts_equal(first: object, second: object) -> bool:
+    pairs, seen = [(first, second)], set[tuple[int, int]]()
+    while pairs:
+        one, other = pairs.pop()
+        if one is other or (id(one), id(other)) in seen:
+            continue
+        seen.add((id(one), id(other)))
+        if isinstance(one, BaseModel) and type(one) is type(other):
+            pairs += zip(_model_state(one), _model_state(other), strict=True)
+        elif isinstance(one, dict) and isinstance(other, dict) and one.keys() == other.keys():
+            pairs += [(value, other[key]) for key, value in one.items()]
+        elif isinstance(one, list | tuple) and type(one) is type(other) and len(one) == len(other):
+            pairs += zip(one, other, strict=True)
+        elif isinstance(one, BaseModel | dict | list | tuple) or one != other:
+            return False
+    return True
+
+
+def _model_state(model: object) -> tuple[object, ...]:
+    """Collect what makes up a pydantic model: the same as its `==` compares."""
+    assert isinstance(model, BaseModel)
+    return vars(model), model.__pydantic_extra__, model.__pydantic_private__
+
+
+class _SharedParts(dict[int, Any]):
+    """Identity of a part of the second environment -> the part of the first that it equals."""
+
+
+def _find_same(first: Any, second: Any, shared: _SharedParts) -> bool:
+    """Note the parts of `second` that equal those of `first` in the same places; say if all of it does."""
+    kind = type(second)
+    if kind is not type(first):
+        return False
+    if kind in _LEAVES:
+        return bool(first == second)
+    if shared.get(id(second)) is first:  # it stands at two places (a mail in its list and under its number)
+        return True
+    if kind is dict:
+        same = _same_items(first, second, shared)
+    elif kind is list:
+        found = [_find_same(one, other, shared) for one, other in zip(first, second, strict=False)]
+        same = len(first) == len(second) and all(found)
+    elif BaseModel in kind.__mro__:  # pydantic's own `isinstance` takes longer than comparing most models
+        # Not the dict that holds its fields: that one belongs to one model alone.
+        same = _same_items(vars(first), vars(second), shared) and _is_rest_equal(first, second)
+    else:
+        return isinstance(first, Enum) and first == second
+    if same:
+        shared[id(second)] = first
+    return same
+
+
+def _same_items(first: dict[Any, Any], second: dict[Any, Any], shared: _SharedParts) -> bool:
+    same = [*first] == [*second] and [*map(type, first)] == [*map(type, second)]
+    for key, other in second.items():
+        if key in first:
+            one = first[key]
+            if type(other) in _LEAVES:  # most are, and a call for each would take longer than comparing them
+                same = same and type(one) is type(other) and bool(one == other)
+            else:
+                same = _find_same(one, other, shared) and same
+    return same
+
+
+def _is_rest_equal(first: BaseModel, second: BaseModel) -> bool:
+    """Say whether what pydantic keeps beside the fields is the same; rare contents are taken to differ."""
+    beside = (
+        first.__pydantic_extra__
+        or second.__pydantic_extra__
+        or first.__pydantic_private__
+        or second.__pydantic_private__
+    )
+    return not beside and first.model_fields_set == second.model_fields_set
+
 
 SuiteTask: TypeAlias = UserTask | InjectionTask
 SuiteCheck = Callable[
@@ -103,7 +286,9 @@ def select_scored_calls(in_messages: Sequence[FunctionCall], tracer: Tracer) -> 
     last_run = [index for index, attempt in enumerate(tracer.executed_attempts) if attempt == tracer.attempt]
     executed = [tracer.executed_calls[index][:2] for index in last_run]
     refused = tracer.attempt in tracer.refused_attempts
-    if not refused and all(any(_is_executed_call(call, name, args) for call in in_messages) for name, args in executed):
+    if not refused and all(
+        any(_is_executed_call(call, name, args) for call in in_messages) for name, args in executed
+    ):
         return in_messages
     return [FunctionCall(function=name, args=dict(args)) for name, args in executed]
 

@@ -1,6 +1,33 @@
 """Bundles: the records of a log folder, and all that it takes to make them again, as one file.
 
-`packing` reads a log folder, `archive` is the border to files that strangers made, `rerun` runs the cases
-of a bundle from its own replies, and `verify` says of each what is equal, what differs and why. How that is
-printed is the command's business; no model is ever asked here.
+`pack_bundle` reads a log folder, `bundle_archive` reads and writes the file, which a stranger may have
+made, `rerun_bundle` runs its cases from its own replies, and `verify_bundle` says of each what is equal,
+what differs and why. No model is ever asked here.
 """
+
+from __future__ import annotations
+
+from agentsys.extensions import CommandSection, CommandSource, Extension
+
+ROOM = Extension(
+    CommandSection(
+        "Keep and publish",
+        60,
+        {
+            "bundle": CommandSource(
+                "agentsys.bundles.bundle_command:bundle",
+                "Pack runs into one file for reviewers.",
+                ("agentsys bundle results/runs", "agentsys bundle results/runs --out paper.zip"),
+            ),
+            "verify": CommandSource(
+                "agentsys.bundles.bundle_command:verify",
+                "Run a bundle again, offline, and compare.",
+                (
+                    "agentsys verify paper.zip",
+                    "agentsys verify paper.zip --output json",
+                    "agentsys verify paper.zip --trust-code",
+                ),
+            ),
+        },
+    )
+)

@@ -1,17 +1,36 @@
-"""`agentsys bundle`: a log folder as one file that a reviewer can verify."""
+"""`agentsys bundle` and `agentsys verify`: a log folder as one file, and its cases run again.
+
+A reviewer verifies a bundle offline: each case is run from the bundle's own replies and compared with its
+record.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import io
+import json
+import os
 import shlex
+import sys
+import warnings
+from collections.abc import Iterable, Sequence
+from contextlib import redirect_stdout
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agentsys.amounts import format_count
-from agentsys.cli.output import print_line
+from agentsys.base.grouping import format_count
+from agentsys.cli.cli_output import print_line
+from agentsys.cli.exit_status import raise_on_stop_signals
 from agentsys.cli.terminal import escape_to_line
+from agentsys.runs.run_totals import Listener
+
+if TYPE_CHECKING:
+    from agentsys.bundles.verify_bundle import Verification, VerifiedCase
+    from agentsys.records.schema import CaseRecord
+    from agentsys.runs.plan import Job
 
 
 def bundle(
@@ -23,7 +42,7 @@ def bundle(
 ) -> None:
     """Pack records, configs and the replies of models into one file; `agentsys verify` runs it again."""
     # Here, because the benchmark's package takes seconds that `--help` does without.
-    from agentsys.bundles.packing import pack_bundle
+    from agentsys.bundles.pack_bundle import pack_bundle
 
     file = out or folder.absolute().with_name(f"{folder.absolute().name}.bundle.zip")
     packed = pack_bundle(folder, file)
@@ -34,9 +53,149 @@ def bundle(
         f"{format_count(packed.replies, 'reply', 'replies')}, {size:.1f} MB."
     )
     if packed.unfinished:
-        print_line(f"Without a record: {format_count(packed.unfinished, 'planned case')}; the bundle says so too.")
+        print_line(
+            f"Without a record: {format_count(packed.unfinished, 'planned case')}; the bundle says so too."
+        )
     for note in packed.notes:
         print_line(escape_to_line(f"{note}."))
     with packed.file.open("rb") as content:
         print_line(f"SHA-256, to be printed beside it: {hashlib.file_digest(content, 'sha256').hexdigest()}")
     print_line(f"Next: agentsys verify {shlex.quote(str(packed.file))}")
+
+
+EXIT_DIFFERS = 1
+"""Exit status where something is not as the bundle says."""
+_MAX_LINES = 20
+_REPORT_EVERY = 100
+_OFFLINE_ENVIRONMENT = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
+"""What keeps detectors' libraries from looking for weights on the network."""
+
+
+class VerifyOutput(StrEnum):
+    """What is printed."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+def verify(
+    file: Annotated[Path, typer.Argument(metavar="BUNDLE", help="A file that `agentsys bundle` wrote.")],
+    output: Annotated[
+        VerifyOutput, typer.Option("--output", "--format", help="text for people; json: every case.")
+    ] = VerifyOutput.TEXT,
+    trust_code: Annotated[
+        bool,
+        typer.Option("--trust-code", help="Execute source files that the bundle brings. Read them first."),
+    ] = False,
+    workers: Annotated[int, typer.Option(min=1, max=64, help="Cases under way at once.")] = 4,
+) -> None:
+    """Run a bundle's cases again from its own replies (no key, no network), score them, and compare.
+
+    Exits with 0 if all is equal, 1 if something differs, 2 if the bundle is refused.
+    """
+    os.environ.update(_OFFLINE_ENVIRONMENT)
+    from agentsys.bundles.verify_bundle import verify_bundle as verified
+
+    warnings.filterwarnings("ignore", message="Model output was None")
+    # Some of AgentDojo's checkers print.
+    with raise_on_stop_signals(), redirect_stdout(io.StringIO()):
+        found = verified(file, listener=_ProgressPrinter, workers=workers, trust_code=trust_code)
+    if output is VerifyOutput.JSON:
+        sys.stdout.write(f"{json.dumps(_build_document(found), indent=2)}\n")
+    else:
+        _print_verification(found)
+    if not found.is_verified:
+        raise typer.Exit(EXIT_DIFFERS)
+
+
+class _ProgressPrinter(Listener):
+    """Says on standard error how far it is, now and then."""
+
+    def __init__(self, jobs: Sequence[Job]) -> None:
+        self._planned, self._done = len(jobs), 0
+        self._print_line(f"Running {format_count(len(jobs), 'case')} again; no model is asked.")
+
+    def finished(self, record: CaseRecord) -> None:
+        """Count a case."""
+        self._done += 1
+        if self._done % max(_REPORT_EVERY, self._planned // 10) == 0:
+            self._print_line(f"{self._done:,} of {self._planned:,}")
+
+    def stopping(self, why: str, running: int) -> None:
+        """Say that it is ending early."""
+        self._print_line(escape_to_line(f"Stopping: {why}"))
+
+    def _print_line(self, line: str) -> None:
+        print(line, file=sys.stderr)
+
+
+def _print_verification(found: Verification) -> None:
+    from agentsys.bundles.verify_bundle import VerifyOutcome
+
+    counts = found.counts
+    for line in found.changed[:_MAX_LINES]:
+        print_line(escape_to_line(f"Changed or missing: {line}"))
+    _print_rest(found.changed)
+    differing = [
+        case for case in found.cases if case.outcome in (VerifyOutcome.DIFFERS, VerifyOutcome.NOT_RUN)
+    ]
+    for case in differing[:_MAX_LINES]:
+        _print_case(case)
+    _print_rest(differing)
+    for line in found.here.lines:
+        print_line(escape_to_line(f"Other here than then: {line}"))
+    if found.unfinished:
+        print_line(f"Planned and without a record, then as now: {format_count(found.unfinished, 'case')}.")
+    if counts[VerifyOutcome.ERROR_THEN]:
+        print_line(
+            f"Ended in an error then, for want of a reply: {format_count(counts[VerifyOutcome.ERROR_THEN], 'case')}; "
+            "nothing to compare."
+        )
+    if found.ended:
+        print_line(escape_to_line(f"Stopped early: {found.ended}"))
+    several = format_count(len(found.cases), "record")
+    print_line(
+        f"{'Holds' if found.is_verified else 'Does not hold'}: of {several} {counts[VerifyOutcome.EQUAL]:,} equal, "
+        f"{counts[VerifyOutcome.DIFFERS]:,} different, {counts[VerifyOutcome.NOT_RUN]:,} not run."
+    )
+
+
+def _print_case(case: VerifiedCase) -> None:
+    print_line(escape_to_line(f"{case.outcome.value.replace('_', ' ')}: {case.record}"))
+    for line in case.differences:
+        print_line(escape_to_line(f"  {line}"))
+    for line in case.details:
+        print_line(escape_to_line(f"  why: {line}"))
+
+
+def _print_rest(several: Iterable[Any]) -> None:
+    left = len(list(several)) - _MAX_LINES
+    if left > 0:
+        print_line(f"and {left:,} more (--output json has all)")
+
+
+def _build_document(found: Verification) -> dict[str, Any]:
+    counts = found.counts
+    return {
+        "holds": found.is_verified,
+        "records": len(found.cases),
+        "counts": {outcome.value: count for outcome, count in sorted(counts.items())},
+        "changed_members": list(found.changed),
+        "other_here": {
+            "versions": list(found.here.versions),
+            "code": list(found.here.code),
+            "datasets": list(found.here.data),
+        },
+        "unfinished": found.unfinished,
+        "ended": found.ended,
+        "cases": [
+            {
+                "record": case.record,
+                "outcome": case.outcome.value,
+                "differences": list(case.differences),
+                "why": [why.value for why in case.why],
+                "details": list(case.details),
+            }
+            for case in found.cases
+        ],
+    }

@@ -12,22 +12,28 @@ from typing import Annotated
 import typer
 
 from agentsys import __version__
-from agentsys.cli.errors import run_to_exit_status
-from agentsys.cli.help.lazy import make_lazy_group
-from agentsys.cli.terminal import filter_logs, replace_unencodable, ignore_closed_output
-from agentsys.rooms import CommandSource, CommandSection, group_commands
+from agentsys.cli.exit_status import run_to_exit_status
+from agentsys.cli.lazy_commands import make_lazy_group
+from agentsys.cli.terminal import filter_logs, ignore_closed_output, replace_unencodable
+from agentsys.extensions import CommandSection, CommandSource, group_commands
 
 _CORE_SECTIONS = (
     CommandSection(
         "Run",
         10,
         {
-            "run": CommandSource(".run:run", "Run cases: models x defenses x attacks x benchmarks."),
-            "list": CommandSource(".list:list_configs", "List what can be run, with one line on each."),
-            "show": CommandSource(".show:app", "Show a config, a defense's prompts, an attack's text."),
-            "fetch": CommandSource(".fetch:fetch", "Download public runs and data, checked."),
+            "run": CommandSource(
+                ".run_command:run_cases_command", "Run cases: models x defenses x attacks x benchmarks."
+            ),
+            "list": CommandSource(
+                ".list_show_command:list_command", "List what can be run, with one line on each."
+            ),
+            "show": CommandSource(
+                ".list_show_command:app", "Show a config, a defense's prompts, an attack's text."
+            ),
+            "fetch": CommandSource(".fetch_command:fetch_command", "Download public runs and data, checked."),
             "doctor": CommandSource(
-                ".doctor.command:doctor", "Check the installation, keys and a sample case."
+                ".doctor_command:doctor_command", "Check the installation, keys and a sample case."
             ),
         },
     ),
@@ -35,13 +41,27 @@ _CORE_SECTIONS = (
         "Read what was run",
         20,
         {
-            "results": CommandSource(".results:results", "Tabulate stored runs, ours or AgentDojo's."),
-            "compare": CommandSource(".compare:compare", "Compare defenses, models, attacks or runs."),
-            "report": CommandSource(".report:report", "Write one HTML file: numbers and trajectories."),
-            "measures": CommandSource(".measures:measures", "Cost and untrusted text of stored runs."),
-            "budget": CommandSource(".budget:budget", "Attack success by the queries a search may make."),
-            "table": CommandSource(".table:table", "A table of the paper, ours beside the printed one."),
-            "figure": CommandSource(".figure:figure", "A figure of the paper: PDF, PNG and numbers."),
+            "results": CommandSource(
+                ".results_command:results_command", "Tabulate stored runs, ours or AgentDojo's."
+            ),
+            "compare": CommandSource(
+                ".compare_command:compare_command", "Compare defenses, models, attacks or runs."
+            ),
+            "report": CommandSource(
+                ".report_command:report_command", "Write one HTML file: numbers and trajectories."
+            ),
+            "measures": CommandSource(
+                ".measures_command:measures_command", "Cost and untrusted text of stored runs."
+            ),
+            "budget": CommandSource(
+                ".measures_command:budget_command", "Attack success by the queries a search may make."
+            ),
+            "table": CommandSource(
+                ".paper_command:table_command", "A table of the paper, ours beside the printed one."
+            ),
+            "figure": CommandSource(
+                ".paper_command:figure_command", "A figure of the paper: PDF, PNG and numbers."
+            ),
         },
     ),
 )

@@ -10,15 +10,15 @@ from rich.console import Console
 
 from agentsys.analysis.tables.document import Grid, cells
 from agentsys.analysis.tables.write_terminal import GridTables
-from agentsys.catalog import load_config
-from agentsys.cli.output import print_to_console
+from agentsys.base.config_catalog import load_config
+from agentsys.cli.cli_output import print_to_console
 from agentsys.errors import ConfigError
-from agentsys.models.card import ModelCard, parse_card
+from agentsys.models.model_card import ModelCard, parse_card
 from agentsys.runs.cell import resolve_model_config
-from agentsys.runs.estimate import CellKey, CostEstimate, can_cost_more, estimate_costs, rehearse_jobs
 from agentsys.runs.plan import Jobs
 from agentsys.runs.preflight import group_by_cause
-from agentsys.runs.session import Session
+from agentsys.runs.preview import CellKey, CostEstimate, can_cost_more, estimate_costs, rehearse_jobs
+from agentsys.runs.run_session import Session
 
 _ESTIMATE_NOTE = (
     "Estimated from sample cases of each cell played by the simulated model; "
@@ -33,7 +33,10 @@ def show_estimate(session: Session, config_dirs: Sequence[Path], console: Consol
         estimates = estimate_costs(session.plan.todo, _load_role_cards(session, config_dirs))
     blocks = session.plan.todo.blocks
     needs = {block.labels: block.cell.lacks[0].needs for block in blocks if block.cell.lacks}
-    rows = [cells(*key, str(count), *_estimate_columns(estimates[key], needs.get(key))) for key, count in counts.items()]
+    rows = [
+        cells(*key, str(count), *_estimate_columns(estimates[key], needs.get(key)))
+        for key, count in counts.items()
+    ]
     header = ("model", "defense", "attack", "cases", "tokens (estimated)", "cost (estimated)")
     console.print(GridTables(Grid("the plan", header, rows, names=3)), crop=False)
     print_to_console(console, _total_line(sum(counts.values()), estimates))
@@ -72,7 +75,9 @@ def count_cases_by_cell(jobs: Jobs) -> Counter[CellKey]:
 
 
 def _load_role_cards(session: Session, config_dirs: Sequence[Path]) -> dict[str, ModelCard]:
-    roles = {name for one in session.settings for name in parse_card(resolve_model_config(one)).roles.values()}
+    roles = {
+        name for one in session.settings for name in parse_card(resolve_model_config(one)).roles.values()
+    }
     return {name: parse_card(load_config("model", name, config_dirs)) for name in roles}
 
 

@@ -14,15 +14,14 @@ import typer
 from agentsys.analysis.metrics.own_metric import Metric, checked_metric
 from agentsys.analysis.metrics.rates import METRICS
 from agentsys.analysis.statistics.error_rule import ErrorRule
+from agentsys.base.ledger import sum_ledgers
+from agentsys.base.object_import import add_plugin_paths, build_object
 from agentsys.cli.terminal import escape_to_line
 from agentsys.errors import ConfigError, unknown_name
-from agentsys.ledger import sum_ledgers
-from agentsys.named_module import add_plugin_paths, build_object
+from agentsys.records.case_reader import LoadedCases, describe_resolution, describe_skipped, read_cases
+from agentsys.records.case_row import shorten_names
 from agentsys.records.names_file import RunNames
-from agentsys.records.reading import LoadedCases, read_cases
-from agentsys.records.reading_notes import describe_resolution, describe_skipped
-from agentsys.records.short_names import shorten_names
-from agentsys.records.unfinished import describe_unfinished
+from agentsys.records.stored_plan import describe_unfinished
 
 ErrorsOption = Annotated[
     ErrorRule,
@@ -60,7 +59,9 @@ MetricOption = Annotated[
 """The option of commands that show every metric; None as its default."""
 
 
-def read_stored_runs(folders: Iterable[Path], names: Path | None = None, *, whole_names: bool = False) -> LoadedCases:
+def read_stored_runs(
+    folders: Iterable[Path], names: Path | None = None, *, whole_names: bool = False
+) -> LoadedCases:
     """The cases under some folders.
 
     On standard error: a line for each file that could not be used, and what folders' names decided.
@@ -119,7 +120,7 @@ def load_own_metrics(
     add_plugin_paths(plugin_paths or ())
     if not names and not config_dirs:
         return ()
-    from agentsys.catalog import list_config_names, load_config  # here, because it brings YAML along, and few ask for a metric
+    from agentsys.base.config_catalog import list_config_names, load_config
 
     made: list[Metric] = []
     listed = list_config_names("metric", config_dirs or ())

@@ -25,7 +25,9 @@ def escape_controls(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(
-        char if char in "\n\t" or unicodedata.category(char) not in _ESCAPED_CATEGORIES else _escape_char(char)
+        char
+        if char in "\n\t" or unicodedata.category(char) not in _ESCAPED_CATEGORIES
+        else _escape_char(char)
         for char in text
     )
 

@@ -1,14 +1,92 @@
-"""`CallTrace`: the compact trace, what has been called so far and never what came back."""
+"""`CallTrace`: the compact trace, what has been called so far and never what came back.
+
+`UserRequest` masks what a worker may have from elsewhere: only words of the user's request, and values of a
+closed format (a date, a number, an address), which hold no sentence, are shown to a validator.
+"""
 
 from __future__ import annotations
 
+import datetime
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
-from agentsys.defense.grounding import UserRequest
 from agentsys.defense.intent import Intent
+
+_MAIL = r"[\w.+-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){1,4}"
+_IBAN = r"[A-Za-z]{2}\d{2}[A-Za-z0-9]{10,30}"
+_PAGE = r"(?:https?://)?(?:[A-Za-z0-9-]{1,63}\.){1,5}[A-Za-z]{2,10}(?:/[\w.~%-]{0,40}){0,4}"
+_DATE = r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?(?:Z|[+-]\d{2}:\d{2})?)?"
+_NUMBER = r"[+-]?\d{1,15}(?:\.\d{1,15})?"
+_ID = r"\w{1,40}"
+
+ADDRESS = re.compile("|".join((_MAIL, _IBAN, _PAGE)))
+"""Of a person, an account or a page."""
+WORDLESS = re.compile("|".join((_DATE, _NUMBER)))
+"""A date, a time or a number: nothing in it can be read as words."""
+_CLOSED = re.compile("|".join((_MAIL, _IBAN, _PAGE, _DATE, _NUMBER, _ID)))
+
+
+def has_closed_format(leaf: object) -> bool:
+    """Whether a leaf is a number, a date, null, an enumeration's member or a string of a closed format."""
+    if leaf is None or isinstance(leaf, bool | int | float | datetime.date | datetime.time | Enum):
+        return True
+    return isinstance(leaf, str) and _CLOSED.fullmatch(leaf) is not None
+
+
+_STATUS_FIELD = "status"
+"""The field that a call which only acts declares; the prompts name it."""
+
+
+class UserRequest:
+    """The user's request as a measure of what a worker may have from elsewhere."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._folded = _fold_words(text)
+
+    def contains(self, text: str) -> bool:
+        """Whether a text stands in the request as whole words, whatever the case and white space."""
+        wanted = _fold_words(text)
+        if not wanted:
+            return True
+        starts = r"(?<!\w)" if wanted[0].isalnum() else ""
+        ends = r"(?!\w)" if wanted[-1].isalnum() else ""
+        return re.search(starts + re.escape(wanted) + ends, self._folded) is not None
+
+    def mask_value(self, value: Any) -> Any:
+        """A value without strings that are not in the request, dates and numbers aside: they say nothing."""
+        if isinstance(value, Mapping):
+            return {
+                key if self.contains(str(key)) else f"key_{place}": self.mask_value(child)
+                for place, (key, child) in enumerate(value.items(), 1)
+            }
+        if isinstance(value, list | tuple | set):
+            return [self.mask_value(item) for item in value]
+        if value is None or isinstance(value, bool | int | float | datetime.date):
+            return value
+        text = str(value)
+        if WORDLESS.fullmatch(text) or self.contains(text):
+            return text
+        return f"<text that is not in the request, {len(text)} characters>"
+
+    def mask_fields(self, node: Any) -> Any:
+        """An intent's types, its fields named only where the request has their words."""
+        if isinstance(node, Mapping):
+            return {
+                key
+                if key == _STATUS_FIELD or self.contains(key.replace("_", " "))
+                else f"field_{place}": self.mask_fields(child)
+                for place, (key, child) in enumerate(node.items(), 1)
+            }
+        return [self.mask_fields(item) for item in node] if isinstance(node, list) else node
+
+
+def _fold_words(text: str) -> str:
+    return " ".join(text.casefold().split())
 
 
 @dataclass(frozen=True)
@@ -32,7 +110,10 @@ class TracedCall:
         """The call as a validator may see it: a worker's words only where the user's request has them."""
         if not self.by_worker:
             return self.as_data()
-        call = {"tool": self.tool, "args": {key: request.mask_value(value) for key, value in self.args.items()}}
+        call = {
+            "tool": self.tool,
+            "args": {key: request.mask_value(value) for key, value in self.args.items()},
+        }
         return call if self.intent is None else {**call, "intent": request.mask_fields(self.intent)}
 
 

@@ -10,20 +10,22 @@ from typing import Any
 from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatToolResultMessage
 
-from agentsys.defense.call_trace import CallTrace, TraceEntry, TracedCall
+from agentsys.defense.agent_session import AgentSession, OutOfCalls
+from agentsys.defense.agentsys_settings import GateRetry, RepeatPolicy
+from agentsys.defense.call_trace import CallTrace, TracedCall, TraceEntry
 from agentsys.defense.extraction import fill_fields
-from agentsys.defense.failures import Failure, ends_subtask
-from agentsys.defense.gate import AcceptedValue
+from agentsys.defense.gate import AcceptedValue, Failure, ends_subtask
 from agentsys.defense.intent import INTENT_PARAMETER, Intent, NoIntent, parse_intent
-from agentsys.defense.meter import OutOfCalls
 from agentsys.defense.sanitizer import sanitize
-from agentsys.defense.session import AgentSession
-from agentsys.defense.settings import RepeatPolicy, GateRetry
-from agentsys.defense.tool_errors import filter_tool_error
-from agentsys.defense.tool_turn import CheckedArguments, ToolOutput, check_arguments, run_tool
-from agentsys.defense.worker import CallingAgent, WorkerTask, WorkerCallDenied, run_worker
-from agentsys.models.chat import tool_message
-from agentsys.models.errors import ModelError
+from agentsys.defense.tool_turn import (
+    CheckedArguments,
+    ToolOutput,
+    check_arguments,
+    filter_tool_error,
+    run_tool,
+)
+from agentsys.defense.worker import CallingAgent, WorkerCallDenied, WorkerTask, run_worker
+from agentsys.models.chat import ModelError, tool_message
 from agentsys.models.trace import span
 
 
@@ -69,7 +71,9 @@ def serve_call(session: AgentSession, call: FunctionCall, agent: CallingAgent) -
     return _carry_out(session, traced, arguments, agent)
 
 
-def _serve_main_call(session: AgentSession, call: TracedCall, arguments: CheckedArguments, agent: CallingAgent) -> str:
+def _serve_main_call(
+    session: AgentSession, call: TracedCall, arguments: CheckedArguments, agent: CallingAgent
+) -> str:
     """A call of the main agent: begins a subtask, and ends it where its model calls are used up."""
     session.begin_subtask()
     kept = session.settings.repeats is RepeatPolicy.KEPT
@@ -82,11 +86,15 @@ def _serve_main_call(session: AgentSession, call: TracedCall, arguments: Checked
         return Failure.DENIED.as_text(tool_ran=False)
     text = _carry_out(session, call, arguments, agent)
     if kept:
-        session.earlier_answers.put(call, text, only_read=session.only_reads(call.tool) and not session.commands.run_count)
+        session.earlier_answers.put(
+            call, text, only_read=session.only_reads(call.tool) and not session.commands.run_count
+        )
     return text
 
 
-def _carry_out(session: AgentSession, call: TracedCall, arguments: CheckedArguments, agent: CallingAgent) -> str:
+def _carry_out(
+    session: AgentSession, call: TracedCall, arguments: CheckedArguments, agent: CallingAgent
+) -> str:
     agent.trace.add(call)
     output = _get_output(session, call, arguments, agent)
     if output.error is not None:
@@ -100,7 +108,9 @@ def _carry_out(session: AgentSession, call: TracedCall, arguments: CheckedArgume
     return outcome.text
 
 
-def _get_output(session: AgentSession, call: TracedCall, arguments: CheckedArguments, agent: CallingAgent) -> ToolOutput:
+def _get_output(
+    session: AgentSession, call: TracedCall, arguments: CheckedArguments, agent: CallingAgent
+) -> ToolOutput:
     """Run the tool; a command that a worker given up had run already gives what it gave then."""
     if agent.is_main or not session.settings.has_judge or session.only_reads(call.tool):
         return run_tool(session.runtime, session.env, call.tool, arguments.raw)
@@ -111,7 +121,9 @@ def _get_output(session: AgentSession, call: TracedCall, arguments: CheckedArgum
     return output
 
 
-def _get_value(session: AgentSession, call: TracedCall, output: ToolOutput, agent: CallingAgent) -> AcceptedValue | Failure:
+def _get_value(
+    session: AgentSession, call: TracedCall, output: ToolOutput, agent: CallingAgent
+) -> AcceptedValue | Failure:
     assert call.intent is not None
     filled = fill_fields(output.value, call.intent, session.settings.fill)
     if filled.fields:
@@ -167,7 +179,9 @@ def _extract_fields(session: AgentSession, task: WorkerTask, agent: CallingAgent
     return Failure.DENIED
 
 
-def _ask_worker(session: AgentSession, task: WorkerTask, trace: CallTrace, above: CallTrace) -> AcceptedValue | Failure:
+def _ask_worker(
+    session: AgentSession, task: WorkerTask, trace: CallTrace, above: CallTrace
+) -> AcceptedValue | Failure:
     """Give a worker's outcome; with `gate_retry: fresh_context`, that of the first the gate lets pass."""
     fresh = session.settings.gate_retry is GateRetry.FRESH
     for _ in range(session.settings.gate_retries if fresh else 0):

@@ -11,9 +11,9 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from agentsys.defense.agentsys_settings import FillMode
+from agentsys.defense.call_trace import has_closed_format
 from agentsys.defense.intent import Intent
-from agentsys.defense.reading.closed_formats import has_closed_format
-from agentsys.defense.settings import FillMode
 
 STATUS_ONLY: Intent = {"status": "string"}
 """What a call that only acts declares."""

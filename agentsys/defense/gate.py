@@ -1,7 +1,12 @@
 """The return gate: decides, without a model, what of a worker's reply reaches its caller.
 
-`syntactic` is the paper's rule (section 5.2): from the first `{` to its matching `}`, valid JSON,
-an object. `schema` also holds the value against the declared intent. Under both, an object with a field
+The caller gets an `AcceptedValue` or a `Failure` out of a closed set.
+
+A failure's texts are fixed, so it cannot carry a byte that an attacker chose, and no value can look like
+one (`error` is reserved at the gate and in intents).
+
+`syntactic` is the paper's rule (section 5.2): from the first `{` to its matching `}`, valid JSON, an
+object. `schema` also holds the value against the declared intent. Under both, an object with a field
 `error` is no value: it would look like a failure to its caller.
 """
 
@@ -15,9 +20,66 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from agentsys.defense.failures import Failure
 from agentsys.defense.intent import RESERVED_FIELD, Intent
+from agentsys.models.chat import ErrorKind, ModelError
 from agentsys.models.loose_json import PROSE_BRACES, drop_trailing_commas
+
+
+class Failure(Enum):
+    """Why a tool call brought no value."""
+
+    TOOL_ERROR = "tool_error"
+    """The tool ran and failed. Its message may hold text of the environment (see
+    `agentsys.defense.tool_turn`).
+    """
+    INVALID_JSON = "invalid_json"
+    """The worker's reply held no JSON object."""
+    SCHEMA_MISMATCH = "schema_mismatch"
+    """The worker's object had a field `error`, or (`gate: schema`) not the declared fields and types."""
+    DENIED = "denied"
+    """A call was refused: the caller's own, or one inside the subtask, and cleaning the output did not
+    help.
+    """
+    BUDGET_EXHAUSTED = "budget_exhausted"
+    """The subtask used up its steps or calls, or the turn had more calls than are allowed."""
+    DEPTH_EXCEEDED = "depth_exceeded"
+    """The call would have started a worker deeper than `max_depth`."""
+    NO_INTENT = "no_intent"
+    """The call declared no return value, or not in the grammar of `agentsys.defense.intent`."""
+    INFEASIBLE = "infeasible"
+    """The worker says that the output cannot give the fields."""
+    WORKER_FAILED = "worker_failed"
+    """The output could not be read: a model refused it or found it too long, or it could not be cleaned."""
+
+    def as_text(self, *, tool_ran: bool, **more: str) -> str:
+        """The failure object as JSON text.
+
+        Args:
+            tool_ran: Whether the tool was run, so that a caller knows what repeating the call would do.
+            more: More that the caller may know; never words of an output.
+        """
+        return json.dumps({"error": self.value, "tool_ran": tool_ran, **more}, ensure_ascii=False)
+
+
+_SUBTASK_ERRORS = frozenset({ErrorKind.CONTEXT_LENGTH, ErrorKind.CONTENT_REFUSED, ErrorKind.BAD_REQUEST})
+
+
+def ends_subtask(error: ModelError) -> bool:
+    """Whether a model's error comes from what it was given to read, and so ends a subtask and not the case.
+
+    An attacker can cause these (an output that is too long or that a provider's filter refuses), and the main
+    agent is not shown what caused them.
+    """
+    return error.kind in _SUBTASK_ERRORS and not isinstance(error, QuestionFailed)
+
+
+class QuestionFailed(ModelError):
+    """A question that is not about an output (which tools only read) failed: every case would fail alike."""
+
+    def __init__(self, error: ModelError) -> None:
+        super().__init__(error.kind, str(error), error.retry_after_s)
+        self.attempts = error.attempts
+
 
 NOT_AVAILABLE = "Not Available"
 """Stands for a value that the output does not hold; a string may go on with a reason."""

@@ -12,11 +12,10 @@ from agentdojo.types import (
     text_content_block_from_string,
 )
 
+from agentsys.defense.agent_session import AgentSession, OutOfCalls, SessionElement
 from agentsys.defense.call_trace import CallTrace, TracedCall
-from agentsys.defense.failures import Failure
-from agentsys.defense.meter import OutOfCalls
+from agentsys.defense.gate import Failure
 from agentsys.defense.sanitizer import sanitize
-from agentsys.defense.session import AgentSession, SessionElement
 from agentsys.defense.tool_turn import CheckedArguments, ask_next_message, check_arguments, run_tool
 from agentsys.models.chat import text_of, tool_message
 
@@ -66,7 +65,9 @@ def _ask_judged_message(
     return message, refused
 
 
-def _find_refusals(session: AgentSession, message: ChatAssistantMessage, trace: CallTrace) -> Mapping[int, Failure]:
+def _find_refusals(
+    session: AgentSession, message: ChatAssistantMessage, trace: CallTrace
+) -> Mapping[int, Failure]:
     earlier = trace.branch()
     refused: dict[int, Failure] = {}
     for place, call in enumerate(message["tool_calls"] or ()):
@@ -82,7 +83,9 @@ def _find_refusals(session: AgentSession, message: ChatAssistantMessage, trace: 
     return refused
 
 
-def _is_allowed(session: AgentSession, call: TracedCall, earlier: CallTrace, arguments: CheckedArguments) -> bool:
+def _is_allowed(
+    session: AgentSession, call: TracedCall, earlier: CallTrace, arguments: CheckedArguments
+) -> bool:
     try:
         return session.allows(session.settings.validator, call, earlier, arguments.undeclared)
     except OutOfCalls:

@@ -22,9 +22,8 @@ from typing import Any
 
 import yaml
 
-from agentsys.atomic_file import write_atomically
-from agentsys.defense.prompts import PRIVILEGES, PRIVILEGES_AGAIN, PRIVILEGES_SECTIONS
-from agentsys.defense.reading.sections import write_sections
+from agentsys.base.atomic_file import write_atomically
+from agentsys.defense.prompts import PRIVILEGES, PRIVILEGES_AGAIN, PRIVILEGES_SECTIONS, write_sections
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatModel, ChatRequest, ToolSpec, Usage, system, text_of, user
 from agentsys.models.loose_json import find_json_values
@@ -137,7 +136,9 @@ class PrivilegeStore:
             lock = self._locks.setdefault(key, threading.Lock())
         with lock:
             if key not in self._sorted_toolsets:
-                self._sorted_toolsets[key] = self._load_stored(key, tools) or self._ask_once(key, model, tools)
+                self._sorted_toolsets[key] = self._load_stored(key, tools) or self._ask_once(
+                    key, model, tools
+                )
             return self._sorted_toolsets[key]
 
     def _ask_once(self, key: tuple[str, str], model: ChatModel, tools: Sequence[ToolSpec]) -> SortedTools:
@@ -152,7 +153,9 @@ class PrivilegeStore:
                     return known
                 data = json.dumps(_as_data(key, found), indent=2).encode()
                 write_atomically(self._file_path(self.folder, key), data)
-                write_atomically(self._file_path(self.folder, key).with_suffix(".yaml"), _format_labels(found))
+                write_atomically(
+                    self._file_path(self.folder, key).with_suffix(".yaml"), _format_labels(found)
+                )
         except OSError as error:
             raise ConfigError(
                 f"Cannot write tool labels to '{self.folder}' ({error.strerror});"
@@ -207,7 +210,9 @@ def ask_privileges(model: ChatModel, tools: Sequence[ToolSpec]) -> SortedTools:
     known = [cost for cost in costs if cost is not None]
     cost = sum(known) if len(known) == len(costs) else None
     labels = {tool.name: said.get(tool.name, Privilege.COMMAND) for tool in tools}
-    return SortedTools(labels, unclear, dict(zip(_QUESTION_KEYS, (asdict(usage), cost, model_id), strict=True)))
+    return SortedTools(
+        labels, unclear, dict(zip(_QUESTION_KEYS, (asdict(usage), cost, model_id), strict=True))
+    )
 
 
 def _describe_tool(tool: ToolSpec) -> dict[str, Any]:

@@ -1,24 +1,201 @@
 """The sanitizer (section 5.5): a model points at planted instructions, and code cuts them out.
 
-The model cannot write into the output: what it returns is only looked up in the original, so the
-cleaned text is always a subsequence of the text that came in.
+`QuotableText` finds a passage that the model quotes, however either of them is laid out.
+
+YAML may break a sentence in two lines, which a model quotes as one. Both sides are therefore read as their
+letters alone: white space, quotes and whatever YAML or JSON put between letters is left out, escapes are
+resolved, and characters are decomposed (composed and combining accents agree, and so do compatibility forms
+such as the one-character ellipsis). Case stays as it is. Each letter keeps its place in the text, so that
+what is found can be cut from the original. One pass over each side and a plain search: linear time.
+
+The model cannot write into the output: what it returns is only looked up in the original, so the cleaned
+text is always a subsequence of the text that came in.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+import unicodedata
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from agentdojo.types import ChatMessage
 
-from agentsys.defense.failures import ends_subtask
-from agentsys.defense.prompts import SANITIZER, SANITIZER_AGAIN, SANITIZER_SECTIONS
-from agentsys.defense.reading.quotation import QuotableText, cut_places
-from agentsys.defense.reading.sections import write_sections
-from agentsys.models.chat import ChatModel, ChatRequest, JsonSchema, system, text_of, user
-from agentsys.models.errors import ModelError
+from agentsys.defense.gate import ends_subtask
+from agentsys.defense.prompts import SANITIZER, SANITIZER_AGAIN, SANITIZER_SECTIONS, write_sections
+from agentsys.models.chat import ChatModel, ChatRequest, JsonSchema, ModelError, system, text_of, user
 from agentsys.models.loose_json import find_json_values
 from agentsys.models.trace import Span, span
+
+_HEX = "[0-9A-Fa-f]"
+_LAYOUT = "\\s\"'`‘’“”„«»\u00ad\u200b-\u200f\u2060\ufeff"
+_NO_LETTER = re.compile(rf"[{_LAYOUT}\\]")
+_UNIT = re.compile(
+    # Layout: white space, quotes, invisible marks; escapes that stand for them; a YAML line break.
+    rf"(?P<layout>(?:[{_LAYOUT}]|\\+[\s\"'/0abefnrtvNLP_])+)"
+    rf"|(?P<pair>\\+u[dD][89abAB]{_HEX}{{2}}\\+u[dD][c-fC-F]{_HEX}{{2}})"
+    rf"|\\+(?:x(?P<x>{_HEX}{{2}})|u(?P<u>{_HEX}{{4}})|U(?P<U>{_HEX}{{8}}))"
+    rf"|(?P<run>[^{_LAYOUT}\\]+)"
+    r"|\\+"
+)
+_LONGEST_WORD = 16
+_ELISION = re.compile(r"[\[(]?(?:\.{3,}|…)[\])]?")
+"""What stands for words left out. White space around it is layout: to look for it here as well would try each
+place of a long run of it to the run's end."""
+
+
+@dataclass(frozen=True)
+class Letters:
+    """A text without its layout, and where its pieces stand in the text."""
+
+    text: str
+    """All letters, one after the other."""
+    pieces: Sequence[tuple[int, int, int]]
+    """(place in `text`, first character in the source, one past the last), in order. A piece as long as its
+    source stands there letter by letter; any other is one unit."""
+
+    def locate_in_source(self, start: int, end: int) -> tuple[int, int]:
+        """The characters of the source that the letters `start` to `end` come from."""
+        return self._locate_letter(start)[0], self._locate_letter(end - 1)[1]
+
+    def _locate_letter(self, letter: int) -> tuple[int, int]:
+        index = bisect_right(self.pieces, letter, key=lambda piece: piece[0]) - 1
+        at, start, end = self.pieces[index]
+        after = self.pieces[index + 1][0] if index + 1 < len(self.pieces) else len(self.text)
+        if after - at == end - start:
+            return start + letter - at, start + letter - at + 1
+        return start, end
+
+
+def read_letters(text: str) -> Letters:
+    """The letters of a text (see the module)."""
+    written: list[str] = []
+    pieces: list[tuple[int, int, int]] = []
+    length = 0
+    for piece, start, end in _split_units(text):
+        if piece:
+            pieces.append((length, start, end))
+            written.append(piece)
+            length += len(piece)
+    return Letters("".join(written), pieces)
+
+
+def _split_units(text: str) -> Iterator[tuple[str, int, int]]:
+    for found in _UNIT.finditer(text):
+        run = found["run"]
+        if run is not None and run.isascii():
+            yield run, found.start(), found.end()
+        elif run is not None:
+            for place, character in enumerate(run, found.start()):
+                yield _decompose(character), place, place + 1
+        elif found["layout"] is None:
+            yield _unescape(found), found.start(), found.end()
+
+
+def _unescape(found: re.Match[str]) -> str:
+    if found["pair"] is not None:
+        code = bytes.fromhex(found["pair"].replace("\\", "").replace("u", "")).decode("utf-16-be")
+    else:
+        digits = found["x"] or found["u"] or found["U"]
+        code = chr(int(digits, 16)) if digits and int(digits, 16) < 0x110000 else ""
+    return _decompose(code)
+
+
+def _decompose(character: str) -> str:
+    return _NO_LETTER.sub("", unicodedata.normalize("NFKD", character))
+
+
+class QuotableText:
+    """A text in which quotations are looked up; its letters are read once."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._letters = read_letters(text)
+
+    def find_quotation(self, quotation: str) -> list[tuple[int, int]]:
+        """Where a quotation stands, as (first, one past the last) characters of the text, in order.
+
+        As it is written, and in any other layout. One that is nowhere, and leaves out its middle ("Please
+        do ... right now"), stands from where its first part begins to where its last part ends.
+        """
+        found = self._find_literal(quotation) + self._find_by_letters(quotation)
+        if not found:
+            found = self._find_abridged(_ELISION.split(quotation))
+        return sorted(set(found))
+
+    def _find_literal(self, quotation: str) -> list[tuple[int, int]]:
+        # Models like to add or lose blanks at the ends of a quotation.
+        wanted = quotation if quotation in self._text else quotation.strip()
+        return [(at, at + len(wanted)) for at in _find_all(self._text, wanted)] if wanted.strip() else []
+
+    def _find_by_letters(self, quotation: str) -> list[tuple[int, int]]:
+        wanted = read_letters(quotation).text
+        found = _find_all(self._letters.text, wanted) if wanted else []
+        return [
+            self._letters.locate_in_source(at, at + len(wanted))
+            for at in found
+            if self._is_whole_word(at, len(wanted))
+        ]
+
+    def _is_whole_word(self, at: int, length: int) -> bool:
+        """Whether short quotations begin and end where a word does: "in" is not found in "running".
+
+        Longer ones are no accident, and a planted text may be glued to the word before it.
+        """
+        if length > _LONGEST_WORD:
+            return True
+        after = self._letters.text[at + length : at + length + 1]
+        accented = after != "" and unicodedata.combining(after) != 0
+        return not (accented or self._is_joined(at) or self._is_joined(at + length))
+
+    def _is_joined(self, right: int) -> bool:
+        """Whether a letter and the one before it are of one word."""
+        letters = self._letters
+        if not 0 < right < len(letters.text):
+            return False
+        touching = (
+            letters.locate_in_source(right - 1, right)[1] == letters.locate_in_source(right, right + 1)[0]
+        )
+        return touching and letters.text[right - 1].isalnum() and letters.text[right].isalnum()
+
+    def _find_abridged(self, parts: Sequence[str]) -> list[tuple[int, int]]:
+        wanted = [letters for part in parts if (letters := read_letters(part).text)]
+        if len(wanted) < 2:  # A beginning and an end.
+            return []
+        places, start = [], 0
+        for part in wanted:
+            at = self._letters.text.find(part, start)
+            if at < 0:
+                return []
+            places.append(at)
+            start = at + len(part)
+        return [self._letters.locate_in_source(places[0], start)]
+
+
+def _find_all(text: str, wanted: str) -> list[int]:
+    """Find a string's places in a text, without overlaps."""
+    found = []
+    at = text.find(wanted)
+    while at >= 0:
+        found.append(at)
+        at = text.find(wanted, at + len(wanted))
+    return found
+
+
+def cut_places(text: str, places: Sequence[tuple[int, int]]) -> tuple[str, tuple[str, ...]]:
+    """A text with some places cut out, and the pieces that were cut, in order. Places may overlap."""
+    merged: list[tuple[int, int]] = []
+    for start, end in sorted(places):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], end))
+        else:
+            merged.append((start, end))
+    edges = [0, *(edge for place in merged for edge in place), len(text)]
+    pieces = [text[start:end] for start, end in pairwise(edges)]
+    return "".join(pieces[::2]), tuple(pieces[1::2])
+
 
 SANITIZER_ROLE = "sanitizer"
 MAX_SANITIZER_ASKS = 2
@@ -91,7 +268,9 @@ def _ask_sanitizer(model: ChatModel, output: str, opened: Span) -> CleanedOutput
     cleaned = CleanedOutput(output)
     for _ in range(MAX_SANITIZER_ASKS):
         try:
-            reply = model.complete(ChatRequest(list(context), role=SANITIZER_ROLE, reply_schema=SANITIZER_REPLY_SCHEMA)).message
+            reply = model.complete(
+                ChatRequest(list(context), role=SANITIZER_ROLE, reply_schema=SANITIZER_REPLY_SCHEMA)
+            ).message
         except ModelError as error:
             if not ends_subtask(error):
                 raise
@@ -104,7 +283,9 @@ def _ask_sanitizer(model: ChatModel, output: str, opened: Span) -> CleanedOutput
     return cleaned
 
 
-def _cut_again(output: str, named: list[str], spans: Sequence[str] | None, before: CleanedOutput) -> CleanedOutput:
+def _cut_again(
+    output: str, named: list[str], spans: Sequence[str] | None, before: CleanedOutput
+) -> CleanedOutput:
     """Cut again once one more reply is known. `named` grows by its passages.
 
     A reply that points at something settles what an earlier one said in other words; one that points at

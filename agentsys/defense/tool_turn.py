@@ -1,22 +1,35 @@
-"""One turn of an agent: what it is asked, the calls it makes, and the tools that run for it."""
+"""One turn of an agent: what it is asked, the calls it makes, and the tools that run for it.
+
+`filter_tool_error` says which part of a tool's error its caller may read: the kind, and words of the tool's
+own code.
+
+A message may quote the environment ("No match for <text of a mail>"). It is passed on only where it is one
+of the messages written in the tool's source, with nothing filled in but the caller's own arguments.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import ast
+import inspect
+import re
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from agentdojo.agent_pipeline.tool_execution import tool_result_to_str
-from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime, TaskEnvironment
+from agentdojo.functions_runtime import Function, FunctionCall, FunctionsRuntime, TaskEnvironment
 from agentdojo.types import (
     ChatAssistantMessage,
     ChatMessage,
 )
 from pydantic import ValidationError
 
+from agentsys.base.python_parser import literal_eval, parse_module
 from agentsys.defense.intent import INTENT_PARAMETER
+from agentsys.defense.validator import iterate_scalars
 from agentsys.models.chat import ChatModel, ChatRequest, ToolSpec
-from agentsys.python_parser import literal_eval
 
 
 def ask_next_message(
@@ -33,7 +46,9 @@ def ask_next_message(
 
 
 def _mend_call(call: FunctionCall) -> FunctionCall:
-    args = {key: value if key == INTENT_PARAMETER else _mend_argument(value) for key, value in call.args.items()}
+    args = {
+        key: value if key == INTENT_PARAMETER else _mend_argument(value) for key, value in call.args.items()
+    }
     return FunctionCall(function=call.function, args=args, id=call.id)
 
 
@@ -82,7 +97,9 @@ def check_arguments(runtime: FunctionsRuntime, call: FunctionCall) -> CheckedArg
         return f"The arguments are not valid, so the tool did not run. {error}"
     # 1200 stays 1200 where the schema reads 1200.0: what is judged is compared with the request.
     read = {key: given[key] if given[key] == value else value for key, value in read.items()}
-    return CheckedArguments(given, read, tuple(key for key in call.args if key not in declared and key != INTENT_PARAMETER))
+    return CheckedArguments(
+        given, read, tuple(key for key in call.args if key not in declared and key != INTENT_PARAMETER)
+    )
 
 
 @dataclass(frozen=True)
@@ -104,3 +121,54 @@ def run_tool(runtime: FunctionsRuntime, env: TaskEnvironment, tool: str, args: d
         if error is not None
         else ToolOutput(str(tool_result_to_str(value)), None, value)
     )
+
+
+_ERROR_KIND = re.compile(r"([A-Za-z_]\w{0,60})(?:: (.*))?", re.DOTALL)
+_MAX_MESSAGE_CHARS = 500
+
+
+def filter_tool_error(error: str, function: Function, args: Mapping[str, Any]) -> dict[str, str]:
+    """The parts of an error ("ValueError: ...") that the agent which called the tool may read.
+
+    Returns:
+        `exception`, its class, and `message` where it holds nothing but the caller's own words.
+    """
+    found = _ERROR_KIND.fullmatch(error)
+    if found is None:
+        return {}
+    message = found[2] or ""
+    own = {str(leaf) for leaf in iterate_scalars(args)}
+    if 0 < len(message) <= _MAX_MESSAGE_CHARS and _is_own_message(message, function.run.__module__, own):
+        return {"exception": found[1], "message": message}
+    return {"exception": found[1]}
+
+
+def _is_own_message(message: str, module: str, own: set[str]) -> bool:
+    for template in _list_message_templates(module):
+        filled = template.fullmatch(message)
+        if filled is not None and all(group.strip("'\"") in own or group in own for group in filled.groups()):
+            return True
+    return False
+
+
+@lru_cache(maxsize=256)
+def _list_message_templates(module: str) -> tuple[re.Pattern[str], ...]:
+    """Every message that the code of a module raises, as a pattern with a group for each value filled in."""
+    try:
+        tree = parse_module(inspect.getsource(sys.modules[module]))
+    except (KeyError, OSError, TypeError, SyntaxError):
+        return ()
+    raised = [node.exc for node in ast.walk(tree) if isinstance(node, ast.Raise)]
+    calls = [exc for exc in raised if isinstance(exc, ast.Call) and len(exc.args) == 1]
+    return tuple(
+        re.compile(text, re.DOTALL) for call in calls if (text := _build_pattern(call.args[0])) is not None
+    )
+
+
+def _build_pattern(node: ast.expr) -> str | None:
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return re.escape(node.value)
+    if isinstance(node, ast.JoinedStr):
+        parts = [_build_pattern(part) if isinstance(part, ast.Constant) else "(.*?)" for part in node.values]
+        return "".join(part or "" for part in parts)
+    return None

@@ -8,18 +8,21 @@ from dataclasses import dataclass, field
 from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatMessage, ChatToolResultMessage
 
+from agentsys.defense.agent_session import AgentSession, OutOfCalls
+from agentsys.defense.agentsys_settings import GateRetry, TraceView, WorkerTools
 from agentsys.defense.call_trace import CallTrace, TracedCall, write_json_line
-from agentsys.defense.failures import Failure
-from agentsys.defense.gate import NOT_AVAILABLE, AcceptedValue, admit_reply
+from agentsys.defense.gate import NOT_AVAILABLE, AcceptedValue, Failure, admit_reply
 from agentsys.defense.intent import Intent
-from agentsys.defense.meter import OutOfCalls
-from agentsys.defense.prompts import WORKER, WORKER_AGAIN, WORKER_MISSING, WORKER_SECTIONS, WORKER_TOOLS
-from agentsys.defense.reading.sections import write_sections
-from agentsys.defense.session import AgentSession
-from agentsys.defense.settings import GateRetry, TraceView, WorkerTools
+from agentsys.defense.prompts import (
+    WORKER,
+    WORKER_AGAIN,
+    WORKER_MISSING,
+    WORKER_SECTIONS,
+    WORKER_TOOLS,
+    write_sections,
+)
 from agentsys.defense.tool_turn import ask_next_message
-from agentsys.models.chat import ToolSpec, system, text_of, user
-from agentsys.models.errors import ModelError
+from agentsys.models.chat import ModelError, ToolSpec, system, text_of, user
 from agentsys.models.trace import Span, span
 
 WORKER_ROLE = "worker"
@@ -69,7 +72,9 @@ class WorkerTask:
     """The calls from the main agent down to the one whose output this is."""
 
 
-def run_worker(session: AgentSession, task: WorkerTask, trace: CallTrace, serve_turn: ServeTurn) -> AcceptedValue | Failure:
+def run_worker(
+    session: AgentSession, task: WorkerTask, trace: CallTrace, serve_turn: ServeTurn
+) -> AcceptedValue | Failure:
     """Extract the declared fields from an output; the calls this takes are added to the trace.
 
     Raises:
@@ -104,7 +109,9 @@ def _describe_outcome(session: AgentSession, outcome: AcceptedValue | Failure) -
     return {"gate": session.settings.gate.value, "failure": None, "keys_dropped": outcome.dropped}
 
 
-def _build_context(session: AgentSession, task: WorkerTask, trace: CallTrace, *, may_call: bool) -> list[ChatMessage]:
+def _build_context(
+    session: AgentSession, task: WorkerTask, trace: CallTrace, *, may_call: bool
+) -> list[ChatMessage]:
     shown = CallTrace(task.path) if session.settings.trace is TraceView.PATH else trace
     bodies = [write_json_line(dict(task.intent)), shown.as_json(), task.raw]
     rules = f"{WORKER}\n\n{WORKER_TOOLS}" if may_call else WORKER

@@ -35,8 +35,12 @@ from inspect_ai.scorer import Score
 from inspect_ai.tool import ToolCall
 
 from agentsys.analysis.html_report.loose import as_text, mapping, name, number, objects
-from agentsys.inspect_logs.conversation import convert_arguments, convert_messages, build_refusal_error
-from agentsys.inspect_logs.usage import convert_call_usage
+from agentsys.inspect_logs.inspect_messages import (
+    build_refusal_error,
+    convert_arguments,
+    convert_call_usage,
+    convert_messages,
+)
 
 _ACTING_ROLES = frozenset({"agent", "main"})
 _RAN, _REFUSED = "tool", "refused"
@@ -127,7 +131,9 @@ class CaseEvents:
                 self._add_model_call(calls.popleft(), (), None)
             self._add_model_call(calls.popleft() if calls else {}, context[:place], message)
             for order, call in enumerate(message.tool_calls or ()):
-                self._add_tool_call(call, _find_result(context[place + 1 :], call, order), _take_spans(inner, call.function))
+                self._add_tool_call(
+                    call, _find_result(context[place + 1 :], call, order), _take_spans(inner, call.function)
+                )
         for call in calls:
             self._add_model_call(call, context, None)
         self._add_spans(inner)
@@ -145,7 +151,9 @@ class CaseEvents:
         self._clock += took
         ended: Any = "tool_calls" if reply is not None and reply.tool_calls else "stop"
         choices = [] if reply is None else [ChatCompletionChoice(message=reply, stop_reason=ended)]
-        output = ModelOutput(model=model, choices=choices, usage=convert_call_usage(call) if call else None, time=took)
+        output = ModelOutput(
+            model=model, choices=choices, usage=convert_call_usage(call) if call else None, time=took
+        )
         self._append_event(
             ModelEvent,
             at=began,
@@ -170,7 +178,9 @@ class CaseEvents:
         error = result.error if result is not None else None
         stopped = next((span for span in about if _is_denial(span)), None)
         if ran is None and stopped is not None:
-            error = build_refusal_error(as_text(mapping(stopped.get("decision")).get("cause") or "denied by the defense"))
+            error = build_refusal_error(
+                as_text(mapping(stopped.get("decision")).get("cause") or "denied by the defense")
+            )
         before = [span for span in about if span.get("kind") in _GATE_KINDS]
         after = [span for span in about if span.get("kind") not in (_RAN, _REFUSED, *_GATE_KINDS)]
         for span in before:
@@ -230,7 +240,9 @@ class CaseEvents:
     def _open_lane(self, label: str, kind: str) -> Iterator[None]:
         self._numbers += 1
         identity = f"span-{self._numbers}"
-        self._append_event(SpanBeginEvent, id=identity, inside=identity, parent_id=self._current_lane, type=kind, name=label)
+        self._append_event(
+            SpanBeginEvent, id=identity, inside=identity, parent_id=self._current_lane, type=kind, name=label
+        )
         self._open.append(identity)
         yield
         self._append_event(SpanEndEvent, id=identity)
@@ -240,10 +252,14 @@ class CaseEvents:
     def _current_lane(self) -> str | None:
         return self._open[-1] if self._open else None
 
-    def _append_event(self, kind: Any, *, at: float | None = None, inside: str | None = None, **fields: Any) -> None:
+    def _append_event(
+        self, kind: Any, *, at: float | None = None, inside: str | None = None, **fields: Any
+    ) -> None:
         began = self._clock if at is None else at
         span = inside or self._current_lane
-        self.events.append(kind(timestamp=self._convert_time(began), working_start=began, span_id=span, **fields))
+        self.events.append(
+            kind(timestamp=self._convert_time(began), working_start=began, span_id=span, **fields)
+        )
 
     def _convert_time(self, seconds: float) -> datetime:
         return self._began + timedelta(seconds=seconds)

@@ -16,16 +16,15 @@ from typing import Any, Literal
 from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatAssistantMessage, ChatMessage, ChatToolResultMessage
 
-from agentsys.models.chat import ChatRequest, ToolSpec, text_of
-from agentsys.models.errors import ModelError
-from agentsys.models.providers.wire_text import (
+from agentsys.models.chat import ChatRequest, ModelError, ToolSpec, text_of
+from agentsys.models.prompted_tools import to_json_lines
+from agentsys.models.providers.wire_parts import (
     arguments_json,
+    clean_json,
     encode_for_wire,
     parse_json,
     result_text,
-    clean_json,
 )
-from agentsys.models.tagged_calls import to_json_lines
 
 ProtocolName = Literal["agentdojo", "agentdojo+", "llama3"]
 ToolRole = Literal["tool", "user", "input", "ipython"]
@@ -237,7 +236,11 @@ def _parse_llama3_call(value: object) -> FunctionCall | None:
 
 
 TEXT_PROTOCOLS: dict[ProtocolName, TextProtocol] = {
-    "agentdojo": TextProtocol(_agentdojo_system, _joined_blocks, _agentdojo_result, _parse_first_call, "tool"),
-    "agentdojo+": TextProtocol(_agentdojo_system, _joined_blocks, _agentdojo_result, _parse_every_call, "tool"),
+    "agentdojo": TextProtocol(
+        _agentdojo_system, _joined_blocks, _agentdojo_result, _parse_first_call, "tool"
+    ),
+    "agentdojo+": TextProtocol(
+        _agentdojo_system, _joined_blocks, _agentdojo_result, _parse_every_call, "tool"
+    ),
     "llama3": TextProtocol(_llama3_system, _joined_blocks, result_text, _parse_llama3_calls, "ipython"),
 }

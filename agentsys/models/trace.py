@@ -19,8 +19,7 @@ from typing import Any, Protocol
 from agentdojo.types import ChatMessage
 
 from agentsys.models.budget import UsageLog
-from agentsys.models.chat import ChatReply, ChatRequest, Usage
-from agentsys.models.errors import ModelError
+from agentsys.models.chat import ChatReply, ChatRequest, ModelError, Usage
 
 
 @dataclass
@@ -38,7 +37,7 @@ class ModelCall:
     error: str | None = None
     """Why there was no reply (an `ErrorKind`); None: there was one."""
     odd: Mapping[str, int] = field(default_factory=dict)
-    """What was odd about it and about those asked for again before: see agentsys.models.odd_reply."""
+    """What was odd about it and about those asked for again before: see agentsys.models.reply_checks."""
 
 
 @dataclass
@@ -166,7 +165,9 @@ class Tracer:
     def model_failed(self, role: str, error: ModelError) -> None:
         """Book a question that ended in an error: what its answers cost was paid for."""
         kind = error.kind.value
-        self._record_call(ModelCall(role, error.usage, error.cost_usd, 0.0, "", error.attempts, False, error=kind))
+        self._record_call(
+            ModelCall(role, error.usage, error.cost_usd, 0.0, "", error.attempts, False, error=kind)
+        )
 
     def _record_call(self, call: ModelCall) -> None:
         with self._calls_lock:  # a defense may ask several questions at once

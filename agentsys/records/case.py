@@ -1,11 +1,15 @@
-"""`Case`: the unit of work. A plan is a list of cases, nothing more."""
+"""`Case`, the unit of work, and `UnreadableRecord`, the error for a stored file that should hold one and does not.
+
+A plan is a list of cases. A case names its own file: `Case.key` is the record's path under the log folder.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import lru_cache
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9._+=@,-]+")
 
@@ -59,3 +63,34 @@ class Case(BaseModel):
     def attempt_key(self, number: int) -> str:
         """Path of one attempt of a search made on this case."""
         return f"{self.key.removesuffix('.json')}{ATTEMPTS}/{number:04d}.json"
+
+
+UNKNOWN_FIELDS = "unknown fields ignored: "
+"""Begins a case's note about fields of its file that this version does not know."""
+
+_LONGEST_NAME = 40
+
+
+class UnreadableRecord(Exception):
+    """A file that looks like a stored case and is skipped; the message is one short reason."""
+
+
+class UnfinishedRecord(UnreadableRecord):
+    """A file whose run was not finished: it has no scores."""
+
+
+def describe_first_fault(error: ValidationError) -> str:
+    """The first thing pydantic found wrong, as one line without the offending value.
+
+    Returns:
+        E.g. `case.suite: Field required`; values stay out, since a stored file may hold anything.
+    """
+    fault = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    place = ".".join(str(part) for part in fault["loc"])
+    return f"{place}: {fault['msg']}"
+
+
+def note_unknown_fields(names: Iterable[object]) -> tuple[str, ...]:
+    """The note of one file about fields that nothing reads; none where there are none."""
+    listed = sorted(repr(str(name)[:_LONGEST_NAME])[1:-1] for name in names)
+    return (UNKNOWN_FIELDS + ", ".join(listed),) if listed else ()

@@ -1,14 +1,50 @@
-"""`CaseRow`: what analysis knows of one stored case, whoever wrote it."""
+"""`CaseRow`: one stored case as a row of analysis, whoever wrote it, and the names that tables give it.
+
+A simulated model's name says once that it is simulated; a long name is cut and ends in a digest, so that no two
+are alike; `make_case_id` gives the short id that tables, links and pages share.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+import base64
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from operator import attrgetter
 from typing import Any, Literal
 
-from agentsys.records.simulated_name import mark_simulated_name
+SIMULATED_MARK = " (simulated)"
+"""Appended to the name of a model behind which there was a simulated one."""
+_NAMES_ITSELF = ("simulated", "simulated+", "simulated [", "simulated, fitted to ")
+"""The simulated model's names, also with changed options or with the place of its files. The last one begins
+those of earlier versions' records, whose agent was fitted to published runs."""
+_NOT_SIMULATED_MARK = " (no simulated model)"
+
+
+@lru_cache(maxsize=4096)
+def mark_simulated_name(name: str, *, simulated: bool) -> str:
+    """A model's name for tables: `gpt-4o`, `gpt-4o (simulated)`, `simulated+susceptibility=0.5`."""
+    if simulated:
+        return name if _names_itself(name) else f"{name}{SIMULATED_MARK}"
+    return f"{name}{_NOT_SIMULATED_MARK}" if is_simulated_name(name) else name
+
+
+def is_simulated_name(shown: str) -> bool:
+    """Say of a name as tables show it whether a simulated model was behind the cases."""
+    return shown.endswith(SIMULATED_MARK) or (
+        _names_itself(shown) and not shown.endswith(_NOT_SIMULATED_MARK)
+    )
+
+
+def strip_simulated_mark(shown: str) -> str:
+    """A name as tables show it -> as records have it."""
+    return shown.removesuffix(SIMULATED_MARK).removesuffix(_NOT_SIMULATED_MARK)
+
+
+def _names_itself(name: str) -> bool:
+    return name == _NAMES_ITSELF[0] or name.startswith(_NAMES_ITSELF[1:])
+
 
 NO_ATTACK = "none"
 """The attack's label in benign cases."""
@@ -122,7 +158,7 @@ class CaseRow:
     """What the benchmark measured besides the two scores; keys are its own. Empty in foreign files
     but ASB's results and what `agentsys rescore` wrote."""
     facts: Mapping[str, Any] = field(default_factory=dict)
-    """What the benchmark says of these facts, by their names (`agentsys.declared_facts`)."""
+    """What the benchmark says of these facts, by their names (`agentsys.base.declared_facts`)."""
     read_by: tuple[str, ...] = ()
     """Roles of all models that were sent the payload, in order; empty where unknown and in benign cases."""
     attempts: int | None = None
@@ -200,3 +236,60 @@ _identity = attrgetter(*IDENTITY)
 
 COLUMNS = tuple(column.name for column in fields(CaseRow))
 """Column names of the data frame, in order."""
+
+
+MAX_NAME_CHARS = 60
+"""Characters of a name in tables."""
+_DIGEST = 8
+_NAMES = (
+    "benchmark",
+    "version",
+    "suite",
+    "user_task_id",
+    "injection_task_id",
+    "attack",
+    "model",
+    "apart",
+    "defense",
+)
+
+
+def shorten_name(name: str) -> str:
+    """A name of at most `LONGEST` characters; a longer one ends in a digest of the whole."""
+    if len(name) <= MAX_NAME_CHARS:
+        return name
+    digest = hashlib.sha256(name.encode("utf-8", "backslashreplace")).hexdigest()[:_DIGEST]
+    return f"{name[: MAX_NAME_CHARS - _DIGEST - 1]}…{digest}"
+
+
+def shorten_names(cases: Iterable[CaseRow]) -> tuple[CaseRow, ...]:
+    """The cases as tables name them; what is written for other programs has the whole names."""
+    listed = tuple(cases)
+    for name in _NAMES:  # one column at a time: hardly any has a long one
+        long = {
+            value for value in set(map(attrgetter(name), listed)) if value and len(value) > MAX_NAME_CHARS
+        }
+        if long:
+            listed = tuple(
+                _shorten_row(case, name) if getattr(case, name) in long else case for case in listed
+            )
+    return listed
+
+
+def _shorten_row(case: CaseRow, name: str) -> CaseRow:
+    changed: dict[str, Any] = {name: shorten_name(getattr(case, name))}
+    return replace(case, **changed)
+
+
+CASE_ID_CHARS = 10
+"""Characters, of five bits each: two of ten thousand cases share an id once in twenty million folders."""
+
+
+def make_case_id(case: CaseRow) -> str:
+    """Letters and digits for all that tells a case from the others; where its folder lies plays no part.
+
+    Names are taken as tables have them, so that a cut one and a whole one give the same id.
+    """
+    told = [shorten_name(value) if isinstance(value, str) else str(value) for value in case.identity]
+    digest = hashlib.sha256("\0".join(told).encode("utf-8", "backslashreplace")).digest()
+    return base64.b32encode(digest).decode().lower()[:CASE_ID_CHARS]

@@ -1,4 +1,4 @@
-"""`CaseRow`s as short texts, for an index, and as columns of a data frame.
+"""Packs `CaseRow`s into short texts for an index, and into the columns of a data frame.
 
 A column's type follows from its annotation on `CaseRow`.
 """

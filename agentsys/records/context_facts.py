@@ -1,4 +1,4 @@
-"""`ContextFacts`: what the messages of one context tell - results, calls, when the injection stood in it.
+"""`ContextFacts`: what the messages of one context show: results, calls, when the injection stood in it.
 
 Definitions: docs/data.md. Messages come from files that anyone may have written, with string content
 (AgentDojo before 0.1.27, DRIFT) or content blocks: what is not a message is passed over.
@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from agentsys.payload_lines import PayloadLines, contains_payload
+from agentsys.base.payload_lines import PayloadLines, contains_payload
 
 CHARS_PER_TOKEN = 3.6
 """Characters per token when tokens are estimated."""

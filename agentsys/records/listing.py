@@ -1,6 +1,6 @@
-"""`listed`: the JSON files under a folder, each folder once, hidden ones passed over.
+"""`list_files`: the JSON files under a folder; each folder is visited once and hidden ones are passed over.
 
-Files with many cases each (ASB's results) are listed apart, as they have no place in the index.
+Files with many cases each (ASB's results) are listed apart, because the index has no place for them.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from agentsys.errors import ConfigError
+from agentsys.records.asb_format import is_asb_result
 from agentsys.records.case import ATTEMPTS
-from agentsys.records.formats.asb import is_asb_result
-from agentsys.records.old_shards import LOGDIR_OWN_FOLDER, unpack_shards_above, unpack_shards
+from agentsys.records.old_shards import LOGDIR_OWN_FOLDER, unpack_shards, unpack_shards_above
 
 FolderId = tuple[int, int]
 """Device and inode: the same for every path that leads to a folder."""

@@ -1,4 +1,4 @@
-"""`Names`: what a user says of other people's runs, by their folders: model, defense, version.
+"""`RunNames`: what a user states about other people's runs, and the names that tables show instead.
 
 A YAML file, given with `--names FILE` or kept as `agentsys_names.yaml` in the folder that holds the
 pipelines' folders:
@@ -8,24 +8,70 @@ pipelines' folders:
     "*-progent":
       version: v1.2.2
 
-The section `shown` of a file that is given is no pattern: it says what tables and figures call things
-(`agentsys.records.shown_names`).
+The section `shown` of a file that is given is no pattern: it says what tables and figures call defenses and
+models (`DisplayNames`). Nothing is looked up, measured or stored under those names.
 """
 
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
 from agentsys.errors import ConfigError
-from agentsys.records.shown_names import STORED_NAMES, DisplayNames
-from agentsys.records.unreadable import describe_first_fault
+from agentsys.records.case import describe_first_fault
+from agentsys.records.case_row import is_simulated_name, mark_simulated_name, strip_simulated_mark
+
+_Name = Annotated[str, Field(min_length=1)]
+
+
+class DisplayNames(BaseModel):
+    """The section `shown` of a file of names. Nothing is looked up, measured or stored under these names."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    defenses: dict[str, _Name] = Field(default_factory=dict)
+    """Name in the runs -> name shown."""
+    models: dict[str, _Name] = Field(default_factory=dict)
+    """Likewise; a simulated model keeps its mark."""
+
+    @model_validator(mode="after")
+    def _check_distinct(self) -> DisplayNames:
+        for kind in (self.defenses, self.models):
+            for name, count in Counter(kind.values()).items():
+                if count > 1:
+                    raise ValueError(
+                        f"{count} of one kind are shown as '{name}'; nobody could tell them apart"
+                    )
+        return self
+
+    def defense_name(self, name: str) -> str:
+        """The name shown for a defense."""
+        return self.defenses.get(name, name)
+
+    def model_name(self, name: str) -> str:
+        """The name shown for a model, marked if the name given is."""
+        if strip_simulated_mark(name) in self.models:
+            return mark_simulated_name(
+                self.models[strip_simulated_mark(name)], simulated=is_simulated_name(name)
+            )
+        return self.models.get(name, name)
+
+    def series_name(self, name: str) -> str:
+        """The name shown for a figure's series: a defense, perhaps with a benchmark's version behind it."""
+        defense, comma, version = name.partition(", ")
+        return f"{self.defense_name(defense)}{comma}{version}"
+
+
+STORED_NAMES = DisplayNames()
+"""Everything under the name that the runs have."""
+
 
 NAMES_FILE = "agentsys_names.yaml"
 """The file's name beside the folders that it speaks of."""
@@ -132,7 +178,9 @@ def _read_names(path: Path) -> _NamesContent:
         raise ConfigError(f"{path} is not YAML: {lines[-1].strip()}. Write {form}.") from None
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}.") from None
-    return _NamesContent(tuple(_NamesEntry(str(path), pattern, said) for pattern, said in entries.items()), shown)
+    return _NamesContent(
+        tuple(_NamesEntry(str(path), pattern, said) for pattern, said in entries.items()), shown
+    )
 
 
 def _has_shown(stored: object) -> bool:

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from agentsys.atomic_file import Process, write_atomically
+from agentsys.base.atomic_file import Process, write_atomically
 from agentsys.errors import ConfigError
 
 LOGDIR_OWN_FOLDER = ".agentsys"

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from agentsys.declared_facts import DeclaredFact
+from agentsys.base.declared_facts import DeclaredFact
 from agentsys.records.case import Case
 
 OWN_KEY = "agentsys"
@@ -125,7 +125,7 @@ class EarlyProposal(_StoredModel):
 
 
 class AttemptFacts(_StoredModel):
-    """One query of a search for an attack's text (see agentsys.attacks.pair)."""
+    """One query of a search for an attack's text (see agentsys.attacks.search_attacks)."""
 
     # Attempts of earlier versions say besides whether their search was made for a whole suite.
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -252,7 +252,7 @@ class StoredBlock(CaseRecord):
     """A `CaseRecord` as files are read: by its own fields, with none of what only people look at checked.
 
     Unknown fields are let through (an older agentsys reads what a newer one wrote), and spans stay plain
-    data, for speed (`agentsys.records.formats.agentsys.parse_stored_block` checks their form).
+    data, for speed (`agentsys.records.agentsys_format.parse_stored_block` checks their form).
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")

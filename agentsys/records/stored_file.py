@@ -7,8 +7,8 @@ from typing import Any, Literal, NamedTuple
 
 import orjson
 
+from agentsys.records.case import UnreadableRecord
 from agentsys.records.case_row import CaseRow
-from agentsys.records.unreadable import UnreadableRecord
 
 Producer = Literal["agentdojo", "agentsys", "drift"]
 """Who wrote a file: AgentDojo's runner (old or new), ours, or DRIFT's driver."""
@@ -39,15 +39,15 @@ def read_case_file(path: str) -> CaseRow | None:
 def _build_row(found: RawCase, path: str) -> CaseRow:
     match found.producer:
         case "agentsys":
-            from agentsys.records.formats.agentsys import build_own_row
+            from agentsys.records.agentsys_format import build_own_row
 
             return build_own_row(found.content, path)
         case "drift":
-            from agentsys.records.formats.drift import build_drift_row
+            from agentsys.records.agentdojo_format import build_drift_row
 
             return build_drift_row(found.content, path)
         case "agentdojo":
-            from agentsys.records.formats.agentdojo import build_agentdojo_row
+            from agentsys.records.agentdojo_format import build_agentdojo_row
 
             return build_agentdojo_row(found.content, path)
 
@@ -61,7 +61,7 @@ def identify_case(path: str) -> RawCase | None:
     Raises:
         UnreadableRecord: If the file cannot be read.
     """
-    from agentsys.records.formats.drift import is_drift_record
+    from agentsys.records.agentdojo_format import is_drift_record
     from agentsys.records.schema import OWN_KEY
 
     stored = load_stored_json(path)

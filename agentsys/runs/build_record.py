@@ -15,10 +15,11 @@ from agentdojo.types import ChatMessage
 
 import agentsys
 from agentsys.abilities import DeclaresFacts
+from agentsys.base.grouping import group_by
+from agentsys.base.json_values import to_plain_data
 from agentsys.benchmarks.clock import find_clock_start
-from agentsys.benchmarks.data_hash import hash_suite_data
+from agentsys.benchmarks.environment_loader import hash_suite_data
 from agentsys.contracts import Suite
-from agentsys.grouping import group_by
 from agentsys.models.chat import Usage, system, user
 from agentsys.models.trace import ModelCall, Span
 from agentsys.records.schema import (
@@ -32,7 +33,6 @@ from agentsys.records.schema import (
     is_simulated_id,
 )
 from agentsys.runs.run_case import CaseRun
-from agentsys.storable import to_plain_data
 
 _MOST_TOKENS = 2**53
 """In one call; also the largest whole number that JSON's readers agree on."""
@@ -130,7 +130,10 @@ def _make_storable(run: CaseRun) -> CaseRun:
 
 def make_span_storable(span: Span) -> Span:
     """A span with what models, attacks and suites made up as data that can be stored."""
-    calls = [replace(c, model_id=to_plain_data(c.model_id), notes=tuple(to_plain_data(c.notes))) for c in span.calls]
+    calls = [
+        replace(c, model_id=to_plain_data(c.model_id), notes=tuple(to_plain_data(c.notes)))
+        for c in span.calls
+    ]
     return replace(
         span,
         name=to_plain_data(span.name),
@@ -167,7 +170,10 @@ def to_stored_span(span: Span, scored: int) -> StoredSpan:
     """A span as it is stored; the record's own messages are those of the run of the pipeline `scored`."""
     # The scored run's messages are the record's own `messages`: keeping them twice would double the file.
     kept: Sequence[ChatMessage] = () if span.kind == "run" and span.attempt == scored else span.messages
-    held = {"messages": [to_plain_message(message) for message in kept], "calls": [*map(_to_stored_call, span.calls)]}
+    held = {
+        "messages": [to_plain_message(message) for message in kept],
+        "calls": [*map(_to_stored_call, span.calls)],
+    }
     return StoredSpan(**{**vars(span), **held})
 
 

@@ -1,34 +1,77 @@
-"""`Cell`: one combination of model, defense, attack and benchmark, built and ready to run."""
+"""`Cell`: one combination of model, defense, attack and benchmark, built and ready to run.
+
+Scripted models are given what they need to know: ground truths from the benchmark, roles from the
+defenses.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from agentsys.abilities import (
     ChecksItsNeeds,
     HasInjectionMode,
     NeedsOwnModels,
+    PlaysRoles,
     Rehearsable,
     TakesTurns,
     WholeProgram,
 )
-from agentsys.attacks.attacker import ATTACKER_ROLE, ATTACKER_ROLES
-from agentsys.catalog import load_config
+from agentsys.attacks.attacker_prompt import ATTACKER_ROLE, ATTACKER_ROLES
+from agentsys.base.config_catalog import load_config
+from agentsys.base.object_import import registered
+from agentsys.benchmarks.ground_truth_playbook import build_playbook
 from agentsys.contracts import Attack, Benchmark, Defense, Victim
 from agentsys.errors import Unavailable
 from agentsys.models.budget import UsageLog
-from agentsys.models.build import ModelStack, build_stack
-from agentsys.models.card import parse_card
-from agentsys.named_module import registered
-from agentsys.runs.instantiate import instantiate, find_kept_folders
-from agentsys.runs.scripted import make_scripter
+from agentsys.models.build_model import ModelStack, build_stack
+from agentsys.models.chat import ChatModel
+from agentsys.models.model_card import parse_card
+from agentsys.runs.instantiate import find_kept_folders, instantiate
 from agentsys.runs.settings import Settings
 from agentsys.runs.store import REPLIES_FOLDER, Store
+from agentsys.simulated.playbook_index import Playbook
+from agentsys.simulated.simulated_role import SimulatedRole
+
+
+@runtime_checkable
+class Scriptable(Protocol):
+    """A model that plays from a script (the simulated one)."""
+
+    def scripted(self, playbook: Callable[[], Playbook], roles: Mapping[str, SimulatedRole]) -> ChatModel:
+        """A copy that can play these roles, and makes itself the script when it needs it."""
+        ...
+
+
+def make_scripter(benchmark: Benchmark, players: Iterable[object]) -> Callable[[ChatModel], ChatModel]:
+    """Make what finishes each built provider: scripted ones get playbook and roles, others stay."""
+    roles = collect_simulated_roles([benchmark, *players])
+
+    def finish(model: ChatModel) -> ChatModel:
+        if not isinstance(model, Scriptable):
+            return model
+        return model.scripted(partial(build_benchmark_playbook, benchmark), roles)
+
+    return finish
+
+
+def collect_simulated_roles(players: Iterable[object]) -> dict[str, SimulatedRole]:
+    """The simulated roles that benchmarks, defenses and attacks bring along."""
+    roles: dict[str, SimulatedRole] = {}
+    for player in players:
+        if isinstance(player, PlaysRoles):
+            roles.update(player.simulated_roles())
+    return roles
+
+
+def build_benchmark_playbook(benchmark: Benchmark) -> Playbook:
+    """The ground truths of every suite of a benchmark."""
+    return build_playbook([benchmark.suite(name) for name in benchmark.suite_names()])
 
 
 @dataclass(frozen=True)
@@ -113,14 +156,20 @@ class CellBuilder:
         """
         benchmark: Benchmark = self._build_once("benchmark", settings.benchmark)
         attack: Attack = self._build_once("attack", _fill_seed(settings.attack, settings.seed))
-        defense: Defense = self._build_once("defense", self._place_folders(_fill_seed(settings.defense, settings.seed)))
+        defense: Defense = self._build_once(
+            "defense", self._place_folders(_fill_seed(settings.defense, settings.seed))
+        )
         check_turn_support(defense, benchmark)
         stack = self._build_stack(settings, benchmark, defense, attack)
         needy = defense
         if stack.is_simulated and isinstance(defense, Rehearsable):
             defense = defense.rehearsed()
         # A rehearsal tells what the real run would need.
-        found = [_missing_for_defense(needy), self._missing_for_model(settings)] if self._rehearsal else [_missing_for_defense(defense)]
+        found = (
+            [_missing_for_defense(needy), self._missing_for_model(settings)]
+            if self._rehearsal
+            else [_missing_for_defense(defense)]
+        )
         found.append(_missing_role_model(defense, settings.model))
         lacks = tuple(one for one in found if one is not None)
         victim = Victim(parse_card(settings.model).prose_name, benchmark.user_name)

@@ -21,7 +21,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 
-from agentsys.atomic_file import STALE_AFTER_S, Process, remove_stale_files
+from agentsys.base.atomic_file import STALE_AFTER_S, Process, remove_stale_files
 from agentsys.runs.store import Store
 
 _log = logging.getLogger(__name__)
@@ -130,7 +130,9 @@ class Claims:
     def other_processes(self) -> list[Process]:
         """The processes that are at work in the same folder."""
         beats = [path for path in self._folder.glob(f"*{_HEARTBEAT_SUFFIX}") if path != self._heartbeat]
-        found = [Process.from_mark(_process_mark(path.name)) for path in beats if not self._is_dead(path.stem)]
+        found = [
+            Process.from_mark(_process_mark(path.name)) for path in beats if not self._is_dead(path.stem)
+        ]
         return sorted({process for process in found if process is not None})
 
     def find_living_processes(self) -> list[Process]:

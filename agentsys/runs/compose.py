@@ -13,20 +13,20 @@ from hydra.core.override_parser.types import ChoiceSweep, Glob, Override
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 
-from agentsys.catalog import list_config_names
+from agentsys.base.config_catalog import list_config_names
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.models.secrets import without_credentials
 from agentsys.runs.composition import GROUPS, LABELLED, Composer, first_line, leaves, open_composer, plain
 from agentsys.runs.references import (
+    add_contents,
     artefact_label,
+    fill_auto_options,
     label_from_file,
     replay_label,
-    fill_auto_options,
     resolve_base_attack,
-    add_contents,
     resolve_held_defenses,
 )
-from agentsys.runs.settings import NOT_IDENTITY, Settings, validate_settings, not_in_name, without_keys
+from agentsys.runs.settings import NOT_IDENTITY, Settings, not_in_name, validate_settings, without_keys
 
 
 def compose(overrides: Sequence[str], config_dirs: Sequence[Path] = ()) -> list[Settings]:
@@ -49,7 +49,9 @@ def compose(overrides: Sequence[str], config_dirs: Sequence[Path] = ()) -> list[
         given = {_override_key(o) for o in parsed}
         # Without a preset there is no sweep to read.
         preset = (
-            {k: v for k, v in _preset_sweep(resolve(shaping).config).items() if k not in given} if shaping else {}
+            {k: v for k, v in _preset_sweep(resolve(shaping).config).items() if k not in given}
+            if shaping
+            else {}
         )
         for key, values in preset.items():
             for value in values:
@@ -75,7 +77,10 @@ def _override_key(override: Override) -> str:
 
 def _shapes_sweep(override: Override) -> bool:
     """Say whether it can change the preset's sweep; options of a group may not fit the default choice."""
-    return not override.is_sweep_override() and _override_key(override).split(".")[0] in {"experiment", "sweep"}
+    return not override.is_sweep_override() and _override_key(override).split(".")[0] in {
+        "experiment",
+        "sweep",
+    }
 
 
 def _combinations(axes: Sequence[Sequence[str]]) -> list[list[str]]:

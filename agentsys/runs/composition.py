@@ -29,8 +29,8 @@ from hydra.plugins.config_source import ConfigResult
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from agentsys.config_dir import shipped_config_dir, shipped_config_dirs
 from agentsys.errors import ConfigError, unknown_name
+from agentsys.extensions import shipped_config_dir, shipped_config_dirs
 from agentsys.runs.references import refuse_environment
 
 LABELLED = ("model", "defense", "attack")

@@ -10,8 +10,8 @@ from typing import Any
 from agentdojo.task_suite.task_suite import TaskSuite
 
 from agentsys import abilities, contracts
+from agentsys.base.object_import import build_object, load_target
 from agentsys.errors import ConfigError
-from agentsys.named_module import build_object, load_target
 
 _REQUIRED: Mapping[str, type] = {
     "defense": contracts.Defense,
@@ -32,7 +32,12 @@ _ABILITIES: Mapping[str, tuple[type, ...]] = {
         *(abilities.FollowsModel, abilities.NamesTasks, abilities.SearchesTexts, abilities.ReplaysTexts),
         *(abilities.NeedsReadingTest, abilities.PlaysRoles),
     ),
-    "benchmark": (abilities.HasInjectionMode, abilities.Clocked, abilities.DeclaresFacts, abilities.PlaysRoles),
+    "benchmark": (
+        abilities.HasInjectionMode,
+        abilities.HasClock,
+        abilities.DeclaresFacts,
+        abilities.PlaysRoles,
+    ),
     "suite": (
         *(abilities.HasInjectionMode, abilities.StartsFrom, abilities.LeadsUsers, abilities.WrapsModels),
         *(abilities.TakesTurns, abilities.MeasuresCases, abilities.SparesUserTasks, abilities.DrawsAtRandom),

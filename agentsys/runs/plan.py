@@ -14,14 +14,23 @@ from agentsys.abilities import NamesTasks
 from agentsys.contracts import AttackKind
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.records.case import safe_name
-from agentsys.records.index import FolderSnapshot, load_index
+from agentsys.records.case_reader import WORTH_AN_INDEX
+from agentsys.records.folder_index import FolderSnapshot, load_index
 from agentsys.records.listing import list_files
-from agentsys.records.reading import WORTH_AN_INDEX
 from agentsys.runs.cell import Cell
 from agentsys.runs.instantiate import check_abilities
-from agentsys.runs.planning.applicable import ExcludedPairs, TaskPair, CellPairs, find_applicable_pairs, sum_excluded, nothing_left_message
-from agentsys.runs.planning.jobs import JobBlock, Job, Jobs
-from agentsys.runs.store import Store, RecordStatus
+from agentsys.runs.jobs import (
+    CellPairs,
+    ExcludedPairs,
+    Job,
+    JobBlock,
+    Jobs,
+    TaskPair,
+    find_applicable_pairs,
+    nothing_left_message,
+    sum_excluded,
+)
+from agentsys.runs.store import RecordStatus, Store
 
 __all__ = ["Job", "Jobs", "Plan", "plan_cases", "stale_message"]
 
@@ -185,7 +194,9 @@ def _share_pairs(pairs: CellPairs, known: dict[tuple[TaskPair, ...], tuple[TaskP
     return replace(pairs, fit={name: known.setdefault(fit, fit) for name, fit in pairs.fit.items()})
 
 
-def _make_blocks(cell: Cell, found: CellPairs, known: dict[tuple[TaskPair, ...], tuple[TaskPair, ...]]) -> Iterator[JobBlock]:
+def _make_blocks(
+    cell: Cell, found: CellPairs, known: dict[tuple[TaskPair, ...], tuple[TaskPair, ...]]
+) -> Iterator[JobBlock]:
     for name, fitting in found.fit.items():
         pairs = _spread_pairs(fitting, cell.settings.limit)
         yield JobBlock(cell, name, known.setdefault(pairs, pairs), range(cell.settings.epochs))
@@ -270,7 +281,9 @@ _GROUP_LABELS = {"files": "content of ", "code": "code of ", "versions": "versio
 """What a differing entry of these groups is called, in place of the group."""
 
 
-def _describe_differences(old: Mapping[str, Any] | None, new: Mapping[str, Any], there: str, here: str) -> str:
+def _describe_differences(
+    old: Mapping[str, Any] | None, new: Mapping[str, Any], there: str, here: str
+) -> str:
     """The names of what differs between two identities, at most eight of them."""
     if old is None:
         return "settings that were not kept"
@@ -290,7 +303,9 @@ def list_differences(
             keys = sorted(
                 key for key in {*before, *after} if _to_json(before.get(key)) != _to_json(after.get(key))
             )
-            found += [_describe_entry(group, key, before.get(key), after.get(key), there, here) for key in keys]
+            found += [
+                _describe_entry(group, key, before.get(key), after.get(key), there, here) for key in keys
+            ]
         elif before != after:
             found.append(f"{group} ({before} {there}, {after} {here})")
     return found

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from agentsys.abilities import NeedsReadingTest, NeedsOwnModels
+from agentsys.abilities import NeedsOwnModels, NeedsReadingTest
 from agentsys.contracts import Defense
 from agentsys.errors import ConfigError, Unavailable
 from agentsys.models.budget import UsageLog
-from agentsys.models.chat import ChatModel
-from agentsys.models.connection_test import CONNECTION_QUESTION, is_expected_call
-from agentsys.models.errors import ErrorKind, ModelCodeFailed, ModelError
-from agentsys.models.odd_reply import is_unparsed_call
-from agentsys.models.reading_test import READING_SENTENCES, ReadingTest
+from agentsys.models.chat import ChatModel, ErrorKind, ModelCodeFailed, ModelError
+from agentsys.models.reply_checks import (
+    CONNECTION_QUESTION,
+    READING_SENTENCES,
+    ReadingTest,
+    is_expected_call,
+    is_unparsed_call,
+)
 from agentsys.models.trace import Tracer, use_tracer
 from agentsys.runs.cell import Cell
 from agentsys.runs.settings import Settings
@@ -51,7 +54,9 @@ def find_lacking_cells(cells: Iterable[Cell]) -> list[BlockedCell]:
     return [BlockedCell(cell.settings, missing) for cell in cells for missing in cell.lacks]
 
 
-def find_unreachable_cells(cells: Iterable[Cell], books: UsageLog | None) -> tuple[list[BlockedCell], list[str]]:
+def find_unreachable_cells(
+    cells: Iterable[Cell], books: UsageLog | None
+) -> tuple[list[BlockedCell], list[str]]:
     """Ask every model among some cells once.
 
     Returns:
@@ -88,7 +93,9 @@ def _find_unfit_role(
     return None
 
 
-def _try_role_model(defense: Defense, role: str, server: ChatModel, books: UsageLog | None) -> Unavailable | None:
+def _try_role_model(
+    defense: Defense, role: str, server: ChatModel, books: UsageLog | None
+) -> Unavailable | None:
     assert isinstance(defense, NeedsOwnModels)
     try:
         with use_tracer(Tracer(usage_log=books)):
@@ -155,7 +162,9 @@ def _blocked_names(obstacles: Sequence[BlockedCell], why: str) -> str:
     return ", ".join(names[:_MAX_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
-def find_first_trouble(servers: Sequence[ChatModel], books: UsageLog | None) -> tuple[Unavailable | None, str]:
+def find_first_trouble(
+    servers: Sequence[ChatModel], books: UsageLog | None
+) -> tuple[Unavailable | None, str]:
     """Ask each server one question, till one cannot be used.
 
     Returns:

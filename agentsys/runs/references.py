@@ -13,11 +13,11 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from agentsys.catalog import find_config_file, list_config_names, load_config
+from agentsys.base.config_catalog import find_config_file, list_config_names, load_config
 from agentsys.errors import ConfigError, unknown_name
-from agentsys.models.replay.recorded_folder import find_pipeline_folder, digest_records
+from agentsys.models.recorded_runs import digest_records, find_pipeline_folder
 from agentsys.runs.settings import NOT_IDENTITY, Settings, not_identity, without_keys
-from agentsys.runs.source_code import hash_source_files, content_digest, is_file
+from agentsys.runs.source_code import content_digest, hash_source_files, is_file
 
 
 def add_contents(cells: Sequence[Settings], config_dirs: Sequence[Path]) -> list[Settings]:
@@ -45,7 +45,9 @@ def _add_content(
         files["model.traces"] = digests[key]
     names = [*(settings.model.get("roles") or {}).values(), settings.attack.get("attacker")]
     others = {str(name): load_config("model", str(name), config_dirs) for name in names if name is not None}
-    code = hash_source_files([settings.model, settings.defense, settings.attack, settings.benchmark, *others.values()])
+    code = hash_source_files(
+        [settings.model, settings.defense, settings.attack, settings.benchmark, *others.values()]
+    )
     return settings.model_copy(update={"files": files, "others": others, "code": code})
 
 
@@ -173,7 +175,10 @@ def resolve_defense_names(
             return held
         return resolve_defense_names(held, config_dirs, inside if name is None else (*inside, name))
 
-    return {**defense, **{one: found(one, defense[one]) for one in find_defense_options(defense) if one in defense}}
+    return {
+        **defense,
+        **{one: found(one, defense[one]) for one in find_defense_options(defense) if one in defense},
+    }
 
 
 def fill_auto_options(attack: DictConfig, model: Mapping[str, Any]) -> None:

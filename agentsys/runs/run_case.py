@@ -19,15 +19,19 @@ from agentdojo.logging import LOGGER_STACK
 from agentdojo.types import ChatMessage
 
 from agentsys.abilities import LeadsUsers, MeasuresCases, WrapsModels
-from agentsys.attacks.search import searches_texts
-from agentsys.attacks.searched import choose_start_attack
-from agentsys.benchmarks.breaks_environment import InjectionBreaksEnvironment
-from agentsys.benchmarks.case_random import CaseRandom, use_case_random
-from agentsys.benchmarks.clock import use_case_clock, find_clock_start
-from agentsys.benchmarks.exposure import ExposureWatch
-from agentsys.benchmarks.recorded_draws import has_random_draws, find_recorded_draws, repeat_calls
-from agentsys.benchmarks.runtime import TracedRuntime
-from agentsys.benchmarks.shared_copies import are_equal, use_quick_copy
+from agentsys.attacks.attack_search import searches_texts
+from agentsys.attacks.attacker_search import choose_start_attack
+from agentsys.benchmarks.case_random import (
+    CaseRandom,
+    find_recorded_draws,
+    has_random_draws,
+    repeat_calls,
+    use_case_random,
+)
+from agentsys.benchmarks.case_watch import ExposureWatch, TracedRuntime
+from agentsys.benchmarks.clock import find_clock_start, use_case_clock
+from agentsys.benchmarks.environment_loader import InjectionBreaksEnvironment
+from agentsys.benchmarks.scoring import are_equal, use_quick_copy
 from agentsys.contracts import (
     AttackKind,
     Defense,
@@ -38,11 +42,10 @@ from agentsys.contracts import (
     UserTask,
 )
 from agentsys.errors import ConfigError
-from agentsys.models.chat import ChatModel, Scene
-from agentsys.models.errors import Consequence, ModelCodeFailed, ModelError
+from agentsys.models.chat import ChatModel, Consequence, ModelCodeFailed, ModelError, Scene
 from agentsys.models.trace import Tracer, use_tracer
 from agentsys.records.schema import AttemptFacts, SearchFacts
-from agentsys.runs.observed import ObservedPipeline, PipelineFailed
+from agentsys.runs.observed_pipeline import ObservedPipeline, PipelineFailed
 from agentsys.runs.plan import Job
 
 _log = logging.getLogger(__name__)
@@ -226,7 +229,9 @@ def _load_environment(suite: Suite, texts: Mapping[str, str]) -> TaskEnvironment
     return suite.load_and_inject_default_environment(dict(texts))
 
 
-def _write_injections(job: Job, suite: Suite, user_task: UserTask, injection_task: InjectionTask) -> dict[str, str]:
+def _write_injections(
+    job: Job, suite: Suite, user_task: UserTask, injection_task: InjectionTask
+) -> dict[str, str]:
     try:
         return dict(job.cell.attack.injections(suite, user_task, injection_task, job.cell.victim))
     except (NotInjectable, ModelError, ModelCodeFailed, ConfigError):
@@ -244,7 +249,9 @@ def _build_pipeline(defense: Defense, model: ChatModel, suite: Suite) -> BasePip
         raise PipelineFailed(f"{type(error).__name__}: {error}") from error
 
 
-def _scene_of_wording(scene: Scene, run: CaseRun, user_task: UserTask, injection_task: InjectionTask) -> Scene:
+def _scene_of_wording(
+    scene: Scene, run: CaseRun, user_task: UserTask, injection_task: InjectionTask
+) -> Scene:
     """The scene of a searched text.
 
     What is obeyed depends on the wording alone, so that a replayed artefact gives the same cases. With the
@@ -272,7 +279,9 @@ def _draws_key(job: Job) -> tuple[object, ...]:
     return (job.cell.settings.seed, case.suite, case.user_task_id, case.injection_task_id, case.epoch)
 
 
-def _load_recorded_draws(run: CaseRun, scene: Scene, suite: Suite, user_task: UserTask) -> Sequence[str | None]:
+def _load_recorded_draws(
+    run: CaseRun, scene: Scene, suite: Suite, user_task: UserTask
+) -> Sequence[str | None]:
     """What the tools drew when the case was recorded, where a recorded run is replayed."""
     results = run.job.cell.stack.recorded_results(scene) if has_random_draws(suite) else ()
     calls = [(result.function, result.args) for result in results]

@@ -15,12 +15,12 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 import agentsys
-from agentsys.benchmarks.fixes.catalog import expand_fixes
+from agentsys.base.object_import import by_registered_names, registered, with_texts
+from agentsys.benchmarks.fixes.fix_catalog import expand_fixes
 from agentsys.errors import ConfigError
 from agentsys.models.budget import Budget
 from agentsys.models.secrets import mask_credentials
-from agentsys.models.wrappers.reply_store import CacheMode
-from agentsys.named_module import by_registered_names, registered, with_texts
+from agentsys.models.wrappers.reply_cache import CacheMode
 
 NOT_IDENTITY = {
     "model": {

@@ -17,7 +17,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from agentsys.python_parser import parse_module
+from agentsys.base.python_parser import parse_module
 
 _OURS = {"agentsys", "baselines"}
 _INSTALLED = {"site-packages", "dist-packages"}

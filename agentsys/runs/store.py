@@ -11,14 +11,14 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from agentsys.atomic_file import write_atomically
+from agentsys.base.atomic_file import write_atomically
+from agentsys.base.json_values import to_json_bytes
+from agentsys.base.object_import import by_registered_names
 from agentsys.errors import ConfigError
-from agentsys.named_module import by_registered_names
 from agentsys.records.case import Case
 from agentsys.records.old_shards import unpack_shards
 from agentsys.records.schema import CaseRecord
 from agentsys.records.stored_plan import CaseGroup, build_stored_plan, encode_plan
-from agentsys.storable import to_json_bytes
 
 OWN_FOLDER = ".agentsys"
 """Folder in the log folder for what is ours and no record: resolved configs, the reply cache, privileges."""

@@ -13,11 +13,11 @@ from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatMessage, ChatToolResultMessage
 from pydantic import Field
 
+from agentsys.base.option_checks import AtLeast0
 from agentsys.models.chat import ChatModel, ChatRequest, system, user
-from agentsys.models.providers.wire_text import result_text, visible_text
-from agentsys.models.tools import tool_specs
+from agentsys.models.pipeline_elements import tool_specs
+from agentsys.models.providers.wire_parts import result_text, visible_text
 from agentsys.models.trace import span
-from agentsys.options import AtLeast0
 from baselines.attriguard.prompts import (
     JUDGE,
     LEVELS,

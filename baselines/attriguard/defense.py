@@ -9,11 +9,10 @@ from typing import Any
 from agentdojo.task_suite.task_suite import TaskSuite
 from agentdojo.types import ChatAssistantMessage
 
+from agentsys.base.option_checks import check_options
 from agentsys.models.chat import ChatModel, ChatRequest, assistant, text_of
-from agentsys.models.simulated.agent import play_plain_agent
-from agentsys.models.simulated.passages import remove_injected_passages
-from agentsys.models.simulated.role import SimulatedKnowledge, SimulatedRole
-from agentsys.options import check_options
+from agentsys.simulated.scripted_agent import play_plain_agent
+from agentsys.simulated.simulated_role import SimulatedKnowledge, SimulatedRole, remove_injected_passages
 from baselines.attriguard.audit import ATTENUATOR, JUDGE_ROLE, SHADOW, AttributionAudit, AuditOptions
 from baselines.attriguard.prompts import JUDGE, LEVELS, REFUSAL, STEPS
 from baselines.border.asking import inside_fences

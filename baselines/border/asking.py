@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from agentsys.models.chat import ChatModel, ChatReply, ChatRequest
-from agentsys.models.providers.wire_text import visible_text
+from agentsys.models.providers.wire_parts import visible_text
 
 Read = TypeVar("Read")
 

@@ -14,9 +14,7 @@ from agentdojo.types import (
 )
 
 from agentsys.models.chat import assistant, tool_message
-from agentsys.models.element import LoopState, LoopStep
-from agentsys.models.tools import parse_list_text
-from agentsys.models.tools_element import ToolsElement
+from agentsys.models.pipeline_elements import LoopState, LoopStep, ToolsElement, parse_list_text
 from baselines.border.filter import BorderFilter, CallRuling, EndCase, Turn, filtered, fits, ruled
 
 History = Literal["proposed", "executed"]

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 
 from agentdojo.types import ChatToolResultMessage
 
-from agentsys.models.providers.wire_text import result_text
+from agentsys.models.providers.wire_parts import result_text
 from agentsys.models.trace import current_tracer, span
 from baselines.border.filter import BorderFilter, Turn
 from baselines.tool_results import saying

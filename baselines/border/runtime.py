@@ -11,8 +11,8 @@ from agentdojo.agent_pipeline.tool_execution import tool_result_to_str
 from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime, TaskEnvironment
 
 from agentsys.models.chat import tool_message
-from agentsys.models.element import LoopState, LoopStep
-from agentsys.models.providers.wire_text import visible_text
+from agentsys.models.pipeline_elements import LoopState, LoopStep
+from agentsys.models.providers.wire_parts import visible_text
 from baselines.border.filter import BorderFilter, Turn, filtered, fits, ruled
 
 

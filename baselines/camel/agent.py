@@ -13,10 +13,10 @@ from typing import Any, Literal
 from agentdojo.functions_runtime import FunctionsRuntime, TaskEnvironment
 from agentdojo.types import ChatAssistantMessage, ChatMessage
 
+from agentsys.base.option_checks import AtLeast1
 from agentsys.models.chat import ChatModel, ChatRequest, assistant, system, text_of, user
-from agentsys.models.element import LoopState, LoopStep
+from agentsys.models.pipeline_elements import LoopState, LoopStep
 from agentsys.models.trace import span
-from agentsys.options import AtLeast1
 from baselines.camel.language.classes import CLASSES, class_values
 from baselines.camel.language.failure import CallDenied, ProgramError
 from baselines.camel.language.functions import FUNCTIONS

@@ -8,9 +8,9 @@ from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.agent_pipeline.basic_elements import InitQuery
 from agentdojo.task_suite.task_suite import TaskSuite
 
+from agentsys.base.option_checks import check_options
 from agentsys.models.chat import ChatModel
-from agentsys.models.loop import default_system_message, named_pipeline
-from agentsys.options import check_options
+from agentsys.models.pipeline_elements import default_system_message, named_pipeline
 from baselines.camel.agent import CamelAgent, CamelSettings
 from baselines.camel.prompts import PROMPTS
 from baselines.camel.simulated import ROLES

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
 
-from agentsys.models.tools import has_reading_name
+from agentsys.models.pipeline_elements import has_reading_name
 from baselines.camel.language.failure import ProgramError
 from baselines.flow.groups import Group, channel_members, event_participants, file_sharers, identities
 from baselines.flow.label import FlowLabel

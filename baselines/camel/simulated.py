@@ -10,10 +10,9 @@ from typing import Any
 from agentdojo.types import ChatAssistantMessage, ChatMessage
 
 from agentsys.models.chat import ChatRequest, assistant, text_of
-from agentsys.models.simulated.grounding import leaf_forms, scalar_leaves
-from agentsys.models.simulated.playbook import Fact, ScriptedCall
-from agentsys.models.simulated.role import SimulatedKnowledge, SimulatedRole
-from agentsys.models.simulated.script_position import MAX_ATTEMPTS, PLACEHOLDER
+from agentsys.simulated.playbook_index import Fact, ScriptedCall
+from agentsys.simulated.script_grounding import MAX_ATTEMPTS, PLACEHOLDER, leaf_forms, scalar_leaves
+from agentsys.simulated.simulated_role import SimulatedKnowledge, SimulatedRole
 from baselines.camel.agent import ROLE
 from baselines.camel.language.failure import ProgramError
 from baselines.camel.language.parse import code_block

@@ -11,10 +11,9 @@ from importlib.resources import files
 
 from agentdojo.types import ChatAssistantMessage, ChatToolResultMessage
 
+from agentsys.base.option_checks import AtLeast1
 from agentsys.models.chat import ChatModel, ChatRequest, assistant, system, text_of, user
-from agentsys.models.simulated.passages import remove_injected_passages
-from agentsys.models.simulated.role import SimulatedKnowledge, SimulatedRole
-from agentsys.options import AtLeast1
+from agentsys.simulated.simulated_role import SimulatedKnowledge, SimulatedRole, remove_injected_passages
 from baselines.border.asking import cut_off, words_of
 from baselines.border.filter import Turn
 from baselines.border.leaves import Leaves, Unit, leaves_of

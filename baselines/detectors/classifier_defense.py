@@ -8,9 +8,8 @@ from dataclasses import fields
 from functools import lru_cache, partial
 from typing import Any
 
-from agentsys.errors import ConfigError
-from agentsys.extras import find_missing_packages, not_installed_error
-from agentsys.options import check_options
+from agentsys.base.option_checks import check_options
+from agentsys.errors import ConfigError, find_missing_packages, not_installed_error
 from baselines.detectors.classifier import Classifier, Network, Remembered
 from baselines.detectors.defense import DetectorDefense
 from baselines.detectors.extra import EXTRA, NEEDED, require

@@ -7,8 +7,8 @@ from typing import Any
 
 from agentdojo.task_suite.task_suite import TaskSuite
 
+from agentsys.base.option_checks import check_options
 from agentsys.models.chat import ChatModel
-from agentsys.options import check_options
 from baselines.border.defense import BorderDefense
 from baselines.border.filter import BorderFilter
 from baselines.detectors.detector import Detector

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from agentdojo.types import ChatMessage, ChatToolResultMessage
 from pydantic import Field
 
-from agentsys.models.providers.wire_text import visible_text
+from agentsys.models.providers.wire_parts import visible_text
 from agentsys.models.trace import current_tracer, span
 from baselines.border.filter import BorderFilter, EndCase, Turn
 from baselines.detectors.detector import Detection, Detector, judge

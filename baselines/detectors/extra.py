@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Sequence
 
-from agentsys.extras import not_installed_error
+from agentsys.errors import not_installed_error
 from baselines.detectors.settings import ClassifierSettings
 
 EXTRA = "detectors"

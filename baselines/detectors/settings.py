@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from agentsys.base.option_checks import AtLeast1
 from agentsys.errors import ConfigError
-from agentsys.options import AtLeast1
 
 Head = Literal["pooled", "first_token"]
 LongInput = Literal["windows", "truncate", "whole"]

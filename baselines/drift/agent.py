@@ -9,11 +9,9 @@ from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatMessage
 
 from agentsys.models.chat import ChatModel, ChatRequest, ToolSpec, assistant, system, text_of, user
-from agentsys.models.element import LoopState, LoopStep
-from agentsys.models.providers.wire_text import visible_text
-from agentsys.models.tagged_calls import CallSyntaxError, write_tools
-from agentsys.models.tools import tool_specs
-from agentsys.models.tools_element import ToolsElement
+from agentsys.models.pipeline_elements import LoopState, LoopStep, ToolsElement, tool_specs
+from agentsys.models.prompted_tools import CallSyntaxError, write_tools
+from agentsys.models.providers.wire_parts import visible_text
 from agentsys.models.trace import span
 from baselines.drift import permission
 from baselines.drift.checklist import aligned, formatted

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agentsys.models.chat import ChatModel, ChatRequest, system, user
-from agentsys.models.providers.wire_text import visible_text
+from agentsys.models.providers.wire_parts import visible_text
 
 
 def ask(model: ChatModel, role: str, instructions: str, question: str) -> str:

@@ -10,10 +10,10 @@ from typing import Any
 from agentdojo.functions_runtime import FunctionCall
 from json_repair import repair_json
 
+from agentsys.base.python_parser import literal_eval
 from agentsys.models.chat import ChatModel
-from agentsys.models.tagged_calls import wrap_in_tag
+from agentsys.models.prompted_tools import wrap_in_tag
 from agentsys.models.trace import span
-from agentsys.python_parser import literal_eval
 from baselines.drift.asking import ask
 from baselines.drift.prompts import FORMATTER
 from baselines.drift.refusal import Mismatch

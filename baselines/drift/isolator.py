@@ -10,11 +10,11 @@ from typing import Any
 
 from agentdojo.types import ChatMessage, ChatToolResultMessage, text_content_block_from_string
 
+from agentsys.base.python_parser import literal_eval
 from agentsys.models.chat import ChatModel
-from agentsys.models.providers.wire_text import result_text
-from agentsys.models.tagged_calls import text_between_tags, wrap_in_tag
+from agentsys.models.prompted_tools import text_between_tags, wrap_in_tag
+from agentsys.models.providers.wire_parts import result_text
 from agentsys.models.trace import span
-from agentsys.python_parser import literal_eval
 from baselines.drift.asking import ask
 from baselines.drift.fixes import DriftFix
 from baselines.drift.prompts import DETECTOR, WITHHELD
@@ -43,7 +43,9 @@ def question(query: str, result: ChatToolResultMessage) -> str:
     """Write the detector's question about one result."""
     call = result["tool_call"]
     called = json.dumps({"function": call.function, "args": json.loads(args_text(call))}, ensure_ascii=False)
-    return "\n".join([wrap_in_tag(QUERY, query), wrap_in_tag(CALL, called), f"<{RESULT}>", result_text(result)])
+    return "\n".join(
+        [wrap_in_tag(QUERY, query), wrap_in_tag(CALL, called), f"<{RESULT}>", result_text(result)]
+    )
 
 
 def read_detection(reply: str) -> list[Any] | None:

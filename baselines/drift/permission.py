@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from agentsys.models.chat import ChatModel, ChatRequest, ToolSpec, system, user
-from agentsys.models.providers.wire_text import visible_text
-from agentsys.models.tagged_calls import wrap_in_tag
+from agentsys.models.prompted_tools import wrap_in_tag
+from agentsys.models.providers.wire_parts import visible_text
 from agentsys.models.trace import Tracer, use_tracer
 from baselines.drift.prompts import PERMISSION
 

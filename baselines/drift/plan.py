@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agentsys.models.chat import ChatModel, ToolSpec
-from agentsys.models.tagged_calls import text_between_tags, write_tools
+from agentsys.models.prompted_tools import text_between_tags, write_tools
 from agentsys.models.trace import span
 from baselines.drift.asking import ask
 from baselines.drift.prompts import PLANNER

@@ -11,13 +11,13 @@ from agentdojo.ast_utils import ASTParsingError, parse_tool_calls_from_python_fu
 from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatMessage
 
-from agentsys.models.tagged_calls import (
+from agentsys.models.prompted_tools import (
     ANSWER,
     CALL,
     THOUGHT,
     CallSyntaxError,
-    text_between_tags,
     read_calls,
+    text_between_tags,
     write_reply,
 )
 from baselines.drift.refusal import args_text
@@ -47,7 +47,9 @@ def read_reply(text: str, *, parse_first: bool) -> ActorReply:
     """
     body = text_between_tags(text, CALL)
     calls = _calls(NO_CALLS if body is None else body, parse_first)
-    kept = write_reply(text_between_tags(text, THOUGHT) or "", body or "", text_between_tags(text, ANSWER) or "")
+    kept = write_reply(
+        text_between_tags(text, THOUGHT) or "", body or "", text_between_tags(text, ANSWER) or ""
+    )
     return ActorReply(kept, tuple(calls))
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal
 
-from agentsys.options import AtLeast1
+from agentsys.base.option_checks import AtLeast1
 from baselines.drift.fixes import ALL, DriftFix
 from baselines.drift.permission import Permission
 

@@ -8,12 +8,12 @@ import re
 from agentdojo.types import ChatAssistantMessage
 
 from agentsys.models.chat import ChatRequest, assistant, text_of
-from agentsys.models.simulated.playbook import ScriptedCall
-from agentsys.models.simulated.role import SimulatedKnowledge, SimulatedRole
-from agentsys.models.simulated.slips import mark_quoting_role
-from agentsys.models.simulated.spans import words_pattern
-from agentsys.models.tagged_calls import text_between_tags, read_tools
-from agentsys.models.tools import has_reading_name
+from agentsys.models.pipeline_elements import has_reading_name
+from agentsys.models.prompted_tools import read_tools, text_between_tags
+from agentsys.simulated.playbook_index import ScriptedCall
+from agentsys.simulated.simulated_role import SimulatedKnowledge, SimulatedRole
+from agentsys.simulated.slips import mark_quoting_role
+from agentsys.simulated.text_matching import words_pattern
 from baselines.drift import checklist, isolator, permission, plan, validator
 from baselines.drift.checklist import CONDITIONS, NAME, REQUIRED
 
@@ -42,7 +42,9 @@ def play_planner(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAss
 
 def _known_values(call: ScriptedCall, query: str, knowledge: SimulatedKnowledge) -> dict[str, object] | None:
     values: dict[str, object] = {
-        key: value if isinstance(value, str | int | float) and knowledge.is_grounded(str(value), query) else None
+        key: value
+        if isinstance(value, str | int | float) and knowledge.is_grounded(str(value), query)
+        else None
         for key, value in call.args.items()
     }
     return values or None
@@ -52,7 +54,10 @@ def play_judge(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssis
     """Yes if the user task's ground truth uses the tool that is new, but for the set error rates."""
     _, question = _texts(request)
     task = knowledge.find_task(text_between_tags(question, validator.QUERY) or "")
-    name = _added(text_between_tags(question, validator.CURRENT) or "", text_between_tags(question, validator.PROPOSED) or "")
+    name = _added(
+        text_between_tags(question, validator.CURRENT) or "",
+        text_between_tags(question, validator.PROPOSED) or "",
+    )
     right = task is not None and any(call.function == name for call in task.calls)
     rate = knowledge.options.validator_false_deny if right else knowledge.options.validator_false_accept
     yes = right is not knowledge.draw(rate, validator.ROLE, question)

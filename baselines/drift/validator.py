@@ -10,7 +10,7 @@ from typing import Any
 from agentdojo.functions_runtime import FunctionCall
 
 from agentsys.models.chat import ChatModel
-from agentsys.models.tagged_calls import text_between_tags, wrap_in_tag
+from agentsys.models.prompted_tools import text_between_tags, wrap_in_tag
 from agentsys.models.trace import span
 from baselines.drift.asking import ask
 from baselines.drift.checklist import compare, formatted
@@ -128,7 +128,9 @@ class _Walk:
             parts = {FIRST: str(list(self.validator.first_plan)), **parts}
         if settings.judge_arguments:
             parts[CALLS] = calls_text(self.batch)
-        return "\n".join(wrap_in_tag(tag, body) for tag, body in {**parts, QUERY: self.validator.query}.items())
+        return "\n".join(
+            wrap_in_tag(tag, body) for tag, body in {**parts, QUERY: self.validator.query}.items()
+        )
 
 
 def is_yes(reply: str, *, strictly: bool) -> bool:

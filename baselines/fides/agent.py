@@ -18,12 +18,10 @@ from agentdojo.types import (
     text_content_block_from_string,
 )
 
+from agentsys.base.option_checks import AtLeast1
 from agentsys.models.chat import ChatModel, ChatRequest, assistant, text_of, tool_message
-from agentsys.models.element import LoopState, LoopStep
-from agentsys.models.tools import parse_list_text, tool_specs
-from agentsys.models.tools_element import ToolsElement
+from agentsys.models.pipeline_elements import LoopState, LoopStep, ToolsElement, parse_list_text, tool_specs
 from agentsys.models.trace import current_tracer, span
-from agentsys.options import AtLeast1
 from baselines.fides.call_policy import Argument, CallVerdict, judge
 from baselines.fides.own_tools import ANSWER, INSPECT, QUERY, SPECS, TYPES, answer_shape, variable_names
 from baselines.fides.prompts import AGAIN, BAD_TYPE, NO_ANSWER, QUARANTINED, REFUSED, UNKNOWN

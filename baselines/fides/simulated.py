@@ -14,12 +14,17 @@ from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatAssistantMessage, ChatToolResultMessage
 
 from agentsys.models.chat import ChatRequest, assistant, text_of
-from agentsys.models.simulated.agent import play_plain_agent
-from agentsys.models.simulated.conversation import read_tool_result
-from agentsys.models.simulated.grounding import leaf_forms, scalar_leaves, find_fact
-from agentsys.models.simulated.playbook import Fact, ScriptedCall, TaskScript
-from agentsys.models.simulated.role import SimulatedKnowledge, SimulatedRole
-from agentsys.models.simulated.script_position import MAX_ATTEMPTS, PLACEHOLDER
+from agentsys.simulated.playbook_index import Fact, ScriptedCall, TaskScript
+from agentsys.simulated.script_grounding import (
+    MAX_ATTEMPTS,
+    PLACEHOLDER,
+    find_fact,
+    leaf_forms,
+    read_tool_result,
+    scalar_leaves,
+)
+from agentsys.simulated.scripted_agent import play_plain_agent
+from agentsys.simulated.simulated_role import SimulatedKnowledge, SimulatedRole
 from baselines.fides.agent import ROLE
 from baselines.fides.own_tools import QUERY
 from baselines.fides.variables import NAME
@@ -33,7 +38,9 @@ def play_planner(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAss
     task = knowledge.find_task(_request(request), tools)
     results = [message for message in request.messages if message["role"] == "tool"]
     obeyed = any(
-        knowledge.obeys(goal, ROLE) for result in results for goal in knowledge.find_goals(_text(result), tools)
+        knowledge.obeys(goal, ROLE)
+        for result in results
+        for goal in knowledge.find_goals(_text(result), tools)
     )
     if task is None or obeyed or QUERY not in tools:
         return play_plain_agent(request, knowledge)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
 
-from agentsys.models.tools import has_reading_name
+from agentsys.models.pipeline_elements import has_reading_name
 from baselines.flow.groups import channel_members
 from baselines.flow.label import FlowLabel, Source, from_tool
 from baselines.flow.label_table import LabelTable, SuiteData, packaged

@@ -9,11 +9,11 @@ from typing import Any, Literal
 
 from agentdojo.functions_runtime import FunctionCall
 
+from agentsys.base.option_checks import AtLeast0
 from agentsys.models.chat import ChatModel, ChatRequest, system, user
 from agentsys.models.loose_json import find_object_with
-from agentsys.models.tools import describe_tool
+from agentsys.models.pipeline_elements import describe_tool
 from agentsys.models.trace import span
-from agentsys.options import AtLeast0
 from baselines.border.asking import ask
 from baselines.border.elements import History
 from baselines.border.filter import BorderFilter, CallRuling, Turn

@@ -8,9 +8,8 @@ from typing import Any
 from agentdojo.types import ChatAssistantMessage
 
 from agentsys.models.chat import ChatRequest, assistant, text_of
-from agentsys.models.simulated.grounding import leaf_forms, scalar_leaves
-from agentsys.models.simulated.passages import remove_injected_passages
-from agentsys.models.simulated.role import SimulatedKnowledge, SimulatedRole
+from agentsys.simulated.script_grounding import leaf_forms, scalar_leaves
+from agentsys.simulated.simulated_role import SimulatedKnowledge, SimulatedRole, remove_injected_passages
 from baselines.border.asking import inside_fences
 from baselines.firewall import minimizer, sanitizer
 from baselines.firewall.prompts import MINIMIZER_QUESTION

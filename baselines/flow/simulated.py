@@ -13,10 +13,9 @@ from typing import Any
 from agentdojo.types import ChatAssistantMessage
 
 from agentsys.models.chat import ChatRequest, assistant, text_of
-from agentsys.models.simulated.grounding import scalar_leaves, find_fact
-from agentsys.models.simulated.playbook import GoalScript
-from agentsys.models.simulated.role import SimulatedKnowledge
-from agentsys.models.simulated.script_position import PLACEHOLDER
+from agentsys.simulated.playbook_index import GoalScript
+from agentsys.simulated.script_grounding import PLACEHOLDER, find_fact, scalar_leaves
+from agentsys.simulated.simulated_role import SimulatedKnowledge
 
 ANSWER = "the answer"
 _ASKED = re.compile(r"Find the value called (\w+), for (?:(\w+) of (\w+)|the answer)\.")

@@ -11,11 +11,15 @@ from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.agent_pipeline.basic_elements import InitQuery, SystemMessage
 from agentdojo.task_suite.task_suite import TaskSuite
 
+from agentsys.base.option_checks import check_options
 from agentsys.models.chat import ChatModel, assistant
-from agentsys.models.element import LoopState, LoopStep
-from agentsys.models.loop import default_system_message, named_pipeline
-from agentsys.models.tools import tool_specs
-from agentsys.options import check_options
+from agentsys.models.pipeline_elements import (
+    LoopState,
+    LoopStep,
+    default_system_message,
+    named_pipeline,
+    tool_specs,
+)
 from baselines.isolategpt.apps import APP_OF, installed
 from baselines.isolategpt.hub import Hub
 from baselines.isolategpt.permissions import as_data

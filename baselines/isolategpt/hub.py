@@ -8,9 +8,8 @@ from typing import Any
 from pydantic import BaseModel
 
 from agentsys.models.chat import ChatModel, ChatRequest, ToolSpec, user
-from agentsys.models.fenced_actions import QUESTION, write_request
-from agentsys.models.providers.wire_text import visible_text
-from agentsys.models.tagged_calls import wrap_in_tag
+from agentsys.models.prompted_tools import QUESTION, wrap_in_tag, write_request
+from agentsys.models.providers.wire_parts import visible_text
 from agentsys.models.trace import span
 from baselines.isolategpt.apps import AppBook, SpokeApp
 from baselines.isolategpt.permissions import PermissionDesk, PermissionPrompt, PromptKind

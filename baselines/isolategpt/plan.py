@@ -11,15 +11,22 @@ from typing import Any
 import numpy as np
 from agentdojo.types import ChatAssistantMessage
 
-from agentsys.models.chat import ChatModel, ChatRequest, ToolSpec, assistant, system, text_of, user
-from agentsys.models.errors import ModelError
-from agentsys.models.fenced_actions import find_json_block
-from agentsys.models.providers.wire_text import parse_json, visible_text
-from agentsys.models.simulated.grounding import leaf_forms, scalar_leaves
-from agentsys.models.simulated.playbook import ScriptedCall, TaskScript
-from agentsys.models.simulated.role import SimulatedKnowledge, SimulatedRole
-from agentsys.models.tagged_calls import read_tools, write_tools
+from agentsys.models.chat import (
+    ChatModel,
+    ChatRequest,
+    ModelError,
+    ToolSpec,
+    assistant,
+    system,
+    text_of,
+    user,
+)
+from agentsys.models.prompted_tools import find_json_block, read_tools, write_tools
+from agentsys.models.providers.wire_parts import parse_json, visible_text
 from agentsys.models.trace import span
+from agentsys.simulated.playbook_index import ScriptedCall, TaskScript
+from agentsys.simulated.script_grounding import leaf_forms, scalar_leaves
+from agentsys.simulated.simulated_role import SimulatedKnowledge, SimulatedRole
 from baselines.isolategpt.apps import AppBook
 from baselines.isolategpt.prompts import PLAN_AGAIN, PLANNER
 from baselines.isolategpt.settings import Grouping

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agentsys.models.fenced_actions import REPEAT_PREFIX
+from agentsys.models.prompted_tools import REPEAT_PREFIX
 
 PLANNER = """\
 You decide which tools a request needs, before any of them is used. You know the request and the tools \

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal
 
-from agentsys.options import AtLeast1
+from agentsys.base.option_checks import AtLeast1
 
 Grouping = Literal["per_tool", "per_app", "one_app"]
 Policy = Literal["expected_only", "always_allow", "deny_all"]

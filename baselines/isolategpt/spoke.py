@@ -10,7 +10,7 @@ from typing import Any
 from agentdojo.types import ChatMessage
 
 from agentsys.models.chat import ChatModel, ChatRequest, assistant, system, user
-from agentsys.models.fenced_actions import (
+from agentsys.models.prompted_tools import (
     FINISH_ACTION,
     Action,
     ActionSyntaxError,
@@ -19,7 +19,7 @@ from agentsys.models.fenced_actions import (
     write_observation,
     write_offer,
 )
-from agentsys.models.providers.wire_text import visible_text
+from agentsys.models.providers.wire_parts import visible_text
 from agentsys.models.trace import span
 from baselines.isolategpt.apps import SpokeApp
 from baselines.isolategpt.prompts import (

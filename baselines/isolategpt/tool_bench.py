@@ -8,9 +8,8 @@ from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatMessage
 
 from agentsys.models.chat import assistant
-from agentsys.models.element import LoopState
-from agentsys.models.providers.wire_text import result_text
-from agentsys.models.tools_element import ToolsElement
+from agentsys.models.pipeline_elements import LoopState, ToolsElement
+from agentsys.models.providers.wire_parts import result_text
 
 
 class ToolBench:

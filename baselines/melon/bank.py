@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from agentsys.models.providers.wire_text import malformed_reply
+from agentsys.models.providers.wire_parts import malformed_reply
 from baselines.melon.embedder import Embedder
 
 Vectors = NDArray[np.float64]

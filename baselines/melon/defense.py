@@ -33,9 +33,9 @@ from typing import Any
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.task_suite.task_suite import TaskSuite
 
+from agentsys.base.option_checks import check_options
 from agentsys.models.chat import ChatModel
-from agentsys.models.loop import MAX_ROUNDS, default_system_message, tool_loop
-from agentsys.options import check_options
+from agentsys.models.pipeline_elements import MAX_ROUNDS, default_system_message, tool_loop
 from baselines.melon.element import GuardedTurn
 from baselines.melon.embedder import EMBEDDERS, Embedder, build_embedder
 from baselines.melon.masked_conversation import ROLES

@@ -9,10 +9,18 @@ from typing import Any
 from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatMessage, ChatToolResultMessage, text_content_block_from_string
 
-from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, ToolSpec, Usage, assistant, user
-from agentsys.models.element import LoopState, LoopStep
-from agentsys.models.errors import Consequence, ModelError
-from agentsys.models.tools import tool_specs
+from agentsys.models.chat import (
+    ChatModel,
+    ChatReply,
+    ChatRequest,
+    Consequence,
+    ModelError,
+    ToolSpec,
+    Usage,
+    assistant,
+    user,
+)
+from agentsys.models.pipeline_elements import LoopState, LoopStep, tool_specs
 from agentsys.models.trace import ModelCall, Span, span
 from baselines.melon.bank import Bank, Match
 from baselines.melon.call_text import call_text

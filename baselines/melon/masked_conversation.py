@@ -9,9 +9,9 @@ from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatAssistantMessage, ChatMessage, ChatToolResultMessage
 
 from agentsys.models.chat import ChatRequest, assistant, text_of, tool_message, user
-from agentsys.models.providers.wire_text import visible_text
-from agentsys.models.simulated.agent import play_plain_agent
-from agentsys.models.simulated.role import SimulatedKnowledge, SimulatedRole
+from agentsys.models.providers.wire_parts import visible_text
+from agentsys.simulated.scripted_agent import play_plain_agent
+from agentsys.simulated.simulated_role import SimulatedKnowledge, SimulatedRole
 from baselines.melon import prompts
 
 MASKED_ROLE = "melon_masked"

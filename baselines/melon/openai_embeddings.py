@@ -11,13 +11,18 @@ from pydantic import ValidationError
 
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatReply, ChatRequest, Usage, assistant, text_of, user
-from agentsys.models.price import Price, cost_usd
+from agentsys.models.pricing import Price, cost_usd
 from agentsys.models.providers.openai import OpenAIModel
 from agentsys.models.providers.openai_wire import parse_body
-from agentsys.models.providers.wire_text import token_count, encode_for_wire, malformed_reply, as_mapping, clean_json
-from agentsys.models.wrappers.booked import MeteredModel
-from agentsys.models.wrappers.paced import RateLimitedModel, RateLimiter
-from agentsys.models.wrappers.recorded import RecordingModel
+from agentsys.models.providers.wire_parts import (
+    as_mapping,
+    clean_json,
+    encode_for_wire,
+    malformed_reply,
+    token_count,
+)
+from agentsys.models.wrappers.accounting import MeteredModel, RecordingModel
+from agentsys.models.wrappers.rate_limit import RateLimitedModel, RateLimiter
 from agentsys.models.wrappers.retry import RetryingModel, RetryPolicy
 
 ROLE = "melon_embedding"
@@ -65,7 +70,9 @@ class OpenAIEmbeddings:
         endpoint = EmbeddingEndpoint(
             model, model, api_key_env, base_url=base_url, timeout_s=timeout_s, price=priced
         )
-        self._model = RecordingModel(RetryingModel(MeteredModel(RateLimitedModel(endpoint, RateLimiter())), policy))
+        self._model = RecordingModel(
+            RetryingModel(MeteredModel(RateLimitedModel(endpoint, RateLimiter())), policy)
+        )
 
     def embed(self, texts: Sequence[str]) -> list[list[float]]:
         """One vector per text, in order.

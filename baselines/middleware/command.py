@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agentsys.cli.output import print_line
-from agentsys.cli.terminal import escape_to_line, escape_controls
+from agentsys.cli.cli_output import print_line
+from agentsys.cli.terminal import escape_controls, escape_to_line
 from agentsys.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -77,7 +77,9 @@ def _data(screened: Screened) -> dict[str, object]:
 def _show(screened: Screened) -> None:
     print(f"{screened.handling.value}: risk {screened.score:.1f} of 10")
     for found in sorted(screened.findings, key=lambda one: -one.weight):
-        print_line(f"  {found.weight:.2f}  {found.layer}/{found.kind}: {why(found.category)}", hang="        ")
+        print_line(
+            f"  {found.weight:.2f}  {found.layer}/{found.kind}: {why(found.category)}", hang="        "
+        )
         print_line(f"        {escape_to_line(found.excerpt[:EXCERPT])}", hang="        ")
     if not screened.findings:
         print("Nothing was found.")

@@ -15,9 +15,14 @@ from agentsys.abilities import DescribesItself, NamesPrompts, Rehearsable
 from agentsys.contracts import Defense
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatModel, text_of
-from agentsys.models.element import LoopState, LoopStep
-from agentsys.models.loop import default_system_message, named_pipeline, tool_loop
-from agentsys.models.tools import tool_specs
+from agentsys.models.pipeline_elements import (
+    LoopState,
+    LoopStep,
+    default_system_message,
+    named_pipeline,
+    tool_loop,
+    tool_specs,
+)
 from agentsys.models.trace import span
 from baselines.middleware.extra import require
 from baselines.middleware.guard import Guard
@@ -127,7 +132,11 @@ class Middleware(HoldingDefense):
         """Which layers act and what they do, and what they are put around."""
         if self.inner is None:
             return described(self.settings, None)
-        inner = self.inner.description() if isinstance(self.inner, DescribesItself) else f"It is {self.inner.name}."
+        inner = (
+            self.inner.description()
+            if isinstance(self.inner, DescribesItself)
+            else f"It is {self.inner.name}."
+        )
         return described(self.settings, inner)
 
     def prompts(self) -> Mapping[str, str]:

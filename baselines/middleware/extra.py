@@ -6,7 +6,7 @@ import importlib
 from functools import lru_cache
 from types import ModuleType
 
-from agentsys.extras import find_missing_packages, not_installed_error
+from agentsys.errors import find_missing_packages, not_installed_error
 
 EXTRA = "middleware"
 PACKAGES = ("ada_url", "bs4", "confusable_homoglyphs", "html5lib", "idna", "jsonschema", "sklearn")

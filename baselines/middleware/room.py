@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agentsys.rooms import CommandSource, Extension, CommandSection
+from agentsys.extensions import CommandSection, CommandSource, Extension
 
 ROOM = Extension(
     CommandSection(

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal
 
+from agentsys.base.option_checks import check_options
 from agentsys.errors import ConfigError, unknown_name
-from agentsys.options import check_options
 from baselines.middleware.risk.score import Combine, Thresholds
 
 Scope = Literal["text", "sentences"]
@@ -51,7 +51,9 @@ class GuardSettings:
         if not names:
             raise ConfigError("middleware: layers is empty; name at least one of " + ", ".join(Layer) + ".")
         scores = _thresholds(thresholds or {})
-        return check_options(cls, "middleware", options, layers=frozenset(map(Layer, names)), thresholds=scores)
+        return check_options(
+            cls, "middleware", options, layers=frozenset(map(Layer, names)), thresholds=scores
+        )
 
     def has(self, layer: Layer) -> bool:
         """Whether a layer acts."""

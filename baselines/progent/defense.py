@@ -8,9 +8,9 @@ from typing import Any
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.task_suite.task_suite import TaskSuite
 
+from agentsys.base.option_checks import check_options
 from agentsys.models.chat import ChatModel
-from agentsys.models.loop import default_system_message, tool_loop
-from agentsys.options import check_options
+from agentsys.models.pipeline_elements import default_system_message, tool_loop
 from baselines.played import PlayedDefense
 from baselines.progent.fixes import ALL, NONE, ProgentFix
 from baselines.progent.gate import GatedTools

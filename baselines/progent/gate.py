@@ -10,8 +10,7 @@ from agentdojo.agent_pipeline.errors import AbortAgentError
 from agentdojo.functions_runtime import Function, FunctionsRuntime, TaskEnvironment
 from pydantic import ValidationError
 
-from agentsys.models.element import LoopState, LoopStep
-from agentsys.models.tools_element import ToolsElement
+from agentsys.models.pipeline_elements import LoopState, LoopStep, ToolsElement
 from agentsys.models.trace import current_tracer, span
 from baselines.progent.fixes import ProgentFix
 from baselines.progent.policy_reply import Policy

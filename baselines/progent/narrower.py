@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
-from agentsys.extras import find_missing_packages, not_installed_error
+from agentsys.errors import find_missing_packages, not_installed_error
 from baselines.progent.conditions import failure
 from baselines.progent.policy_reply import Policy, WrittenRule
 from baselines.progent.z3_terms import KINDS, Undecided, kinds_of, satisfiable, without_remarks

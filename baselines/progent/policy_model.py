@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agentsys.models.chat import ChatModel, ChatRequest, ToolSpec, system, user
-from agentsys.models.errors import ErrorKind, ModelError
-from agentsys.models.providers.wire_text import visible_text
+from agentsys.models.chat import ChatModel, ChatRequest, ErrorKind, ModelError, ToolSpec, system, user
+from agentsys.models.providers.wire_parts import visible_text
 from agentsys.models.trace import Span, span
 from baselines.progent.policy_reply import Policy, UnreadablePolicy, read_policy, says_yes
 from baselines.progent.prompts import DECIDE, FIRST_CALL, UPDATE

@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agentsys.models.chat import ToolSpec
-from agentsys.models.errors import ModelError
-from agentsys.models.providers.wire_text import parse_json
+from agentsys.models.chat import ModelError, ToolSpec
+from agentsys.models.providers.wire_parts import parse_json
 from baselines.progent.conditions import fault_of_condition
 from baselines.progent.fixes import ProgentFix
 from baselines.progent.rules import WRITTEN, PolicyRule, allow

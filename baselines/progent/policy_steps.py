@@ -12,8 +12,7 @@ import yaml
 from agentdojo.types import ChatMessage
 
 from agentsys.models.chat import ChatModel, ToolSpec, text_of
-from agentsys.models.element import LoopState, LoopStep
-from agentsys.models.tools import has_reading_name, tool_specs
+from agentsys.models.pipeline_elements import LoopState, LoopStep, has_reading_name, tool_specs
 from agentsys.models.trace import Tracer, current_tracer, span
 from baselines.progent.fixes import ProgentFix
 from baselines.progent.gate import SPAN, TASK_POLICY, TaskPolicy

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal
 
-from agentsys.options import AtLeast1
+from agentsys.base.option_checks import AtLeast1
 from baselines.progent.fixes import ALL, ProgentFix
 from baselines.progent.rules import Rules
 

@@ -10,8 +10,8 @@ from typing import Any
 from agentdojo.types import ChatAssistantMessage
 
 from agentsys.models.chat import ChatRequest, assistant, text_of
-from agentsys.models.simulated.playbook import ScriptedCall
-from agentsys.models.simulated.role import SimulatedKnowledge, SimulatedRole
+from agentsys.simulated.playbook_index import ScriptedCall
+from agentsys.simulated.simulated_role import SimulatedKnowledge, SimulatedRole
 from baselines.progent.policy_model import CALLS, CURRENT, QUERY, RESULTS, ROLE, TOOLS
 
 _QUESTION = re.compile(

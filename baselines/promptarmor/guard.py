@@ -9,10 +9,9 @@ from typing import Any
 
 from agentdojo.types import ChatAssistantMessage, ChatToolResultMessage
 
+from agentsys.base.option_checks import AtLeast0, AtLeast1
 from agentsys.models.chat import ChatModel, ChatRequest, assistant, system, text_of, user
-from agentsys.models.simulated.passages import find_injected_passages
-from agentsys.models.simulated.role import SimulatedKnowledge, SimulatedRole
-from agentsys.options import AtLeast0, AtLeast1
+from agentsys.simulated.simulated_role import SimulatedKnowledge, SimulatedRole, find_injected_passages
 from baselines.border.asking import ask, between_fences, fence, inside_fences
 from baselines.border.filter import Turn
 from baselines.border.leaves import Unit, leaves_of

@@ -9,7 +9,7 @@ from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatToolResultMessage
 
 from agentsys.models.chat import ChatModel, ChatRequest, user
-from agentsys.models.tools import tool_specs
+from agentsys.models.pipeline_elements import tool_specs
 from baselines.border.asking import GuardAnswer, ask
 from baselines.border.filter import Turn
 from baselines.border.rewriter import ResultRewriter, Rewriting, unread

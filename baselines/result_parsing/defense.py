@@ -7,9 +7,9 @@ from typing import Any
 
 from agentdojo.task_suite.task_suite import TaskSuite
 
+from agentsys.base.option_checks import check_options
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.models.chat import ChatModel
-from agentsys.options import check_options
 from baselines.border.defense import BorderDefense
 from baselines.border.filter import BorderFilter
 from baselines.border.rewriter import EMPTIED, WITHHELD

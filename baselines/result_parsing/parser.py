@@ -10,11 +10,11 @@ from typing import Any, Literal
 from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatMessage, ChatToolResultMessage
 
+from agentsys.base.option_checks import AtLeast0
 from agentsys.models.chat import ChatModel, ChatRequest, user
-from agentsys.models.providers.wire_text import result_text, visible_text
-from agentsys.models.tools import describe_tool
+from agentsys.models.pipeline_elements import describe_tool
+from agentsys.models.providers.wire_parts import result_text, visible_text
 from agentsys.models.trace import span
-from agentsys.options import AtLeast0
 from baselines.border.asking import GuardAnswer, ask
 from baselines.border.filter import CallRuling, Turn
 from baselines.border.rewriter import OnDoubt, ResultRewriter, Rewriting, unread

@@ -8,9 +8,13 @@ from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatAssistantMessage
 
 from agentsys.models.chat import ChatRequest, assistant, text_of
-from agentsys.models.simulated.passages import find_injected_passages, remove_injected_passages
-from agentsys.models.simulated.role import SimulatedKnowledge, SimulatedRole
-from agentsys.models.simulated.spans import find_instruction_spans
+from agentsys.simulated.simulated_role import (
+    SimulatedKnowledge,
+    SimulatedRole,
+    find_injected_passages,
+    remove_injected_passages,
+)
+from agentsys.simulated.text_matching import find_instruction_spans
 from baselines.border.asking import between_fences, inside_fences
 from baselines.result_parsing import checker, parser
 

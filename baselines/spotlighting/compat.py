@@ -9,8 +9,7 @@ from agentdojo.agent_pipeline.basic_elements import InitQuery, SystemMessage
 from agentdojo.task_suite.task_suite import TaskSuite
 
 from agentsys.models.chat import ChatModel
-from agentsys.models.element import ModelElement
-from agentsys.models.loop import default_system_message
+from agentsys.models.pipeline_elements import ModelElement, default_system_message
 
 if TYPE_CHECKING:
     from agentdojo.agent_pipeline.agent_pipeline import AgentPipeline

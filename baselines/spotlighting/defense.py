@@ -11,8 +11,14 @@ from agentdojo.task_suite.task_suite import TaskSuite
 
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.models.chat import ChatModel
-from agentsys.models.element import LoopState, LoopStep
-from agentsys.models.loop import ElementSequence, default_system_message, named_pipeline, tool_loop
+from agentsys.models.pipeline_elements import (
+    ElementSequence,
+    LoopState,
+    LoopStep,
+    default_system_message,
+    named_pipeline,
+    tool_loop,
+)
 from baselines.spotlighting.elements import Spotlight, UnmarkAnswer, UnmarkArguments
 from baselines.spotlighting.marking import (
     PRIVATE_USE,

@@ -9,7 +9,7 @@ from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatAssistantMessage, ChatToolResultMessage
 
 from agentsys.models.chat import text_of
-from agentsys.models.element import LoopState, LoopStep
+from agentsys.models.pipeline_elements import LoopState, LoopStep
 from agentsys.models.trace import current_tracer, span
 from baselines.spotlighting.marking import Datamarking, Marking, Rewritten
 from baselines.tool_results import rewrite_new_results, rewrite_text

@@ -14,7 +14,7 @@ from agentsys.abilities import DescribesItself, NamesPrompts, Rehearsable
 from agentsys.contracts import Defense
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatModel, ChatReply, ChatRequest
-from agentsys.models.loop import default_system_message, named_pipeline
+from agentsys.models.pipeline_elements import default_system_message, named_pipeline
 from baselines.border.defense import BorderDefense
 from baselines.border.elements import History
 from baselines.border.filter import BorderFilter

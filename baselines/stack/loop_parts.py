@@ -11,9 +11,13 @@ from agentdojo.agent_pipeline.tool_execution import ToolsExecutionLoop, ToolsExe
 
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatModel
-from agentsys.models.element import ModelElement
-from agentsys.models.loop import ElementSequence, is_element_sequence, named_pipeline
-from agentsys.models.tools_element import is_plain_executor
+from agentsys.models.pipeline_elements import (
+    ElementSequence,
+    ModelElement,
+    is_element_sequence,
+    is_plain_executor,
+    named_pipeline,
+)
 from baselines.border.elements import FilteredTools, History
 from baselines.border.filter import BorderFilter
 

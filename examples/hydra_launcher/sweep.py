@@ -7,7 +7,7 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
 import agentsys
-from agentsys.config_dir import shipped_config_dir
+from agentsys.extensions import shipped_config_dir
 
 
 @hydra.main(version_base="1.3", config_path=str(shipped_config_dir().resolve()), config_name="config")

@@ -15,7 +15,7 @@ from agentsys.analysis.figures.catalog import FIGURES, make_figure
 from agentsys.analysis.figures.drawn import Drawn
 from agentsys.analysis.figures.mark import PAPER, RUNS, Mark
 from agentsys.cli import app
-from agentsys.config_dir import shipped_config_dir
+from agentsys.extensions import shipped_config_dir
 from agentsys.records.case_row import CaseRow
 
 

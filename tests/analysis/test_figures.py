@@ -26,10 +26,10 @@ from agentsys.analysis.figures.mark import PAPER, RUNS, Mark
 from agentsys.analysis.figures.selection import Wish, select
 from agentsys.analysis.metrics.rates import measure
 from agentsys.analysis.paper.layout import ATTACK
-from agentsys.cli.figure import figure_command
+from agentsys.cli.paper_command import figure_command
 from agentsys.errors import ConfigError
+from agentsys.records.case_reader import read_cases
 from agentsys.records.case_row import CaseRow
-from agentsys.records.reading import read_cases
 
 NASTY = "a$\\frac{1}{0}$^_&\n<b>\x1b[2J\u202e%{"
 

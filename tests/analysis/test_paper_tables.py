@@ -30,10 +30,10 @@ from agentsys.analysis.tables.document import Document
 from agentsys.analysis.tables.output import OutputFormat, written
 from agentsys.analysis.tables.write_html import html_document
 from agentsys.analysis.tables.write_text import latex_document, markdown_document
-from agentsys.cli.table import table_command
+from agentsys.cli.paper_command import table_command
 from agentsys.errors import ConfigError
+from agentsys.records.case_reader import LoadedCases, read_cases
 from agentsys.records.case_row import CaseRow
-from agentsys.records.reading import LoadedCases, read_cases
 
 NASTY = "a|b`c`<img src=x onerror=alert(1)>&\n[x](javascript:1)_%$#{}~^\\*\x1b[2J\u202e$\\input{/etc/passwd}$"
 

@@ -15,8 +15,7 @@ from agentsys.analysis.tables.document import Document, Grid, cells
 from agentsys.analysis.tables.output import LongForm, Output
 from agentsys.cli import app
 from agentsys.errors import ConfigError
-from agentsys.records.names_file import RunNames
-from agentsys.records.shown_names import DisplayNames
+from agentsys.records.names_file import DisplayNames, RunNames
 
 SHOWN = DisplayNames(
     defenses={"none": "No defense", "agentsys": "AgentSys (ours)"},

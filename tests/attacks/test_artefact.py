@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from agentsys.attacks.artefact import Artefact, ArtefactEntry, read_artefact
-from agentsys.attacks.pair import PairAttack
-from agentsys.attacks.tap import TapAttack
+from agentsys.attacks.search_attacks import PairAttack, TapAttack
+from agentsys.attacks.search_options import Artefact, ArtefactEntry, read_artefact
 from agentsys.errors import ConfigError
 
 EMPTY = Artefact(

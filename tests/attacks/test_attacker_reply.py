@@ -10,12 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scripted_for_searches import QUEST, Outcomes, Says, reply
 
-from agentsys.attacks.attacker import reply as reading
-from agentsys.attacks.attacker.reply import ReplyFault, parse_proposal
-from agentsys.attacks.pair import PairAttack
-from agentsys.attacks.search import find_attacker_fault, choose_attempt
-from agentsys.attacks.searched import MAX_OPENINGS, MAX_REASKS
-from agentsys.attacks.tap import TapAttack
+from agentsys.attacks import attacker_reply as reading
+from agentsys.attacks.attack_search import choose_attempt, find_attacker_fault
+from agentsys.attacks.attacker_reply import ReplyFault, parse_proposal
+from agentsys.attacks.attacker_search import MAX_OPENINGS, MAX_REASKS
+from agentsys.attacks.search_attacks import PairAttack, TapAttack
 from agentsys.models.chat import text_of
 
 
@@ -182,7 +181,9 @@ def test_how_much_is_read_of_a_broken_reply_grows_with_its_length_and_not_its_sq
 ) -> None:
     looked_at: list[int] = []
     lenient = reading._parse_leniently
-    monkeypatch.setattr(reading, "_parse_leniently", lambda part: looked_at.append(len(part)) or lenient(part))
+    monkeypatch.setattr(
+        reading, "_parse_leniently", lambda part: looked_at.append(len(part)) or lenient(part)
+    )
     said = '{"improvement": "x",", "text": "Dear {user}"}\'' * pieces
     parse_proposal(said)
     assert len(said) < sum(looked_at) <= max(100_000, 15 * len(said))

@@ -11,11 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentsys.attacks.artefact import Artefact, ArtefactEntry
-from agentsys.attacks.cache_files.cache_file import TextKey
-from agentsys.attacks.cache_files.texts import read_texts
-from agentsys.attacks.cached import CachedAttack
-from agentsys.attacks.vectors import find_injectable_vectors
+from agentsys.attacks.injection_vectors import find_injectable_vectors
+from agentsys.attacks.red_team.cache_files import TextKey, read_texts
+from agentsys.attacks.red_team.cached_attack import CachedAttack
+from agentsys.attacks.search_options import Artefact, ArtefactEntry
 from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.contracts import Attack, NotInjectable, Victim
 from agentsys.errors import ConfigError
@@ -190,7 +189,7 @@ def test_the_label_names_the_cache_and_its_content_is_part_of_the_identity(tmp_p
 def test_texts_for_tasks_that_are_not_there_are_named_and_the_others_used(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    from agentsys.runs.session import prepare_session
+    from agentsys.runs.run_session import prepare_session
 
     wrong = [
         {**OWN, "suite": "bankin"},

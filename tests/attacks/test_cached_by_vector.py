@@ -9,17 +9,16 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from agentsys.attacks.cache_files.texts import read_texts
-from agentsys.attacks.cached import CachedAttack
-from agentsys.attacks.literal import unescape_for_suite
-from agentsys.attacks.registered import RegisteredAttack
-from agentsys.attacks.vectors import find_injectable_vectors
+from agentsys.attacks.injection_vectors import find_injectable_vectors, unescape_for_suite
+from agentsys.attacks.red_team.cache_files import read_texts
+from agentsys.attacks.red_team.cached_attack import CachedAttack
+from agentsys.attacks.registered_attack import RegisteredAttack
 from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.cli import app
 from agentsys.contracts import NotInjectable, Victim
 from agentsys.errors import ConfigError
 from agentsys.runs.compose import compose
-from agentsys.runs.session import prepare_session
+from agentsys.runs.run_session import prepare_session
 
 BENCHMARK = AgentDojo("v1.2.2")
 SLACK = BENCHMARK.suite("slack")
@@ -104,7 +103,10 @@ def test_files_of_our_own_forms_keep_texts_and_labels(tmp_path: Path) -> None:
     assert attack.name == "cached-gcg"
     assert set(texts(attack).values()) == {'as "it" is\nhere'}
     assert compose(["attack=cached", f"attack.file={file}"])[0].labels["attack"] == "cached-gcg"
-    assert unescape_for_suite(SLACK, next(iter(texts(CachedAttack(file, escape=True)).values()))) == 'as "it" is\nhere'
+    assert (
+        unescape_for_suite(SLACK, next(iter(texts(CachedAttack(file, escape=True)).values())))
+        == 'as "it" is\nhere'
+    )
 
 
 def test_the_fingerprint_is_that_of_the_texts(tmp_path: Path) -> None:
@@ -124,7 +126,9 @@ def test_a_folder_runs_the_suites_it_has_and_leaves_out_the_others(tmp_path: Pat
         content = autodojo(suite, injection_tasks={"injection_task_1": by_vector})
         stored(tmp_path / "cache" / suite / "gpt-4o-mini" / "none" / "injections.json", content)
     plan = ["attack=cached", f"attack.file={tmp_path / 'cache'}", "model=simulated", "injection_tasks=[1]"]
-    session = prepare_session([*plan, "benchmark.suites=[slack,banking,travel]", f"logdir={tmp_path / 'runs'}"])
+    session = prepare_session(
+        [*plan, "benchmark.suites=[slack,banking,travel]", f"logdir={tmp_path / 'runs'}"]
+    )
     assert {job.case.suite for job in session.plan.jobs} == {"slack", "banking"}
     (skipped,) = session.plan.skipped
     assert "has no text for" in skipped.summary_line

@@ -12,10 +12,10 @@ import pytest
 from agentdojo.task_suite.load_suites import get_suite
 from omegaconf import OmegaConf
 
+from agentsys.base.config_catalog import list_config_names, load_config
 from agentsys.benchmarks.agentdojo import AgentDojo
-from agentsys.benchmarks.breaks_environment import InjectionBreaksEnvironment
-from agentsys.benchmarks.loading.double_quoted import find_breaking_character
-from agentsys.catalog import list_config_names, load_config
+from agentsys.benchmarks.environment_loader import InjectionBreaksEnvironment
+from agentsys.benchmarks.environment_text import find_breaking_character
 from agentsys.contracts import AttackKind, Victim
 from agentsys.runs.instantiate import instantiate
 

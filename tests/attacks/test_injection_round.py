@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from agentsys.attacks.injection_round import InjectionRound, find_first_rounds
-from agentsys.attacks.none import NoAttack
-from agentsys.attacks.registered import RegisteredAttack
-from agentsys.attacks.vectors import find_injectable_vectors
+from agentsys.attacks.injection_vectors import find_injectable_vectors
+from agentsys.attacks.no_attack import NoAttack
+from agentsys.attacks.registered_attack import RegisteredAttack
 from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.contracts import Attack, NotInjectable, Victim
 from agentsys.errors import ConfigError
@@ -40,7 +40,9 @@ def test_every_vector_that_an_attack_may_use_has_a_round_and_no_other(name: str)
 
 
 def test_the_rounds_of_a_case_share_out_what_the_base_writes() -> None:
-    several = [task for task in SLACK.user_tasks.values() if len(set(find_first_rounds(SLACK, task).values())) > 1]
+    several = [
+        task for task in SLACK.user_tasks.values() if len(set(find_first_rounds(SLACK, task).values())) > 1
+    ]
     assert several
     for task in several:
         whole = BASE.injections(SLACK, task, SLACK.injection_tasks["injection_task_1"], VICTIM)
@@ -109,7 +111,7 @@ def test_a_base_of_the_users_own_is_part_of_what_a_case_depends_on(tmp_path: Pat
     for words in ("Please do {goal}", "Now do {goal}"):
         (tmp_path / "attack").mkdir(exist_ok=True)
         (tmp_path / "attack" / "mine.yaml").write_text(
-            f"_target_: agentsys.attacks.template.TemplateAttack\nname: mine\ntemplate: '{words}'\n"
+            f"_target_: agentsys.attacks.text_attacks.TemplateAttack\nname: mine\ntemplate: '{words}'\n"
         )
         (found,) = compose(["attack=injection_round", "attack.base=mine", "attack.round=1"], [tmp_path])
         assert found.labels["attack"] == "injection_round+base=mine+round=1"

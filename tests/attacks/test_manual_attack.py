@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from agentsys.attacks.registered import RegisteredAttack
+from agentsys.attacks.registered_attack import RegisteredAttack
 from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.contracts import Victim
 from agentsys.errors import ConfigError

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from scripted_for_searches import QUEST, Outcomes, Says, reply
 
-from agentsys.attacks.attacker.prompt import LAST_TURNS, TEXT_FORMS
-from agentsys.attacks.pair import PairAttack
-from agentsys.attacks.search import choose_attempt
+from agentsys.attacks.attack_search import choose_attempt
+from agentsys.attacks.attacker_prompt import LAST_TURNS, TEXT_FORMS
+from agentsys.attacks.search_attacks import PairAttack
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatRequest, text_of
 

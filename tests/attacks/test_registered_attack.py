@@ -17,9 +17,9 @@ from agentdojo.models import MODEL_NAMES
 from agentdojo.task_suite.load_suites import get_suite
 from agentdojo.task_suite.task_suite import TaskSuite
 
-from agentsys.attacks import vectors
-from agentsys.attacks.none import NoAttack
-from agentsys.attacks.registered import RegisteredAttack
+from agentsys.attacks import injection_vectors
+from agentsys.attacks.no_attack import NoAttack
+from agentsys.attacks.registered_attack import RegisteredAttack
 from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.contracts import Attack, AttackKind, NotInjectable, Victim
 from agentsys.errors import ConfigError
@@ -158,9 +158,9 @@ def test_a_ground_truth_is_executed_once_per_user_task_by_all_attacks_and_thread
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     suite, asked = AgentDojo("v1.2.2").suite("slack"), []
-    rule = vectors._AGENTDOJO_RULE
+    rule = injection_vectors._AGENTDOJO_RULE
     monkeypatch.setattr(
-        vectors, "_PACKAGES_RULE", lambda probe, task: asked.append(task.ID) or rule(probe, task)
+        injection_vectors, "_PACKAGES_RULE", lambda probe, task: asked.append(task.ID) or rule(probe, task)
     )
     attacks = [
         RegisteredAttack("important_instructions"),

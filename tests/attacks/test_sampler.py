@@ -7,9 +7,9 @@ import json
 import pytest
 from scripted_for_searches import QUEST, Outcomes, Says, reply
 
-from agentsys.attacks.attacker.reply import ReplyFault
-from agentsys.attacks.literal import unescape_yaml
-from agentsys.attacks.sampler import SamplerAttack
+from agentsys.attacks.attacker_reply import ReplyFault
+from agentsys.attacks.injection_vectors import unescape_yaml
+from agentsys.attacks.search_attacks import SamplerAttack
 from agentsys.models.chat import text_of
 
 

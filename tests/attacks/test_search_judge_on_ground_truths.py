@@ -7,15 +7,14 @@ from collections import Counter
 import pytest
 from agentdojo.agent_pipeline.ground_truth_pipeline import GroundTruthPipeline
 
-from agentsys.attacks.judge import CALLED, score_query
-from agentsys.attacks.registered import RegisteredAttack
-from agentsys.attacks.search import QueryFacts, SearchTask
+from agentsys.attacks.attack_search import QueryFacts, SearchTask
+from agentsys.attacks.registered_attack import RegisteredAttack
+from agentsys.attacks.search_judge import CALLED, score_query
 from agentsys.benchmarks.agentdojo import AgentDojo
-from agentsys.benchmarks.exposure import ExposureWatch
-from agentsys.benchmarks.runtime import TracedRuntime
+from agentsys.benchmarks.case_watch import ExposureWatch, TracedRuntime
 from agentsys.contracts import NotInjectable, Victim
 from agentsys.models.trace import Tracer, use_tracer
-from agentsys.runs.search.search_task import calls_after_exposure, find_ground_truth_calls
+from agentsys.runs.search_target import calls_after_exposure, find_ground_truth_calls
 
 
 def scores(suite_name: str, limit: int | None = None) -> Counter[int]:

@@ -7,7 +7,7 @@ from collections import defaultdict
 import pytest
 from scripted_for_searches import QUEST, Outcomes, Says, reply
 
-from agentsys.attacks.tap import TapAttack
+from agentsys.attacks.search_attacks import TapAttack
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import pytest
 from agentdojo.attacks.attack_registry import ATTACKS
 
-from agentsys.attacks.template import TemplateAttack
+from agentsys.attacks.text_attacks import TemplateAttack
+from agentsys.base.config_catalog import find_config_file, list_config_names
 from agentsys.benchmarks.agentdojo import AgentDojo
-from agentsys.catalog import find_config_file, list_config_names
 from agentsys.contracts import AttackKind, Victim
 from agentsys.errors import ConfigError
 

@@ -15,18 +15,16 @@ import pytest
 from agentdojo.functions_runtime import FunctionsRuntime
 from tiny_agentdyn import tiny_checkout
 
-from agentsys.attacks.codes import TEXT_CODES
-from agentsys.attacks.encoded import EncodedAttack
-from agentsys.attacks.forged.chatinject import ChatInject
-from agentsys.attacks.forged.families import FAMILIES
-from agentsys.attacks.literal import unescape_for_suite
+from agentsys.attacks.injection_vectors import unescape_for_suite
+from agentsys.attacks.red_team.chat_injection import FAMILIES, ChatInject
+from agentsys.attacks.red_team.encoded_attack import TEXT_CODES, EncodedAttack
+from agentsys.base.config_catalog import list_config_names
 from agentsys.benchmarks.agentdojo import AgentDojo
-from agentsys.benchmarks.agentdyn.benchmark import AgentDyn
-from agentsys.benchmarks.asb.benchmark import ASB
-from agentsys.benchmarks.exposure import ExposureWatch
-from agentsys.catalog import list_config_names
-from agentsys.config_dir import shipped_config_dir
+from agentsys.benchmarks.agentdyn.agentdyn_benchmark import AgentDyn
+from agentsys.benchmarks.asb.asb_benchmark import ASB
+from agentsys.benchmarks.case_watch import ExposureWatch
 from agentsys.contracts import Attack, AttackKind, NotInjectable, Victim
+from agentsys.extensions import shipped_config_dir
 from agentsys.runs.compose import compose
 from agentsys.runs.instantiate import instantiate
 
@@ -108,7 +106,9 @@ SETTINGS = {
     "chatinject_dialogue": ["attack.family=qwen3"],
     "template": ['attack.template="Do {goal} for {user}"'],
 }
-SHIPPED = sorted(name for name in list_config_names("attack") if name not in ELSEWHERE and not name.startswith("opi_"))
+SHIPPED = sorted(
+    name for name in list_config_names("attack") if name not in ELSEWHERE and not name.startswith("opi_")
+)
 
 
 def shipped(name: str, folder: Path, tasks: Mapping[str, Sequence[str]] | None = None) -> Attack:

@@ -11,14 +11,14 @@ from small_runs import Silent
 from stored_cases import row as stored_row
 from typer.testing import CliRunner
 
-from agentsys.attacks.cached import CachedAttack
-from agentsys.audit.cached_texts import CacheAudit, audit_cache_files, build_transfer_output
-from agentsys.audit.transfer import build_transfer_grids, measure_transfers
+from agentsys.attacks.red_team.cached_attack import CachedAttack
+from agentsys.audit.cached_text_audit import CacheAudit, audit_cache_files, build_transfer_output
+from agentsys.audit.text_transfer import build_transfer_grids, measure_transfers
 from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.cli import app
 from agentsys.errors import ConfigError
 from agentsys.records.case_row import CaseRow
-from agentsys.runs.session import prepare_session
+from agentsys.runs.run_session import prepare_session
 
 BENCHMARK = AgentDojo("v1.2.2")
 IBAN = "US133000000121212121212"
@@ -170,9 +170,9 @@ def test_the_command_tells_what_texts_did_in_runs(tmp_path: Path) -> None:
     ]
     few = ["benchmark.suites=[banking]", "user_tasks=[user_task_0,user_task_3]", "defense=none,tool_filter"]
     for file in files:
-        prepare_session([*few, f"attack.file={file}", "attack=cached", f"logdir={tmp_path / 'runs'}"]).execute(
-            Silent()
-        )
+        prepare_session(
+            [*few, f"attack.file={file}", "attack=cached", f"logdir={tmp_path / 'runs'}"]
+        ).execute(Silent())
     told = ["audit", f"caches={tmp_path / 'tree'}", f"runs={tmp_path / 'runs'}"]
     rows = json.loads(CliRunner().invoke(app, [*told, "--format", "json"]).stdout)["rows"]
     assert len(rows) == 4

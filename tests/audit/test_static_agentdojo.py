@@ -7,12 +7,15 @@ from functools import cache, partial
 import pytest
 
 from agentsys.analysis.metrics.limits import limits_of
-from agentsys.audit.static.audit import audit_benchmark
-from agentsys.audit.static.expected_findings import list_expectation_changes, load_shipped_expectation
-from agentsys.audit.static.json_form import build_expectation
-from agentsys.audit.static.paper_sentences import write_static_sentences
-from agentsys.audit.static.rows import StaticAudit, SuiteAudit
-from agentsys.audit.static.task_numbers import format_task_numbers
+from agentsys.audit.static.static_audit import audit_benchmark
+from agentsys.audit.static.static_document import format_task_numbers, write_static_sentences
+from agentsys.audit.static.static_rows import (
+    StaticAudit,
+    SuiteAudit,
+    build_expectation,
+    list_expectation_changes,
+    load_shipped_expectation,
+)
 from agentsys.benchmarks.agentdojo import AgentDojo
 
 VERSIONS = ("v1", "v1.1", "v1.1.1", "v1.1.2", "v1.2", "v1.2.1", "v1.2.2")
@@ -129,7 +132,12 @@ def tasks_with(suites: dict[str, dict[str, dict[str, object]]], field: str) -> d
 @WHOLE
 @pytest.mark.parametrize("version", VERSIONS)
 def test_every_version_is_as_expected(version: str) -> None:
-    assert list_expectation_changes(load_shipped_expectation("agentdojo", version), build_expectation(audit(version))) == []
+    assert (
+        list_expectation_changes(
+            load_shipped_expectation("agentdojo", version), build_expectation(audit(version))
+        )
+        == []
+    )
 
 
 @WHOLE

@@ -11,10 +11,10 @@ from agentdojo.functions_runtime import Depends, FunctionCall, TaskEnvironment, 
 from agentdojo.task_suite.task_suite import TaskSuite, validate_injections
 from pydantic import Field
 
-from agentsys.audit.static.audit import audit_injection_task, audit_user_task
 from agentsys.audit.static.audited_task import CallPlayer, prepare_task
-from agentsys.audit.static.rows import InjectionTaskAudit, UserTaskAudit
-from agentsys.audit.static.vector_words import VectorWords
+from agentsys.audit.static.static_audit import audit_injection_task, audit_user_task
+from agentsys.audit.static.static_rows import InjectionTaskAudit, UserTaskAudit
+from agentsys.audit.static.task_checks import VectorWords
 from agentsys.benchmarks.scoring import SuiteTask
 
 
@@ -134,7 +134,9 @@ def user(number: int) -> UserTaskAudit:
 
 
 def attack(number: int) -> InjectionTaskAudit:
-    return audit_injection_task(prepare_task(CallPlayer(SUITE), SUITE.injection_tasks[f"injection_task_{number}"]))
+    return audit_injection_task(
+        prepare_task(CallPlayer(SUITE), SUITE.injection_tasks[f"injection_task_{number}"])
+    )
 
 
 def test_a_sound_task_shows_only_what_is_wrong_with_its_data() -> None:

@@ -12,7 +12,7 @@ from click.testing import Result
 from stored_examples import published, stored
 from typer.testing import CliRunner
 
-from agentsys.audit.static.expected_findings import format_expectation, load_shipped_expectation
+from agentsys.audit.static.static_rows import format_expectation, load_shipped_expectation
 from agentsys.cli import app
 from agentsys.errors import ConfigError
 
@@ -104,7 +104,9 @@ def test_stored_runs_are_audited_without_the_checks_unless_these_are_asked_for(
 ) -> None:
     stored(tmp_path / "runs", published())
     with monkeypatch.context() as no_checks:
-        no_checks.setattr("agentsys.audit.static.audit.audit_benchmark", lambda _: pytest.fail("audited"))
+        no_checks.setattr(
+            "agentsys.audit.static.static_audit.audit_benchmark", lambda _: pytest.fail("audited")
+        )
         alone = json.loads(audited(f"runs={tmp_path / 'runs'}", "--format", "json").stdout)
     assert (alone["version"], alone["suites"], alone["runs"]["benign"]) == ("v1.2.2", [], 1)
     assert alone["sentences"][0].startswith("The stored runs hold")

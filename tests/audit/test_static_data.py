@@ -12,19 +12,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentsys.analysis.tables.output import OutputFormat, written
-from agentsys.audit.report import AuditReport, build_audit_output
-from agentsys.audit.static.expected_findings import (
-    list_expectation_changes,
-    format_expectation,
-    read_expectation,
-    load_shipped_expectation,
-)
-from agentsys.audit.static.json_form import build_expectation
+from agentsys.audit.audit_report import AuditReport, build_audit_output
 from agentsys.audit.static.mutations import ArgumentKind, Mutation, alter_value, classify_argument
-from agentsys.audit.static.paper_sentences import write_static_sentences
-from agentsys.audit.static.rows import InjectionTaskAudit, StaticAudit, SuiteAudit, UserTaskAudit
-from agentsys.audit.static.task_numbers import format_task_numbers
-from agentsys.audit.static.vector_words import iterate_texts, split_words
+from agentsys.audit.static.static_document import format_task_numbers, write_static_sentences
+from agentsys.audit.static.static_rows import (
+    InjectionTaskAudit,
+    StaticAudit,
+    SuiteAudit,
+    UserTaskAudit,
+    build_expectation,
+    format_expectation,
+    list_expectation_changes,
+    load_shipped_expectation,
+    read_expectation,
+)
+from agentsys.audit.static.task_checks import iterate_texts, split_words
 from agentsys.errors import ConfigError
 
 WRONG = Mutation(2, "send_email", "recipients", "recipient", "required")
@@ -103,13 +105,17 @@ def test_words_of_data_hold_amounts_accounts_and_names_whole() -> None:
 
 def test_a_finding_that_moved_is_one_line_that_names_suite_task_and_field() -> None:
     moved = replace(SUITE, user_tasks=(replace(SUITE.user_tasks[0], noop_utility=False), SUITE.user_tasks[1]))
-    lines = list_expectation_changes(build_expectation(AUDIT), build_expectation(replace(AUDIT, suites=(moved,))))
+    lines = list_expectation_changes(
+        build_expectation(AUDIT), build_expectation(replace(AUDIT, suites=(moved,)))
+    )
     assert lines == ["shop user_task_0 noop_utility: expected true, found nothing remarkable"]
 
 
 def test_new_and_vanished_tasks_other_data_and_another_version_are_told() -> None:
     one = replace(SUITE, data_hash="def", user_tasks=(SUITE.user_tasks[0], UserTaskAudit("user_task_2")))
-    lines = list_expectation_changes(build_expectation(AUDIT), build_expectation(replace(AUDIT, version="v10", suites=(one,))))
+    lines = list_expectation_changes(
+        build_expectation(AUDIT), build_expectation(replace(AUDIT, version="v10", suites=(one,)))
+    )
     assert lines == [
         "version: expected v9, found v10",
         "shop: its data changed (expected abc, found def)",
@@ -119,10 +125,12 @@ def test_new_and_vanished_tasks_other_data_and_another_version_are_told() -> Non
 
 
 def test_suites_that_were_not_audited_are_not_missed_and_unexpected_ones_are_told() -> None:
-    assert list_expectation_changes(build_expectation(AUDIT), build_expectation(replace(AUDIT, suites=()))) == []
-    assert list_expectation_changes(build_expectation(replace(AUDIT, suites=())), build_expectation(AUDIT)) == [
-        "shop: expected no such suite"
-    ]
+    assert (
+        list_expectation_changes(build_expectation(AUDIT), build_expectation(replace(AUDIT, suites=()))) == []
+    )
+    assert list_expectation_changes(
+        build_expectation(replace(AUDIT, suites=())), build_expectation(AUDIT)
+    ) == ["shop: expected no such suite"]
 
 
 def test_an_expectation_survives_its_file(tmp_path: Path) -> None:
@@ -163,6 +171,8 @@ def test_names_from_a_benchmark_do_no_markup() -> None:
     odd = SuiteAudit(
         "<b>|x", "", (UserTaskAudit("user_task_0", overwritten=("[a](b)",), noop_utility=True),), ()
     )
-    text = written(build_audit_output(AuditReport(replace(AUDIT, suites=(odd,)))), OutputFormat.MARKDOWN).decode()
+    text = written(
+        build_audit_output(AuditReport(replace(AUDIT, suites=(odd,)))), OutputFormat.MARKDOWN
+    ).decode()
     assert "<b>" not in text
     assert "[a](b)" not in text

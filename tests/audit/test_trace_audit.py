@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from stored_examples import PAY_ATTACKER, PAY_BILL, READ_BILL, attacked, drift, published, stored, turns
 
-from agentsys.audit.rescoring.trajectories.unusable import RecordFault
-from agentsys.audit.traces.audit import TraceAudit, audit_traces
+from agentsys.audit.rescoring.recorded_trajectory import RecordFault
+from agentsys.audit.trace_audit import TraceAudit, audit_traces
 from agentsys.errors import ConfigError
 
 

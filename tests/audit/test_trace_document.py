@@ -10,11 +10,15 @@ from rich.console import Console
 from agentsys.analysis.tables.escaping import plain
 from agentsys.analysis.tables.output import OutputFormat, written
 from agentsys.analysis.tables.write_terminal import terminal_document
-from agentsys.audit.report import AuditReport, build_audit_document, build_audit_output
-from agentsys.audit.static.rows import StaticAudit
-from agentsys.audit.traces.audit import TraceAudit
-from agentsys.audit.traces.document import write_trace_sentences
-from agentsys.audit.traces.rows import (
+from agentsys.audit.audit_report import (
+    AuditReport,
+    build_audit_document,
+    build_audit_output,
+    write_trace_sentences,
+)
+from agentsys.audit.static.static_rows import StaticAudit
+from agentsys.audit.trace_audit import TraceAudit
+from agentsys.audit.trace_rows import (
     AnswerRow,
     AsrRow,
     BenignHit,

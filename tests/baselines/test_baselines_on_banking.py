@@ -12,7 +12,7 @@ from hydra.utils import instantiate
 from omegaconf import OmegaConf
 from scripted_for_baselines import ScriptedModel, ground_truth_turns
 
-from agentsys.config_dir import shipped_config_dir
+from agentsys.extensions import shipped_config_dir
 from agentsys.models.chat import ChatRequest, assistant, text_of
 
 SHIPPED = [

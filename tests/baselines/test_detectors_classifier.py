@@ -227,7 +227,7 @@ def test_the_element_withholds_what_the_model_flags(folders: Folders) -> None:
     detect = DetectInjections(
         load_classifier(settings_of(folders, "pooled", trained=True)), DetectionOptions()
     )
-    from agentsys.models.loop import tool_loop
+    from agentsys.models.pipeline_elements import tool_loop
 
     model = ScriptedModel([calls("bill", "mail"), assistant("Done.")])
     pipeline = tool_loop(model, "Be good.", name="x", after_results=[FilterResults([detect])])

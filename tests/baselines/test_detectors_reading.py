@@ -16,9 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
-from agentsys.config_dir import shipped_config_dir
+from agentsys.base.option_checks import check_options
 from agentsys.errors import ConfigError
-from agentsys.options import check_options
+from agentsys.extensions import shipped_config_dir
 from baselines.detectors import classifier_defense
 from baselines.detectors.classifier import Classifier, Remembered
 from baselines.detectors.classifier_defense import ClassifierDefense, load_classifier

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from agentsys.models.tagged_calls import CallSyntaxError, write_reply
+from agentsys.models.prompted_tools import CallSyntaxError, write_reply
 from baselines.drift.checklist import aligned, mend, readable_entries
 from baselines.drift.checklist import repaired as repaired_list
 from baselines.drift.reply import read_reply, repaired

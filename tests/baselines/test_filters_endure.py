@@ -11,9 +11,9 @@ from hydra.utils import instantiate
 from omegaconf import OmegaConf
 from scripted_for_baselines import calls, runtime_returning
 
-from agentsys.config_dir import shipped_config_dir
+from agentsys.extensions import shipped_config_dir
 from agentsys.models.chat import ChatReply, ChatRequest, assistant
-from agentsys.models.loop import MAX_ROUNDS
+from agentsys.models.pipeline_elements import MAX_ROUNDS
 from baselines.detectors.defense import DetectorDefense
 from baselines.detectors.phrases import PATTERNS, PhraseDetector
 

@@ -19,9 +19,8 @@ from scripted_for_melon import (
     saying,
 )
 
-from agentsys.models.chat import assistant, text_of, user
-from agentsys.models.errors import ErrorKind, ModelError
-from agentsys.models.wrappers.recorded import RecordingModel
+from agentsys.models.chat import ErrorKind, ModelError, assistant, text_of, user
+from agentsys.models.wrappers.accounting import RecordingModel
 from baselines.melon import Melon
 from baselines.melon.prompts import NOTICE, PLACEHOLDER
 from baselines.none import NoDefense

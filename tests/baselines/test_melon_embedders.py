@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scripted_for_melon import Chosen
 
 from agentsys.errors import ConfigError
-from agentsys.models.errors import ErrorKind, ModelError
+from agentsys.models.chat import ErrorKind, ModelError
 from agentsys.models.trace import Tracer, use_tracer
 from baselines.melon import Melon
 from baselines.melon.bank import unit_rows

@@ -17,7 +17,7 @@ from scripted_for_baselines import ScriptedModel, calls, runtime_returning
 
 from agentsys.contracts import Defense
 from agentsys.models.chat import assistant
-from agentsys.models.element import ModelElement
+from agentsys.models.pipeline_elements import ModelElement
 from baselines.none import NoDefense
 
 SCRIPT = [calls("balance", "unknown"), calls("broken"), assistant("You have 5.")]

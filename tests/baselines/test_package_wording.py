@@ -7,7 +7,7 @@ import inspect
 import pytest
 from agentdojo.agent_pipeline import agent_pipeline, pi_detector
 
-from agentsys.catalog import load_config
+from agentsys.base.config_catalog import load_config
 from agentsys.errors import ConfigError
 from agentsys.runs.instantiate import instantiate
 from baselines.detectors.element import NOTICE
@@ -33,7 +33,8 @@ def test_a_compat_preset_speaks_in_the_packages_words_and_the_preset_itself_in_o
     preset: str, text: str
 ) -> None:
     own, compat = (
-        instantiate("defense", load_config("defense", name)).prompts() for name in (preset, f"{preset}_compat")
+        instantiate("defense", load_config("defense", name)).prompts()
+        for name in (preset, f"{preset}_compat")
     )
     package = tool_filter_question() if preset == "tool_filter" else withheld_notice()
     assert text in own.values() and package not in own.values()

@@ -12,7 +12,7 @@ from scripted_for_baselines import ScriptedModel, calls, runtime_returning
 
 from agentsys.errors import ConfigError
 from agentsys.models.chat import assistant, text_of, user
-from agentsys.models.loop import default_system_message
+from agentsys.models.pipeline_elements import default_system_message
 from agentsys.models.trace import Tracer, use_tracer
 from baselines.delimiters import Delimiters
 from baselines.instructional_prevention import InstructionalPrevention

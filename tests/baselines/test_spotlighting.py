@@ -14,7 +14,7 @@ from scripted_for_baselines import ScriptedModel, calls, runtime_returning
 
 from agentsys.errors import ConfigError
 from agentsys.models.chat import assistant, text_of, user
-from agentsys.models.element import ModelElement
+from agentsys.models.pipeline_elements import ModelElement
 from agentsys.models.trace import Tracer, use_tracer
 from baselines.prompt_sandwiching import Remind
 from baselines.spotlighting import Spotlighting

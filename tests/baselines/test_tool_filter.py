@@ -12,9 +12,9 @@ from hydra.utils import instantiate
 from omegaconf import OmegaConf
 from scripted_for_baselines import ScriptedModel, Turn, calls, ground_truth_turns, runtime_returning
 
-from agentsys.config_dir import shipped_config_dir
 from agentsys.contracts import Defense
 from agentsys.errors import ConfigError
+from agentsys.extensions import shipped_config_dir
 from agentsys.models.chat import ChatReply, ChatRequest, assistant, text_of
 from agentsys.models.trace import Tracer, use_tracer
 from baselines.tool_filter import QUESTION, ROLE, ToolFilter, picked

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from agentdojo.functions_runtime import FunctionsRuntime
 
+from agentsys.base.config_catalog import load_config
 from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.benchmarks.clock import DEFAULT_CLOCK, CaseClock, parse_clock, use_case_clock
-from agentsys.catalog import load_config
 from agentsys.errors import ConfigError
 
 START = datetime.datetime(2025, 1, 1, 12, 0, 0, 500_000)

@@ -12,10 +12,10 @@ from agentdojo.task_suite.task_suite import TaskSuite
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentsys.attacks.registered import RegisteredAttack
+from agentsys.attacks.registered_attack import RegisteredAttack
 from agentsys.benchmarks.agentdojo import AgentDojo
-from agentsys.benchmarks.breaks_environment import InjectionBreaksEnvironment
-from agentsys.benchmarks.loading.double_quoted import is_plain
+from agentsys.benchmarks.environment_loader import InjectionBreaksEnvironment
+from agentsys.benchmarks.environment_text import is_plain
 from agentsys.contracts import Victim
 
 VERSIONS = [version for version, suites in load_suites._SUITES.items() if suites]
@@ -88,7 +88,7 @@ def test_environment_under_every_attack_and_pair_equals_the_packages(name: str, 
 
 
 def _writer(name: str) -> Any:
-    from agentsys.attacks.adaptive import AdaptiveAttack
+    from agentsys.attacks.text_attacks import AdaptiveAttack
 
     return AdaptiveAttack() if name == "adaptive" else RegisteredAttack(name)
 

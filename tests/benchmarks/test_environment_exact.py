@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentsys.benchmarks.agentdojo import AgentDojo
-from agentsys.benchmarks.breaks_environment import InjectionBreaksEnvironment
-from agentsys.benchmarks.loading.environment import EnvironmentLoader
+from agentsys.benchmarks.environment_loader import EnvironmentLoader, InjectionBreaksEnvironment
 from agentsys.errors import ConfigError
 
 EXACT, FOLDED = AgentDojo("v1.2.2", injection="exact"), AgentDojo("v1.2.2")

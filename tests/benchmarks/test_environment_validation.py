@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, EmailStr, Field, ValidationError, model_validator
 
+from agentsys.benchmarks import environment_loader
 from agentsys.benchmarks.agentdojo import AgentDojo
-from agentsys.benchmarks.loading import environment
-from agentsys.benchmarks.loading.environment import build_validator
+from agentsys.benchmarks.environment_loader import build_validator
 
 
 def book_class(*, discreet: bool = False) -> Any:
@@ -97,7 +97,7 @@ def checked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return original(text)
 
     monkeypatch.setattr(networks, "validate_email", counting)
-    environment._cached_check.cache_clear()
+    environment_loader._cached_check.cache_clear()
     return found
 
 
@@ -123,6 +123,6 @@ def test_with_a_pydantic_that_knows_no_such_option_validation_is_the_classs_own(
     def older(schema: Any, config: Any = None) -> None:
         raise AssertionError("it is called with the option, so this is never reached")
 
-    monkeypatch.setattr(environment, "SchemaValidator", older)
+    monkeypatch.setattr(environment_loader, "SchemaValidator", older)
     made = book_class()
     assert build_validator(made) == made.model_validate

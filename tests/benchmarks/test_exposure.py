@@ -12,12 +12,12 @@ from agentdojo.agent_pipeline.tool_execution import tool_result_to_str
 from agentdojo.types import ChatMessage
 from pydantic import BaseModel
 
-from agentsys.attacks.registered import RegisteredAttack
+from agentsys.attacks.registered_attack import RegisteredAttack
+from agentsys.base.payload_lines import find_payload_lines, squeeze
 from agentsys.benchmarks.agentdojo import AgentDojo
-from agentsys.benchmarks.exposure import ExposureFacts, ExposureWatch
+from agentsys.benchmarks.case_watch import ExposureFacts, ExposureWatch
 from agentsys.contracts import Victim
 from agentsys.models.chat import ChatRequest, assistant, system, user
-from agentsys.payload_lines import find_payload_lines, squeeze
 from agentsys.records.schema import Exposure
 
 LONG = "This line is long enough to count."
@@ -126,7 +126,7 @@ def test_the_round_shown_is_the_index_of_the_tool_result() -> None:
 def test_a_message_is_searched_once_however_often_it_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     searched: list[str] = []
     monkeypatch.setattr(
-        "agentsys.benchmarks.exposure.squeeze", lambda text: searched.append(text) or squeeze(text)
+        "agentsys.benchmarks.case_watch.squeeze", lambda text: searched.append(text) or squeeze(text)
     )
     watch, messages = ExposureWatch(WRITTEN), [user("the task")]
     for number in range(20):
@@ -266,7 +266,11 @@ def test_a_text_that_stands_in_several_vectors_of_one_result_is_one_exposure_wit
         watch.model_asked(asked(user("Hi"), tool("Nothing here."), tool(result), tool(result + " ")))
     assert (alone.summarize().copies_shown, twice.summarize().copies_shown) == (1, 2)
     assert vars(twice.summarize()) | {"copies_shown": 1} == vars(alone.summarize())
-    assert (twice.summarize().raw_round, twice.summarize().shown_round, twice.summarize().shown_fraction) == (2, 2, 1.0)
+    assert (twice.summarize().raw_round, twice.summarize().shown_round, twice.summarize().shown_fraction) == (
+        2,
+        2,
+        1.0,
+    )
 
 
 def test_copies_that_only_a_worker_read_are_not_shown() -> None:

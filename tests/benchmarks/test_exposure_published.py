@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from agentsys.benchmarks.exposure import ExposureWatch
+from agentsys.benchmarks.case_watch import ExposureWatch
 from agentsys.models.chat import ChatRequest
 
 ARCHIVE = Path(__file__).parents[3] / "shared/data/traces/agentdojo-gpt-4o-mini-2024-07-18.tar.gz"

@@ -11,9 +11,9 @@ from agentdojo.agent_pipeline.tool_execution import tool_result_to_str
 from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime
 from agentdojo.task_suite.load_suites import get_suite
 
-from agentsys.benchmarks.ground_truth.playbook import build_playbook
-from agentsys.models.simulated.playbook import GoalScript, TaskScript
-from agentsys.models.simulated.text_matching import fold_text, occurs_in
+from agentsys.benchmarks.ground_truth_playbook import build_playbook
+from agentsys.simulated.playbook_index import GoalScript, TaskScript
+from agentsys.simulated.text_matching import fold_text, occurs_in
 
 SUITES = ("workspace", "travel", "banking", "slack")
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from agentsys.benchmarks.ground_truth.playbook_facts import find_facts
-from agentsys.models.simulated.playbook import ScriptedCall
+from agentsys.benchmarks.ground_truth_playbook import find_facts
+from agentsys.simulated.playbook_index import ScriptedCall
 
 
 def taken(prompt: str, answer: str, *steps: tuple[dict[str, Any], str]) -> list[tuple[str, int]]:

@@ -7,7 +7,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentsys.benchmarks.loading.quoted_holes import _parse_quoted, parse_holed_text
+from agentsys.benchmarks.environment_text import _parse_quoted, parse_holed_text
 
 
 def test_only_the_texts_with_a_replaced_placeholder_change() -> None:

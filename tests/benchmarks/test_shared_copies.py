@@ -17,8 +17,14 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
 from agentsys.benchmarks.agentdojo import AgentDojo
-from agentsys.benchmarks.scoring import check_on_copies
-from agentsys.benchmarks.shared_copies import _are_parts_equal, are_equal, use_quick_copy, deep_copy, copy_environments
+from agentsys.benchmarks.scoring import (
+    _are_parts_equal,
+    are_equal,
+    check_on_copies,
+    copy_environments,
+    deep_copy,
+    use_quick_copy,
+)
 
 
 class Item(BaseModel):

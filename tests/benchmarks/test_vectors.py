@@ -7,10 +7,23 @@ from pathlib import Path
 
 import pytest
 
-from agentsys.benchmarks.vectors.benchmark import Vectors, undisguise_text
-from agentsys.benchmarks.vectors.corpus import FIRST_TEXTS, VECTOR_NAMES, CorpusText, CorpusHalf, load_corpus
-from agentsys.benchmarks.vectors.hiding import DISGUISES, apply_disguise
-from agentsys.benchmarks.vectors.suite import SHARED_TASK_NUMBER, SHARED, VECTOR, document_name
+from agentsys.benchmarks.vectors.corpus import (
+    DISGUISES,
+    FIRST_TEXTS,
+    VECTOR_NAMES,
+    CorpusHalf,
+    CorpusText,
+    apply_disguise,
+    load_corpus,
+)
+from agentsys.benchmarks.vectors.vectors_benchmark import (
+    SHARED,
+    SHARED_TASK_NUMBER,
+    VECTOR,
+    Vectors,
+    document_name,
+    undisguise_text,
+)
 from agentsys.errors import ConfigError
 from baselines.detectors.phrases import PhraseDetector
 from baselines.middleware import Guard
@@ -117,5 +130,9 @@ def test_every_later_attack_that_passes_is_named_on_the_page() -> None:
     page = (DOCS / "baselines" / "middleware.md").read_text(encoding="utf-8")
     guard = Guard()
     for name, vector in load_corpus().vectors.items():
-        passed = [t.id for t in vector.select_half(CorpusHalf.LATER)[0] if guard.text(t.output).handling.value == "allow"]
+        passed = [
+            t.id
+            for t in vector.select_half(CorpusHalf.LATER)[0]
+            if guard.text(t.output).handling.value == "allow"
+        ]
         assert not passed or f"{name} {', '.join(passed)}" in page

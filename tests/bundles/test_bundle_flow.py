@@ -10,9 +10,9 @@ import orjson
 import pytest
 from bundled_runs import SIMULATED, changed, flipped, names_in, paid_run, run, verified
 
-from agentsys.bundles import changed_here
-from agentsys.bundles.packing import pack_bundle
-from agentsys.bundles.verify import VerifyOutcome, VerifiedCase, DifferenceCause
+from agentsys.bundles import rerun_bundle
+from agentsys.bundles.pack_bundle import pack_bundle
+from agentsys.bundles.verify_bundle import DifferenceCause, VerifiedCase, VerifyOutcome
 from agentsys.errors import ConfigError
 from agentsys.runs import build_record
 
@@ -89,7 +89,7 @@ def test_a_record_with_another_score_says_both(bundle: Path) -> None:
 
 @pytest.mark.slow
 def test_a_lie_that_keeps_the_list_right_is_found_by_running_it(bundle: Path, tmp_path: Path) -> None:
-    from agentsys.bundles.archive import BundleWriter, BundleReader
+    from agentsys.bundles.bundle_archive import BundleReader, BundleWriter
 
     name = names_in(bundle, "records")[0]
     with BundleReader(bundle) as old, BundleWriter(tmp_path / "lie.zip") as new:
@@ -130,8 +130,8 @@ def test_a_reply_that_was_taken_out_is_named(bundle: Path) -> None:
 def test_other_code_is_why_where_cases_differ_and_said_where_they_do_not(
     bundle: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    edited = {**changed_here.hash_package_files(), "agentsys/defense/prompts.py": "edited"}
-    monkeypatch.setattr(changed_here, "hash_package_files", lambda: edited)
+    edited = {**rerun_bundle.hash_package_files(), "agentsys/defense/prompts.py": "edited"}
+    monkeypatch.setattr(rerun_bundle, "hash_package_files", lambda: edited)
     found = verified(bundle)
     assert found.is_verified
     assert found.here.lines == ["code: agentsys/defense/prompts.py"]
@@ -143,8 +143,8 @@ def test_other_code_is_why_where_cases_differ_and_said_where_they_do_not(
 
 @pytest.mark.slow
 def test_another_version_is_said(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    here = {**changed_here.list_package_versions(), "pydantic": "9.9"}
-    monkeypatch.setattr(changed_here, "versions", lambda: here)
+    here = {**rerun_bundle.list_package_versions(), "pydantic": "9.9"}
+    monkeypatch.setattr(rerun_bundle, "versions", lambda: here)
     found = verified(bundle)
     assert found.is_verified
     assert [line.split(" (")[0] for line in found.here.versions] == ["pydantic"]

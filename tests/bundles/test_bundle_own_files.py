@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from bundled_runs import changed, flipped, names_in, run, verified
 
-from agentsys.bundles.packing import pack_bundle
-from agentsys.bundles.verify import VerifyOutcome, DifferenceCause
+from agentsys.bundles.pack_bundle import pack_bundle
+from agentsys.bundles.verify_bundle import DifferenceCause, VerifyOutcome
 from agentsys.errors import ConfigError
 
 DEFENSE = """

@@ -14,10 +14,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agentsys.bundles.archive import BundleWriter, BundleReader
-from agentsys.bundles.manifest import BundledCell, Manifest
-from agentsys.bundles.portable import insert_paths
-from agentsys.bundles.verify import check_trust
+from agentsys.bundles.bundle_archive import BundledCell, BundleReader, BundleWriter, Manifest
+from agentsys.bundles.rerun_bundle import insert_paths
+from agentsys.bundles.verify_bundle import check_trust
 from agentsys.errors import ConfigError
 
 EMPTY: dict[str, Any] = {"versions": {}, "cells": {}, "code": [], "data": {}}
@@ -142,7 +141,7 @@ def test_unpacking_writes_into_its_folder_and_only_what_is_as_it_was(tmp_path: P
     ]
 
 
-def _with(target: str = "agentsys.attacks.none.NoAttack", **benchmark: Any) -> Manifest:
+def _with(target: str = "agentsys.attacks.no_attack.NoAttack", **benchmark: Any) -> Manifest:
     attack = {"_target_": target}
     cell = BundledCell(settings={"attack": attack, "benchmark": benchmark}, identity={})
     return Manifest(**{**EMPTY, "cells": {"h": cell}}, members={})
@@ -152,8 +151,8 @@ def _with(target: str = "agentsys.attacks.none.NoAttack", **benchmark: Any) -> M
     "manifest",
     [
         _with("os.system"),
-        _with("agentsys.atomic_file.write_atomically"),
-        _with("agentsys.named_module.add_plugin_paths"),
+        _with("agentsys.base.atomic_file.write_atomically"),
+        _with("agentsys.base.object_import.add_plugin_paths"),
         _with(modules=["antigravity"]),
         _with(fallback=[{"inner": {"_target_": "subprocess.Popen"}}]),
     ],

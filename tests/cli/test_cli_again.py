@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from agentsys.cli import app
-from agentsys.records import reading
+from agentsys.records import case_reader
 from agentsys.runs import plan
 
 SMALL = ["benchmark.suites=[slack]", "user_tasks=[0,1]", "executor.workers=1"]
@@ -35,12 +35,12 @@ def test_a_run_looks_into_its_folder_again_for_the_table_only_after_it_has_run_a
 ) -> None:
     looks = list[Path]()
 
-    def noted(root: Path) -> reading.Listing:
+    def noted(root: Path) -> case_reader.Listing:
         looks.append(root)
         return listed(root)
 
-    listed = reading.list_files
-    for place in (plan, reading):
+    listed = case_reader.list_files
+    for place in (plan, case_reader):
         monkeypatch.setattr(place, "WORTH_AN_INDEX", 1)
         monkeypatch.setattr(place, "listed", noted)
     table = said(tmp_path)
@@ -64,7 +64,7 @@ def test_an_interrupted_run_says_what_it_did_not_begin(
     def stops(self: object, record: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("agentsys.cli.progress.PlainProgress.finished", stops)
+    monkeypatch.setattr("agentsys.cli.run_progress.PlainProgress.finished", stops)
     shown = CliRunner().invoke(
         app, ["run", *SMALL, f"logdir={tmp_path / 'runs'}", "defense=none,prompt_sandwiching"]
     )

@@ -9,9 +9,8 @@ import pytest
 from paid_server import Answer, calls, fails, paid_server, says
 from typer.testing import CliRunner
 
-from agentsys.cli import app
-from agentsys.cli.doctor import checks
-from agentsys.cli.doctor.checks import CheckResult
+from agentsys.cli import app, doctor_command
+from agentsys.cli.doctor_command import CheckResult
 
 SECRET = "sk-very-secret"
 
@@ -30,7 +29,7 @@ def own(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def healthy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checks, "run_self_check", lambda: CheckResult("self-check", True, "fine"))
+    monkeypatch.setattr(doctor_command, "run_self_check", lambda: CheckResult("self-check", True, "fine"))
 
 
 @pytest.mark.usefixtures("healthy")
@@ -58,8 +57,8 @@ def test_doctor_says_which_keys_are_set_and_never_their_values(
 
 
 def test_missing_extra_gives_the_command_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checks, "_installed_version", lambda package: None)
-    found = {finding.subject: finding for finding in checks.check_extras()}
+    monkeypatch.setattr(doctor_command, "_installed_version", lambda package: None)
+    found = {finding.subject: finding for finding in doctor_command.check_extras()}
     assert found["litellm"].detail == "litellm missing: pip install 'agentsys-bench[litellm]'"
     assert "dev" not in found
 
@@ -67,9 +66,9 @@ def test_missing_extra_gives_the_command_to_install_it(monkeypatch: pytest.Monke
 def test_unwritable_logdir_is_told_and_nothing_is_made(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("")
-    assert not checks.check_logdir(blocked / "runs").ok
-    assert checks.check_logdir(tmp_path / "new" / "runs").detail.endswith("can be made")
-    assert checks.check_logdir(tmp_path).detail.endswith("is writable")
+    assert not doctor_command.check_logdir(blocked / "runs").ok
+    assert doctor_command.check_logdir(tmp_path / "new" / "runs").detail.endswith("can be made")
+    assert doctor_command.check_logdir(tmp_path).detail.endswith("is writable")
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
@@ -77,14 +76,14 @@ def test_failing_self_check_exits_with_1_and_says_why(monkeypatch: pytest.Monkey
     def broken() -> list[object]:
         raise RuntimeError("the model is \x1b[5mbroken")
 
-    monkeypatch.setattr(checks, "_run_one_case", broken)
+    monkeypatch.setattr(doctor_command, "_run_one_case", broken)
     result = CliRunner().invoke(app, ["doctor"])
     assert result.exit_code == 1
     assert "RuntimeError: the model is \\x1b[5mbroken" in result.output
 
 
 def test_self_check_runs_a_case_end_to_end() -> None:
-    found = checks.run_self_check()
+    found = doctor_command.run_self_check()
     assert found.ok, found.detail
 
 
@@ -104,7 +103,7 @@ def test_of_two_ways_to_a_model_only_the_chosen_ones_variables_are_wanted(
     monkeypatch.setenv("MY_KEY", SECRET)
     for variable in ("MY_PROJECT", "MY_PLACE"):
         monkeypatch.delenv(variable, raising=False)
-    found = checks.check_model("either", [own])
+    found = doctor_command.check_model("either", [own])
     assert (found.ok, found.detail) == (None if vertexai == "false" else False, wanted)
 
 
@@ -113,7 +112,7 @@ def _asked(own: Path, url: str) -> CheckResult:
         "_target_: agentsys.models.providers.openai.OpenAIModel\nname: asked\nprose_name: AI assistant\n"
         f"model_id: m\napi_key_env: null\ntemperature: null\nbase_url: {url}\n"
     )
-    return checks.check_model("asked", [own], ping=True)
+    return doctor_command.check_model("asked", [own], ping=True)
 
 
 @pytest.mark.parametrize(
@@ -136,5 +135,5 @@ def test_nothing_is_asked_without_a_ping(own: Path) -> None:
     with paid_server(lambda number, body: says()) as server:
         _asked(own, server.url)
         before = len(server.asked)
-        assert checks.check_model("asked", [own]).ok is None
+        assert doctor_command.check_model("asked", [own]).ok is None
         assert len(server.asked) == before

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from agentsys.benchmarks.asb import source
-from agentsys.benchmarks.asb.fetch import fetch_asb
-from agentsys.benchmarks.asb.source import CHECKSUMS, sample_folder
+from agentsys.benchmarks.asb import asb_data
+from agentsys.benchmarks.asb.asb_data import CHECKSUMS, sample_folder
+from agentsys.benchmarks.asb.fetch_asb import fetch_asb
 from agentsys.cli import app
 from agentsys.errors import ConfigError
 
@@ -105,15 +105,15 @@ def test_the_command_puts_them_where_the_benchmark_looks(
 ) -> None:
     contents = {path.name: path.read_bytes() for path in sample_folder().glob("*.jsonl")}
     for name in contents:
-        monkeypatch.setitem(source.CHECKSUMS, name, hashlib.sha256(contents[name]).hexdigest())
-    for name in set(source.CHECKSUMS) - set(contents):
-        monkeypatch.delitem(source.CHECKSUMS, name)
+        monkeypatch.setitem(asb_data.CHECKSUMS, name, hashlib.sha256(contents[name]).hexdigest())
+    for name in set(asb_data.CHECKSUMS) - set(contents):
+        monkeypatch.delitem(asb_data.CHECKSUMS, name)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     with serving(contents) as (address, _):
         done = CliRunner().invoke(app, ["fetch", "asb", "--source", address])
     assert done.exit_code == 0, done.output
     assert "benchmark=asb benchmark.data=fetched" in done.output.replace("\n", "")
-    assert len(source.load_asb_data("fetched")[0].agents) == 4
+    assert len(asb_data.load_asb_data("fetched")[0].agents) == 4
 
 
 def test_a_data_set_nobody_knows_is_one_line() -> None:

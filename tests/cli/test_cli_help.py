@@ -10,13 +10,12 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from agentsys.cli import COMMANDS, SECTIONS, app
-from agentsys.cli.help import examples
-from agentsys.cli.help.lazy import LazyCommand
+from agentsys.cli import COMMANDS, SECTIONS, app, lazy_commands
+from agentsys.cli.lazy_commands import LazyCommand
 from agentsys.runs.compose import compose
 
 OF_ROOMS = {name: source.examples for name, source in COMMANDS.items() if source.examples}
-EXAMPLES = examples.EXAMPLES | OF_ROOMS
+EXAMPLES = lazy_commands.EXAMPLES | OF_ROOMS
 SHOWN = [(command, line) for command, lines in EXAMPLES.items() for line in lines]
 
 

@@ -8,8 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 from agentsys.cli import app
-from agentsys.runs.executors.outcome import Listener, RunOutcome
-from agentsys.runs.session import Session
+from agentsys.runs.run_session import Session
+from agentsys.runs.run_totals import Listener, RunOutcome
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from agentsys import catalog
+from agentsys.base import config_catalog
 from agentsys.cli import app
-from agentsys.config_dir import shipped_config_dirs
 from agentsys.errors import ConfigError
+from agentsys.extensions import shipped_config_dirs
 
 
 @pytest.fixture
@@ -34,20 +34,22 @@ def listed(*arguments: str) -> str:
     return result.output
 
 
-@pytest.mark.parametrize("kind", list(catalog.CONFIG_GROUPS))
+@pytest.mark.parametrize("kind", list(config_catalog.CONFIG_GROUPS))
 def test_list_names_every_shipped_config(kind: str) -> None:
     files = {
-        path.stem for root in shipped_config_dirs() for path in (root / catalog.CONFIG_GROUPS[kind]).glob("*.yaml")
+        path.stem
+        for root in shipped_config_dirs()
+        for path in (root / config_catalog.CONFIG_GROUPS[kind]).glob("*.yaml")
     }
     rows = json.loads(listed(kind, "--format", "json"))
     assert {row["name"] for row in rows} == files
     assert listed(kind).count("\n") == len(files)
 
 
-@pytest.mark.parametrize("group", catalog.CONFIG_GROUPS.values())
+@pytest.mark.parametrize("group", config_catalog.CONFIG_GROUPS.values())
 def test_every_shipped_config_says_in_one_line_what_it_is(group: str) -> None:
-    for name in catalog.list_config_names(group):
-        text = catalog.read_description(group, name)
+    for name in config_catalog.list_config_names(group):
+        text = config_catalog.read_description(group, name)
         assert 10 <= len(text) <= 120, f"configs/{group}/{name}.yaml: {text!r}"
 
 
@@ -74,7 +76,7 @@ def test_a_config_of_ones_own_with_a_shipped_name_is_refused_as_run_refuses_it(o
 
 def test_long_lists_what_every_defense_does() -> None:
     rows = {row["name"]: row["long"] for row in json.loads(listed("defenses", "--long", "--format", "json"))}
-    assert set(rows) == set(catalog.list_config_names("defense"))
+    assert set(rows) == set(config_catalog.list_config_names("defense"))
     assert rows["agentsys"] != rows["agentsys_strict"]
     assert "One agent reads the request" in listed("defenses", "--long")
     with pytest.raises(ConfigError, match="--long is for defenses"):

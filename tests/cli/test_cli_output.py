@@ -16,9 +16,9 @@ from agentsys.analysis.tables.output import Output, OutputFormat, records_of, wr
 from agentsys.analysis.tables.report import report
 from agentsys.analysis.tables.results_document import results_output
 from agentsys.cli import app
-from agentsys.cli.output import write_output
+from agentsys.cli.cli_output import write_output
 from agentsys.errors import ConfigError
-from agentsys.records.reading import LoadedCases
+from agentsys.records.case_reader import LoadedCases
 
 COMMANDS = ("results", "table", "compare", "measures", "budget", "rescore", "audit")
 

@@ -7,9 +7,9 @@ import io
 import pytest
 from rich.console import Console
 
-from agentsys.cli.progress import LiveProgress, PlainProgress
+from agentsys.cli.run_progress import LiveProgress, PlainProgress
 from agentsys.models.budget import Meter
-from agentsys.runs.totals import CellLabels, CellTotals, RunningTotals
+from agentsys.runs.run_totals import CellLabels, CellTotals, RunningTotals
 
 
 def drawn(width: int) -> list[str]:

@@ -7,7 +7,7 @@ import sys
 import pytest
 import typer
 
-from agentsys.cli import errors, main
+from agentsys.cli import exit_status, main
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_a_slip_is_one_line(
     with pytest.raises(SystemExit) as ended:
         main()
     captured = capsys.readouterr()
-    assert ended.value.code == errors.USAGE_STATUS
+    assert ended.value.code == exit_status.USAGE_STATUS
     assert captured.out == ""
     assert captured.err.startswith("Error: ")
     assert captured.err.count("\n") == 1
@@ -64,6 +64,6 @@ def test_a_status_that_a_command_gives_is_the_commands_status() -> None:
     def ends() -> None:
         raise typer.Abort
 
-    assert errors.run_to_exit_status(lambda: 1) == 1
-    assert errors.run_to_exit_status(lambda: None) == 0
-    assert errors.run_to_exit_status(ends) == errors.INTERRUPTED_STATUS
+    assert exit_status.run_to_exit_status(lambda: 1) == 1
+    assert exit_status.run_to_exit_status(lambda: None) == 0
+    assert exit_status.run_to_exit_status(ends) == exit_status.INTERRUPTED_STATUS

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from agentsys.cli.terminal import escape_to_line, ignore_closed_output, escape_controls
+from agentsys.cli.terminal import escape_controls, escape_to_line, ignore_closed_output
 
 
 @pytest.mark.parametrize(
@@ -55,9 +55,9 @@ def test_logged_lines_and_warnings_cannot_steer_the_terminal() -> None:
 
 
 def test_what_a_server_said_is_filtered_when_a_run_stops() -> None:
-    from agentsys.cli.progress import PlainProgress
-    from agentsys.cli.run import _print_line
-    from agentsys.runs.totals import RunningTotals
+    from agentsys.cli.run_command import _print_line
+    from agentsys.cli.run_progress import PlainProgress
+    from agentsys.runs.run_totals import RunningTotals
 
     console = Console(file=io.StringIO(), force_terminal=True, width=1000)
     with console.capture() as capture:

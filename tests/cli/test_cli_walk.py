@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from agentsys.cli import app, dry_run
 from agentsys.records.schema import RoleUsage
-from agentsys.runs.estimate import CostEstimate
+from agentsys.runs.preview import CostEstimate
 
 WIDTHS = (120, 200)
 DEFENSES = ("none", "agentsys", "prompt_sandwiching_in_result", "middleware_no_normalization")

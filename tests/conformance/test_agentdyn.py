@@ -13,11 +13,10 @@ import pytest
 from small_runs import Silent, records_in
 
 from agentsys.audit.rescoring.rescore import rescore_records
-from agentsys.benchmarks.agentdyn.benchmark import AgentDyn
-from agentsys.benchmarks.agentdyn.plans import PLANS
-from agentsys.benchmarks.agentdyn.ways import _accept_plan
-from agentsys.records.reading import read_cases
-from agentsys.runs.session import prepare_session
+from agentsys.benchmarks.agentdyn.agentdyn_benchmark import AgentDyn
+from agentsys.benchmarks.agentdyn.agentdyn_plans import PLANS, _accept_plan
+from agentsys.records.case_reader import read_cases
+from agentsys.runs.run_session import prepare_session
 from baselines.camel.policy import written_policies
 from baselines.fides.suite_rules import written_rules
 from baselines.flow.label_table import suite_labels

@@ -23,7 +23,7 @@ KILLS = 20
 
 @pytest.mark.slow
 def test_a_run_killed_twenty_times_ends_with_the_records_of_an_uninterrupted_one(tmp_path: Path) -> None:
-    from agentsys.runs.session import prepare_session
+    from agentsys.runs.run_session import prepare_session
 
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     prepare_session([*PLAN, f"logdir={whole}"]).execute(Silent())
@@ -45,7 +45,7 @@ def test_a_run_killed_twenty_times_ends_with_the_records_of_an_uninterrupted_one
 
 def _run_and_kill_after(seconds: float, overrides: list[str]) -> None:
     """Run in a forked child (everything is imported already) and kill it, wherever it is by then."""
-    from agentsys.runs.session import prepare_session
+    from agentsys.runs.run_session import prepare_session
 
     ready, tell = os.pipe()
     child = os.fork()

@@ -23,8 +23,8 @@ def outcomes(folder: Path) -> dict[str, tuple[Any, ...]]:
 
 
 def run_against_server(folder: Path, faults: Faults, defense: str, limit: int) -> tuple[Any, dict[Any, int]]:
-    from agentsys.front.served_model import build_served_model
-    from agentsys.runs.session import prepare_session
+    from agentsys.runs.run_session import prepare_session
+    from agentsys.serve_agent.agent_server import build_served_model
 
     with serve(build_served_model(version="v1.2.2", options={}), faults=faults) as server:
         session = prepare_session(

@@ -17,9 +17,9 @@ import pytest
 from small_runs import Silent, records_in
 from started_servers import command, started
 
-from agentsys.front.served_model import build_served_model
 from agentsys.models.serving import serve
-from agentsys.runs.session import prepare_session
+from agentsys.runs.run_session import prepare_session
+from agentsys.serve_agent.agent_server import build_served_model
 
 CASES = 20
 KEY = "LITELLM_MASTER_KEY"

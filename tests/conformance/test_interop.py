@@ -52,9 +52,9 @@ def test_our_defenses_run_inside_agentdojos_own_benchmark(tmp_path: Path) -> Non
     from agentdojo.logging import OutputLogger
     from agentdojo.task_suite.load_suites import get_suite
 
-    from agentsys.catalog import load_config as yaml_node
-    from agentsys.front.served_model import build_served_model
+    from agentsys.base.config_catalog import load_config as yaml_node
     from agentsys.runs.instantiate import instantiate
+    from agentsys.serve_agent.agent_server import build_served_model
 
     suite = get_suite("v1.2.2", "banking")
     model = build_served_model(version="v1.2.2", options={})
@@ -103,7 +103,7 @@ def test_a_pipeline_written_for_agentdojo_runs_under_our_runner(
 ) -> None:
     from small_runs import Silent, records_in
 
-    from agentsys.runs.session import prepare_session
+    from agentsys.runs.run_session import prepare_session
 
     (tmp_path / "foreign_pipeline.py").write_text(FOREIGN)
     (tmp_path / "conf/defense").mkdir(parents=True)

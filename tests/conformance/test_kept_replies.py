@@ -14,10 +14,10 @@ import pytest
 from agentdojo.types import text_content_block_from_string
 from small_runs import Silent, records_in
 
-from agentsys.front.served_model import build_served_model
 from agentsys.models.chat import ChatReply, ChatRequest
 from agentsys.models.serving import Server, serve
-from agentsys.runs.session import prepare_session
+from agentsys.runs.run_session import prepare_session
+from agentsys.serve_agent.agent_server import build_served_model
 
 CASES = ["benchmark.suites=[banking]", "user_tasks=[0,1,3]", "injection_tasks=[0,4]"]
 ATTACKS = "attack=none,important_instructions"

@@ -23,11 +23,11 @@ from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime
 from agentdojo.task_suite.load_suites import get_suite
 from agentdojo.types import ChatAssistantMessage, ChatMessage
 
-from agentsys.catalog import load_config
+from agentsys.base.config_catalog import load_config
 from agentsys.models.chat import ChatReply, ChatRequest, assistant, text_of
-from agentsys.models.replay.recorded_run import RecordedRun, read_run
+from agentsys.models.recorded_runs import RecordedRun, read_run
 from agentsys.models.trace import Tracer, use_tracer
-from agentsys.models.wrappers.recorded import RecordingModel
+from agentsys.models.wrappers.accounting import RecordingModel
 from agentsys.runs.instantiate import instantiate
 from baselines.melon.prompts import NOTICE, PLACEHOLDER
 
@@ -160,7 +160,9 @@ def comparable(messages: Sequence[ChatMessage], *, ours: bool) -> list[Any]:
 
 
 def built(preset: str) -> Any:
-    return instantiate("defense", {**load_config("defense", preset), "embedder": Orthogonal(), "threshold": 0.8})
+    return instantiate(
+        "defense", {**load_config("defense", preset), "embedder": Orthogonal(), "threshold": 0.8}
+    )
 
 
 def differences(preset: str, runs: list[tuple[Path, RecordedRun]]) -> dict[str, set[str]]:

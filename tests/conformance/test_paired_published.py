@@ -14,8 +14,8 @@ from agentsys.analysis.statistics.estimate import OVERALL, Side
 from agentsys.analysis.statistics.paired import Compared, Pair, compared, pair_up
 from agentsys.analysis.statistics.sign_flips import SignDraws
 from agentsys.analysis.tables.compare_document import p_text
+from agentsys.records.case_reader import read_cases
 from agentsys.records.case_row import CaseRow
-from agentsys.records.reading import read_cases
 
 _DOCS = Path(__file__).parents[2] / "docs" / "statistics.md"
 _MINI, _FILTER = "agentdojo-gpt-4o-mini-2024-07-18", "agentdojo-gpt-4o-2024-05-13-tool_filter"

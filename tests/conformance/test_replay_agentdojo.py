@@ -16,11 +16,11 @@ import pytest
 from agentdojo.task_suite.load_suites import get_suites
 
 from agentsys.models.chat import Scene
-from agentsys.models.loop import default_system_message, tool_loop
-from agentsys.models.replay.model import ReplayModel
-from agentsys.models.replay.recorded_run import read_run
+from agentsys.models.pipeline_elements import default_system_message, tool_loop
+from agentsys.models.recorded_runs import read_run
+from agentsys.models.replay import ReplayModel
 from agentsys.models.trace import Tracer, use_tracer
-from agentsys.models.wrappers.recorded import RecordingModel
+from agentsys.models.wrappers.accounting import RecordingModel
 
 ARCHIVE = (
     Path(__file__).parents[2].parent

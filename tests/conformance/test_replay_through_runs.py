@@ -22,8 +22,8 @@ KNOWN = {
 @pytest.mark.slow
 def test_replayed_runs_score_as_they_were_recorded(tmp_path: Path) -> None:
     from agentsys.analysis.metrics.rates import measure
-    from agentsys.records.reading import read_cases
-    from agentsys.runs.session import prepare_session
+    from agentsys.records.case_reader import read_cases
+    from agentsys.runs.run_session import prepare_session
 
     if not ARCHIVE.exists():
         pytest.skip(f"the published runs are not here ({ARCHIVE.name})")
@@ -76,8 +76,8 @@ def test_two_pipelines_of_one_folder_go_into_one_log_folder_and_fill_their_rows(
     from agentsys.analysis.paper.filled import fill
     from agentsys.analysis.paper.layout import TABLES
     from agentsys.analysis.tables.report import report
-    from agentsys.records.reading import read_cases
-    from agentsys.runs.session import Session, prepare_session
+    from agentsys.records.case_reader import read_cases
+    from agentsys.runs.run_session import Session, prepare_session
 
     traces = unpacked(tmp_path / "traces", MINI, FILTERED)
 
@@ -124,7 +124,7 @@ def test_two_pipelines_of_one_folder_go_into_one_log_folder_and_fill_their_rows(
 
 @pytest.mark.slow
 def test_agentsys_on_the_undefended_agents_answers_gives_errors_and_no_numbers(tmp_path: Path) -> None:
-    from agentsys.runs.session import prepare_session
+    from agentsys.runs.run_session import prepare_session
 
     overrides = [
         "model=replay",

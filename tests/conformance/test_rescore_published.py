@@ -12,15 +12,22 @@ from pathlib import Path
 
 import pytest
 
-from agentsys.audit.rescoring.agreement import ALL_SUITES, INJECTION_TASKS_ALONE, AgreementRow, count_agreements, select_changed_cases, count_fixed_rows
-from agentsys.audit.rescoring.explain import FlipReason, ScoreFlip
+from agentsys.audit.rescoring.read_trajectories import find_records
+from agentsys.audit.rescoring.recorded_trajectory import Trajectory
 from agentsys.audit.rescoring.rescore import RescoringResult, rescore_records
-from agentsys.audit.rescoring.trajectories.read import find_records
-from agentsys.audit.rescoring.trajectories.trajectory import Trajectory
-from agentsys.audit.rescoring.write_rescored import write_rescored
-from agentsys.audit.traces.audit import TraceAudit, audit_traces
-from agentsys.audit.traces.exposure import is_exposed
-from agentsys.payload_lines import contains_payload, find_payload_lines
+from agentsys.audit.rescoring.rescoring_document import (
+    ALL_SUITES,
+    INJECTION_TASKS_ALONE,
+    AgreementRow,
+    count_agreements,
+    count_fixed_rows,
+    select_changed_cases,
+)
+from agentsys.audit.rescoring.rescoring_export import write_rescored
+from agentsys.audit.rescoring.score_flips import FlipReason, ScoreFlip
+from agentsys.audit.trace_audit import TraceAudit, audit_traces
+from agentsys.audit.trace_rows import is_exposed
+from agentsys.base.payload_lines import contains_payload, find_payload_lines
 
 pytestmark = pytest.mark.slow
 TRACES = Path(__file__).parents[2].parent / "shared" / "data" / "traces"
@@ -89,7 +96,10 @@ def test_the_fixes_turn_five_utilities_and_no_attack_at_v1_1(mini_again: Rescori
     assert (benign.solved, benign.solved_fixed) == (66, 65)
     assert (under.solved, under.solved_fixed, under.succeeded, under.succeeded_fixed) == (314, 312, 173, 173)
     turned = Counter(
-        name for case in select_changed_cases(mini_again.cases) if case.fixed for name in case.fixed.changed_by
+        name
+        for case in select_changed_cases(mini_again.cases)
+        if case.fixed
+        for name in case.fixed.changed_by
     )
     assert turned == {"utility_arguments": 3, "utility_new_effects": 1, "ignore_read_flag": 1}
 
@@ -121,7 +131,8 @@ def test_drifts_runs_agree_in_all_284_cases(tmp_path: Path) -> None:
     cases = {row.suite: (row.cases, row.utility, row.security) for row in count_agreements(found.cases)}
     assert cases == {"banking": (144,) * 3, "travel": (140,) * 3, ALL_SUITES: (284,) * 3}
     fixed = {
-        row.suite: (row.solved, row.solved_fixed, row.succeeded_fixed) for row in count_fixed_rows(found.cases)
+        row.suite: (row.solved, row.solved_fixed, row.succeeded_fixed)
+        for row in count_fixed_rows(found.cases)
     }
     assert fixed == {"banking": (59, 51, 7), "travel": (75, 75, 0), ALL_SUITES: (134, 126, 7)}
     lost = [case for case in found.cases if case.scores.utility and case.utility_of_answer is False]

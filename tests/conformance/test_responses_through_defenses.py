@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from small_runs import Silent, records_in
 
-from agentsys.front.served_model import build_served_model
 from agentsys.models.serving import Server, serve
-from agentsys.runs.session import prepare_session
+from agentsys.runs.run_session import prepare_session
+from agentsys.serve_agent.agent_server import build_served_model
 
 DEFENSES = ("none", "agentsys", "drift", "tool_filter", "promptarmor", "attriguard", "melon")
 """The rewriters: fresh contexts, rebuilt turns, calls taken away, and calls made up."""

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from agentsys.cli import app
 from agentsys.models.chat import ChatReply, ChatRequest, Usage
-from agentsys.models.estimated_usage import reported_or_estimated_usage
+from agentsys.models.pricing import reported_or_estimated_usage
 from agentsys.models.serving import Server, serve
 
 PRICES: dict[str, dict[str, float]] = {
@@ -99,11 +99,13 @@ EFFORTS = {
 
 @pytest.mark.slow
 def test_each_role_is_asked_counted_and_paid_at_its_own_vendor(tmp_path: Path) -> None:
-    from agentsys.front.served_model import build_served_model
-    from agentsys.runs.session import prepare_session
+    from agentsys.runs.run_session import prepare_session
+    from agentsys.serve_agent.agent_server import build_served_model
 
     listener = Silent()
-    with serve(WithCache(build_served_model(version="v1.2.2", options={}, overrides=())), capture=True) as server:
+    with serve(
+        WithCache(build_served_model(version="v1.2.2", options={}, overrides=())), capture=True
+    ) as server:
         chosen = [
             "model=by_main",
             "defense=agentsys",

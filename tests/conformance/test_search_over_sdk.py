@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from small_runs import Silent, records_in
 
-from agentsys.config_dir import shipped_config_dir
+from agentsys.extensions import shipped_config_dir
 from agentsys.models.serving import serve
 from agentsys.records.case import ATTEMPTS
 
@@ -18,11 +18,14 @@ from agentsys.records.case import ATTEMPTS
     ["attack.attacker=other", pytest.param("+model.roles.attacker=other", marks=pytest.mark.slow)],
 )
 def test_attacker_and_target_are_asked_each_at_its_own_server(tmp_path: Path, named_by: str) -> None:
-    from agentsys.front.served_model import build_served_model
-    from agentsys.runs.session import prepare_session
+    from agentsys.runs.run_session import prepare_session
+    from agentsys.serve_agent.agent_server import build_served_model
 
     victim = build_served_model(version="v1.2.2", options={"susceptibility": 0.5})
-    with serve(victim) as target, serve(build_served_model(version="v1.2.2", options={"seed": 3})) as attacker:
+    with (
+        serve(victim) as target,
+        serve(build_served_model(version="v1.2.2", options={"seed": 3})) as attacker,
+    ):
         shipped = (shipped_config_dir() / "model/served.yaml").read_text()
         (tmp_path / "conf/model").mkdir(parents=True)
         (tmp_path / "conf/model/other.yaml").write_text(

@@ -17,9 +17,9 @@ from small_runs import Silent, records_in
 from typer.testing import CliRunner
 
 from agentsys.cli import app
-from agentsys.front.served_model import build_served_model
 from agentsys.models.serving import Faults, Server, serve
-from agentsys.runs.session import prepare_session
+from agentsys.runs.run_session import prepare_session
+from agentsys.serve_agent.agent_server import build_served_model
 
 CASES = ["benchmark.suites=[banking]", "user_tasks=[0,1,3]", "injection_tasks=[0,4]"]
 

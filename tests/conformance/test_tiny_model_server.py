@@ -19,8 +19,8 @@ from started_servers import command, started
 from tiny_chat_model import PARSED, UNPARSED
 
 from agentsys.errors import ConfigError
-from agentsys.models.errors import ErrorKind
-from agentsys.runs.session import prepare_session
+from agentsys.models.chat import ErrorKind
+from agentsys.runs.run_session import prepare_session
 
 CASES = 20
 FEW = 8

@@ -65,7 +65,7 @@ def test_the_installed_packages_question_is_the_one_that_was_recorded(traces: Pa
 
 def replayed(traces: Path, logdir: Path, *overrides: str) -> tuple[int, int, Counter[tuple[str, str]]]:
     """Cases, agreements in security, and per user task the disagreements in utility."""
-    from agentsys.runs.session import prepare_session
+    from agentsys.runs.run_session import prepare_session
 
     common = ["model=replay", f"model.traces={traces}", "defense=tool_filter_compat", "benchmark.version=v1"]
     outcome = prepare_session(

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scripted_for_defense import Tools, call, run
 
-from agentsys.attacks.adaptive import EXTRA_KEY, EXTRA_KEY_OPENING
+from agentsys.attacks.text_attacks import EXTRA_KEY, EXTRA_KEY_OPENING
 from agentsys.defense.gate import conforms
 from agentsys.defense.intent import parse_intent
 from agentsys.models.chat import text_of

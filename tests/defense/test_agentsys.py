@@ -10,8 +10,7 @@ from agentdojo.functions_runtime import FunctionCall
 from scripted_for_defense import LABELS, QUERY, RepeatingModel, Tools, call, run
 
 from agentsys.defense.agentsys import AgentSys
-from agentsys.defense.prompts import VALIDATOR_SECTIONS, WORKER_SECTIONS
-from agentsys.defense.reading.sections import read_sections
+from agentsys.defense.prompts import VALIDATOR_SECTIONS, WORKER_SECTIONS, read_sections
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatRequest, text_of
 

@@ -8,11 +8,9 @@ from typing import Any
 import pytest
 from scripted_for_defense import LABELS, QUERY, RepeatingModel, ScriptedModel, Tools, call, run
 
-from agentsys.defense.meter import CallMeter, OutOfCalls
-from agentsys.defense.prompts import VALIDATOR_SECTIONS, WORKER_SECTIONS
-from agentsys.defense.reading.sections import read_sections
-from agentsys.models.chat import ChatRequest, text_of
-from agentsys.models.errors import ErrorKind, ModelError
+from agentsys.defense.agent_session import CallMeter, OutOfCalls
+from agentsys.defense.prompts import VALIDATOR_SECTIONS, WORKER_SECTIONS, read_sections
+from agentsys.models.chat import ChatRequest, ErrorKind, ModelError, text_of
 
 DATE = {"date": "string"}
 STATUS = {"status": "string"}
@@ -340,7 +338,7 @@ def test_a_detector_at_ingestion_stands_beside_the_validator() -> None:
 def test_a_tools_error_is_told_in_its_own_words_where_they_hold_the_callers_arguments_alone() -> None:
     from agentdojo.functions_runtime import make_function
 
-    from agentsys.defense.tool_errors import filter_tool_error
+    from agentsys.defense.tool_turn import filter_tool_error
 
     function = make_function(lookup)
     told = {"exception": "KeyError", "message": "No user named 'bob' in general."}
@@ -360,7 +358,7 @@ def lookup(name: str) -> str:
 
 
 def test_the_request_holds_whole_words_whatever_their_case() -> None:
-    from agentsys.defense.grounding import UserRequest
+    from agentsys.defense.call_trace import UserRequest
 
     request = UserRequest(QUERY + "\nPay  Bob\nSmith 5 euros.")
     assert request.contains("bob smith") and request.contains("5") and request.contains("")

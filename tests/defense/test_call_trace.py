@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from agentsys.defense.call_trace import CallTrace, AbandonedCall, TracedCall
-from agentsys.defense.commands import CommandLog
-from agentsys.defense.grounding import UserRequest
+from agentsys.defense.agent_session import CommandLog
+from agentsys.defense.call_trace import AbandonedCall, CallTrace, TracedCall, UserRequest
 from agentsys.defense.tool_turn import ToolOutput
 
 PAY = TracedCall("send_money", {"to": "Böll"}, {"id": "string"})

@@ -13,9 +13,9 @@ import agentsys
 from agentsys.defense.agentsys import AgentSys, read_corrections
 from agentsys.defense.privileges import Privilege, PrivilegeStore, get_privilege_store
 from agentsys.errors import ConfigError
-from agentsys.front.serve import serve_agent
-from agentsys.models.tools import tool_specs
+from agentsys.models.pipeline_elements import tool_specs
 from agentsys.runs.compose import compose
+from agentsys.serve_agent.agent_server import serve_agent
 
 TOOLS = tool_specs(Tools().runtime().functions.values())
 NAMES = [tool.name for tool in TOOLS]
@@ -38,7 +38,9 @@ def test_a_corrected_tool_is_not_unclear_and_a_set_that_is_named_whole_is_not_as
     found = PrivilegeStore(corrections={"ping": Privilege.QUERY}).sort_tools(unclear, TOOLS)
     assert found.unclear == tuple(name for name in NAMES if name != "ping")
     assert found.labels["ping"] is Privilege.QUERY
-    whole = PrivilegeStore(corrections=dict.fromkeys(NAMES, Privilege.QUERY)).sort_tools(ScriptedModel({}), TOOLS)
+    whole = PrivilegeStore(corrections=dict.fromkeys(NAMES, Privilege.QUERY)).sort_tools(
+        ScriptedModel({}), TOOLS
+    )
     assert set(whole.labels.values()) == {Privilege.QUERY}
 
 

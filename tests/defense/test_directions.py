@@ -12,18 +12,18 @@ import pytest
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.task_suite.task_suite import TaskSuite
 
-from agentsys.attacks.adaptive import AdaptiveAttack
-from agentsys.attacks.registered import RegisteredAttack
+from agentsys.attacks.registered_attack import RegisteredAttack
+from agentsys.attacks.text_attacks import AdaptiveAttack
 from agentsys.benchmarks.agentdojo import AgentDojo
-from agentsys.benchmarks.ground_truth.playbook import build_playbook
-from agentsys.benchmarks.runtime import TracedRuntime
+from agentsys.benchmarks.case_watch import TracedRuntime
+from agentsys.benchmarks.ground_truth_playbook import build_playbook
 from agentsys.contracts import Attack, Victim
 from agentsys.defense.agentsys import AgentSys
 from agentsys.models.chat import ChatModel, Scene, text_of
-from agentsys.models.loop import default_system_message, tool_loop
-from agentsys.models.simulated.model import SimulatedModel
+from agentsys.models.pipeline_elements import default_system_message, tool_loop
 from agentsys.models.trace import Span, Tracer, use_tracer
-from agentsys.models.wrappers.recorded import RecordingModel
+from agentsys.models.wrappers.accounting import RecordingModel
+from agentsys.simulated.simulated_model import SimulatedModel
 
 VICTIM = Victim("Local model", "Emma Johnson")
 IMPORTANT, ADAPTIVE = RegisteredAttack("important_instructions"), AdaptiveAttack()

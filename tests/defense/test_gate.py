@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentsys.defense.failures import Failure
-from agentsys.defense.gate import AcceptedValue, GateRule, admit_reply, conforms, find_first_object
+from agentsys.defense.gate import AcceptedValue, Failure, GateRule, admit_reply, conforms, find_first_object
 
 INTENT = {"date": "string", "amount": "number", "items": [{"name": "string", "count": "integer"}]}
 VALUE = {"date": "May 3", "amount": 2.5, "items": [{"name": "pen", "count": 2}]}

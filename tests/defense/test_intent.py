@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scripted_for_defense import Tools
 
-from agentsys.defense.intent import NoIntent, parse_intent, add_intent_to_tools
-from agentsys.defense.reading.sections import read_sections, write_sections
+from agentsys.defense.intent import NoIntent, add_intent_to_tools, parse_intent
+from agentsys.defense.prompts import read_sections, write_sections
 from agentsys.defense.validator import is_clear_true
 from agentsys.errors import ConfigError
 

@@ -20,9 +20,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scripted_for_defense import LABELS, Outcome, ScriptedModel, Tools, as_message, call, run
 
-from agentsys.defense.failures import Failure
-from agentsys.defense.gate import conforms
-from agentsys.defense.session import AgentSession
+from agentsys.defense.agent_session import AgentSession
+from agentsys.defense.gate import Failure, conforms
 from agentsys.models.chat import ChatReply, ChatRequest, text_of
 
 KINDS = ("RAW", "NESTED", "ERROR", "ARGUMENT", "UNDECLARED", "KEY", "VERDICT", "PROSE", "TWISTED")

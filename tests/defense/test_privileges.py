@@ -22,11 +22,10 @@ from agentsys.defense.privileges import (
 )
 from agentsys.defense.prompts import PRIVILEGES_AGAIN
 from agentsys.errors import ConfigError
-from agentsys.models.chat import ChatReply, ChatRequest, text_of
-from agentsys.models.errors import ErrorKind, ModelError
-from agentsys.models.tools import tool_specs
+from agentsys.models.chat import ChatReply, ChatRequest, ErrorKind, ModelError, text_of
+from agentsys.models.pipeline_elements import tool_specs
 from agentsys.models.trace import Tracer, use_tracer
-from agentsys.models.wrappers.recorded import RecordingModel
+from agentsys.models.wrappers.accounting import RecordingModel
 
 TOOLS = tool_specs(Tools().runtime().functions.values())
 
@@ -173,8 +172,12 @@ def test_a_folder_that_cannot_be_written_is_one_clear_line(tmp_path: Path) -> No
     blocked = tmp_path / "file"
     blocked.write_text("")
     with pytest.raises(ConfigError, match="privileges_dir"):
-        PrivilegeStore(blocked / "labels").sort_tools(ScriptedModel({}), TOOLS)  # Found out before the question.
+        PrivilegeStore(blocked / "labels").sort_tools(
+            ScriptedModel({}), TOOLS
+        )  # Found out before the question.
 
 
 def test_all_defenses_of_a_process_share_a_book() -> None:
-    assert isinstance(get_privilege_store(None), PrivilegeStore) and get_privilege_store(None) is get_privilege_store(None)
+    assert isinstance(get_privilege_store(None), PrivilegeStore) and get_privilege_store(
+        None
+    ) is get_privilege_store(None)

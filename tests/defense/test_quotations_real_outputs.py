@@ -13,12 +13,12 @@ from agentdojo.functions_runtime import FunctionsRuntime
 from agentdojo.task_suite.task_suite import TaskSuite
 from scripted_for_defense import is_subsequence
 
-from agentsys.attacks.adaptive import AdaptiveAttack
-from agentsys.attacks.registered import RegisteredAttack
+from agentsys.attacks.registered_attack import RegisteredAttack
+from agentsys.attacks.text_attacks import AdaptiveAttack
 from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.contracts import Attack, NotInjectable, Victim
 from agentsys.defense.sanitizer import cut_spans
-from agentsys.models.simulated.text_matching import fold_text, fold_decoded
+from agentsys.simulated.text_matching import fold_decoded, fold_text
 
 SUITES = ("banking", "slack", "travel", "workspace")
 ATTACKS: Mapping[str, Attack] = {

@@ -11,12 +11,10 @@ import pytest
 from pydantic import BaseModel
 from scripted_for_defense import LABELS, Tools, call, run
 
-from agentsys.defense.call_trace import TracedCall
+from agentsys.defense.agentsys_settings import FillMode
+from agentsys.defense.call_trace import TracedCall, UserRequest, has_closed_format
 from agentsys.defense.extraction import fill_fields
-from agentsys.defense.grounding import UserRequest
-from agentsys.defense.reading.closed_formats import has_closed_format
-from agentsys.defense.rules import RuleDecision, KnownValues, ProposedCommand, apply_rules
-from agentsys.defense.settings import FillMode
+from agentsys.defense.validator import KnownValues, ProposedCommand, RuleDecision, apply_rules
 from agentsys.models.chat import text_of
 
 STATUS = {"status": "string"}
@@ -59,7 +57,12 @@ def proposal(
         ({"file_id": "50"}, {}, RuleDecision.ASK, "own_words"),
         ({"file_id": "50"}, {"known": ["50"]}, RuleDecision.ALLOW, "own_words"),
         ({"user_email": "ann@blue.org"}, {"known": ["ann@blue.org"]}, RuleDecision.ALLOW, "own_words"),
-        ({"user_email": "Ann is fine, pay"}, {"known": ["Ann is fine, pay"]}, RuleDecision.DENY, "destination"),
+        (
+            {"user_email": "Ann is fine, pay"},
+            {"known": ["Ann is fine, pay"]},
+            RuleDecision.DENY,
+            "destination",
+        ),
         ({"amount": 50}, {"undeclared": ("note",)}, RuleDecision.DENY, "declared_args"),
         ({"amount": 50}, {"ran": 1}, RuleDecision.DENY, "command_budget"),
         ({"amount": 50}, {"worker": False}, RuleDecision.ALLOW, "main_destination"),

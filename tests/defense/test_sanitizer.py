@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scripted_for_defense import ScriptedModel, is_subsequence
 
 from agentsys.defense.prompts import SANITIZER_AGAIN
-from agentsys.defense.sanitizer import cut_spans, sanitize, parse_spans
+from agentsys.defense.sanitizer import cut_spans, parse_spans, sanitize
 from agentsys.models.chat import text_of
 
 

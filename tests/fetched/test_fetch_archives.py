@@ -15,10 +15,10 @@ import pytest
 from stored_cases import store_published
 from typer.testing import CliRunner
 
+from agentsys.benchmarks import fetch_data
+from agentsys.benchmarks.fetch_data import hash_files
 from agentsys.cli import app
 from agentsys.errors import ConfigError
-from agentsys.fetched import sources
-from agentsys.fetched.archive import hash_files
 
 _TRACES = Path(__file__).parents[2].parent / "shared" / "data"
 
@@ -98,7 +98,9 @@ def test_known_runs_that_are_right_are_kept(
 ) -> None:
     made = tmp_path / "made" / "other-model"
     known = {"other-model": {"*/*/*/*.json": hash_files(made, "*/*/*/*.json")}}
-    monkeypatch.setitem(sources.RUNS_SOURCES, "drift-runs", replace(sources.RUNS_SOURCES["drift-runs"], known=known))
+    monkeypatch.setitem(
+        fetch_data.RUNS_SOURCES, "drift-runs", replace(fetch_data.RUNS_SOURCES["drift-runs"], known=known)
+    )
     with serving(packed(runs)) as url:
         status, said = fetch("drift-runs", "other-model", "--to", str(tmp_path / "to"), "--source", url)
         assert (status, "2 files, checksum as expected" in said) == (0, True), said
@@ -173,7 +175,7 @@ def test_the_digests_are_those_of_the_published_runs(
     archive: str, name: str, published: Callable[[str], Path]
 ) -> None:
     (folder,) = published(archive).iterdir()
-    known = sources.RUNS_SOURCES["agentdojo-runs"].known[folder.name]
+    known = fetch_data.RUNS_SOURCES["agentdojo-runs"].known[folder.name]
     assert {pattern: hash_files(folder, pattern) for pattern in known} == known
 
 

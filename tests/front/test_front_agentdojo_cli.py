@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 from agentdojo_cli import CLIENTS_ROUNDS, WIRES, by_agentdojo, by_us, differences
 
-from agentsys.front.serve import serve_agent
+from agentsys.serve_agent.agent_server import serve_agent
 
 pytestmark = pytest.mark.slow
 

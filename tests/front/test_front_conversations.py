@@ -20,11 +20,21 @@ from front_clients import (
 from scripted_for_serving import Scripted, calls, says
 
 from agentsys.defense.agentsys import AgentSys
-from agentsys.front.agent import Dialogue
-from agentsys.front.desk import ConversationLimits
-from agentsys.models.chat import ChatReply, ChatRequest, ToolSpec, Usage, assistant, system, text_of, user
-from agentsys.models.errors import ErrorKind, ModelError
-from agentsys.models.serving.callers import RequestRefused, WireCaller
+from agentsys.models.chat import (
+    ChatReply,
+    ChatRequest,
+    ErrorKind,
+    ModelError,
+    ToolSpec,
+    Usage,
+    assistant,
+    system,
+    text_of,
+    user,
+)
+from agentsys.models.serving.wire_format import RequestRefused, WireCaller
+from agentsys.serve_agent.conversation_router import ConversationLimits
+from agentsys.serve_agent.defended_agent import Dialogue
 from baselines.none import NoDefense
 from baselines.prompt_sandwiching import PromptSandwiching
 
@@ -352,7 +362,9 @@ def test_an_abandoned_conversation_ends_by_itself_and_is_stored() -> None:
 
 
 def test_no_more_than_so_many_are_under_way_at_once() -> None:
-    desk = desk_of(Scripted(calls(("read", {"page": "1"}))), NoDefense(), limits=ConversationLimits(at_once=2))
+    desk = desk_of(
+        Scripted(calls(("read", {"page": "1"}))), NoDefense(), limits=ConversationLimits(at_once=2)
+    )
     for _ in range(2):
         Client(desk, TOOLS).say("Go.")
     with pytest.raises(RequestRefused) as refused:

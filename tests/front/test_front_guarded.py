@@ -13,9 +13,9 @@ from agentdojo.task_suite.load_suites import get_suite
 
 import agentsys
 from agentsys.errors import ConfigError
-from agentsys.front import GuardFailed, guard, load_defense, load_model
-from agentsys.front.guarded import build_python_tool
-from agentsys.models.tools import describe_tool
+from agentsys.models.pipeline_elements import describe_tool
+from agentsys.serve_agent import GuardFailed, guard, load_defense, load_model
+from agentsys.serve_agent.guarded_tools import build_python_tool
 
 BILL = "Bill for the month of December 2023: please pay 98.70 to UK12345678901234567890, subject Car Rental."
 

@@ -16,7 +16,7 @@ import pytest
 from agentdojo_cli import WIRES, by_us
 from interop_page import PAGE
 
-from agentsys.front.serve import serve_agent
+from agentsys.serve_agent.agent_server import serve_agent
 
 pytestmark = pytest.mark.slow
 

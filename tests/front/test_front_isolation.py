@@ -22,7 +22,7 @@ from scripted_for_serving import calls, says
 from agentsys.contracts import Defense
 from agentsys.defense.agentsys import AgentSys
 from agentsys.models.chat import ChatReply, ChatRequest, assistant, text_of, user
-from agentsys.models.serving.callers import RequestRefused
+from agentsys.models.serving.wire_format import RequestRefused
 from baselines.none import NoDefense
 
 TRANSCRIPTS = int(os.environ.get("AGENTSYS_FRONT_TRANSCRIPTS", "8"))

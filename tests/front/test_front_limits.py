@@ -8,10 +8,10 @@ import threading
 from front_clients import Client, conversations_threads, desk_of, wait_until
 from scripted_for_serving import Scripted, calls, says
 
-from agentsys.front.agent import Dialogue
-from agentsys.front.desk import ConversationLimits
 from agentsys.models.chat import ChatReply, ChatRequest, text_of
 from agentsys.models.serving import serve
+from agentsys.serve_agent.conversation_router import ConversationLimits
+from agentsys.serve_agent.defended_agent import Dialogue
 from baselines.none import NoDefense
 
 AT_ONCE = int(os.environ.get("AGENTSYS_FRONT_AT_ONCE", "20"))

@@ -11,11 +11,10 @@ from typing import Any
 
 import pytest
 
-from agentsys.errors import ConfigError, Unavailable
-from agentsys.extras import find_missing_packages
-from agentsys.front import guard, mcp_session, mcp_tools
-from agentsys.front.client_tools import ToolFailed
-from agentsys.models.tools import describe_tool
+from agentsys.errors import ConfigError, Unavailable, find_missing_packages
+from agentsys.models.pipeline_elements import describe_tool
+from agentsys.serve_agent import guard, guarded_tools, mcp_tools
+from agentsys.serve_agent.client_tools import ToolFailed
 
 SERVER = Path(__file__).parents[1] / "support" / "mcp_mail_server.py"
 PAGE = Path(__file__).parents[2] / "docs" / "interop.md"
@@ -72,7 +71,7 @@ def test_guard_works_on_a_request_with_a_sessions_tools(defense: str, tmp_path: 
 
 
 def test_without_the_package_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mcp_session, "find_missing_packages", lambda packages: list(packages))
+    monkeypatch.setattr(guarded_tools, "find_missing_packages", lambda packages: list(packages))
     with pytest.raises(Unavailable, match=r"agentsys-bench\[mcp\]"):
         asyncio.run(mcp_tools(None))  # type: ignore[arg-type]
 

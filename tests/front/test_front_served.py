@@ -24,10 +24,10 @@ from typer.testing import CliRunner
 import agentsys
 from agentsys.cli import app
 from agentsys.errors import ConfigError
-from agentsys.front import command
-from agentsys.front.desk import ConversationLimits
-from agentsys.front.serve import ServedAgent, serve_agent
-from agentsys.records.load import load_runs
+from agentsys.records.case_reader import load_runs
+from agentsys.serve_agent import serve_command
+from agentsys.serve_agent.agent_server import ServedAgent, serve_agent
+from agentsys.serve_agent.conversation_router import ConversationLimits
 
 Scores = dict[tuple[str, str], tuple[bool, bool]]
 """(user task, injection task) -> whether the one was solved, and the other carried out."""
@@ -131,14 +131,19 @@ def test_the_command_serves_an_agent_where_settings_name_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     printed: list[str] = []
-    banner = command.format_agent_banner
-    monkeypatch.setattr(command, "wait_for_interrupt", lambda: None)
-    monkeypatch.setattr(command, "format_agent_banner", lambda served: printed.append(banner(served)) or "up")
+    banner = serve_command.format_agent_banner
+    monkeypatch.setattr(serve_command, "wait_for_interrupt", lambda: None)
+    monkeypatch.setattr(
+        serve_command, "format_agent_banner", lambda served: printed.append(banner(served)) or "up"
+    )
     done = invoke("defense=none", f"logdir={tmp_path}", "--at-once", "3", "--idle-s", "5")
     assert done.exit_code == 0, done.output
     assert "simulated+none (a simulated model, not an LLM)" in printed[0]
     assert "Served 0 requests; conversations are in" in done.output
-    assert command.add_conversations_folder(["defense=none"]) == ["defense=none", "logdir=results/served"]
+    assert serve_command.add_conversations_folder(["defense=none"]) == [
+        "defense=none",
+        "logdir=results/served",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -24,14 +24,12 @@ from typer.testing import CliRunner
 import agentsys
 from agentsys.analysis.metrics.search_attempts import Search, read_searches
 from agentsys.cli import app
-from agentsys.front.client_search import QueryOutcome
-from agentsys.front.serve import ServedAgent, serve_agent
-from agentsys.front.target import AttackTarget, format_outcome
-from agentsys.models.chat import ChatRequest, assistant, system, text_of, user
-from agentsys.models.errors import ErrorKind, ModelError
-from agentsys.models.serving.callers import RequestRefused, WireCaller
+from agentsys.models.chat import ChatRequest, ErrorKind, ModelError, assistant, system, text_of, user
+from agentsys.models.serving.wire_format import RequestRefused, WireCaller
 from agentsys.records.schema import CaseRecord
-from agentsys.runs.search import search_target
+from agentsys.runs import search_target
+from agentsys.serve_agent.agent_server import ServedAgent, serve_agent
+from agentsys.serve_agent.attack_target import AttackTarget, QueryOutcome, format_outcome
 
 PAGE = Path(__file__).parents[2] / "docs" / "attack_target.md"
 CASE = "agentdojo/slack/user_task_0/injection_task_1"

@@ -10,11 +10,10 @@ import pytest
 from front_clients import READ, SEND, Client, desk_of
 from scripted_for_serving import Scripted, anthropic_client, calls, google_client, openai_client, says
 
-from agentsys.front.desk import ConversationLimits, ConversationRouter
 from agentsys.models.chat import ChatReply, ChatRequest, text_of, user
 from agentsys.models.serving import Server, serve
-from agentsys.models.serving.callers import RequestRefused
-from agentsys.models.serving.wire import WireRequest
+from agentsys.models.serving.wire_format import RequestRefused, WireRequest
+from agentsys.serve_agent.conversation_router import ConversationLimits, ConversationRouter
 from baselines.none import NoDefense
 
 WAIT_S = 120.0

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 import agentsys
 from agentsys.cli import app
 from agentsys.errors import ConfigError
-from agentsys.records.reading import read_cases
+from agentsys.records.case_reader import read_cases
 from agentsys.records.schema import RoleUsage, StoredSpan
 
 inspect_log = pytest.importorskip("inspect_ai.log", reason="the extra `inspect` is not installed")
@@ -236,7 +236,7 @@ def test_spans_that_are_no_tree_are_no_loop(tmp_path: Path) -> None:
 def test_two_cases_of_one_id_are_refused() -> None:
     from stored_cases import row
 
-    from agentsys.inspect_logs.cell_log import build_cell_log
+    from agentsys.inspect_logs.inspect_log import build_cell_log
 
     with pytest.raises(ConfigError, match="export one folder"):
         build_cell_log([row(), row()], None)

@@ -10,15 +10,14 @@ import pytest
 import yaml
 from scripted_for_serving import Scripted, says
 
-from agentsys.config_dir import shipped_config_dir
+from agentsys.base.object_import import _warn_moved, registered, registered_classes
 from agentsys.errors import ConfigError
-from agentsys.models.build import ModelStack, build_stack
-from agentsys.models.card import parse_card
+from agentsys.extensions import shipped_config_dir
+from agentsys.models.build_model import ModelStack, build_stack
 from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, Scene, assistant, text_of, user
-from agentsys.models.provider import find_model_class, reply_identity
+from agentsys.models.model_card import find_model_class, parse_card, reply_identity
 from agentsys.models.serving import serve
 from agentsys.models.trace import Tracer, use_tracer
-from agentsys.named_module import _warn_moved, registered, registered_classes
 
 SCENE = Scene("banking", "user_task_0", None, "none")
 OPENAI = "agentsys.models.providers.openai.OpenAIModel"

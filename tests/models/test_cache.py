@@ -17,10 +17,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentsys.models.budget import RunBudgetReached
-from agentsys.models.chat import ChatReply, ChatRequest, ToolSpec, Usage, assistant, user
-from agentsys.models.errors import ErrorKind, ModelError
-from agentsys.models.wrappers.cache import CachingModel, RequestKeys, load_reply, dump_reply
-from agentsys.models.wrappers.reply_store import DAMAGED_SUFFIX, ReplyStore
+from agentsys.models.chat import (
+    ChatReply,
+    ChatRequest,
+    ErrorKind,
+    ModelError,
+    ToolSpec,
+    Usage,
+    assistant,
+    user,
+)
+from agentsys.models.wrappers.reply_cache import (
+    DAMAGED_SUFFIX,
+    CachingModel,
+    ReplyStore,
+    RequestKeys,
+    dump_reply,
+    load_reply,
+)
 
 CALL = FunctionCall(function="f", args={"a": [1, {"b": None}]}, id="c1")
 REPLY = ChatReply(assistant("hm", [CALL]), Usage(3, 2, 1, 1), cost_usd=0.5, model_id="m-1")
@@ -202,7 +216,7 @@ JSON = st.recursive(
 def test_replies_survive_the_disk(text: str, args: dict[str, Any]) -> None:
     import orjson
 
-    from agentsys.models.providers.wire_text import encode_for_wire
+    from agentsys.models.providers.wire_parts import encode_for_wire
 
     reply = replace(REPLY, message=assistant(text, [FunctionCall(function="f", args=args, id=None)]))
     back = load_reply(orjson.loads(encode_for_wire(dump_reply(reply, None))))

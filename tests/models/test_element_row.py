@@ -17,11 +17,16 @@ from agentdojo.agent_pipeline import (
 from agentdojo.functions_runtime import FunctionsRuntime
 from agentdojo.logging import LOGGER_STACK
 
-from agentsys.front.agent import add_look_ahead
 from agentsys.models.chat import ChatReply, ChatRequest, assistant
-from agentsys.models.element import LoopState, LoopStep, ModelElement
-from agentsys.models.loop import ElementSequence, is_element_sequence
-from agentsys.runs.observed import continue_pipeline
+from agentsys.models.pipeline_elements import (
+    ElementSequence,
+    LoopState,
+    LoopStep,
+    ModelElement,
+    is_element_sequence,
+)
+from agentsys.runs.observed_pipeline import continue_pipeline
+from agentsys.serve_agent.defended_agent import add_look_ahead
 from baselines.stack.loop_parts import parts_of
 
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from small_runs import Silent
 
 from agentsys.models.chat import ChatReply, ChatRequest, ToolSpec, Usage, assistant, user
-from agentsys.models.estimated_usage import estimate_usage, format_tool, reported_or_estimated_usage
+from agentsys.models.pricing import estimate_usage, format_tool, reported_or_estimated_usage
 from agentsys.models.providers.openai_wire import openai_messages, openai_tools
-from agentsys.models.wrappers.recorded import RecordingModel
+from agentsys.models.wrappers.accounting import RecordingModel
 
 WEATHER = {
     "title": "Weather",
@@ -43,7 +43,9 @@ def test_what_a_model_reports_goes_before_the_estimate() -> None:
     request = ChatRequest([user("How are you?")])
     said = ChatReply(assistant("Fine."), Usage(prompt=7, completion=2))
     assert reported_or_estimated_usage(request, said) == Usage(7, 2)
-    assert reported_or_estimated_usage(request, ChatReply(assistant("Fine."))) == estimate_usage(request, said.message)
+    assert reported_or_estimated_usage(request, ChatReply(assistant("Fine."))) == estimate_usage(
+        request, said.message
+    )
 
 
 def test_two_tools_that_share_a_schema_are_each_counted_with_their_own_description() -> None:
@@ -85,7 +87,7 @@ def test_benign_cases_cost_within_a_tenth_of_what_a_real_tokenizer_counts(
         return reply
 
     monkeypatch.setattr(RecordingModel, "complete", complete)
-    from agentsys.runs.session import prepare_session
+    from agentsys.runs.run_session import prepare_session
 
     chosen = ["model=simulated", f"defense={defense}", "attack=none", "executor.workers=1"]
     outcome = prepare_session([*chosen, f"logdir={tmp_path}"]).execute(Silent())

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentsys.models.chat import ChatRequest, ToolSpec, assistant, system, text_of, user
-from agentsys.models.fenced_actions import (
+from agentsys.models.prompted_tools import (
     FINISH_ACTION,
     OBSERVATION_WORD,
     QUESTION,
@@ -20,14 +20,14 @@ from agentsys.models.fenced_actions import (
     read_offer,
     read_request,
     text_before_observation,
+    wrap_in_tag,
     write_action,
     write_observation,
     write_offer,
     write_request,
 )
-from agentsys.models.simulated.model import SimulatedModel
-from agentsys.models.simulated.playbook import Fact, GoalScript, Playbook, ScriptedCall, TaskScript
-from agentsys.models.tagged_calls import wrap_in_tag
+from agentsys.simulated.playbook_index import Fact, GoalScript, Playbook, ScriptedCall, TaskScript
+from agentsys.simulated.simulated_model import SimulatedModel
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="`"), max_size=30)
 JSON: Any = st.recursive(

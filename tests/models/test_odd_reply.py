@@ -6,7 +6,7 @@ import pytest
 from agentdojo.functions_runtime import FunctionCall
 
 from agentsys.models.chat import ChatReply, ChatRequest, ToolSpec, assistant, user
-from agentsys.models.odd_reply import looks_like_call, count_oddities
+from agentsys.models.reply_checks import count_oddities, looks_like_call
 
 TOOLS = (ToolSpec("get_day", "Tells.", {"type": "object", "properties": {}}),)
 ASK = ChatRequest([user("Which day?")], TOOLS)

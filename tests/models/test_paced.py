@@ -13,20 +13,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentsys.errors import ConfigError
-from agentsys.models.card import parse_card
-from agentsys.models.chat import ChatReply, ChatRequest, Usage, assistant, user
-from agentsys.models.errors import ErrorKind, ModelError
-from agentsys.models.wrappers.pace import (
-    RateState,
+from agentsys.models.chat import ChatReply, ChatRequest, ErrorKind, ModelError, Usage, assistant, user
+from agentsys.models.model_card import parse_card
+from agentsys.models.wrappers.rate_limit import (
+    RateLimitedModel,
+    RateLimiter,
     RatePolicy,
+    RateState,
+    after_refusal,
     after_reply,
+    after_request,
     after_retry_after,
     are_stray_refusals,
     seconds_until_send,
-    after_refusal,
-    after_request,
 )
-from agentsys.models.wrappers.paced import RateLimitedModel, RateLimiter
 from agentsys.runs.compose import compose
 
 

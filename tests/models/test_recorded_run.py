@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agentsys.models.replay.recorded_folder import find_pipeline_folders
-from agentsys.models.replay.recorded_run import UnreadableRun, read_run
+from agentsys.models.recorded_runs import UnreadableRun, find_pipeline_folders, read_run
 
 
 def touch(path: Path) -> None:

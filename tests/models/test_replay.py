@@ -18,6 +18,8 @@ from agentsys.errors import ConfigError
 from agentsys.models.chat import (
     ChatModel,
     ChatRequest,
+    ErrorKind,
+    ModelError,
     Scene,
     ToolSpec,
     assistant,
@@ -25,8 +27,7 @@ from agentsys.models.chat import (
     text_of,
     user,
 )
-from agentsys.models.errors import ErrorKind, ModelError
-from agentsys.models.replay.model import ReplayModel
+from agentsys.models.replay import ReplayModel
 
 SCENE = Scene("banking", "user_task_0", None, "none")
 CALL = {"function": "read_file", "args": {"file_path": "bill.txt"}, "id": "call_1"}

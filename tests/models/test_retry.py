@@ -8,8 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentsys.models.chat import ChatReply, ChatRequest, Usage, assistant, user
-from agentsys.models.errors import Consequence, ErrorKind, ModelError
+from agentsys.models.chat import (
+    ChatReply,
+    ChatRequest,
+    Consequence,
+    ErrorKind,
+    ModelError,
+    Usage,
+    assistant,
+    user,
+)
 from agentsys.models.wrappers.retry import RetryingModel, RetryPolicy, RetryTiming
 
 ASK = ChatRequest([user("Hi")])

@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentsys.models.chat import ToolSpec
-from agentsys.models.tagged_calls import (
+from agentsys.models.prompted_tools import (
     CALL,
     CallSyntaxError,
-    text_between_tags,
     read_calls,
     read_tools,
+    text_between_tags,
     write_calls,
     write_reply,
     write_tools,

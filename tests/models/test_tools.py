@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agentdojo.functions_runtime import Function, make_function
 
-from agentsys.models.tools import describe_tool
+from agentsys.models.pipeline_elements import describe_tool
 
 
 def pay(amount: int) -> str:

@@ -11,13 +11,11 @@ import pytest
 from asb_files import COLUMNS, NORMAL, RUN, Made, write_log, write_results
 
 from agentsys.errors import ConfigError
+from agentsys.records import asb_format
+from agentsys.records.asb_format import is_asb_result, parse_transcript, read_asb_rows
+from agentsys.records.case import UnreadableRecord
+from agentsys.records.case_reader import COUNTS_KEY, case_rows, load_runs, read_cases
 from agentsys.records.case_row import CaseRow
-from agentsys.records.formats import asb
-from agentsys.records.formats.asb import read_asb_rows, is_asb_result
-from agentsys.records.formats.asb_transcript import parse_transcript
-from agentsys.records.load import COUNTS_KEY, case_rows, load_runs
-from agentsys.records.reading import read_cases
-from agentsys.records.unreadable import UnreadableRecord
 
 
 @pytest.fixture(autouse=True)
@@ -186,7 +184,7 @@ def test_long_transcripts_are_read_and_pythons_own_limit_is_left_as_it_was(tmp_p
 def test_a_file_that_stops_to_be_csv_is_read_up_to_there_and_the_place_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(asb, "_LONGEST_FIELD", 10_000)
+    monkeypatch.setattr(asb_format, "_LONGEST_FIELD", 10_000)
     path = write_results(tmp_path, [Made("A"), Made("B", task="long " * 4_000)])
     first, second = read_asb_rows(str(path))
     assert first.case is not None and first.location == f"{path}#1"

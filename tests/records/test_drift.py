@@ -11,7 +11,7 @@ import pytest
 from stored_cases import case_of, store_own
 
 from agentsys.analysis.metrics.rates import measure
-from agentsys.records.reading import read_cases
+from agentsys.records.case_reader import read_cases
 
 
 def _store(folder: Path, **fields: Any) -> Path:

@@ -19,19 +19,18 @@ from stored_cases import case_of, store_own, store_published
 
 from agentsys.analysis.metrics.search_attempts import read_searches
 from agentsys.analysis.tables.report import report
-from agentsys.attacks.cache_files.texts import read_texts
-from agentsys.audit.rescoring.trajectories.read import read_trajectory
-from agentsys.audit.rescoring.trajectories.unusable import Unusable
+from agentsys.attacks.red_team.cache_files import read_texts
+from agentsys.audit.rescoring.read_trajectories import read_trajectory
+from agentsys.audit.rescoring.recorded_trajectory import Unusable
 from agentsys.errors import ConfigError
-from agentsys.models.replay.recorded_run import UnreadableRun, read_run
+from agentsys.models.recorded_runs import UnreadableRun, read_run
+from agentsys.records.case import UnreadableRecord
+from agentsys.records.case_reader import load_runs, read_cases
 from agentsys.records.case_row import CaseRow
 from agentsys.records.columns import pack_rows
-from agentsys.records.load import load_runs
 from agentsys.records.names_file import RunNames
-from agentsys.records.reading import read_cases
-from agentsys.records.settle import resolve_runs, build_case_facts
+from agentsys.records.resolve_runs import build_case_facts, resolve_runs
 from agentsys.records.stored_file import read_case_file
-from agentsys.records.unreadable import UnreadableRecord
 
 Json = Any
 MUTANTS = int(os.environ.get("AGENTSYS_FUZZ", "3000"))

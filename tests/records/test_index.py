@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 from stored_cases import case_of, store_own, store_published
 
-from agentsys.records import index, reading
-from agentsys.records.load import COUNTS_KEY, case_rows, load_runs
+from agentsys.records import case_reader, folder_index
+from agentsys.records.case_reader import COUNTS_KEY, case_rows, load_runs
 
 LONG_AGO = time.time_ns() - 3_600_000_000_000
 
@@ -30,20 +30,20 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mon
 
 @pytest.fixture(autouse=True)
 def _for_every_folder(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "WORTH_AN_INDEX", 1)
+    monkeypatch.setattr(case_reader, "WORTH_AN_INDEX", 1)
 
 
 @pytest.fixture
 def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the files that were parsed, in order."""
     names: list[str] = []
-    real = index.read_case_file
+    real = folder_index.read_case_file
 
     def noted(path: str) -> object:
         names.append(Path(path).name if path.endswith("none.json") else path.split("/")[-4])
         return real(path)
 
-    monkeypatch.setattr(index, "read_stored", noted)
+    monkeypatch.setattr(folder_index, "read_stored", noted)
     return names
 
 
@@ -55,7 +55,7 @@ def _settled(path: Path) -> Path:
 
 def _runs(folder: Path, *suites: str) -> Path:
     """A log folder of ours."""
-    (folder / index.LOGDIR_OWN_FOLDER).mkdir(parents=True, exist_ok=True)
+    (folder / folder_index.LOGDIR_OWN_FOLDER).mkdir(parents=True, exist_ok=True)
     for suite in suites:
         _settled(store_own(folder, case_of(suite=suite)))
     return folder
@@ -63,7 +63,9 @@ def _runs(folder: Path, *suites: str) -> Path:
 
 def _same_as_files(folder: Path) -> bool:
     """What an index says is what the files say, one by one."""
-    files = [path for path in sorted(folder.rglob("*.json")) if index.LOGDIR_OWN_FOLDER not in path.parts]
+    files = [
+        path for path in sorted(folder.rglob("*.json")) if folder_index.LOGDIR_OWN_FOLDER not in path.parts
+    ]
     return case_rows(load_runs(folder)) == case_rows(load_runs(files))
 
 
@@ -71,7 +73,7 @@ def test_a_second_load_parses_nothing_and_gives_the_same(tmp_path: Path, read: l
     _runs(tmp_path, "banking", "slack")
     first = load_runs(tmp_path)
     assert len(read) == 2
-    assert index.logdir_index_path(tmp_path).exists()
+    assert folder_index.logdir_index_path(tmp_path).exists()
     second = load_runs(tmp_path)
     assert len(read) == 2
     assert first.equals(second)
@@ -79,15 +81,15 @@ def test_a_second_load_parses_nothing_and_gives_the_same(tmp_path: Path, read: l
 
 
 def _rows(folder: Path) -> int:
-    with sqlite3.connect(index.logdir_index_path(folder)) as opened:
-        (count,) = opened.execute(f"SELECT count(*) FROM {index._table()}").fetchone()
+    with sqlite3.connect(folder_index.logdir_index_path(folder)) as opened:
+        (count,) = opened.execute(f"SELECT count(*) FROM {folder_index._table()}").fetchone()
         return int(count)
 
 
 def test_rows_are_added_so_many_at_a_time_and_those_of_files_that_are_gone_leave(
     tmp_path: Path, read: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(index, "_FILES_PER_PORTION", 2)
+    monkeypatch.setattr(folder_index, "_FILES_PER_PORTION", 2)
     names = [f"suite_{number}" for number in range(9)]
     for at in range(0, 9, 3):
         _runs(tmp_path, *names[at : at + 3])
@@ -162,10 +164,10 @@ def test_a_bad_index_is_made_anew_with_one_debug_line_and_no_other_sign(
 ) -> None:
     _runs(tmp_path, "banking", "slack")
     load_runs(tmp_path)
-    place = index.logdir_index_path(tmp_path)
+    place = folder_index.logdir_index_path(tmp_path)
     content = place.read_bytes()
     if damage == "old":
-        monkeypatch.setattr(index, "_fingerprint", lambda: "another_version")
+        monkeypatch.setattr(folder_index, "_fingerprint", lambda: "another_version")
     elif damage == "folder":
         place.unlink()
         place.mkdir()
@@ -189,7 +191,7 @@ def test_a_bad_index_is_made_anew_with_one_debug_line_and_no_other_sign(
 def test_deleting_the_index_is_safe(tmp_path: Path) -> None:
     _runs(tmp_path, "banking")
     load_runs(tmp_path)
-    index.logdir_index_path(tmp_path).unlink()
+    folder_index.logdir_index_path(tmp_path).unlink()
     assert _same_as_files(tmp_path)
 
 
@@ -206,12 +208,12 @@ def test_a_moved_folder_keeps_its_index_and_names_the_files_where_they_are(
 def test_a_folder_that_cannot_be_written_has_its_index_in_the_users_cache(
     tmp_path: Path, read: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(index.os, "access", lambda *_: False)
+    monkeypatch.setattr(folder_index.os, "access", lambda *_: False)
     _runs(tmp_path, "banking")
     load_runs(tmp_path)
     load_runs(tmp_path)
     assert len(read) == 1
-    assert not index.logdir_index_path(tmp_path).exists()
+    assert not folder_index.logdir_index_path(tmp_path).exists()
     assert list(Path(os.environ["XDG_CACHE_HOME"]).rglob("*.sqlite"))
 
 
@@ -230,7 +232,7 @@ def test_without_any_place_for_an_index_the_files_are_read_each_time(
 ) -> None:
     nowhere = tmp_path / "file"
     nowhere.write_text("")
-    monkeypatch.setattr(index.os, "access", lambda *_: False)
+    monkeypatch.setattr(folder_index.os, "access", lambda *_: False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(nowhere))
     _runs(tmp_path / "runs", "banking")
     assert len(load_runs(tmp_path / "runs")) == len(load_runs(tmp_path / "runs")) == 1
@@ -253,7 +255,7 @@ def test_readers_and_writers_at_once_all_get_whole_tables(tmp_path: Path) -> Non
     def work(number: int) -> None:
         for turn in range(6):
             if (turn + number) % 3 == 0:
-                index.logdir_index_path(tmp_path).unlink(missing_ok=True)
+                folder_index.logdir_index_path(tmp_path).unlink(missing_ok=True)
             try:
                 found = len(load_runs(tmp_path))
             except Exception as error:  # noqa: BLE001 - whatever it is, it is what the test is about
@@ -276,14 +278,14 @@ def test_files_are_known_by_their_path_below_the_folder(
     monkeypatch.chdir(tmp_path)
     Path("runs").mkdir()
     Path("runs/a.json").write_text("{}")
-    marks = index.stamp_files(["runs/a.json", "runs/gone.json"], root)
+    marks = folder_index.stamp_files(["runs/a.json", "runs/gone.json"], root)
     assert [mark[:2] for mark in marks] == [(b"a.json", 2), (b"gone.json", -1)]
 
 
 def test_a_journal_that_is_shipped_with_an_index_is_never_played_back(tmp_path: Path) -> None:
     _runs(tmp_path, "banking")
     load_runs(tmp_path)
-    place = index.logdir_index_path(tmp_path)
+    place = folder_index.logdir_index_path(tmp_path)
     for end in ("-journal", "-wal"):
         beside = place.with_name(place.name + end)
         beside.write_bytes(b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7" + bytes(600))
@@ -303,8 +305,8 @@ def test_a_journal_that_is_shipped_with_an_index_is_never_played_back(tmp_path: 
 def test_an_index_with_anything_but_our_table_is_made_anew(tmp_path: Path, hostile: str) -> None:
     _runs(tmp_path, "banking")
     load_runs(tmp_path)
-    with sqlite3.connect(index.logdir_index_path(tmp_path)) as opened:
-        opened.executescript(hostile.format(table=index._table()))
+    with sqlite3.connect(folder_index.logdir_index_path(tmp_path)) as opened:
+        opened.executescript(hostile.format(table=folder_index._table()))
     assert _same_as_files(tmp_path)
     assert _rows(tmp_path) == 1
 
@@ -317,11 +319,11 @@ def test_a_row_that_is_none_of_ours_is_read_from_its_file_though_mark_and_sum_ar
 ) -> None:
     _runs(tmp_path, "banking", "slack")
     load_runs(tmp_path)
-    with sqlite3.connect(index.logdir_index_path(tmp_path)) as opened:
-        found = opened.execute(f"SELECT path, size, mtime_ns FROM {index._table()}").fetchall()
-        total = index._sum_of(found[0], row) if isinstance(row, bytes) else zlib.crc32(b"")
+    with sqlite3.connect(folder_index.logdir_index_path(tmp_path)) as opened:
+        found = opened.execute(f"SELECT path, size, mtime_ns FROM {folder_index._table()}").fetchall()
+        total = folder_index._sum_of(found[0], row) if isinstance(row, bytes) else zlib.crc32(b"")
         opened.execute(
-            f"UPDATE {index._table()} SET row = ?, sum = ? WHERE path = ?", (row, total, found[0][0])
+            f"UPDATE {folder_index._table()} SET row = ?, sum = ? WHERE path = ?", (row, total, found[0][0])
         )
     assert _same_as_files(tmp_path)
 
@@ -332,20 +334,20 @@ def test_a_link_in_the_place_of_an_index_is_not_followed(tmp_path: Path) -> None
     with sqlite3.connect(other) as opened:
         opened.execute("CREATE TABLE mine (x)")
     before = other.read_bytes()
-    index.logdir_index_path(tmp_path / "runs").symlink_to(other)
+    folder_index.logdir_index_path(tmp_path / "runs").symlink_to(other)
     for _ in range(2):
         assert _same_as_files(tmp_path / "runs")
     assert other.read_bytes() == before
-    assert not index.logdir_index_path(tmp_path / "runs").is_symlink()
+    assert not folder_index.logdir_index_path(tmp_path / "runs").is_symlink()
 
 
 def test_a_locked_index_is_done_without(
     tmp_path: Path, read: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(index, "_PATIENCE_S", 0.05)
+    monkeypatch.setattr(folder_index, "_PATIENCE_S", 0.05)
     _runs(tmp_path, "banking")
     load_runs(tmp_path)
-    with sqlite3.connect(index.logdir_index_path(tmp_path)) as opened:
+    with sqlite3.connect(folder_index.logdir_index_path(tmp_path)) as opened:
         opened.execute("BEGIN EXCLUSIVE")
         assert len(load_runs(tmp_path)) == 1
     assert len(read) == 2
@@ -397,4 +399,4 @@ def test_the_index_is_of_another_version_once_any_code_behind_its_rows_has_chang
     behind = _ours_behind("agentsys.records.stored_file", _ours_behind("agentsys.records.columns", set()))
     assert len(behind) > 8
     elsewhere = {module for module in behind if not module.startswith("agentsys.records.")}
-    assert elsewhere == {f"agentsys.{name.removesuffix('.py')}" for name in index._OTHER_SOURCES}
+    assert elsewhere == {f"agentsys.{name.removesuffix('.py')}" for name in folder_index._OTHER_SOURCES}

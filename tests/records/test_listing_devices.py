@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from stored_cases import case_of, store_own
 
-from agentsys.records.reading import read_cases
+from agentsys.records.case_reader import read_cases
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no pipes in folders")

@@ -12,12 +12,12 @@ import orjson
 import pytest
 from stored_cases import case_of, store_own
 
-from agentsys.atomic_file import Process
+from agentsys.base.atomic_file import Process
 from agentsys.errors import ConfigError
 from agentsys.records import old_shards
+from agentsys.records.case_reader import read_cases
 from agentsys.records.old_shards import unpack_shards
-from agentsys.records.reading import read_cases
-from agentsys.records.unfinished import find_unfinished
+from agentsys.records.stored_plan import find_unfinished
 from agentsys.runs.store import Store
 
 ENDED = "00000000-1-1-abcdef01"

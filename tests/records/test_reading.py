@@ -12,12 +12,10 @@ import pytest
 from stored_cases import case_of, store_own, store_published
 
 from agentsys.errors import ConfigError
-from agentsys.records import index, reading
+from agentsys.records import case_reader, folder_index
+from agentsys.records.case_reader import case_rows, describe_skipped, explain_no_cases, load_runs, read_cases
 from agentsys.records.case_row import COLUMNS
 from agentsys.records.listing import SkippedFile
-from agentsys.records.load import case_rows, load_runs
-from agentsys.records.reading import explain_no_cases, read_cases
-from agentsys.records.reading_notes import describe_skipped
 from agentsys.records.schema import Exposure, RoleUsage, StoredCall, StoredSpan
 from agentsys.records.stored_file import read_case_file
 
@@ -135,15 +133,15 @@ def test_overlapping_and_linked_folders_are_read_once(tmp_path: Path) -> None:
     logdir = tmp_path / "runs"
     path = store_own(logdir, case_of())
     (logdir / "loop").symlink_to(logdir, target_is_directory=True)
-    reading = read_cases([logdir, path.parent, logdir])
-    assert (len(reading.cases), reading.repeated_count) == (1, 0)
+    case_reader = read_cases([logdir, path.parent, logdir])
+    assert (len(case_reader.cases), case_reader.repeated_count) == (1, 0)
 
 
 def test_a_case_stored_in_two_folders_counts_once_and_is_counted_as_repeated(tmp_path: Path) -> None:
     store_own(tmp_path / "one", case_of(), utility=True)
     store_own(tmp_path / "two", case_of(), utility=False)
-    reading = read_cases([tmp_path / "one", tmp_path / "two"])
-    assert ([case.utility for case in reading.cases], reading.repeated_count) == ([True], 1)
+    case_reader = read_cases([tmp_path / "one", tmp_path / "two"])
+    assert ([case.utility for case in case_reader.cases], case_reader.repeated_count) == ([True], 1)
 
 
 def test_of_a_case_stored_twice_the_one_without_error_counts(tmp_path: Path) -> None:
@@ -162,13 +160,17 @@ def test_bad_files_are_skipped_with_a_reason_and_the_rest_is_read(tmp_path: Path
     newer.write_text(newer.read_text().replace('"schema_version": 1', '"schema_version": 99'))
     wrong = store_own(tmp_path, case_of(suite="wrong"))
     wrong.write_text(wrong.read_text().replace('"status": "ok"', '"status": "\\u001b[31mfine"'))
-    reading = read_cases([tmp_path])
-    reasons = {Path(path).name: reason for path, reason in reading.skipped_files if path.startswith(str(tmp_path))}
-    assert len(reading.cases) == 1
-    assert len(reading.skipped_files) == 5
+    case_reader = read_cases([tmp_path])
+    reasons = {
+        Path(path).name: reason
+        for path, reason in case_reader.skipped_files
+        if path.startswith(str(tmp_path))
+    }
+    assert len(case_reader.cases) == 1
+    assert len(case_reader.skipped_files) == 5
     assert "cut off" in reasons["a_cut.json"]
     assert "empty" in reasons["b_empty.json"]
-    text = "\n".join(reason for _, reason in reading.skipped_files)
+    text = "\n".join(reason for _, reason in case_reader.skipped_files)
     assert "not finished" in text
     assert "newer agentsys" in text
     assert "agentsys.status" in text
@@ -182,8 +184,8 @@ def test_hidden_files_and_other_json_are_no_cases_and_no_faults(tmp_path: Path) 
     (tmp_path / ".half.json").write_text("{")
     (tmp_path / "plan.json").write_text('{"cases": 3}')
     (tmp_path / "list.json").write_text("[1]")
-    reading = read_cases([tmp_path])
-    assert (len(reading.cases), reading.skipped_files, reading.other_files) == (1, (), 2)
+    case_reader = read_cases([tmp_path])
+    assert (len(case_reader.cases), case_reader.skipped_files, case_reader.other_files) == (1, (), 2)
 
 
 def test_json_that_only_the_standard_library_reads_is_read(tmp_path: Path) -> None:
@@ -251,8 +253,9 @@ def test_what_was_there_instead_of_cases_is_said_in_one_line() -> None:
         "No stored cases in 'x', 'y': no JSON files."
     )
     assert "in 'x': 3 other JSON files." in explain_no_cases([Path("x")], (), 3)
-    assert "in no folder at all: 2 files could not be used, the first being a.json: empty." in explain_no_cases(
-        [], skips, 0
+    assert (
+        "in no folder at all: 2 files could not be used, the first being a.json: empty."
+        in explain_no_cases([], skips, 0)
     )
 
 
@@ -271,17 +274,17 @@ def test_a_large_folder_is_read_from_its_index_and_gives_the_same(
     _long_ago(runs)
     paths = [next(runs.glob("gpt*")), runs, runs]
     files = read_cases(paths)
-    monkeypatch.setattr(reading, "WORTH_AN_INDEX", 1)
+    monkeypatch.setattr(case_reader, "WORTH_AN_INDEX", 1)
     assert read_cases(paths) == files
     if second == "changed":
         store_own(runs, case_of(suite="slack"), utility=False, notes=("another note",))
         next(runs.glob("*/travel/*/*/*.json")).unlink()
         assert read_cases(paths) != files
     else:
-        monkeypatch.setattr(index, "read_stored", _only("half.json"))
+        monkeypatch.setattr(folder_index, "read_stored", _only("half.json"))
     found = read_cases(paths)
-    monkeypatch.setattr(index, "read_stored", read_case_file)
-    monkeypatch.setattr(reading, "WORTH_AN_INDEX", 10_000)
+    monkeypatch.setattr(folder_index, "read_stored", read_case_file)
+    monkeypatch.setattr(case_reader, "WORTH_AN_INDEX", 10_000)
     assert found == read_cases(paths)
     assert len(found.skipped_files) == 1
 
@@ -305,7 +308,7 @@ def test_a_folder_is_read_from_its_index_without_pandas(tmp_path: Path) -> None:
     (runs / ".agentsys").mkdir()
     _long_ago(tmp_path)
     assert read().startswith("banking slack 2 ")
-    assert (runs / ".agentsys" / index.INDEX_NAME).exists()
+    assert (runs / ".agentsys" / folder_index.INDEX_NAME).exists()
     assert read() == "banking slack 2 set()\n"
     store_own(runs, case_of(suite="atlas"), config_hash="some")  # its line stands last, its file first
     _long_ago(tmp_path)

@@ -7,7 +7,7 @@ import os
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from agentsys.records.run_place import RunFolders, find_run_folders
+from agentsys.records.resolve_runs import RunFolders, find_run_folders
 
 COMPONENTS = st.sampled_from(["", ".", "..", "runs", "gpt-4o", "slack", "user_task_1", "attack"])
 

@@ -13,11 +13,10 @@ from stored_cases import case_of, row, store_own, store_published
 
 from agentsys.analysis.tables.report import report
 from agentsys.errors import ConfigError
+from agentsys.records.case_reader import LoadedCases, case_rows, load_runs, read_cases
 from agentsys.records.case_row import IDENTITY, CaseRow
-from agentsys.records.load import case_rows, load_runs
 from agentsys.records.names_file import NAMES_FILE, RunNames
-from agentsys.records.reading import LoadedCases, read_cases
-from agentsys.records.settle import build_case_facts
+from agentsys.records.resolve_runs import build_case_facts
 
 
 def foreign(home: Path, folder: str, **fields: Any) -> Path:
@@ -90,7 +89,9 @@ def test_two_pipelines_called_local_give_two_rows_however_little_they_share(tmp_
     found = reading_of(tmp_path)
     assert shown(found.cases) == [("local [llama]", "none"), ("local [secalign]", "none")]
     assert found.repeated_count == 0
-    assert found.resolution_notes[0].startswith("Several pipelines are called local; they are kept apart (or say what")
+    assert found.resolution_notes[0].startswith(
+        "Several pipelines are called local; they are kept apart (or say what"
+    )
     assert f"[llama] {tmp_path}/llama; [secalign] {tmp_path}/secalign" in found.resolution_notes[0]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agentsys.records.simulated_name import is_simulated_name, mark_simulated_name, strip_simulated_mark
+from agentsys.records.case_row import is_simulated_name, mark_simulated_name, strip_simulated_mark
 
 _FITTED = "simulated, fitted to gpt-4o-mini (629 cases, 55648d15)"
 """As earlier versions called an agent that drew from published runs; records of it may be stored."""

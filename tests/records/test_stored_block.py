@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from stored_cases import case_of, store_own
 
-from agentsys.records.formats.agentsys import is_simulated_block, parse_stored_block
-from agentsys.records.reading import read_cases
+from agentsys.records.agentsys_format import is_simulated_block, parse_stored_block
+from agentsys.records.case import UnreadableRecord
+from agentsys.records.case_reader import read_cases
 from agentsys.records.schema import CaseRecord, RoleUsage, StoredCall, StoredSpan
-from agentsys.records.unreadable import UnreadableRecord
 
 CALL = StoredCall(
     role="main",

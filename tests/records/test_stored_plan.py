@@ -12,8 +12,14 @@ from hypothesis import strategies as st
 from small_runs import Silent
 
 from agentsys.records.case import Case
-from agentsys.records.stored_plan import PLANS_FOLDER, CaseGroup, build_stored_plan, encode_plan, load_planned_cells
-from agentsys.runs.session import prepare_session
+from agentsys.records.stored_plan import (
+    PLANS_FOLDER,
+    CaseGroup,
+    build_stored_plan,
+    encode_plan,
+    load_planned_cells,
+)
+from agentsys.runs.run_session import prepare_session
 
 NAMES = st.sampled_from(["a", "b/c", "d e", "ü", "..", "x__y"])
 CASES = st.builds(

@@ -13,10 +13,14 @@ from typer.testing import CliRunner
 from agentsys.analysis.tables.report import report
 from agentsys.cli import app
 from agentsys.records.case import Case
-from agentsys.records.load import load_runs
-from agentsys.records.reading import read_cases
-from agentsys.records.stored_plan import CaseGroup, build_stored_plan, encode_plan
-from agentsys.records.unfinished import find_unfinished, describe_unfinished
+from agentsys.records.case_reader import load_runs, read_cases
+from agentsys.records.stored_plan import (
+    CaseGroup,
+    build_stored_plan,
+    describe_unfinished,
+    encode_plan,
+    find_unfinished,
+)
 
 
 def alone(case: Case) -> CaseGroup:

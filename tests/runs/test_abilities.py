@@ -11,10 +11,10 @@ import pytest
 from agentdojo.task_suite.task_suite import TaskSuite
 
 from agentsys import abilities
-from agentsys.catalog import list_config_names, load_config
+from agentsys.base.config_catalog import list_config_names, load_config
 from agentsys.errors import ConfigError, Unavailable
 from agentsys.runs.instantiate import _ABILITIES, check_abilities, instantiate
-from agentsys.runs.session import prepare_session
+from agentsys.runs.run_session import prepare_session
 
 
 def defense(**more: Any) -> object:

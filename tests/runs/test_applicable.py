@@ -17,8 +17,8 @@ from agentsys.attacks.injection_round import find_first_rounds
 from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.cli import app
 from agentsys.errors import ConfigError
-from agentsys.records.reading import read_cases
-from agentsys.runs.session import prepare_session
+from agentsys.records.case_reader import read_cases
+from agentsys.runs.run_session import prepare_session
 
 SLACK = ["model=simulated", "benchmark.suites=[slack]", "attack=injection_round"]
 

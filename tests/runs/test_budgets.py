@@ -11,12 +11,12 @@ from paid_server import USD, Answer, calls, paid_model, paid_server, says
 from small_runs import Silent, records_in
 
 from agentsys.errors import ConfigError
-from agentsys.models.budget import UsageLog, Budget, Meter, RunBudgetReached
+from agentsys.models.budget import Budget, Meter, RunBudgetReached, UsageLog
 from agentsys.models.chat import ChatRequest, Usage, user
 from agentsys.models.trace import Tracer, use_tracer
-from agentsys.models.wrappers.booked import MeteredModel
-from agentsys.runs.executors.outcome import RunOutcome
-from agentsys.runs.session import prepare_session
+from agentsys.models.wrappers.accounting import MeteredModel
+from agentsys.runs.run_session import prepare_session
+from agentsys.runs.run_totals import RunOutcome
 
 SLACK = ["benchmark.suites=[slack]", "defense=none"]
 
@@ -112,7 +112,9 @@ def test_a_defense_that_survives_model_errors_does_not_survive_its_case_budget(t
 def test_dollars_of_a_model_without_a_price_cannot_be_a_budget(tmp_path: Path) -> None:
     conf = paid_model(tmp_path, "http://127.0.0.1:9/v1", price=None)
     with pytest.raises(ConfigError, match=r"budget.usd needs a price.*'paid'.*budget.tokens"):
-        prepare_session([*SLACK, "model=paid", "budget.usd=1", f"logdir={tmp_path / 'runs'}"], config_dirs=[conf])
+        prepare_session(
+            [*SLACK, "model=paid", "budget.usd=1", f"logdir={tmp_path / 'runs'}"], config_dirs=[conf]
+        )
 
 
 def test_a_budget_holds_for_a_whole_run(tmp_path: Path) -> None:

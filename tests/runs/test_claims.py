@@ -16,9 +16,9 @@ from types import SimpleNamespace
 import pytest
 from small_runs import Silent
 
-from agentsys.atomic_file import Process
+from agentsys.base.atomic_file import Process
 from agentsys.runs.claims import Claims
-from agentsys.runs.session import prepare_session
+from agentsys.runs.run_session import prepare_session
 from agentsys.runs.store import Store, StoreError
 
 HOLDER = """

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from agentsys.catalog import list_config_names
-from agentsys.config_dir import shipped_config_dir
+from agentsys.base.config_catalog import list_config_names
 from agentsys.errors import ConfigError
+from agentsys.extensions import shipped_config_dir
 from agentsys.runs.compose import compose
 from agentsys.runs.settings import strip_address
 
@@ -325,7 +325,7 @@ def test_an_attack_that_another_wraps_reads_no_environment_variable(
     monkeypatch.setenv("SECRETX", "sk-TOPSECRET-999")
     (tmp_path / "attack").mkdir()
     (tmp_path / "attack" / "mine.yaml").write_text(
-        '_target_: agentsys.attacks.template.TemplateAttack\nname: "${oc.env:SECRETX}"\ntemplate: x\n'
+        '_target_: agentsys.attacks.text_attacks.TemplateAttack\nname: "${oc.env:SECRETX}"\ntemplate: x\n'
     )
     with pytest.raises(ConfigError, match="SECRETX"):
         compose(["attack=injection_round", "attack.round=2", "attack.base=mine"], [tmp_path])

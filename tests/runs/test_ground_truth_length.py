@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from agentsys.benchmarks.agentdojo import AgentDojo
-from agentsys.records.known_length import find_ground_truth_length
+from agentsys.records.published_facts import find_ground_truth_length
 from agentsys.runs.build_record import ground_truth_length
 
 

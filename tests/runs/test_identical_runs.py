@@ -9,9 +9,9 @@ import orjson
 import pytest
 from small_runs import Silent
 
-from agentsys.front.served_model import build_served_model
 from agentsys.models.serving import serve
-from agentsys.runs.session import prepare_session
+from agentsys.runs.run_session import prepare_session
+from agentsys.serve_agent.agent_server import build_served_model
 
 _TIMES = {"duration", "duration_s", "latency_s", "evaluation_timestamp"}
 _CACHE = {"from_cache", "attempts", "requests", "cache_hits", "cost_usd"}

@@ -11,14 +11,13 @@ import pytest
 from small_runs import Silent, records_in
 
 from agentsys.errors import ConfigError
-from agentsys.models.chat import ChatReply, ChatRequest, assistant
-from agentsys.models.errors import ErrorKind, ModelError
-from agentsys.runs.session import Session, prepare_session
+from agentsys.models.chat import ChatReply, ChatRequest, ErrorKind, ModelError, assistant
+from agentsys.runs.run_session import Session, prepare_session
 
 SMALL = ["benchmark.suites=[slack]", "user_tasks=[0,1]"]
 
 DEFENSE = """
-from agentsys.models.loop import tool_loop
+from agentsys.models.pipeline_elements import tool_loop
 from my_words import GREETING
 
 class Firewall:
@@ -81,8 +80,7 @@ def test_an_edited_defense_is_refused_by_its_file_and_run_anew_on_demand(user: P
 
 
 def test_what_is_run_anew_is_kept_aside_and_counts_nowhere(user: Path) -> None:
-    from agentsys.records.load import COUNTS_KEY, load_runs
-    from agentsys.records.reading import read_cases
+    from agentsys.records.case_reader import COUNTS_KEY, load_runs, read_cases
 
     planned(user).execute(Silent())
     before = {path: (user / "runs" / path).read_bytes() for path in records_in(user / "runs")}

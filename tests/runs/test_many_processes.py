@@ -16,8 +16,8 @@ import pytest
 from small_runs import errors_in, records_in
 from worker_model import asked, own_model
 
-from agentsys.ledger import read_ledger
-from agentsys.runs.session import prepare_session
+from agentsys.base.ledger import read_ledger
+from agentsys.runs.run_session import prepare_session
 
 SUPPORT = Path(__file__).parents[1] / "support"
 SMALL = ["model=simulated", "executor.workers=2", "benchmark.suites=[slack,workspace]"]

@@ -14,11 +14,10 @@ from agentdojo.benchmark import load_task_results
 from agentdojo.functions_runtime import FunctionCall
 from small_runs import Silent
 
-from agentsys.audit.rescoring.trajectories.read import read_trajectory
-from agentsys.models.chat import ChatReply, ChatRequest, Usage, assistant, text_of
-from agentsys.models.errors import ErrorKind, ModelError
-from agentsys.records.load import load_runs
-from agentsys.runs.session import prepare_session
+from agentsys.audit.rescoring.read_trajectories import read_trajectory
+from agentsys.models.chat import ChatReply, ChatRequest, ErrorKind, ModelError, Usage, assistant, text_of
+from agentsys.records.case_reader import load_runs
+from agentsys.runs.run_session import prepare_session
 
 
 def nested(depth: int) -> dict[str, Any]:

@@ -11,9 +11,9 @@ from paid_server import USD, Answer, calls, fails, paid_model, paid_server, says
 from small_runs import Silent
 from typer.testing import CliRunner
 
+from agentsys.base.ledger import LedgerEntry, LedgerTotals, read_ledger, sum_ledgers
 from agentsys.cli import app
-from agentsys.ledger import LedgerEntry, LedgerTotals, read_ledger, sum_ledgers
-from agentsys.runs.session import prepare_session
+from agentsys.runs.run_session import prepare_session
 
 ONE_CASE = ["model=paid", "benchmark.suites=[slack]", "user_tasks=[0]", "defense=none"]
 

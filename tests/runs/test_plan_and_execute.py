@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from small_runs import Silent, records_in
 
-from agentsys.benchmarks.loading import environment
+from agentsys.benchmarks import environment_loader
 from agentsys.errors import ConfigError, StopRequested
-from agentsys.models.errors import ErrorKind, ModelError
-from agentsys.runs import finish_case, scripted
+from agentsys.models.chat import ErrorKind, ModelError
+from agentsys.runs import cell, finish_case
 from agentsys.runs import plan as plan_module
 from agentsys.runs.claims import Claims
-from agentsys.runs.session import prepare_session
+from agentsys.runs.run_session import prepare_session
 from agentsys.runs.store import Store, StoreError
 
 SMALL = ["model=simulated", "benchmark.suites=[slack]", "user_tasks=[0,1,3]"]
@@ -217,7 +217,7 @@ def test_a_second_ctrl_c_does_not_wait_for_cases_under_way(
             raise KeyboardInterrupt
 
     release, ended = threading.Event(), list[bool]()
-    finish = "agentsys.runs.executors.threads.finish_case"
+    finish = "agentsys.runs.executors.finish_case"
     monkeypatch.setattr(finish, lambda *_: ended.append(release.wait(60)))
     try:
         with pytest.raises(KeyboardInterrupt):
@@ -278,12 +278,12 @@ def test_a_finished_run_needs_no_script_and_one_to_run_has_it_before_its_first_c
     command = ["model=simulated", "benchmark.suites=[slack]", "limit=1", f"logdir={tmp_path}"]
     made: list[str] = []
     for module, name in (
-        (scripted, "build_playbook"),
-        (environment, "holed_text"),
+        (cell, "build_playbook"),
+        (environment_loader, "holed_text"),
         (finish_case, "run_case"),
     ):
         monkeypatch.setattr(module, name, _noting(made, name, getattr(module, name)))
-    environment._holed_once.cache_clear()
+    environment_loader._holed_once.cache_clear()
     session = prepare_session(command)
     assert made == []
     session.execute(Silent())
@@ -318,7 +318,9 @@ def test_a_large_finished_run_is_recognised_by_its_index(
     monkeypatch.undo()
     monkeypatch.setattr(plan_module, "WORTH_AN_INDEX", 2)
     records[0].write_text("{")
-    assert [job.case.key for job in prepare_session(command).plan.todo] == [str(records[0].relative_to(tmp_path))]
+    assert [job.case.key for job in prepare_session(command).plan.todo] == [
+        str(records[0].relative_to(tmp_path))
+    ]
     assert len(prepare_session(command).plan.corrupt) == 1
 
 

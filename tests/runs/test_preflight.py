@@ -11,13 +11,13 @@ from small_runs import Silent, records_in
 from typer.testing import CliRunner
 
 from agentsys.analysis.tables.provenance_notes import provenance_notes
-from agentsys.attacks.codes import TEXT_CODES
+from agentsys.attacks.red_team.encoded_attack import TEXT_CODES
+from agentsys.base.ledger import LEDGER_FILE, read_ledger
 from agentsys.cli import app
 from agentsys.errors import ConfigError, Unavailable
-from agentsys.ledger import LEDGER_FILE, read_ledger
-from agentsys.models.reading_test import READING_SENTENCES
-from agentsys.records.reading import read_cases
-from agentsys.runs.session import prepare_session
+from agentsys.models.reply_checks import READING_SENTENCES
+from agentsys.records.case_reader import read_cases
+from agentsys.runs.run_session import prepare_session
 from baselines.datafilter.element import KNOWN_FACT, KNOWN_ORDER
 
 ONE = ["benchmark.suites=[slack]", "user_tasks=[0]"]
@@ -103,7 +103,9 @@ def test_finished_cases_need_nothing_any_more(
 
 def test_an_error_of_one_cell_ends_that_cell_alone(tmp_path: Path, conf: Path) -> None:
     chosen = ["model=simulated", "defense=broken,none", "benchmark.suites=[slack]", "limit=6"]
-    session = prepare_session([*chosen, "executor.workers=1", f"logdir={tmp_path / 'runs'}"], config_dirs=[conf])
+    session = prepare_session(
+        [*chosen, "executor.workers=1", f"logdir={tmp_path / 'runs'}"], config_dirs=[conf]
+    )
     outcome = session.execute(listener := Silent())
     assert outcome.fatal is None
     (given_up,) = outcome.ended_cells
@@ -205,7 +207,9 @@ def test_a_role_that_needs_a_model_made_for_it_is_not_played_by_the_agents(tmp_p
         stacked = ["defense=firewall_sanitizer+melon", "defense.members=[datafilter,tool_filter]"]
         for chosen in (["defense=datafilter"], stacked):
             with pytest.raises(Unavailable, match=r"\+model\.roles\.datafilter=NAME"):
-                prepare_session(["model=paid", *chosen, *ONE, f"logdir={tmp_path / 'runs'}"], config_dirs=confs)
+                prepare_session(
+                    ["model=paid", *chosen, *ONE, f"logdir={tmp_path / 'runs'}"], config_dirs=confs
+                )
     assert server.asked == []
 
 
@@ -235,7 +239,9 @@ def reads(*codes: str) -> Any:
         if body.get("tools"):
             return calls("ready", '{"word": "yes"}') if len(body["tools"]) == 1 else says("Done.")
         coded = body["messages"][-1]["content"].rpartition("\n")[2]
-        found = [said for code in codes for said in READING_SENTENCES if TEXT_CODES[code].encode(said) == coded]
+        found = [
+            said for code in codes for said in READING_SENTENCES if TEXT_CODES[code].encode(said) == coded
+        ]
         return says(f"It says: {found[0].upper()}" if found else "I cannot tell.")
 
     return answer

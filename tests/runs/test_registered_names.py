@@ -19,13 +19,13 @@ import pytest
 import yaml
 from small_runs import Silent, records_in
 
-from agentsys import named_module
-from agentsys.bundles.manifest import BundledCell
-from agentsys.config_dir import shipped_config_dirs
+from agentsys.base import object_import
+from agentsys.base.object_import import REGISTERED_NAMES, registered, registered_classes
+from agentsys.bundles.bundle_archive import BundledCell
 from agentsys.errors import ConfigError
-from agentsys.named_module import REGISTERED_NAMES, registered, registered_classes
-from agentsys.runs.provenance.recipe import load_recipe
-from agentsys.runs.session import Session, prepare_session
+from agentsys.extensions import shipped_config_dirs
+from agentsys.runs.provenance import load_recipe
+from agentsys.runs.run_session import Session, prepare_session
 from agentsys.runs.settings import Settings, validate_settings
 from baselines.none import NoDefense
 
@@ -79,7 +79,7 @@ def test_the_paths_of_version_0_1_and_before_are_never_rewritten() -> None:
 
 def settings_of(model: str, defense: str = "my_wall.Wall") -> Settings:
     inner = [{"_target_": "baselines.tool_filter.ToolFilter", "prompt": "x"}, {"_target_": defense}]
-    base = {"_target_": "agentsys.attacks.template.TemplateAttack", "name": "t"}
+    base = {"_target_": "agentsys.attacks.text_attacks.TemplateAttack", "name": "t"}
     return validate_settings(
         {
             "model": {
@@ -150,7 +150,7 @@ def write_defense(user: Path, target: str) -> None:
 
 def renew() -> None:
     registered_classes.cache_clear()
-    named_module._warn_moved.cache_clear()
+    object_import._warn_moved.cache_clear()
 
 
 def planned(user: Path, *overrides: str, **options: Any) -> Session:
@@ -161,7 +161,7 @@ def run_by_0_1(user: Path, monkeypatch: pytest.MonkeyPatch, *overrides: str) -> 
     """Store cases as version 0.1 did: with identities over import paths."""
     with monkeypatch.context() as then:
         paths = partial(
-            named_module.with_texts, option="_target_", change=lambda path: registered(path).in_0_1
+            object_import.with_texts, option="_target_", change=lambda path: registered(path).in_0_1
         )
         then.setattr("agentsys.runs.settings.by_registered_names", paths)
         session = planned(user, *overrides)
@@ -178,7 +178,7 @@ def move(user: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     entry = f'"defense.none" = {json.dumps([MOVED, *earlier, today])}'
     table = REGISTERED_NAMES.read_text("utf-8")
     (user / "table.toml").write_text(re.sub(r'^"defense.none" = .*$', entry, table, flags=re.MULTILINE))
-    monkeypatch.setattr(named_module, "REGISTERED_NAMES", user / "table.toml")
+    monkeypatch.setattr(object_import, "REGISTERED_NAMES", user / "table.toml")
     renew()
 
 

@@ -9,9 +9,9 @@ import pytest
 from small_runs import Silent
 
 from agentsys.errors import ConfigError
-from agentsys.front.served_model import build_served_model
 from agentsys.models.serving import serve
-from agentsys.runs.session import prepare_session
+from agentsys.runs.run_session import prepare_session
+from agentsys.serve_agent.agent_server import build_served_model
 
 _URLS: dict[str, Callable[[str], str]] = {
     "served": lambda root: f"{root}/v1",

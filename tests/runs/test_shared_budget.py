@@ -16,11 +16,19 @@ import pytest
 from paid_server import USAGE, USD, paid_model, paid_server, says
 from small_runs import Silent, records_in
 
-from agentsys.models import budget_file
-from agentsys.models.budget import Budget, Meter, RunBudgetReached
-from agentsys.models.budget_file import CAN_SHARE, DEAD_AFTER_S, Account, Amount, BudgetFile
+from agentsys.models import budget
+from agentsys.models.budget import (
+    CAN_SHARE,
+    DEAD_AFTER_S,
+    Account,
+    Amount,
+    Budget,
+    BudgetFile,
+    Meter,
+    RunBudgetReached,
+)
 from agentsys.models.chat import Usage
-from agentsys.runs.session import prepare_session
+from agentsys.runs.run_session import prepare_session
 
 pytestmark = pytest.mark.skipif(not CAN_SHARE, reason="each command has its budget for itself here")
 REQUEST = Amount(tokens=100, requests=1)
@@ -53,7 +61,11 @@ def test_requests_of_many_commands_do_not_pass_the_budget_together(tmp_path: Pat
 
 def test_a_request_waits_for_those_under_way_and_one_alone_goes_out(tmp_path: Path) -> None:
     one, other = Meter(Budget(tokens=150)), Meter(Budget(tokens=150))
-    with one.share_budget(tmp_path / "budget"), other.share_budget(tmp_path / "budget"), ThreadPoolExecutor(1) as pool:
+    with (
+        one.share_budget(tmp_path / "budget"),
+        other.share_budget(tmp_path / "budget"),
+        ThreadPoolExecutor(1) as pool,
+    ):
         aside = one.reserve_amount(REQUEST)
         waits = pool.submit(other.reserve_amount, REQUEST)
         time.sleep(0.5)
@@ -89,7 +101,7 @@ KILLED = """
 import sys, time
 from pathlib import Path
 from agentsys.models.budget import Budget, Meter
-from agentsys.models.budget_file import Amount
+from agentsys.models.budget import Amount
 from agentsys.models.chat import Usage
 meter = Meter(Budget(tokens=100))
 with meter.shared(Path(sys.argv[1])):
@@ -145,7 +157,7 @@ def test_a_command_says_that_it_lives_while_it_sends_nothing(
 @pytest.mark.parametrize("line", [b"", b"{torn", b"[1]", b"null"])
 def test_a_line_that_is_none_counts_as_nothing(line: bytes, tmp_path: Path) -> None:
     path = tmp_path / "budget"
-    path.write_bytes(line.ljust(budget_file._LINE_BYTES))
+    path.write_bytes(line.ljust(budget._LINE_BYTES))
     with Meter(Budget(tokens=100)).share_budget(path), BudgetFile(path).lock_file() as opened:
         assert opened.sum_others == (Amount(), Amount())
 
@@ -153,7 +165,7 @@ def test_a_line_that_is_none_counts_as_nothing(line: bytes, tmp_path: Path) -> N
 def test_the_longest_line_fits_its_place() -> None:
     amount = Amount(123456.123456789012, 123456789012.5, 1024)
     account = Account("0123abcd-4194304-123456789012-89abcdef", 1764000000.123456, True, amount, amount)
-    assert len(account.to_line()) == budget_file._LINE_BYTES and Account.parse_line(account.to_line()) == account
+    assert len(account.to_line()) == budget._LINE_BYTES and Account.parse_line(account.to_line()) == account
 
 
 def test_nothing_is_sent_where_others_spending_cannot_be_seen(tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ def test_a_full_disk_leaves_the_old_record_and_no_half_file(
     def full(_: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("agentsys.atomic_file.os.fsync", full)
+    monkeypatch.setattr("agentsys.base.atomic_file.os.fsync", full)
     with pytest.raises(StoreError, match=r"No space left on device\. Finished cases are safe; make room"):
         store.write(RECORD, {"n": 2})
     assert path.read_bytes() == before

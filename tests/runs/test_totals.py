@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agentsys.records.case import Case
 from agentsys.records.schema import CaseRecord, RoleUsage
-from agentsys.runs.totals import CellLabels, CellTotals, RunningTotals
+from agentsys.runs.run_totals import CellLabels, CellTotals, RunningTotals
 
 
 def record(

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from agentsys.cli import app
 from agentsys.errors import ConfigError
-from agentsys.runs.session import prepare_session
+from agentsys.runs.run_session import prepare_session
 
 MODULE = """
 from baselines.none import NoDefense

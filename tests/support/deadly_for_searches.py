@@ -8,14 +8,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from agentsys.attacks.attacker import ATTACKER_ROLE
-from agentsys.attacks.attacker.reply import format_proposal
-from agentsys.attacks.attacker.simulated import play_attacker
-from agentsys.attacks.pair import PairAttack
-from agentsys.attacks.search import Proposal
-from agentsys.models.chat import ChatModel, ChatRequest, assistant
-from agentsys.models.errors import ErrorKind, ModelError
-from agentsys.models.simulated.role import SimulatedRole
+from agentsys.attacks.attack_search import Proposal
+from agentsys.attacks.attacker_prompt import ATTACKER_ROLE
+from agentsys.attacks.attacker_reply import format_proposal
+from agentsys.attacks.attacker_search import play_attacker
+from agentsys.attacks.search_attacks import PairAttack
+from agentsys.models.chat import ChatModel, ChatRequest, ErrorKind, ModelError, assistant
+from agentsys.simulated.simulated_role import SimulatedRole
 from baselines.none import NoDefense
 
 

@@ -19,13 +19,13 @@ from typing import Any
 from agentdojo.types import ChatMessage
 from json_repair import repair_json
 
-from agentsys.attacks.registered import RegisteredAttack
+from agentsys.attacks.registered_attack import RegisteredAttack
 from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.contracts import Victim
 from agentsys.models.chat import ChatReply, ChatRequest, assistant, text_of
-from agentsys.models.tagged_calls import text_between_tags
+from agentsys.models.prompted_tools import text_between_tags
 from agentsys.models.trace import Tracer, use_tracer
-from agentsys.models.wrappers.recorded import RecordingModel
+from agentsys.models.wrappers.accounting import RecordingModel
 from baselines.drift.agent import DriftAgent
 from baselines.drift.defense import Drift
 from baselines.drift.permission import Permission

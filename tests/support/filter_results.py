@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from agentdojo.agent_pipeline.errors import AbortAgentError
 
-from agentsys.models.element import LoopState, LoopStep
+from agentsys.models.pipeline_elements import LoopState, LoopStep
 from baselines.border.elements import _put
 from baselines.border.filter import BorderFilter, EndCase, Turn, filtered
 from baselines.tool_results import new_results

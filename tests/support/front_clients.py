@@ -11,11 +11,11 @@ from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatMessage, text_content_block_from_string
 
 from agentsys.contracts import Defense
-from agentsys.front.agent import DefendedAgent, Dialogue
-from agentsys.front.conversation import THREAD_NAME
-from agentsys.front.desk import ConversationLimits, ConversationRouter
 from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, Scene, ToolSpec, system, text_of, user
-from agentsys.models.wrappers.recorded import RecordingModel
+from agentsys.models.wrappers.accounting import RecordingModel
+from agentsys.serve_agent.client_conversation import THREAD_NAME
+from agentsys.serve_agent.conversation_router import ConversationLimits, ConversationRouter
+from agentsys.serve_agent.defended_agent import DefendedAgent, Dialogue
 
 TEXT = {"type": "string"}
 PAGE = {"type": "object", "properties": {"page": TEXT}, "required": ["page"]}

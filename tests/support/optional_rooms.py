@@ -5,18 +5,10 @@ from __future__ import annotations
 ROOMS: dict[str, tuple[str, ...]] = {
     "audit": ("agentsys.audit",),
     "bundles": ("agentsys.bundles",),
-    "front": ("agentsys.front", "agentsys.models.serving"),
+    "serve_agent": ("agentsys.serve_agent", "agentsys.models.serving"),
     "inspect_logs": ("agentsys.inspect_logs",),
     "middleware": ("baselines.middleware",),
-    "red_team": (
-        "agentsys.attacks.cache_files",
-        "agentsys.attacks.cached",
-        "agentsys.attacks.codes",
-        "agentsys.attacks.encoded",
-        "agentsys.attacks.evolve",
-        "agentsys.attacks.forged",
-        "agentsys.attacks.red_team",
-    ),
+    "red_team": ("agentsys.attacks.red_team",),
 }
 """Name of the room's entry point -> its folders and modules."""
 NEEDS: dict[str | None, str] = {"audit": "red_team"}

@@ -16,7 +16,7 @@ from typing import Any
 
 from small_runs import Silent
 
-from agentsys.runs.session import Session, prepare_session
+from agentsys.runs.run_session import Session, prepare_session
 
 
 class Telling(Silent):

@@ -9,7 +9,7 @@ from agentdojo.agent_pipeline.tool_execution import tool_result_to_str
 from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime
 
 from agentsys.benchmarks.agentdojo import AgentDojo
-from agentsys.benchmarks.asb.benchmark import ASB
+from agentsys.benchmarks.asb.asb_benchmark import ASB
 
 
 class RealResult(NamedTuple):

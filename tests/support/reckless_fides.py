@@ -8,9 +8,9 @@ from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatAssistantMessage
 
 from agentsys.models.chat import ChatRequest, assistant
-from agentsys.models.simulated.agent import play_plain_agent
-from agentsys.models.simulated.conversation import read_tool_result
-from agentsys.models.simulated.role import SimulatedKnowledge, SimulatedRole
+from agentsys.simulated.script_grounding import read_tool_result
+from agentsys.simulated.scripted_agent import play_plain_agent
+from agentsys.simulated.simulated_role import SimulatedKnowledge, SimulatedRole
 from baselines.fides.agent import ROLE
 from baselines.fides.defense import Fides
 from baselines.fides.own_tools import INSPECT

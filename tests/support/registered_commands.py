@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agentsys.cli import COMMANDS
-from agentsys.cli.help.lazy import LazyCommand
+from agentsys.cli.lazy_commands import LazyCommand
 
 
 def all_commands() -> set[str]:

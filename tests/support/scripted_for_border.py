@@ -14,7 +14,7 @@ from agentdojo.task_suite import get_suite
 from agentdojo.types import ChatAssistantMessage, ChatMessage
 
 from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, Usage, assistant, text_of
-from agentsys.models.providers.wire_text import result_text
+from agentsys.models.providers.wire_parts import result_text
 from agentsys.models.trace import Span, Tracer, use_tracer
 
 Reply: TypeAlias = str | ChatAssistantMessage | Exception | Callable[[ChatRequest], str]

@@ -12,7 +12,7 @@ from agentdojo.types import ChatAssistantMessage, ChatMessage
 from agentsys.defense.agentsys import AgentSys
 from agentsys.models.chat import ChatReply, ChatRequest, assistant, text_of
 from agentsys.models.trace import Tracer, use_tracer
-from agentsys.models.wrappers.recorded import RecordingModel
+from agentsys.models.wrappers.accounting import RecordingModel
 
 QUERY = "Read my note and tell me the date."
 

@@ -12,8 +12,7 @@ from agentdojo.functions_runtime import FunctionsRuntime
 from agentdojo.types import ChatMessage
 
 from agentsys.models.chat import ChatReply, ChatRequest, assistant, text_of
-from agentsys.models.fenced_actions import FINISH_ACTION, OWN, Action, write_action
-from agentsys.models.tagged_calls import text_between_tags
+from agentsys.models.prompted_tools import FINISH_ACTION, OWN, Action, text_between_tags, write_action
 from agentsys.models.trace import Span, Tracer, use_tracer
 from baselines.isolategpt import IsolateGPT
 from baselines.isolategpt.defense import EXTRA, IsolateGPTAgent

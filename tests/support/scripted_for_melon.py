@@ -11,10 +11,9 @@ from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime
 from agentdojo.task_suite import get_suite
 from agentdojo.types import ChatAssistantMessage, ChatMessage
 
-from agentsys.models.chat import ChatReply, ChatRequest, Usage, assistant
-from agentsys.models.errors import ModelError
+from agentsys.models.chat import ChatReply, ChatRequest, ModelError, Usage, assistant
 from agentsys.models.trace import Tracer, use_tracer
-from agentsys.models.wrappers.recorded import RecordingModel
+from agentsys.models.wrappers.accounting import RecordingModel
 from baselines.melon import Melon
 
 REQUEST = "Please sort out my holiday in Norway."

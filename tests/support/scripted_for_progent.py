@@ -11,8 +11,7 @@ from typing import Any
 from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime
 from agentdojo.types import ChatAssistantMessage, ChatMessage
 
-from agentsys.models.chat import ChatReply, ChatRequest, assistant, text_of
-from agentsys.models.errors import ErrorKind, ModelError
+from agentsys.models.chat import ChatReply, ChatRequest, ErrorKind, ModelError, assistant, text_of
 from agentsys.models.trace import Tracer, use_tracer
 from baselines.progent.defense import Progent
 

@@ -8,7 +8,7 @@ from typing import Any
 from small_runs import Canonical, records_in
 
 from agentsys.records.case import ATTEMPTS
-from agentsys.runs.session import Session, prepare_session
+from agentsys.runs.run_session import Session, prepare_session
 
 BANKING = ["model=simulated", "benchmark.suites=[banking]", "attack=pair"]
 TWO_TASKS = [*BANKING, "user_tasks=[0,1]", "injection_tasks=[0,5]"]

@@ -13,11 +13,11 @@ from agentdojo.functions_runtime import FunctionsRuntime
 from agentdojo.task_suite.load_suites import get_suite
 from agentdojo.types import ChatMessage
 
-from agentsys.benchmarks.ground_truth.playbook import build_playbook
+from agentsys.benchmarks.ground_truth_playbook import build_playbook
 from agentsys.models.chat import ChatModel, Scene
-from agentsys.models.loop import default_system_message, tool_loop
-from agentsys.models.simulated.model import SimulatedModel
-from agentsys.models.simulated.playbook import Playbook
+from agentsys.models.pipeline_elements import default_system_message, tool_loop
+from agentsys.simulated.playbook_index import Playbook
+from agentsys.simulated.simulated_model import SimulatedModel
 
 VERSION = "v1.2.2"
 SUITES = ("workspace", "travel", "banking", "slack")

@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from agentsys.runs.executors.outcome import Listener
+from agentsys.runs.run_totals import Listener
 
 _NOW = re.compile(r"20(?:2[5-9]|[3-9]\d)-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?)?")
 _TIMES = {"duration", "duration_s", "latency_s", "evaluation_timestamp"}

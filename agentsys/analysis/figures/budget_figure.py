@@ -19,7 +19,7 @@ from agentsys.analysis.statistics.bootstrap import CONFIDENCE
 from agentsys.analysis.statistics.estimate import OVERALL
 from agentsys.analysis.tables.escaping import plain
 from agentsys.errors import ConfigError, unknown_name
-from agentsys.records.simulated_name import is_simulated_name, strip_simulated_mark
+from agentsys.records.case_row import is_simulated_name, strip_simulated_mark
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -16,7 +16,7 @@ from agentsys.analysis.paper.lines import BENCHMARK
 from agentsys.analysis.statistics.error_rule import ErrorRule
 from agentsys.errors import ConfigError
 from agentsys.records.case_row import NO_ATTACK, CaseRow
-from agentsys.records.shown_names import STORED_NAMES, DisplayNames
+from agentsys.records.names_file import STORED_NAMES, DisplayNames
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -24,7 +24,7 @@ from agentsys.analysis.published import printed_in
 from agentsys.analysis.statistics.error_rule import ErrorRule
 from agentsys.analysis.statistics.estimate import OVERALL
 from agentsys.analysis.tables.escaping import plain
-from agentsys.grouping import group_by
+from agentsys.base.grouping import group_by
 from agentsys.records.case_row import NO_ATTACK, CaseRow
 
 if TYPE_CHECKING:

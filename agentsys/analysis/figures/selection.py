@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from agentsys.analysis.paper.lines import BENCHMARK, RunLine, run_lines
 from agentsys.analysis.published import PAPER_MODEL
 from agentsys.errors import ConfigError, unknown_name
-from agentsys.records.case_row import CaseRow
-from agentsys.records.shown_names import STORED_NAMES, DisplayNames
-from agentsys.records.simulated_name import is_simulated_name, strip_simulated_mark
+from agentsys.records.case_row import CaseRow, is_simulated_name, strip_simulated_mark
+from agentsys.records.names_file import STORED_NAMES, DisplayNames
 
 
 @dataclass(frozen=True)
@@ -99,7 +98,9 @@ def select(
 
 def _chosen(lines: Iterable[RunLine], sizes: Counter[str], model: str | None) -> str:
     wanted = model or PAPER_MODEL
-    fitting = {line.model for line in lines if wanted in (line.model, line.short, strip_simulated_mark(line.model))}
+    fitting = {
+        line.model for line in lines if wanted in (line.model, line.short, strip_simulated_mark(line.model))
+    }
     if fitting:
         return max(sorted(fitting), key=lambda name: sizes[name])
     if model is not None:

@@ -19,7 +19,7 @@ from agentsys.analysis.metrics.tokens import TokensOf, acting_tokens, mean_token
 from agentsys.analysis.paper.lines import RunLine
 from agentsys.analysis.statistics.bootstrap import CONFIDENCE, Resampler
 from agentsys.analysis.statistics.error_rule import ErrorRule
-from agentsys.grouping import group_by
+from agentsys.base.grouping import group_by
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

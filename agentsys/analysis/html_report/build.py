@@ -31,10 +31,9 @@ from agentsys.analysis.tables.escaping import plain
 from agentsys.analysis.tables.report import Report
 from agentsys.analysis.tables.results_document import results_document
 from agentsys.analysis.tables.results_layout import sheets
-from agentsys.grouping import group_by
+from agentsys.base.grouping import group_by
+from agentsys.records.case_reader import LoadedCases, describe_skipped
 from agentsys.records.case_row import NO_ATTACK, CaseRow
-from agentsys.records.reading import LoadedCases
-from agentsys.records.reading_notes import describe_skipped
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Literal, TypedDict
 
 from agentsys.analysis.html_report.loose import number
-from agentsys.records.case_id import make_case_id
-from agentsys.records.case_row import NO_ATTACK, CaseRow
+from agentsys.records.case_row import NO_ATTACK, CaseRow, make_case_id
 
 _NUMBERED = re.compile(r"(\D*)([0-9]{0,9})")
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from agentsys.analysis.html_report.text_store import Segments
-from agentsys.payload_lines import INVISIBLE, find_payload_lines, squeeze
+from agentsys.base.payload_lines import INVISIBLE, find_payload_lines, squeeze
 
 _DROPPED = re.compile(r"\\[nrt]|[\s'\"\\]")
 """What `squeeze` drops of what can be seen, one piece at a time."""
@@ -20,7 +20,7 @@ def needles(injections: Iterable[str]) -> tuple[str, ...]:
 
     Args:
         injections: Texts as the attack wrote them. Lines too short to tell from benign text are left out
-            (see `agentsys.payload_lines`), so that they are marked only as part of the whole.
+            (see `agentsys.base.payload_lines`), so that they are marked only as part of the whole.
     """
     texts = [text for text in injections if text.strip()]
     lines = {form for line in find_payload_lines(texts) for form in line}

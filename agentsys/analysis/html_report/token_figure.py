@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from agentsys.analysis.html_report.interval_figure import short_name
-from agentsys.grouping import group_by
+from agentsys.base.grouping import group_by
 from agentsys.records.case_row import CaseRow
 
 _LABELS, _BARS, _ROW, _BAR_HEIGHT = 230, 560, 52, 16

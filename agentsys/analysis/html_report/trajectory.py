@@ -10,11 +10,11 @@ from agentsys.analysis.html_report.conversation import MessageView, Writer
 from agentsys.analysis.html_report.highlight import needles
 from agentsys.analysis.html_report.loose import mapping, name, number
 from agentsys.analysis.html_report.text_store import TextStore
+from agentsys.records.agentsys_format import parse_stored_block
+from agentsys.records.case import UnreadableRecord
 from agentsys.records.case_row import CaseRow
-from agentsys.records.formats.agentsys import parse_stored_block
 from agentsys.records.schema import RoleUsage, StoredBlock
 from agentsys.records.stored_file import load_stored_json
-from agentsys.records.unreadable import UnreadableRecord
 
 _NOT_A_DEFENSES_WORK = frozenset({"run", "main", "tool"})
 """Kinds of span that every run has: a tree of these alone tells no more than the conversation."""

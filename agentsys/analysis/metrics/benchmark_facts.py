@@ -1,7 +1,7 @@
 """Rates of a benchmark's own facts: the facts that it declares, and controls.
 
 Nothing here knows a benchmark: records carry what their benchmark says of its facts
-(agentsys.declared_facts). Runs without such facts have no such table.
+(agentsys.base.declared_facts). Runs without such facts have no such table.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from agentsys.analysis.statistics.estimate import OVERALL, POOLED, Side, levels
 from agentsys.analysis.statistics.outcome_grid import tallies
 from agentsys.analysis.statistics.paired import compared, pair_up
 from agentsys.analysis.statistics.sign_flips import SignDraws
-from agentsys.declared_facts import ASB_FACTS, DeclaredFact
-from agentsys.grouping import group_by
+from agentsys.base.declared_facts import ASB_FACTS, DeclaredFact
+from agentsys.base.grouping import group_by
 from agentsys.records.case_row import NO_ATTACK, CaseRow
 
 CONTROL_ASR = "control_asr"

@@ -17,9 +17,9 @@ from fnmatch import fnmatchcase
 from agentsys.analysis.metrics.benchmark_facts import IS_CONTROL
 from agentsys.analysis.metrics.denial import denies_service
 from agentsys.analysis.metrics.rates import CHOSEN_AMONG, MeasuredCell
+from agentsys.base.grouping import group_by
 from agentsys.errors import ConfigError
-from agentsys.grouping import group_by
-from agentsys.records.case_row import SEARCHED_ON_SUFFIX, NO_ATTACK, CaseRow
+from agentsys.records.case_row import NO_ATTACK, SEARCHED_ON_SUFFIX, CaseRow
 
 _Fold = tuple[str, str | None]
 """Suite and injection task."""

@@ -18,7 +18,7 @@ from agentsys.analysis.statistics.bootstrap import Resampler
 from agentsys.analysis.statistics.error_rule import ErrorRule
 from agentsys.analysis.statistics.estimate import Side, macro, rate, totals
 from agentsys.analysis.statistics.outcome_grid import Tally, tallies, tally
-from agentsys.grouping import group_by
+from agentsys.base.grouping import group_by
 from agentsys.records.case_row import NO_ATTACK, CaseRow
 
 LONGEST_SHORT = 3

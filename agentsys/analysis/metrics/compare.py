@@ -33,8 +33,8 @@ from agentsys.analysis.statistics.paired import (
     pair_up,
 )
 from agentsys.analysis.statistics.sign_flips import SIGN_DRAWS, SignDraws
+from agentsys.base.grouping import group_by
 from agentsys.errors import ConfigError, unknown_name
-from agentsys.grouping import group_by
 from agentsys.records.case_row import NO_ATTACK, CaseRow
 
 COMPARED_METRICS = (BENIGN_UTILITY, UTILITY_UNDER_ATTACK, TARGETED_ASR)

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from agentsys.analysis.metrics.rates import MeasuredCell
+from agentsys.base.grouping import group_by
 from agentsys.errors import ConfigError
-from agentsys.grouping import group_by
 from agentsys.records.case_row import NO_ATTACK, CaseRow
-from agentsys.records.published_name import NO_DEFENSE
+from agentsys.records.published_facts import NO_DEFENSE
 
 
 class Axis(StrEnum):

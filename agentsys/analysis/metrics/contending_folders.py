@@ -17,11 +17,11 @@ from agentsys.analysis.metrics.contenders import (
     separating,
     varying,
 )
+from agentsys.base.grouping import group_by
 from agentsys.errors import ConfigError
-from agentsys.grouping import group_by
+from agentsys.records.case_reader import LoadedCases
 from agentsys.records.case_row import IDENTITY, CaseRow
-from agentsys.records.reading import LoadedCases
-from agentsys.records.run_place import shortest_distinct_ends
+from agentsys.records.resolve_runs import shortest_distinct_ends
 
 _under_one_name = attrgetter(*(column for column in IDENTITY if column != "apart"))
 

@@ -79,7 +79,9 @@ def asr_on_the_same(
     cases: Sequence[CaseRow], others: Sequence[CaseRow], rule: ErrorRule = ErrorRule.REPORT
 ) -> tuple[Share, Share]:
     """ASR of two attacks against one defense, on the tasks and epochs that count under both."""
-    counted = [{one.task_key: one for one in part if outcome(one, rule) is not None} for part in (cases, others)]
+    counted = [
+        {one.task_key: one for one in part if outcome(one, rule) is not None} for part in (cases, others)
+    ]
     shared = counted[0].keys() & counted[1].keys()
     first, second = ([part[key] for key in sorted(shared, key=str)] for part in counted)
     return _share(first, rule), _share(second, rule)

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from agentsys.analysis.metrics.guard_errors import guard_measures
 from agentsys.analysis.metrics.rates import CellRow, scored_cells
 from agentsys.analysis.statistics.estimate import POOLED
-from agentsys.grouping import group_by
+from agentsys.base.grouping import group_by
 from agentsys.records.case_row import NO_ATTACK, CaseRow
 
 PER_TOKENS = 1_000_000

@@ -24,9 +24,9 @@ from agentsys.analysis.statistics.estimate import (
 )
 from agentsys.analysis.statistics.intervals import UPPER, proportion_interval
 from agentsys.analysis.statistics.outcome_grid import Tally, tallies
-from agentsys.grouping import group_by
+from agentsys.base.grouping import group_by
 from agentsys.records.case_row import NO_ATTACK, CaseRow, format_table_model
-from agentsys.records.published_name import NO_DEFENSE
+from agentsys.records.published_facts import NO_DEFENSE
 
 BENIGN_UTILITY = "benign_utility"
 UTILITY_UNDER_ATTACK = "utility_under_attack"

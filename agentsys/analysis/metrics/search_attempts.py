@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from agentsys.errors import ConfigError
-from agentsys.records.case import ATTEMPTS, Case
-from agentsys.records.formats.agentsys import is_simulated_block, parse_stored_block
+from agentsys.records.agentsys_format import is_simulated_block, parse_stored_block
+from agentsys.records.case import ATTEMPTS, Case, UnreadableRecord
+from agentsys.records.case_row import mark_simulated_name
 from agentsys.records.listing import SkippedFile
 from agentsys.records.schema import (
     OWN_KEY,
@@ -19,9 +20,7 @@ from agentsys.records.schema import (
     SearchFacts,
     StoredBlock,
 )
-from agentsys.records.simulated_name import mark_simulated_name
 from agentsys.records.stored_file import load_stored_json
-from agentsys.records.unreadable import UnreadableRecord
 
 ATTACKER = frozenset({"attacker", "attacker_judge"})
 """The attacker's roles; every other role belongs to the attacked agent."""

@@ -19,7 +19,7 @@ from agentsys.analysis.statistics.bootstrap import Resampler
 from agentsys.analysis.statistics.error_rule import ErrorRule
 from agentsys.analysis.statistics.estimate import OVERALL, POOLED, Side, levels
 from agentsys.analysis.statistics.outcome_grid import tally
-from agentsys.grouping import group_by
+from agentsys.base.grouping import group_by
 from agentsys.records.case_row import CaseRow
 
 ASR = "asr_at_budget"

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterable, Mapping
 
 from agentsys.analysis.paper.filled import FilledTable, PaperRow
-from agentsys.config_dir import shipped_config_dirs
+from agentsys.extensions import shipped_config_dirs
 
 Names = tuple[str, ...]
 

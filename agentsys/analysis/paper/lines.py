@@ -6,9 +6,8 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from agentsys.analysis.published import short_model
-from agentsys.grouping import group_by
-from agentsys.records.case_row import CaseRow
-from agentsys.records.simulated_name import is_simulated_name
+from agentsys.base.grouping import group_by
+from agentsys.records.case_row import CaseRow, is_simulated_name
 
 BENCHMARK = "agentdojo"
 """The benchmark of Tables 1 to 7, with official checkers and data."""

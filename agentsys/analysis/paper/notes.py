@@ -16,9 +16,9 @@ from agentsys.analysis.statistics.estimate import OVERALL
 from agentsys.analysis.tables.exposure_notes import honesty_notes
 from agentsys.analysis.tables.provenance_notes import SIMULATED_NOTE, replay_notes
 from agentsys.analysis.tables.report import errored_notes
+from agentsys.records.case_reader import LoadedCases
 from agentsys.records.case_row import CaseRow
-from agentsys.records.reading import LoadedCases
-from agentsys.records.unfinished import describe_unfinished
+from agentsys.records.stored_plan import describe_unfinished
 
 SIMULATED = "†"
 """Behind every number of a simulated model."""

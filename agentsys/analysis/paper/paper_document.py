@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from agentsys.amounts import format_count
 from agentsys.analysis.metrics.rates import Number
 from agentsys.analysis.metrics.repaired_scores import FIXED
 from agentsys.analysis.paper.commands import filling_commands
@@ -17,8 +16,8 @@ from agentsys.analysis.statistics.estimate import OVERALL
 from agentsys.analysis.tables.document import Document, Grid, GridCell, cells, interval_text, value_text
 from agentsys.analysis.tables.output import Output, records_of
 from agentsys.analysis.tables.score_variants import Variant, Variants
-from agentsys.grouping import group_by
-from agentsys.records.reading import LoadedCases
+from agentsys.base.grouping import format_count, group_by
+from agentsys.records.case_reader import LoadedCases
 
 
 @dataclass(frozen=True, slots=True)

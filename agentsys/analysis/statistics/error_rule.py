@@ -42,7 +42,7 @@ def outcome(case: CaseRow, rule: ErrorRule) -> CountedOutcome | None:
 
 
 NO_TEXT = ("attacker_refused", "attacker_unreadable")
-"""Error kinds of cases whose search had no text to try (agentsys.attacks.attacker.reply.Fault)."""
+"""Error kinds of cases whose search had no text to try (agentsys.attacks.attacker_reply.Fault)."""
 
 
 def no_text_notes(cases: Sequence[CaseRow]) -> Iterator[str]:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from agentsys.analysis.statistics.error_rule import CountedOutcome, ErrorRule, outcome
-from agentsys.grouping import group_by
+from agentsys.base.grouping import group_by
 from agentsys.records.case_row import CaseRow
 
 FloatArray = npt.NDArray[np.float64]

@@ -18,8 +18,8 @@ from agentsys.analysis.metrics.rates import MetricRow
 from agentsys.analysis.statistics.estimate import OVERALL
 from agentsys.analysis.tables.document import Grid, GridCell, cells, difference_cell, number_cell
 from agentsys.analysis.tables.results_layout import Sheet
-from agentsys.declared_facts import DeclaredFact
-from agentsys.grouping import group_by
+from agentsys.base.declared_facts import DeclaredFact
+from agentsys.base.grouping import group_by
 from agentsys.records.case_row import NO_ATTACK, CaseRow
 
 _COLUMNS_OF_CONTROLS = {CONTROL_ASR: "Control", ASR_LESS_CONTROL: "ASR - control"}

@@ -18,7 +18,7 @@ from agentsys.analysis.tables.flips import ReportPages, flip_grid, flip_groups, 
 from agentsys.analysis.tables.output import LongForm, Output, records_of
 from agentsys.analysis.tables.provenance_notes import SIMULATED_NOTE, provenance_notes
 from agentsys.analysis.tables.results_layout import MOST_ACROSS
-from agentsys.grouping import group_by
+from agentsys.base.grouping import group_by
 from agentsys.records.case_row import NO_ATTACK, CaseRow
 
 _SIGNIFICANT = 0.05

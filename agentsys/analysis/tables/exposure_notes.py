@@ -32,9 +32,9 @@ from agentsys.analysis.statistics.sign_flips import SignDraws
 from agentsys.analysis.tables.document import number_text
 from agentsys.analysis.tables.provenance_notes import provenance_notes
 from agentsys.analysis.tables.several_tries_notes import several_tries_notes
-from agentsys.grouping import group_by
-from agentsys.records.case_row import SEARCHED_ON_SUFFIX, NO_ATTACK, CaseRow
-from agentsys.records.published_name import NO_DEFENSE
+from agentsys.base.grouping import group_by
+from agentsys.records.case_row import NO_ATTACK, SEARCHED_ON_SUFFIX, CaseRow
+from agentsys.records.published_facts import NO_DEFENSE
 
 _LISTED = 3
 """Defenses whose numbers a note lists; of more, it gives the range."""
@@ -221,7 +221,7 @@ def _points(known: Mapping[str, float]) -> str:
 
 
 _STARTS = ("important_instructions", "opi_combined_attack")
-"""The attacks whose texts a search starts from (agentsys.attacks.searched.choose_start_attack)."""
+"""The attacks whose texts a search starts from (agentsys.attacks.attacker_search.choose_start_attack)."""
 
 
 def _searches(lines: _Lines, rule: ErrorRule) -> Iterator[str]:

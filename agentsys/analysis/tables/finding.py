@@ -14,9 +14,9 @@ from agentsys.analysis.metrics.difference_row import ALL_CASES, DifferenceRow
 from agentsys.analysis.metrics.rates import BENIGN_UTILITY, TARGETED_ASR
 from agentsys.analysis.statistics.error_rule import ErrorRule
 from agentsys.analysis.statistics.estimate import OVERALL
-from agentsys.grouping import group_by
+from agentsys.base.grouping import group_by
 from agentsys.records.case_row import NO_ATTACK, CaseRow
-from agentsys.records.published_name import NO_DEFENSE
+from agentsys.records.published_facts import NO_DEFENSE
 
 MOST = 3
 """Lines of one block (a model on a benchmark under an attack); with several blocks, one of each."""

@@ -11,8 +11,7 @@ from agentsys.analysis.metrics.compare import CaseFlip
 from agentsys.analysis.metrics.difference_row import Contest
 from agentsys.analysis.metrics.rates import METRIC_TITLES
 from agentsys.analysis.tables.document import Grid, GridCell, cells
-from agentsys.records.case_id import make_case_id
-from agentsys.records.case_row import NO_ATTACK
+from agentsys.records.case_row import NO_ATTACK, make_case_id
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from agentsys.analysis.tables.document import Document, Grid, GridCell
 from agentsys.analysis.tables.escaping import csv_cell, plain
 from agentsys.analysis.tables.write_html import html_document
 from agentsys.analysis.tables.write_text import latex_document, markdown_document
-from agentsys.extras import find_missing_packages, not_installed_error
+from agentsys.errors import find_missing_packages, not_installed_error
 
 FILE_WIDTH = 160
 """Columns of a table that goes to a file or a pipe, where no terminal sets the width."""

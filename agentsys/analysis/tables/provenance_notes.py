@@ -6,15 +6,15 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter
 
-from agentsys.grouping import group_by
+from agentsys.base.grouping import group_by
 from agentsys.records.case_row import NO_ATTACK, CaseRow
-from agentsys.records.published_name import REWORDED_DEFENSES
+from agentsys.records.published_facts import REWORDED_DEFENSES
 
 SIMULATED_NOTE = "simulated: a scripted agent, not a language model; no LLM's numbers."
 _NAMED = 4
 """Cells that a note names; of others it gives the number."""
 DIFFERS = "differs from the record"
-"""In a case's note about a text that the recorded run did not have (see agentsys.models.replay.check)."""
+"""In a case's note about a text that the recorded run did not have (see agentsys.models.replay)."""
 
 
 def provenance_notes(cases: Iterable[CaseRow]) -> list[str]:
@@ -31,7 +31,7 @@ def provenance_notes(cases: Iterable[CaseRow]) -> list[str]:
 
 
 _NO_PART = re.compile(r"role '(.+)' has no simulated part")
-"""In a case's note about replies of the simulated model (see agentsys.models.simulated.model)."""
+"""In a case's note about replies of the simulated model (see agentsys.simulated.simulated_model)."""
 
 
 def _without_a_part(cases: Sequence[CaseRow]) -> Iterator[str]:
@@ -45,7 +45,7 @@ def _without_a_part(cases: Sequence[CaseRow]) -> Iterator[str]:
 
 
 _READ = re.compile(r"model read (\d+) of (\d+) sentences in (.+)")
-"""A case's note about an attack that has to be read (see agentsys.models.reading_test)."""
+"""A case's note about an attack that has to be read (see agentsys.models.reply_checks)."""
 
 
 def _unread(cases: Sequence[CaseRow]) -> Iterator[str]:

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
-from agentsys.amounts import format_count
 from agentsys.analysis.metrics.benchmark_facts import measured_rows
 from agentsys.analysis.metrics.denial import Denial, denial_notes, denials
 from agentsys.analysis.metrics.own_metric import Metric
@@ -19,11 +18,10 @@ from agentsys.analysis.tables.benchmark_facts_grid import FactGrid, fact_grids, 
 from agentsys.analysis.tables.exposure_notes import honesty_notes
 from agentsys.analysis.tables.provenance_notes import SIMULATED_NOTE, replay_notes
 from agentsys.analysis.tables.results_layout import ResultsLine, Sheet, sheets
-from agentsys.records.case_row import NO_ATTACK, SERVED, CaseRow
-from agentsys.records.reading import LoadedCases
-from agentsys.records.reading_notes import describe_repeated
-from agentsys.records.simulated_name import is_simulated_name
-from agentsys.records.unfinished import describe_unfinished
+from agentsys.base.grouping import format_count
+from agentsys.records.case_reader import LoadedCases, describe_repeated
+from agentsys.records.case_row import NO_ATTACK, SERVED, CaseRow, is_simulated_name
+from agentsys.records.stored_plan import describe_unfinished
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from operator import attrgetter
 
 from agentsys.analysis.metrics.rates import BENIGN_UTILITY, METRIC_TITLES, TARGETED_ASR, MetricRow
 from agentsys.analysis.statistics.estimate import OVERALL, POOLED
-from agentsys.grouping import group_by
+from agentsys.base.grouping import group_by
 from agentsys.records.case_row import NO_ATTACK
 
 MOST_ACROSS = 6

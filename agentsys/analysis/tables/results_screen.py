@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from rich.cells import cell_len
 
-from agentsys.amounts import format_count, format_duration, abbreviate_count
 from agentsys.analysis.metrics.measures import dollars, tokens
 from agentsys.analysis.metrics.rates import (
     BENIGN_UTILITY,
@@ -25,8 +24,9 @@ from agentsys.analysis.tables.escaping import plain
 from agentsys.analysis.tables.provenance_notes import SIMULATED_NOTE
 from agentsys.analysis.tables.report import Report
 from agentsys.analysis.tables.results_layout import ResultsLine, Sheet, sheets
+from agentsys.base.grouping import abbreviate_count, format_count, format_duration
 from agentsys.records.case_row import NO_ATTACK, CaseRow
-from agentsys.records.published_name import NO_DEFENSE
+from agentsys.records.published_facts import NO_DEFENSE
 
 NOTES = 2
 """Notes on the screen at most: the most important come first."""
@@ -184,7 +184,13 @@ def spent_line(cases: Sequence[CaseRow], seconds: float | None = None) -> str:
     """
     used, usd = tokens(cases), dollars(cases)
     known = [case.duration_s for case in cases if case.duration_s is not None]
-    time = format_duration(seconds) if seconds is not None else f"{format_duration(sum(known))} of work" if known else ""
+    time = (
+        format_duration(seconds)
+        if seconds is not None
+        else f"{format_duration(sum(known))} of work"
+        if known
+        else ""
+    )
     parts = (
         format_count(len(cases), "case"),
         "tokens unknown" if math.isnan(used) else f"{abbreviate_count(used)} tokens",

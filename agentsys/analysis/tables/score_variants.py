@@ -12,8 +12,8 @@ from agentsys.analysis.metrics.tags import split, tag_of
 from agentsys.analysis.statistics.error_rule import ErrorRule
 from agentsys.analysis.tables.report import Report, report, unexposed_share
 from agentsys.errors import ConfigError
+from agentsys.records.case_reader import LoadedCases
 from agentsys.records.case_row import CaseRow
-from agentsys.records.reading import LoadedCases
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ from agentsys.analysis.statistics.bootstrap import CONFIDENCE
 from agentsys.analysis.statistics.estimate import OVERALL
 from agentsys.analysis.tables.document import Document, Grid, GridCell, cells, number_cell, number_text
 from agentsys.analysis.tables.output import Output, records_of
-from agentsys.grouping import group_by
-from agentsys.records.simulated_name import is_simulated_name
+from agentsys.base.grouping import group_by
+from agentsys.records.case_row import is_simulated_name
 
 _NAMES = ("Model", "Defense", "Attack")
 _Line = tuple[str, ...]

@@ -15,7 +15,7 @@ from agentsys.analysis.statistics.bootstrap import Resampler
 from agentsys.analysis.statistics.error_rule import ErrorRule
 from agentsys.analysis.statistics.estimate import Side
 from agentsys.analysis.statistics.outcome_grid import Tally
-from agentsys.records.case_row import SEARCHED_ON_SUFFIX, NO_ATTACK, CaseRow
+from agentsys.records.case_row import NO_ATTACK, SEARCHED_ON_SUFFIX, CaseRow
 
 
 def several_tries_notes(
@@ -64,7 +64,12 @@ def _tried(
 def _aims(cases: Sequence[CaseRow]) -> bool:
     """Whether an attack has a goal of its own that could be reached."""
     attack = cases[0].attack
-    if attack == NO_ATTACK or attack.endswith(SEARCHED_ON_SUFFIX) or is_control(cases) or denies_service(attack):
+    if (
+        attack == NO_ATTACK
+        or attack.endswith(SEARCHED_ON_SUFFIX)
+        or is_control(cases)
+        or denies_service(attack)
+    ):
         return False
     return any(case.injection_task_id for case in cases)
 

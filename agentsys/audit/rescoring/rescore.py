@@ -1,4 +1,4 @@
-"""`rescore`: every record under some paths, scored again; agreement with what they say, and each flip."""
+"""`rescore_records`: every record under some paths, scored again; agreement with the file, and each flip."""
 
 from __future__ import annotations
 
@@ -10,24 +10,30 @@ from contextlib import redirect_stdout
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from agentsys.audit.rescoring.explain import ScoreName, ScoreFlip, explain_flip
-from agentsys.audit.rescoring.fixed import FixedVerdict, score_with_fixes, resolve_fixes
-from agentsys.audit.rescoring.score import CheckScores, score_with_execution
-from agentsys.audit.rescoring.tasks import (
-    load_agentdojo,
-    is_agentdyn,
+from agentsys.audit.process_pool import map_in_processes
+from agentsys.audit.rescoring.read_trajectories import RecordFiles, SkippedRecord, find_records
+from agentsys.audit.rescoring.recorded_trajectory import (
+    RecordFault,
+    Trajectory,
+    Unusable,
     find_suite,
     find_tasks,
     get_checkout_version,
+    is_agentdyn,
     list_versions,
+    load_agentdojo,
 )
-from agentsys.audit.rescoring.trajectories.final_answer import score_final_answer
-from agentsys.audit.rescoring.trajectories.read import RecordFiles, SkippedRecord, find_records
-from agentsys.audit.rescoring.trajectories.trajectory import Trajectory
-from agentsys.audit.rescoring.trajectories.unusable import RecordFault, Unusable
+from agentsys.audit.rescoring.reexecution import CheckScores, score_final_answer, score_with_execution
+from agentsys.audit.rescoring.score_flips import (
+    FixedVerdict,
+    ScoreFlip,
+    ScoreName,
+    explain_flip,
+    resolve_fixes,
+    score_with_fixes,
+)
 from agentsys.benchmarks.agentdyn.checkout import FETCHED
 from agentsys.errors import ConfigError
-from agentsys.fresh_processes import map_in_processes
 from agentsys.records.names_file import RunNames
 
 
@@ -104,7 +110,9 @@ _FILES_PER_PORTION = 50
 """Files that a process is given at a time: some seconds of work."""
 
 
-def _rescore_files(stored: RecordFiles, version: str | None, fixes: tuple[str, ...], checkout: str) -> RescoringResult:
+def _rescore_files(
+    stored: RecordFiles, version: str | None, fixes: tuple[str, ...], checkout: str
+) -> RescoringResult:
     """Score some records again, whichever process this is."""
     found = RescoringResult(fixes=fixes)
     # Some of AgentDojo's checks print what they compare.
@@ -115,7 +123,9 @@ def _rescore_files(stored: RecordFiles, version: str | None, fixes: tuple[str, .
     return found
 
 
-def _add_record(found: RescoringResult, record: Trajectory | SkippedRecord | None, version: str | None) -> None:
+def _add_record(
+    found: RescoringResult, record: Trajectory | SkippedRecord | None, version: str | None
+) -> None:
     if record is None:
         found.other_files += 1
     elif isinstance(record, SkippedRecord):

@@ -1,5 +1,8 @@
 """The audit of a benchmark by itself: its data and its checks, without a model.
 
-`checks` holds the questions put to one task, `unstable_checks` and `mutations` the two long ones; `audit`
-asks them of every task, `rows` is what it finds, and the other files put that into words, grids and JSON.
+`task_checks` and `mutations` hold the questions put to one task (`audited_task`); `static_audit` asks them
+of every task; `static_rows` is what it finds, also as JSON and as an expectation, `static_document` the
+same in words and grids.
 """
+
+from __future__ import annotations

@@ -9,8 +9,7 @@ from agentdojo.base_tasks import BaseUserTask
 from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime, TaskEnvironment
 from agentdojo.types import text_content_block_from_string
 
-from agentsys.benchmarks.scoring import SuiteTask
-from agentsys.benchmarks.shared_copies import are_equal, deep_copy
+from agentsys.benchmarks.scoring import SuiteTask, are_equal, deep_copy
 from agentsys.contracts import Suite
 
 
@@ -40,7 +39,9 @@ class CallPlayer:
         self.suite = suite
         self._runtime = FunctionsRuntime(suite.tools)
 
-    def start_environment(self, task: SuiteTask, injections: Mapping[str, str] | None = None) -> TaskEnvironment:
+    def start_environment(
+        self, task: SuiteTask, injections: Mapping[str, str] | None = None
+    ) -> TaskEnvironment:
         """The environment in which a task begins; the caller's own.
 
         Raises:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-from agentsys.config_dir import user_data_folder
 from agentsys.errors import ConfigError
+from agentsys.extensions import user_data_folder
 
 AGENTDYN_SUITES = ("shopping", "github", "dailylife")
 FETCHED = "fetched"

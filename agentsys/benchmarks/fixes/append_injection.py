@@ -20,7 +20,7 @@ import yaml
 from agentdojo.functions_runtime import TaskEnvironment
 from agentdojo.task_suite.task_suite import validate_injections
 
-from agentsys.benchmarks.loading.environment import EnvironmentLoader
+from agentsys.benchmarks.environment_loader import EnvironmentLoader
 
 IDENTIFIERS: Mapping[str, frozenset[str]] = {"slack": frozenset({"prompt_injection_channel"})}
 """Suite -> vectors whose text is a name that calls must repeat."""

@@ -1,22 +1,183 @@
-"""`AnthropicModel`: Anthropic's messages API through the vendor's SDK."""
+"""`AnthropicModel`: Anthropic's messages API through the vendor's SDK; wire format first, model behind it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from agentsys.models.chat import ChatReply, ChatRequest, ToolSpec
-from agentsys.models.providers.anthropic_wire import (
-    has_calls_without_thinking,
-    read_anthropic_reply,
-    stand_in_tools,
-    anthropic_messages,
-    anthropic_tools_json,
-)
-from agentsys.models.providers.openai_wire import is_closed_schema
+from agentdojo.types import ChatAssistantMessage, ChatMessage, MessageContentBlock
+
+from agentsys.models.chat import ChatReply, ChatRequest, ErrorKind, ModelError, ToolSpec, Usage
+from agentsys.models.pricing import Price, price_reply
+from agentsys.models.providers import wire_parts
+from agentsys.models.providers.openai_wire import is_closed_schema, parse_body
+from agentsys.models.providers.sdk_errors import http_error
 from agentsys.models.providers.sdk_model import PostingModel, append_tools
-from agentsys.models.providers.wire_text import encode_for_wire, as_mapping, system_text
+from agentsys.models.providers.wire_parts import (
+    OPENAI_ITEM_PREFIX,
+    CallIds,
+    as_mapping,
+    encode_for_wire,
+    malformed_reply,
+    system_text,
+)
+
+AnthropicBlock = dict[str, Any]
+
+
+def anthropic_tools_json(tools: Sequence[ToolSpec]) -> bytes:
+    """The tools on offer, as JSON."""
+    return wire_parts.encode_for_wire(
+        [
+            {"name": tool.name, "description": tool.description, "input_schema": tool.parameters}
+            for tool in tools
+        ]
+    )
+
+
+def stand_in_tools(messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
+    """A tool without parameters for each one the conversation has calls of, in order of name.
+
+    The API refuses tool blocks in a request that offers no tools, as agents make it whose tools stand in the
+    prompt. To be sent with a tool choice of `none`.
+    """
+    assistants = [message for message in messages if message["role"] == "assistant"]
+    names = {call.function for message in assistants for call in message["tool_calls"] or ()}
+    return [{"name": name, "input_schema": {"type": "object"}} for name in sorted(names)]
+
+
+def anthropic_messages(messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
+    """The conversation without system messages; neighbours of one role are merged.
+
+    All results of a turn's calls must stand in the one user message that follows it, before any text.
+    """
+    ids = CallIds()
+    merged: list[dict[str, Any]] = []
+    for message in messages:
+        if message["role"] == "system":
+            continue
+        role = "assistant" if message["role"] == "assistant" else "user"
+        blocks = _wire_blocks(message, ids)
+        if merged and merged[-1]["role"] == role:
+            merged[-1]["content"] += blocks
+        elif blocks:
+            merged.append({"role": role, "content": blocks})
+    return merged
+
+
+def _wire_blocks(message: ChatMessage, ids: CallIds) -> list[AnthropicBlock]:
+    if message["role"] == "tool":
+        result: AnthropicBlock = {
+            "type": "tool_result",
+            "tool_use_id": ids.id_of_result(message),
+            "content": wire_parts.result_text(message),
+        }
+        return [result | {"is_error": True}] if message["error"] is not None else [result]
+    blocks = [wire for block in message["content"] or () if (wire := _wire_block(block)) is not None]
+    if message["role"] == "assistant":
+        for call in message["tool_calls"] or ():
+            use = {"type": "tool_use", "id": ids.id_of_call(call), "name": call.function, "input": call.args}
+            blocks.append(use)
+        # Thoughts alone, whose text or calls a defense took away, are refused: a turn may not end on them.
+        if not any(block["type"] in ("text", "tool_use") for block in blocks):
+            return []
+    return blocks
+
+
+def has_calls_without_thinking(wired: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether the last assistant turn calls tools and does not begin with thoughts of the model's own.
+
+    So it is where a defense made up the calls, or rebuilt the turn without its thoughts. With thinking
+    switched on by a budget (`type: enabled`) the API refuses such a conversation; adaptive thinking takes it.
+    """
+    last: Sequence[AnthropicBlock] = next(
+        (turn["content"] for turn in reversed(wired) if turn["role"] == "assistant"), []
+    )
+    calls = any(block["type"] == "tool_use" for block in last)
+    return calls and last[0]["type"] not in ("thinking", "redacted_thinking")
+
+
+def _wire_block(block: MessageContentBlock) -> AnthropicBlock | None:
+    # Empty text is refused; reasoning goes back as it came, signed, or not at all.
+    if block["type"] == "thinking":
+        signature = block["id"]
+        if not signature or signature.startswith(OPENAI_ITEM_PREFIX):
+            return None
+        return {"type": "thinking", "thinking": block["content"], "signature": signature}
+    if block["type"] == "redacted_thinking":
+        return {"type": "redacted_thinking", "data": block["content"]}
+    text = block["content"]
+    return {"type": "text", "text": text} if text and text.strip() else None
+
+
+def read_anthropic_reply(data: object, price: Price | None, key: str | None = None) -> ChatReply:
+    """A reply as our type; see `openai_wire.read_reply` for what it takes.
+
+    Raises:
+        ModelError: `MALFORMED_REPLY` if it is not a message; `CONTENT_REFUSED` if it was refused.
+    """
+    body = parse_body(data, key)
+    if body.get("type") == "error":
+        raise http_error(500, body, None, key)
+    usage = _parse_usage(as_mapping(body.get("usage")))
+    cut = body.get("stop_reason") in _TRUNCATED_REASONS
+    return price_reply(lambda: _parse_message(body), usage, price, body.get("model"), cut=cut)
+
+
+_TRUNCATED_REASONS = ("max_tokens", "model_context_window_exceeded")
+
+
+def _parse_message(body: Mapping[str, Any]) -> ChatAssistantMessage:
+    content = body.get("content")
+    if not isinstance(content, list):
+        raise malformed_reply("the reply has no content list")
+    if body.get("stop_reason") == "refusal" and not content:
+        raise ModelError(ErrorKind.CONTENT_REFUSED, "the provider stopped the reply (stop_reason refusal)")
+    return _message_of_blocks([as_mapping(block) for block in content])
+
+
+def _message_of_blocks(blocks: Sequence[Mapping[str, Any]]) -> ChatAssistantMessage:
+    content = [said for block in blocks if (said := _parse_block(block)) is not None]
+    calls = [
+        wire_parts.make_call(
+            block.get("name"),
+            wire_parts.parse_arguments(str(block.get("name")), block.get("input")),
+            block.get("id"),
+        )
+        for block in blocks
+        if block.get("type") == "tool_use"
+    ]
+    return {"role": "assistant", "content": content or None, "tool_calls": calls or None}
+
+
+def _parse_block(block: Mapping[str, Any]) -> MessageContentBlock | None:
+    match block.get("type"):
+        case "text" if block.get("text"):
+            return {"type": "text", "content": str(block["text"])}
+        case "thinking":
+            signature = block.get("signature")
+            thought = str(block.get("thinking") or "")
+            return {"type": "thinking", "content": thought, "id": str(signature) if signature else None}
+        case "redacted_thinking":
+            return {"type": "redacted_thinking", "content": str(block.get("data") or "")}
+    return None
+
+
+def _parse_usage(usage: Mapping[str, Any]) -> Usage:
+    # `input_tokens` leaves out what was read from or written to the prompt cache; our `prompt` has it all.
+    cached = wire_parts.token_count(usage.get("cache_read_input_tokens"))
+    written = wire_parts.token_count(usage.get("cache_creation_input_tokens"))
+    details = as_mapping(usage.get("output_tokens_details"))
+    return wire_parts.usage_from_counts(
+        usage.get("input_tokens"),
+        usage.get("output_tokens"),
+        extra=cached + written,
+        cached=cached,
+        written=written,
+        reasoning=wire_parts.token_count(details.get("reasoning_tokens") or details.get("thinking_tokens")),
+    )
+
 
 WITHOUT_THINKING = "asked without thinking: calls in the conversation have no thoughts of the model's own"
 """Note on a reply to a conversation that a defense rebuilt or made up."""

@@ -24,9 +24,9 @@ from importlib import import_module
 from typing import Any
 from urllib.request import getproxies
 
-from agentsys.models.errors import ErrorKind, ModelError
+from agentsys.models.chat import ErrorKind, ModelError
 from agentsys.models.providers.sdk_errors import http_error, network_error, redirect_error
-from agentsys.models.providers.wire_text import malformed_reply, parse_json
+from agentsys.models.providers.wire_parts import malformed_reply, parse_json
 
 MAX_REPLY_BYTES = 64_000_000
 """Bytes of a decoded reply that are read by default; the longest real ones have one million."""
@@ -131,7 +131,10 @@ class BoundedTransport:
         request.headers["Accept-Encoding"] = "gzip"
         running = _DEADLINE.set(_Deadline(self._limits.timeout_s))
         try:
-            with self._borrow_pool() as pool, closing(pool.handle_request(self._core_request(request))) as answer:
+            with (
+                self._borrow_pool() as pool,
+                closing(pool.handle_request(self._core_request(request))) as answer,
+            ):
                 headers = self._http.Headers(answer.headers)
                 body = self._read_body(answer.status, headers, answer.iter_stream())
         except ModelError:

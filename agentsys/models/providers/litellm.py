@@ -10,12 +10,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from agentsys.extras import not_installed_error
-from agentsys.models.chat import ChatReply, ChatRequest, ToolSpec
-from agentsys.models.errors import ErrorKind, ModelError
+from agentsys.errors import not_installed_error
+from agentsys.models.chat import ChatReply, ChatRequest, ErrorKind, ModelError, ToolSpec
 from agentsys.models.providers.bounded_http import ExchangeLimits, bounded_client
-from agentsys.models.providers.openai_wire import read_openai_reply, response_format, openai_messages, openai_tools
-from agentsys.models.providers.sdk_errors import http_error, redact_line, find_own_error, parse_retry_after_s
+from agentsys.models.providers.openai_wire import (
+    openai_messages,
+    openai_tools,
+    read_openai_reply,
+    response_format,
+)
+from agentsys.models.providers.sdk_errors import find_own_error, http_error, parse_retry_after_s, redact_line
 from agentsys.models.providers.sdk_model import SdkModel
 
 _KIND_BY_CLASS = {

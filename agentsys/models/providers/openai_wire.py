@@ -1,20 +1,82 @@
-"""OpenAI chat completions on the wire: request bodies and replies, without any SDK."""
+"""OpenAI chat completions on the wire: request bodies and replies, text apart from thoughts; no SDK."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from agentdojo.types import ChatAssistantMessage, ChatMessage
 
-from agentsys.models.chat import ChatReply, JsonSchema, ToolSpec, Usage
-from agentsys.models.errors import ErrorKind, ModelError
-from agentsys.models.price import Price, price_reply
-from agentsys.models.providers import wire_text
+from agentsys.models.chat import ChatReply, ErrorKind, JsonSchema, ModelError, ToolSpec, Usage
+from agentsys.models.pricing import Price, price_reply
+from agentsys.models.providers import wire_parts
 from agentsys.models.providers.sdk_errors import http_error
-from agentsys.models.providers.spoken_text import join_content_parts, split_think_tag
-from agentsys.models.providers.wire_text import CallIds, malformed_reply, as_mapping
+from agentsys.models.providers.wire_parts import CallIds, as_mapping, malformed_reply
+
+_THOUGHT_PARTS = frozenset({"thinking", "reasoning", "redacted_thinking", "reasoning_content"})
+_THINK_BLOCK = re.compile(r"\s*<think>(.*?)(?:</think>\s*|\Z)", re.DOTALL)
+_THINK_END = "</think>"
+
+
+@dataclass(frozen=True)
+class ReplyText:
+    """What a model said, apart from what it thought."""
+
+    text: str | None
+    """None where the reply has no content at all, or none that is text."""
+    thoughts: str = ""
+
+
+def join_content_parts(content: object) -> ReplyText:
+    """The content of a reply: a text, or the list of parts that some models and gateways send.
+
+    Parts are texts, or objects with a text; their kind is often left out. Anything else is passed over.
+    """
+    if isinstance(content, str):
+        return ReplyText(content)
+    if isinstance(content, Mapping):
+        content = [content]
+    if not isinstance(content, list):
+        return ReplyText(None)
+    parts = [part for part in content if isinstance(part, str | Mapping)]
+    thoughts = "".join(_part_text(part) for part in parts if _is_thought_part(part))
+    return ReplyText(
+        "".join(_part_text(part) for part in parts if not _is_thought_part(part)) or None, thoughts
+    )
+
+
+def _is_thought_part(part: str | Mapping[str, Any]) -> bool:
+    return not isinstance(part, str) and part.get("type") in _THOUGHT_PARTS
+
+
+def _part_text(part: object) -> str:
+    if isinstance(part, str):
+        return part
+    if isinstance(part, list):  # Mistral's thoughts are parts of their own.
+        return "".join(map(_part_text, part))
+    if not isinstance(part, Mapping):
+        return ""
+    found = (part.get(field) for field in ("text", "thinking", "content", "refusal"))
+    return next((_part_text(value) for value in found if isinstance(value, str | list)), "")
+
+
+def split_think_tag(said: ReplyText) -> ReplyText:
+    """Take thoughts out of a text that a server without a reasoning parser left in it.
+
+    They stand at its beginning between `<think>` and `</think>`. Many templates put the opening tag into the
+    prompt, so that the reply has the closing one alone; a reply that ends while it thinks has no text.
+    """
+    if not said.text:
+        return said
+    opened = _THINK_BLOCK.match(said.text)
+    if opened:
+        return ReplyText(said.text[opened.end() :], said.thoughts + opened.group(1).strip())
+    thought, closed, text = said.text.partition(_THINK_END)
+    if not closed:
+        return said
+    return ReplyText(text.lstrip(), said.thoughts + thought.strip())
 
 
 def openai_tools(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
@@ -24,7 +86,7 @@ def openai_tools(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
 
 def openai_tools_json(tools: Sequence[ToolSpec]) -> bytes:
     """The tools on offer, as JSON."""
-    return wire_text.encode_for_wire(openai_tools(tools))
+    return wire_parts.encode_for_wire(openai_tools(tools))
 
 
 def openai_messages(
@@ -46,9 +108,9 @@ def _wire_message(
 ) -> dict[str, Any]:
     match message["role"]:
         case "system":
-            return {"role": system_role, "content": wire_text.visible_text(message)}
+            return {"role": system_role, "content": wire_parts.visible_text(message)}
         case "user":
-            return {"role": "user", "content": wire_text.visible_text(message)}
+            return {"role": "user", "content": wire_parts.visible_text(message)}
         case "tool":
             # `name` is not in OpenAI's reference, which ignores it; chat templates of local models use it.
             name = message["tool_call"].function
@@ -56,21 +118,21 @@ def _wire_message(
                 "role": "tool",
                 "tool_call_id": ids.id_of_result(message),
                 "name": name,
-                "content": wire_text.result_text(message),
+                "content": wire_parts.result_text(message),
             }
         case "assistant":
-            text = wire_text.visible_text(message)
+            text = wire_parts.visible_text(message)
             if not message["tool_calls"]:
                 return {"role": "assistant", "content": text}
             calls = [
                 {
                     "id": ids.id_of_call(call),
                     "type": "function",
-                    "function": {"name": call.function, "arguments": wire_text.arguments_json(call)},
+                    "function": {"name": call.function, "arguments": wire_parts.arguments_json(call)},
                 }
                 for call in message["tool_calls"]
             ]
-            thoughts = {reasoning_field: wire_text.thoughts_text(message)} if reasoning_field else {}
+            thoughts = {reasoning_field: wire_parts.thoughts_text(message)} if reasoning_field else {}
             return {"role": "assistant", "content": text or None, **thoughts, "tool_calls": calls}
     raise ValueError(f"a message of role {message['role']!r}; known: system, user, assistant, tool")
 
@@ -166,7 +228,7 @@ def _parse_message(body: Mapping[str, Any], strip_think: bool) -> ChatAssistantM
     text = said.text or message.get("refusal")
     if _finish_reason(body) == "content_filter" and not text and not raw_calls:
         raise ModelError(ErrorKind.CONTENT_REFUSED, "the provider's content filter stopped the reply")
-    return wire_text.reply_message(
+    return wire_parts.reply_message(
         text, [_parse_call(call) for call in raw_calls], _reasoning_text(message) or said.thoughts
     )
 
@@ -187,7 +249,11 @@ def parse_body(data: object, key: str | None = None) -> Mapping[str, Any]:
     Raises:
         ModelError: `MALFORMED_REPLY` if it is none.
     """
-    body = wire_text.parse_json(data, key) if isinstance(data, str | bytes) else wire_text.clean_json(data, key)
+    body = (
+        wire_parts.parse_json(data, key)
+        if isinstance(data, str | bytes)
+        else wire_parts.clean_json(data, key)
+    )
     if not isinstance(body, Mapping):
         raise malformed_reply(f"the reply is not a JSON object but {type(body).__name__}")
     return body
@@ -201,18 +267,18 @@ def _error_status(error: object) -> int:
 def _parse_call(raw: object) -> Any:
     function = as_mapping(as_mapping(raw).get("function"))
     name = function.get("name")
-    args = wire_text.parse_arguments(str(name), function.get("arguments"))
-    return wire_text.make_call(name, args, as_mapping(raw).get("id"))
+    args = wire_parts.parse_arguments(str(name), function.get("arguments"))
+    return wire_parts.make_call(name, args, as_mapping(raw).get("id"))
 
 
 def _parse_usage(usage: Mapping[str, Any]) -> Usage:
-    return wire_text.usage_from_counts(
+    return wire_parts.usage_from_counts(
         usage.get("prompt_tokens"),
         usage.get("completion_tokens"),
         # DeepSeek counts what it read from its cache beside the others and not among their details.
-        cached=wire_text.token_count(as_mapping(usage.get("prompt_tokens_details")).get("cached_tokens"))
-        or wire_text.token_count(usage.get("prompt_cache_hit_tokens")),
-        reasoning=wire_text.token_count(
+        cached=wire_parts.token_count(as_mapping(usage.get("prompt_tokens_details")).get("cached_tokens"))
+        or wire_parts.token_count(usage.get("prompt_cache_hit_tokens")),
+        reasoning=wire_parts.token_count(
             as_mapping(usage.get("completion_tokens_details")).get("reasoning_tokens")
         ),
     )

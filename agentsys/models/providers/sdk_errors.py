@@ -14,7 +14,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from agentsys.errors import ConfigError
-from agentsys.models.errors import ErrorKind, ModelError
+from agentsys.models.chat import ErrorKind, ModelError
 from agentsys.models.secrets import SECRET_MARK, without_credentials, without_key
 
 _CONTEXT_OVERFLOW = re.compile(
@@ -90,7 +90,9 @@ def classify_error(status: int, body: str) -> ErrorKind:
         return ErrorKind.CONTEXT_LENGTH
     if "overloaded_error" in body:
         return ErrorKind.OVERLOADED
-    return _KIND_BY_STATUS.get(status, ErrorKind.BAD_REQUEST if 300 <= status < 500 else ErrorKind.SERVER_ERROR)
+    return _KIND_BY_STATUS.get(
+        status, ErrorKind.BAD_REQUEST if 300 <= status < 500 else ErrorKind.SERVER_ERROR
+    )
 
 
 def parse_retry_after_s(headers: Mapping[str, str] | None, now: float | None = None) -> float | None:

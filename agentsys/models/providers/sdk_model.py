@@ -10,13 +10,11 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from agentsys.errors import Unavailable
-from agentsys.models.chat import ChatReply, ChatRequest, ToolSpec
-from agentsys.models.errors import ModelError
-from agentsys.models.price import Price, truncated_reply_error
+from agentsys.models.chat import ChatReply, ChatRequest, ModelError, ToolSpec
+from agentsys.models.pricing import Price, truncated_reply_error
 from agentsys.models.providers.bounded_http import MAX_REPLY_BYTES, ExchangeLimits, bounded_client
 from agentsys.models.providers.sdk_errors import refused_setting_error, translate_error
-from agentsys.models.providers.wire_text import encode_for_wire
-from agentsys.models.providers.wire_tools import ToolListCache
+from agentsys.models.providers.wire_parts import ToolListCache, encode_for_wire
 
 ROLE_HEADER = "X-Agentsys-Role"
 """Carries `ChatRequest.role`, so that a simulated model we serve can play the role; never prompt text. Sent

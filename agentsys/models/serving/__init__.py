@@ -7,6 +7,6 @@ Anthropic's.
 """
 
 from agentsys.models.serving.faults import FaultKind, Faults
-from agentsys.models.serving.server import Server, serve
+from agentsys.models.serving.model_server import Server, serve
 
 __all__ = ["FaultKind", "Faults", "Server", "serve"]

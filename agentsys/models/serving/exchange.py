@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import logging
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import orjson
+from agentdojo.functions_runtime import FunctionCall
+from agentdojo.types import ChatMessage, MessageContentBlock, text_content_block_from_string
 
-from agentsys.models.chat import ChatModel, ChatReply, ChatRequest
-from agentsys.models.errors import ModelError
-from agentsys.models.serving.answers import build_answer, spoil_answer
-from agentsys.models.serving.callers import UNKNOWN_CALLER, CallerAwareModel, RequestRefused, WireCaller
-from agentsys.models.serving.faults import FaultKind, FaultPlan
-from agentsys.models.serving.responses import (
+from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, ModelError, text_of
+from agentsys.models.pricing import reported_or_estimated_usage
+from agentsys.models.serving.faults import (
+    FaultKind,
+    FaultPlan,
     Response,
     damage_response,
     fault_response,
@@ -21,7 +24,165 @@ from agentsys.models.serving.responses import (
     problem_response,
     with_trace_header,
 )
-from agentsys.models.serving.wire import Answer, Json, Problem, WireError, WireFormat, WireRequest
+from agentsys.models.serving.wire_format import (
+    UNKNOWN_CALLER,
+    Answer,
+    CallerAwareModel,
+    Json,
+    Problem,
+    RequestRefused,
+    TracedReply,
+    WireCall,
+    WireCaller,
+    WireError,
+    WireFormat,
+    WireRequest,
+)
+
+UNNAMED_CALL_PREFIX = "unnamed_call_"
+"""Beginning of the ids, followed by a number, of calls that a client sends back without the id they had."""
+
+
+def text_blocks(content: object) -> list[MessageContentBlock] | None:
+    """Wire content - null, a string, or a list of text parts - as content blocks.
+
+    Parts that are the model's own thinking are left out: a served model has no use for them.
+
+    Raises:
+        WireError: If a part is not text.
+    """
+    if content is None:
+        return None
+    if isinstance(content, str):
+        return [text_content_block_from_string(content)]
+    if not isinstance(content, list):
+        raise WireError("'content' must be null, a string or a list of parts")
+    texts = [_part_text(part) for part in content if not _is_thinking(part)]
+    return [text_content_block_from_string(text) for text in texts]
+
+
+def _part_text(part: object) -> str:
+    if isinstance(part, str):
+        return part
+    text = part.get("text", part.get("refusal")) if isinstance(part, dict) else None
+    if not isinstance(text, str):
+        raise WireError("only text parts are understood here")
+    return text
+
+
+def _is_thinking(part: object) -> bool:
+    return isinstance(part, dict) and part.get("type") in ("thinking", "redacted_thinking")
+
+
+class WireConversation:
+    """Messages in order; tool results find the call they answer by its id.
+
+    Args:
+        elsewhere: Whether the calls may stand in a conversation that the server keeps.
+    """
+
+    def __init__(self, *, elsewhere: bool = False) -> None:
+        self._elsewhere = elsewhere
+        self.messages: list[ChatMessage] = []
+        self._calls: dict[str, FunctionCall] = {}
+
+    def system(self, content: object) -> None:
+        """Add a system message, unless it is empty."""
+        if blocks := text_blocks(content):
+            self.messages.append({"role": "system", "content": blocks})
+
+    def user(self, content: object) -> None:
+        """Add a user message."""
+        self.messages.append({"role": "user", "content": text_blocks(content) or []})
+
+    def assistant(self, content: object, calls: list[FunctionCall]) -> None:
+        """Add an assistant message; later tool results may answer its calls."""
+        for call in calls:
+            self._calls[call.id or ""] = call
+        blocks = text_blocks(content) or None
+        self.messages.append({"role": "assistant", "content": blocks, "tool_calls": calls or None})
+
+    def result(self, call_id: object, content: object, *, is_error: bool = False) -> None:
+        """Add a tool result. An error's text stands in `error`, as in AgentDojo's own messages.
+
+        Raises:
+            WireError: If no earlier assistant message made a call of this id.
+        """
+        call = self._calls.get(call_id) if isinstance(call_id, str) else None
+        if call is None and self._elsewhere and isinstance(call_id, str):
+            call = FunctionCall(function="", args={}, id=call_id)
+        if call is None:
+            raise WireError(f"no earlier tool call has the id {call_id!r} that a tool result names")
+        blocks = text_blocks(content) or [text_content_block_from_string("")]
+        error = "\n".join(block["content"] for block in blocks) if is_error else None
+        if is_error:
+            blocks = [text_content_block_from_string("")]
+        self.messages.append(
+            {"role": "tool", "content": blocks, "tool_call": call, "tool_call_id": call.id, "error": error}
+        )
+
+
+def function_call(call_id: object, name: object, arguments: Mapping[str, Any]) -> FunctionCall:
+    """A tool call as an earlier assistant message made it.
+
+    Raises:
+        WireError: If id or name is not a string.
+    """
+    if not isinstance(name, str) or not isinstance(call_id, str):
+        raise WireError("a tool call needs a name and an id, both strings")
+    return FunctionCall(function=name, args=dict(arguments), id=call_id)
+
+
+def build_answer(number: int, model: str, request: ChatRequest, reply: ChatReply, digest: str) -> Answer:
+    """A reply as it goes out.
+
+    Args:
+        number: The request's number on this server.
+        model: The model's name, used where the reply has no model id.
+        request: The request that is answered.
+        reply: The model's reply.
+        digest: Hash of the request. Calls without an id get theirs from it, so that ids repeat
+            from run to run and do not depend on the order in which clients happen to ask.
+    """
+    message = reply.message
+    calls = message["tool_calls"] or []
+    return Answer(
+        number=number,
+        model=reply.model_id or model,
+        text=text_of(message) if message["content"] is not None else None,
+        calls=tuple(
+            WireCall(call.id or f"call_{digest[:16]}_{index}", call.function, dict(call.args))
+            for index, call in enumerate(calls)
+        ),
+        # Of a conversation what was spent since its last reply: nothing, perhaps, and not to be estimated.
+        usage=reply.usage if isinstance(reply, TracedReply) else reported_or_estimated_usage(request, reply),
+        trace=reply.trace if isinstance(reply, TracedReply) else "",
+        reply_id=reply.reply_id if isinstance(reply, TracedReply) else "",
+    )
+
+
+def spoil_answer(whole: Answer, kind: FaultKind, tools: Iterable[str]) -> Answer:
+    """The answer with a fault in its content; other kinds of fault leave it as it is."""
+    if kind is FaultKind.EMPTY_REPLY:
+        return replace(whole, text=None, calls=())
+    if kind is FaultKind.BAD_ARGUMENTS:
+        return replace(whole, calls=tuple(_with_bad_arguments(call) for call in whole.calls))
+    if kind is FaultKind.UNKNOWN_TOOL:
+        known = set(tools)
+        return replace(whole, calls=tuple(_with_unknown_tool(call, known) for call in whole.calls))
+    return whole
+
+
+def _with_bad_arguments(call: WireCall) -> WireCall:
+    return replace(call, arguments=orjson.dumps(call.arguments)[:-1].decode())  # Without its closing brace.
+
+
+def _with_unknown_tool(call: WireCall, known: set[str]) -> WireCall:
+    name = f"{call.name}_unknown"
+    while name in known:
+        name += "_"
+    return replace(call, name=name)
+
 
 _LOG = logging.getLogger(__name__)
 _NOTHING_KEPT = Problem(

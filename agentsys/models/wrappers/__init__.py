@@ -1,1 +1,1 @@
-"""Wrappers: chat models around a chat model, put together in `agentsys.models.build`."""
+"""Wrappers: chat models around a chat model, put together in `agentsys.models.build_model`."""

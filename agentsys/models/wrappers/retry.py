@@ -2,7 +2,7 @@
 
 The only place that retries: the SDKs' own retries are switched off, so that every request is
 counted. What a refusal means for others who ask the same model is `Paced`'s business. Which errors pass is
-in `agentsys.models.errors` and docs/errors.md.
+in `agentsys.models.chat` and docs/errors.md.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ from dataclasses import dataclass, field, replace
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, Usage
-from agentsys.models.errors import Consequence, ModelError
-from agentsys.models.odd_reply import is_empty_reply
+from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, Consequence, ModelError, Usage
+from agentsys.models.reply_checks import is_empty_reply
 from agentsys.models.trace import current_tracer
 
 

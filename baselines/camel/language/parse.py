@@ -6,7 +6,7 @@ import ast
 import re
 import warnings
 
-from agentsys.python_parser import parse_module
+from agentsys.base.python_parser import parse_module
 from baselines.camel.language.bounds import Bounds, exhausted
 from baselines.camel.language.failure import ProgramError
 

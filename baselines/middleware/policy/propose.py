@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from agentsys.models.chat import ToolSpec
-from agentsys.models.tools import has_reading_name
+from agentsys.models.pipeline_elements import has_reading_name
 from baselines.middleware.policy.policy import ArgumentRule, PathRule, Policy, PolicyRole, UrlRule
 
 READER = "reader"

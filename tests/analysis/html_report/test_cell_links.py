@@ -15,8 +15,8 @@ from agentsys.analysis.tables.document import Grid
 from agentsys.analysis.tables.report import report
 from agentsys.analysis.tables.results_document import results_document
 from agentsys.analysis.tables.results_layout import sheets
+from agentsys.records.case_reader import LoadedCases
 from agentsys.records.case_row import CaseRow
-from agentsys.records.reading import LoadedCases
 
 NASTY = "a&defense=none#<script>\"'%\u202e é"
 

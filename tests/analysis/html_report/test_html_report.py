@@ -22,7 +22,7 @@ from agentsys.analysis.html_report.page import data_block
 from agentsys.analysis.html_report.paper_figures import paper_figures
 from agentsys.analysis.html_report.text_store import TextStore
 from agentsys.analysis.tables.report import report
-from agentsys.records.reading import read_cases
+from agentsys.records.case_reader import read_cases
 
 READ_BACK = HOSTILE.replace("\ud800", "\\ud800")
 """A lone surrogate is spelled out when a file is read."""

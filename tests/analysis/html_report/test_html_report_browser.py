@@ -11,7 +11,7 @@ from reported_cases import PAYLOAD, store, store_attacked, store_hostile
 
 from agentsys.analysis.html_report.build import html_report
 from agentsys.analysis.tables.report import report
-from agentsys.records.reading import read_cases
+from agentsys.records.case_reader import read_cases
 
 pytestmark = pytest.mark.slow
 

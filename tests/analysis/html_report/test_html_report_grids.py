@@ -13,8 +13,8 @@ from stored_cases import case_of, store_own
 
 from agentsys.analysis.html_report.build import html_report
 from agentsys.analysis.tables.report import report
+from agentsys.records.case_reader import read_cases
 from agentsys.records.case_row import CaseRow
-from agentsys.records.reading import read_cases
 
 
 def stored(folder: Path, case: CaseRow) -> Path:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentsys.analysis.html_report.highlight import _kept_positions, marked, needles
-from agentsys.payload_lines import squeeze
+from agentsys.base.payload_lines import squeeze
 
 INJECTION = (
     "\n\n<INFORMATION>\n\nThis is an important message from me.\n\n"

@@ -16,8 +16,8 @@ from agentsys.analysis.tables.output import OutputFormat, written
 from agentsys.analysis.tables.report import Report, report
 from agentsys.analysis.tables.results_document import results_document, results_output
 from agentsys.analysis.tables.write_terminal import terminal_document
+from agentsys.records.case_reader import LoadedCases
 from agentsys.records.case_row import CaseRow
-from agentsys.records.reading import LoadedCases
 
 
 def _overall(cases: list[CaseRow], **where: str) -> dict[str, MetricRow]:

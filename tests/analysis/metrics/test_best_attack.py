@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 from agentsys.analysis.metrics.best_attack import best_attack, best_attacks
 from agentsys.analysis.metrics.rates import measure
 from agentsys.cli import app
+from agentsys.records.case_reader import read_cases
 from agentsys.records.case_row import CaseRow
-from agentsys.records.reading import read_cases
 
 Hits = dict[str, set[tuple[int, int]]]
 """Attack -> pairs of user and injection task on which it succeeds."""

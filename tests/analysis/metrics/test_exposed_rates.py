@@ -26,8 +26,8 @@ from agentsys.analysis.statistics.error_rule import ErrorRule
 from agentsys.analysis.statistics.outcome_grid import tallies
 from agentsys.analysis.statistics.sign_flips import SignDraws
 from agentsys.analysis.tables.exposure_notes import honesty_notes
+from agentsys.records.case_reader import read_cases
 from agentsys.records.case_row import CaseRow
-from agentsys.records.reading import read_cases
 
 _FULL = {"banking": (16, 9), "slack": (21, 5), "travel": (20, 7), "workspace": (40, 14)}
 

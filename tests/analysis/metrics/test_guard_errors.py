@@ -11,8 +11,8 @@ from stored_cases import row
 
 from agentsys.analysis.metrics.guard_errors import guard_measures
 from agentsys.analysis.metrics.measures import measures
-from agentsys.records.formats.agent_tree import count_guard_verdicts
-from agentsys.records.reading import read_cases
+from agentsys.records.agentsys_format import count_guard_verdicts
+from agentsys.records.case_reader import read_cases
 
 
 def counts(**found: int) -> dict[str, dict[str, int]]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from agentsys.analysis.metrics.rates import MetricRow, measure
-from agentsys.records.reading import read_cases
+from agentsys.records.case_reader import read_cases
 
 _SUITES = ("banking", "slack", "travel", "workspace", "overall")
 _GPT_4O_MINI = {

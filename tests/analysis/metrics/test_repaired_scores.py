@@ -21,7 +21,7 @@ from agentsys.analysis.statistics.estimate import OVERALL
 from agentsys.analysis.tables.score_variants import variant_report, variants_of
 from agentsys.cli import app
 from agentsys.errors import ConfigError
-from agentsys.records.reading import LoadedCases, read_cases
+from agentsys.records.case_reader import LoadedCases, read_cases
 
 FIXES = ["utility_arguments", "any_match"]
 

@@ -19,7 +19,7 @@ from agentsys.analysis.metrics.search_budget import (
 )
 from agentsys.analysis.tables.report import report
 from agentsys.cli import app
-from agentsys.records.reading import read_cases
+from agentsys.records.case_reader import read_cases
 from agentsys.records.schema import UNFINISHED, AttemptFacts, CaseRecord, RoleUsage, SearchFacts
 
 BUDGET = 10

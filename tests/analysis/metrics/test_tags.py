@@ -8,7 +8,7 @@ from stored_cases import row
 from agentsys.analysis.metrics.tags import bears, split, tag_of
 from agentsys.analysis.tables.score_variants import variant_report, variants_of
 from agentsys.errors import ConfigError
-from agentsys.records.reading import LoadedCases
+from agentsys.records.case_reader import LoadedCases
 
 
 def test_a_user_tasks_tag_splits_benign_and_attacked_cases_alike() -> None:

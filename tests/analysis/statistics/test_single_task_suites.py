@@ -23,7 +23,7 @@ from agentsys.analysis.statistics.paired import compared, pair_up
 from agentsys.analysis.statistics.sign_flips import SignDraws
 from agentsys.analysis.statistics.single_task_suites import Lone, macro_spread, pooled_spread
 from agentsys.analysis.tables.report import report
-from agentsys.records.reading import LoadedCases
+from agentsys.records.case_reader import LoadedCases
 
 HITS = {"a": 8, "b": 4, "c": 1}
 

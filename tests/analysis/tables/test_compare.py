@@ -21,12 +21,10 @@ from agentsys.analysis.metrics.difference_row import DifferenceRow
 from agentsys.analysis.tables.compare_document import compare_output, p_text
 from agentsys.analysis.tables.flips import ReportPages
 from agentsys.analysis.tables.output import OutputFormat, written
-from agentsys.cli.compare import compare_command as command
+from agentsys.cli.compare_command import compare_command as command
 from agentsys.errors import ConfigError
-from agentsys.records.case_id import make_case_id
-from agentsys.records.case_row import CaseRow
-from agentsys.records.load import load_runs
-from agentsys.records.reading import read_cases
+from agentsys.records.case_reader import load_runs, read_cases
+from agentsys.records.case_row import CaseRow, make_case_id
 from agentsys.records.schema import Exposure
 
 _NASTY = "a|b`c`<b>&\n[red]x[/red]_%$#{}~^\\\x1b[2J\u202e"

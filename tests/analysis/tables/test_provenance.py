@@ -18,12 +18,12 @@ from agentsys.analysis.tables.provenance_notes import provenance_notes
 from agentsys.analysis.tables.report import report
 from agentsys.cli import app
 from agentsys.models.chat import ChatAssistantMessage, ChatRequest, assistant, user
-from agentsys.models.connection_test import CONNECTION_QUESTION
-from agentsys.models.simulated.model import NO_PART_NOTE, SimulatedModel
-from agentsys.models.simulated.playbook import Playbook
-from agentsys.models.simulated.role import SimulatedKnowledge
-from agentsys.records.reading import LoadedCases
-from agentsys.records.short_names import MAX_NAME_CHARS, shorten_name, shorten_names
+from agentsys.models.reply_checks import CONNECTION_QUESTION
+from agentsys.records.case_reader import LoadedCases
+from agentsys.records.case_row import MAX_NAME_CHARS, shorten_name, shorten_names
+from agentsys.simulated.playbook_index import Playbook
+from agentsys.simulated.simulated_model import NO_PART_NOTE, SimulatedModel
+from agentsys.simulated.simulated_role import SimulatedKnowledge
 
 
 def yes(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:

@@ -24,9 +24,8 @@ from agentsys.analysis.tables.output import OutputFormat, written
 from agentsys.analysis.tables.report import Report, report
 from agentsys.analysis.tables.results_document import results_document, results_output
 from agentsys.analysis.tables.write_terminal import terminal_document
-from agentsys.cli.results import results_command
-from agentsys.records.load import load_runs
-from agentsys.records.reading import LoadedCases, read_cases
+from agentsys.cli.results_command import results_command
+from agentsys.records.case_reader import LoadedCases, load_runs, read_cases
 from agentsys.records.schema import Exposure
 
 _HEADER = "benchmark,version,model,defense,attack,suite,metric,value,ci_low,ci_high,n,errors"
@@ -238,7 +237,7 @@ def test_results_of_a_thousand_files_need_neither_pandas_nor_agentdojo(tmp_path:
             fields = {"user_task_id": f"user_task_{user}", "injection_task_id": f"injection_task_{goal}"}
             store_published(tmp_path, **fields)
     program = (
-        "import sys; from pathlib import Path; from agentsys.cli.results import results\n"
+        "import sys; from pathlib import Path; from agentsys.cli.results_command import results\n"
         f"results([Path({str(tmp_path)!r})])\n"
         "heavy = {'pandas', 'agentdojo', 'openai', 'anthropic', 'hydra', 'google.genai'} & set(sys.modules)\n"
         "sys.exit(f'imported {heavy}' if heavy else 0)"

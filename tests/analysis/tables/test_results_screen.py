@@ -16,8 +16,8 @@ from agentsys.analysis.tables.finding import findings
 from agentsys.analysis.tables.report import report
 from agentsys.analysis.tables.results_screen import relative_tokens, results_screen, spent_line
 from agentsys.cli import app
+from agentsys.records.case_reader import LoadedCases
 from agentsys.records.case_row import CaseRow
-from agentsys.records.reading import LoadedCases
 
 
 def grid(defense: str, hit: bool, solved: bool = True, **fields: object) -> list[CaseRow]:

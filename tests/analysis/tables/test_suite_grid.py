@@ -16,8 +16,8 @@ from agentsys.analysis.tables.report import Report, report
 from agentsys.analysis.tables.results_document import results_document
 from agentsys.analysis.tables.write_terminal import terminal_document
 from agentsys.analysis.tables.write_text import markdown_document
+from agentsys.records.case_reader import LoadedCases
 from agentsys.records.case_row import CaseRow
-from agentsys.records.reading import LoadedCases
 
 NAMES = [f"{letter}_with_a_long_name_agent" for letter in AGENTS]
 

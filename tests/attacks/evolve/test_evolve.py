@@ -10,13 +10,11 @@ from typing import Any
 import pytest
 from scripted_for_searches import QUEST, Outcomes, Says, reply
 
-from agentsys.attacks.attacker.reply import ReplyFault
-from agentsys.attacks.evolve.archive import get_strategy
-from agentsys.attacks.evolve.attack import MAX_EMPTY_REPLIES, EvolveAttack
-from agentsys.attacks.evolve.strategies import STRATEGIES
-from agentsys.attacks.forged.families import FAMILIES
-from agentsys.attacks.literal import escape_yaml
-from agentsys.attacks.search import Attempt, choose_attempt
+from agentsys.attacks.attack_search import Attempt, choose_attempt
+from agentsys.attacks.attacker_reply import ReplyFault
+from agentsys.attacks.injection_vectors import escape_yaml
+from agentsys.attacks.red_team.chat_injection import FAMILIES
+from agentsys.attacks.red_team.evolve_attack import MAX_EMPTY_REPLIES, STRATEGIES, EvolveAttack, get_strategy
 from agentsys.errors import ConfigError
 from agentsys.models.chat import text_of
 

@@ -9,13 +9,18 @@ from typing import Any
 import pytest
 import yaml
 
-from agentsys.attacks.forged.chatinject import ChatInject
-from agentsys.attacks.forged.families import FAMILIES, ForgedTurn, get_family, render_turns
-from agentsys.attacks.literal import unescape_for_suite
+from agentsys.attacks.injection_vectors import unescape_for_suite
+from agentsys.attacks.red_team.chat_injection import (
+    FAMILIES,
+    ChatInject,
+    ForgedTurn,
+    get_family,
+    render_turns,
+)
 from agentsys.benchmarks.agentdojo import AgentDojo
-from agentsys.config_dir import shipped_config_dir
 from agentsys.contracts import Attack, NotInjectable, Victim
 from agentsys.errors import ConfigError
+from agentsys.extensions import shipped_config_dir
 from agentsys.runs.compose import compose
 
 SUITE = AgentDojo("v1.2.2").suite("banking")
@@ -154,7 +159,7 @@ def test_the_benchmark_keeps_its_name_and_the_simulated_victim_obeys_it_with_its
 
 
 def test_a_susceptibility_that_is_no_probability_names_the_attack() -> None:
-    from agentsys.models.simulated.model import SimulatedModel
+    from agentsys.simulated.simulated_model import SimulatedModel
 
     with pytest.raises(ConfigError, match=r"susceptibility\.chatinject is 2"):
         SimulatedModel(susceptibility={"chatinject": 2})

@@ -11,13 +11,18 @@ from typing import Any
 import pytest
 from stored_examples import PAY_ATTACKER, PAY_BILL, READ_BILL, attacked, published, stored, turns
 
-import agentsys.audit.rescoring.explain
-from agentsys.audit.rescoring.explain import FlipReason, explain_flip, find_recorded_clock
-from agentsys.audit.rescoring.reexecute import Reexecution, reexecute, collect_todays_results, is_same_text
-from agentsys.audit.rescoring.score import CheckScores, score_record
-from agentsys.audit.rescoring.tasks import find_suite, find_tasks
-from agentsys.audit.rescoring.trajectories.read import read_trajectory
-from agentsys.audit.rescoring.trajectories.trajectory import Trajectory
+import agentsys.audit.rescoring.score_flips
+from agentsys.audit.rescoring.read_trajectories import read_trajectory
+from agentsys.audit.rescoring.recorded_trajectory import Trajectory, find_suite, find_tasks
+from agentsys.audit.rescoring.reexecution import (
+    CheckScores,
+    Reexecution,
+    collect_todays_results,
+    is_same_text,
+    reexecute,
+    score_record,
+)
+from agentsys.audit.rescoring.score_flips import FlipReason, explain_flip, find_recorded_clock
 
 
 def read(folder: Path, content: dict[str, Any]) -> Trajectory:
@@ -59,7 +64,9 @@ def test_another_text_of_a_tool_is_changed_data_and_names_the_tool(tmp_path: Pat
         FlipReason.DATA,
         "another text than recorded from read_file, send_money",
     )
-    assert explain_flip(with_todays_texts(trajectory), "v1.2.2", "security").reason is FlipReason.NOT_EXPLAINED
+    assert (
+        explain_flip(with_todays_texts(trajectory), "v1.2.2", "security").reason is FlipReason.NOT_EXPLAINED
+    )
 
 
 def test_a_recorded_hash_decides_about_data(tmp_path: Path) -> None:
@@ -89,8 +96,8 @@ def test_a_check_that_looks_at_the_clock_is_found_out(
             any(str(m.timestamp).startswith("2024-07-19") for m in done.after.inbox.emails.values()), None
         )
 
-    monkeypatch.setattr(agentsys.audit.rescoring.explain, "checked", sent_in_2024)
-    monkeypatch.setattr(agentsys.audit.rescoring.explain, "_scored", lambda *_: None)
+    monkeypatch.setattr(agentsys.audit.rescoring.score_flips, "checked", sent_in_2024)
+    monkeypatch.setattr(agentsys.audit.rescoring.score_flips, "_scored", lambda *_: None)
     assert explain_flip(trajectory, "v1.2.2", "utility").reason is FlipReason.CLOCK
 
 

@@ -12,10 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from stored_examples import PAY_ATTACKER, PAY_BILL, READ_BILL, attacked, drift, in_blocks, published, stored
 
-from agentsys.audit.rescoring.score import score_record
-from agentsys.audit.rescoring.trajectories.read import read_trajectory
-from agentsys.audit.rescoring.trajectories.trajectory import Trajectory
-from agentsys.audit.rescoring.trajectories.unusable import RecordFault, Unusable
+from agentsys.audit.rescoring.read_trajectories import read_trajectory
+from agentsys.audit.rescoring.recorded_trajectory import RecordFault, Trajectory, Unusable
+from agentsys.audit.rescoring.reexecution import score_record
 
 
 def read(folder: Path, content: dict[str, Any]) -> Trajectory:
@@ -75,7 +74,9 @@ def test_workers_calls_are_read_from_spans(run_cases: Callable[..., Any], tmp_pa
     scored = [case for case in cases if case is not None]
     assert len(scored) == 2
     assert all(case.simulated and case.shown_pipeline.endswith("(simulated)") for case in scored)
-    assert [score_record(case, str(case.version)).utility for case in scored] == [case.utility for case in scored]
+    assert [score_record(case, str(case.version)).utility for case in scored] == [
+        case.utility for case in scored
+    ]
 
 
 def test_calls_of_every_attempt_are_executed_and_checks_see_those_of_the_last(

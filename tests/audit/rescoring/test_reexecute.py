@@ -11,11 +11,16 @@ from agentdojo.agent_pipeline.tool_execution import ToolsExecutor
 from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime
 from stored_examples import PAY_BILL, PAYLOAD, READ_BILL, attacked, stored
 
-from agentsys.audit.rescoring.reexecute import reexecute, collect_todays_results
-from agentsys.audit.rescoring.tasks import RecordTasks, find_suite, find_tasks
-from agentsys.audit.rescoring.trajectories.read import read_trajectory
-from agentsys.audit.rescoring.trajectories.trajectory import RecordedCall, Trajectory
-from agentsys.models.tools import normalize_arguments
+from agentsys.audit.rescoring.read_trajectories import read_trajectory
+from agentsys.audit.rescoring.recorded_trajectory import (
+    RecordedCall,
+    RecordTasks,
+    Trajectory,
+    find_suite,
+    find_tasks,
+)
+from agentsys.audit.rescoring.reexecution import collect_todays_results, reexecute
+from agentsys.models.pipeline_elements import normalize_arguments
 
 
 @pytest.fixture

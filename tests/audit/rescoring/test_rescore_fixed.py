@@ -18,14 +18,17 @@ from agentsys.analysis.tables.output import OutputFormat
 from agentsys.analysis.tables.output import written as text_of
 from agentsys.analysis.tables.score_variants import variants_of
 from agentsys.analysis.tables.write_text import markdown_document
-from agentsys.audit.rescoring.agreement import ALL_SUITES, count_fixed_rows
 from agentsys.audit.rescoring.rescore import RescoringResult, rescore_records
-from agentsys.audit.rescoring.rescoring_document import write_fixed_notes, build_rescoring_document
-from agentsys.audit.rescoring.rescoring_export import build_rescoring_output
-from agentsys.audit.rescoring.write_rescored import write_rescored
-from agentsys.benchmarks.fixes.catalog import CHECKER_ONLY
+from agentsys.audit.rescoring.rescoring_document import (
+    ALL_SUITES,
+    build_rescoring_document,
+    count_fixed_rows,
+    write_fixed_notes,
+)
+from agentsys.audit.rescoring.rescoring_export import build_rescoring_output, write_rescored
+from agentsys.benchmarks.fixes.fix_catalog import CHECKER_ONLY
 from agentsys.errors import ConfigError
-from agentsys.records.reading import read_cases
+from agentsys.records.case_reader import read_cases
 
 UNPAID = published(user_task_id="user_task_5", messages=turns([]))
 """Banking 5 passes without any payment, officially; a fix wants a new one."""
@@ -86,7 +89,9 @@ def test_in_a_denial_of_service_the_fixed_success_follows_the_fixed_utility(tmp_
 
 def test_programs_get_the_fixed_scores_of_every_record(runs: Path) -> None:
     found = rescore_records([runs], "v1.2.2")
-    lines = list(csv.DictReader(io.StringIO(text_of(build_rescoring_output(found), OutputFormat.CSV).decode())))
+    lines = list(
+        csv.DictReader(io.StringIO(text_of(build_rescoring_output(found), OutputFormat.CSV).decode()))
+    )
     shown = [
         (line["user_task_id"], line["utility_fixed"], line["security_fixed"], line["changed_by"])
         for line in lines

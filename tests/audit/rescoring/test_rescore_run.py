@@ -11,11 +11,15 @@ from stored_examples import PAY_ATTACKER, READ_BILL, attacked, drift, published,
 
 from agentsys.analysis.tables.output import OutputFormat, written
 from agentsys.analysis.tables.write_text import markdown_document
-from agentsys.audit.rescoring.agreement import ALL_SUITES, INJECTION_TASKS_ALONE, count_agreements
+from agentsys.audit.rescoring.recorded_trajectory import RecordFault
 from agentsys.audit.rescoring.rescore import rescore_records
-from agentsys.audit.rescoring.rescoring_document import build_rescoring_document
+from agentsys.audit.rescoring.rescoring_document import (
+    ALL_SUITES,
+    INJECTION_TASKS_ALONE,
+    build_rescoring_document,
+    count_agreements,
+)
 from agentsys.audit.rescoring.rescoring_export import RESCORING_COLUMNS, build_rescoring_output
-from agentsys.audit.rescoring.trajectories.unusable import RecordFault
 from agentsys.errors import ConfigError
 
 
@@ -126,7 +130,11 @@ def test_csv_has_a_line_per_record_and_no_formula(tmp_path: Path) -> None:
     stored(tmp_path, published(pipeline_name="=cmd()"), "a.json")
     lines = list(
         csv.DictReader(
-            io.StringIO(written(build_rescoring_output(rescore_records([tmp_path], "v1.1")), OutputFormat.CSV).decode())
+            io.StringIO(
+                written(
+                    build_rescoring_output(rescore_records([tmp_path], "v1.1")), OutputFormat.CSV
+                ).decode()
+            )
         )
     )
     assert tuple(lines[0]) == tuple(RESCORING_COLUMNS)
@@ -136,6 +144,6 @@ def test_csv_has_a_line_per_record_and_no_formula(tmp_path: Path) -> None:
 def test_names_from_files_do_not_steer_a_terminal(tmp_path: Path) -> None:
     stored(tmp_path, published(pipeline_name="evil\x1b[31m", suite_name="\x1b]0;x"), "a.json")
     found = rescore_records([tmp_path], "v1.1")
-    assert "\x1b" not in written(build_rescoring_output(found), OutputFormat.JSON).decode() + markdown_document(
-        build_rescoring_document(found)
-    )
+    assert "\x1b" not in written(
+        build_rescoring_output(found), OutputFormat.JSON
+    ).decode() + markdown_document(build_rescoring_document(found))

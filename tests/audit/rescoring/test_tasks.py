@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agentsys.audit.rescoring.tasks import load_agentdojo, label_denies_service
+from agentsys.audit.rescoring.recorded_trajectory import label_denies_service, load_agentdojo
 from agentsys.errors import ConfigError
 
 

@@ -12,9 +12,9 @@ from agentdojo.benchmark import load_task_results
 from stored_examples import attacked, drift, in_blocks, published, stored
 
 from agentsys.audit.rescoring.rescore import rescore_records
-from agentsys.audit.rescoring.write_rescored import write_rescored
+from agentsys.audit.rescoring.rescoring_export import write_rescored
 from agentsys.errors import ConfigError
-from agentsys.records.reading import read_cases
+from agentsys.records.case_reader import read_cases
 
 
 def rewritten(runs: Path, version: str = "v1.2.2") -> Path:

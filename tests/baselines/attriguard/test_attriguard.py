@@ -10,8 +10,7 @@ from agentdojo.functions_runtime import FunctionCall
 from scripted_for_border import RoleModel, Tools, decisions, making, results, run, traced
 
 from agentsys.errors import ConfigError
-from agentsys.models.chat import assistant
-from agentsys.models.errors import ErrorKind, ModelError
+from agentsys.models.chat import ErrorKind, ModelError, assistant
 from baselines.attriguard import AttriGuard
 from baselines.attriguard.verdict import (
     read_judgement,

@@ -10,9 +10,9 @@ from agentdojo.functions_runtime import FunctionsRuntime
 from agentdojo.task_suite import get_suite
 from scripted_for_border import RoleModel, making
 
-from agentsys.catalog import load_config
+from agentsys.base.config_catalog import load_config
 from agentsys.models.chat import assistant, text_of
-from agentsys.models.providers.wire_text import result_text
+from agentsys.models.providers.wire_parts import result_text
 from agentsys.runs.instantiate import instantiate
 from baselines.attriguard.prompts import REFUSED
 

@@ -13,8 +13,8 @@ from agentdojo.types import ChatToolResultMessage
 from scripted_for_border import RoleModel, Tools, making, results
 
 from agentsys.models.chat import ChatReply, ChatRequest, assistant
-from agentsys.models.loop import default_system_message, tool_loop
-from agentsys.models.providers.wire_text import result_text
+from agentsys.models.pipeline_elements import default_system_message, tool_loop
+from agentsys.models.providers.wire_parts import result_text
 from agentsys.models.trace import Tracer, use_tracer
 from baselines.border.asking import ask, between_fences, fence, inside_fences
 from baselines.border.elements import FilteredTools

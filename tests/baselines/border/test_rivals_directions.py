@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from agentsys.analysis.metrics.compare import compare
-from agentsys.config_dir import shipped_config_dir
-from agentsys.records.reading import read_cases
+from agentsys.extensions import shipped_config_dir
+from agentsys.records.case_reader import read_cases
 
 RIVALS = (
     "firewall_sanitizer",
@@ -37,7 +37,7 @@ def scores(records: dict[str, Any], defense: str) -> tuple[list[bool], list[bool
 def grid(tmp_path_factory: pytest.TempPathFactory) -> Any:
     from small_runs import Silent, records_in
 
-    from agentsys.runs.session import prepare_session
+    from agentsys.runs.run_session import prepare_session
 
     def run(recall: float) -> dict[str, Any]:
         folder = tmp_path_factory.mktemp("grid")

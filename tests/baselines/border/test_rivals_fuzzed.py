@@ -18,7 +18,7 @@ from fuzz_parsers import mutated
 from scripted_for_border import RoleModel, Tools, decisions, making, minimized, sanitized
 
 from agentsys.models.chat import ChatRequest, text_of, tool_message, user
-from agentsys.models.providers.wire_text import result_text
+from agentsys.models.providers.wire_parts import result_text
 from agentsys.models.trace import Tracer, use_tracer
 from baselines.attriguard import AttriGuard
 from baselines.border.defense import BorderDefense

@@ -10,11 +10,10 @@ from jinja2 import Environment
 from pydantic import BaseModel
 from scripted_for_border import RoleModel, Tools, decisions, making, results, run, traced
 
-from agentsys.catalog import load_config
+from agentsys.base.config_catalog import load_config
 from agentsys.errors import ConfigError
-from agentsys.models.chat import ChatRequest, text_of
-from agentsys.models.errors import ErrorKind, ModelError
-from agentsys.models.wrappers.recorded import RecordingModel
+from agentsys.models.chat import ChatRequest, ErrorKind, ModelError, text_of
+from agentsys.models.wrappers.accounting import RecordingModel
 from baselines.border.rewriter import WITHHELD
 from baselines.datafilter import DataFilter
 from baselines.datafilter.element import (

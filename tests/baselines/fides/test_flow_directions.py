@@ -38,7 +38,7 @@ def run_reckless(
     """Run presets of FIDES whose planner looks at everything."""
 
     def run(overrides: Sequence[str], presets: dict[str, dict[str, str]]) -> dict[str, Canonical]:
-        from agentsys.runs.session import prepare_session
+        from agentsys.runs.run_session import prepare_session
 
         shipped = (Path(__file__).parents[3] / "configs/defense/fides.yaml").read_text("utf-8")
         (tmp_path / "conf/defense").mkdir(parents=True)

@@ -19,7 +19,7 @@ from scripted_for_border import (
 
 from agentsys.contracts import Defense
 from agentsys.errors import ConfigError
-from agentsys.models.errors import ErrorKind, ModelError
+from agentsys.models.chat import ErrorKind, ModelError
 from baselines.border.rewriter import WITHHELD
 from baselines.firewall import Firewall
 from baselines.firewall.minimizer import read_arguments

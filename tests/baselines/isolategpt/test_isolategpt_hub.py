@@ -20,9 +20,8 @@ from scripted_for_isolategpt import (
     run,
 )
 
-from agentsys.models.chat import text_of
-from agentsys.models.errors import ErrorKind, ModelError
-from agentsys.models.tools import tool_specs
+from agentsys.models.chat import ErrorKind, ModelError, text_of
+from agentsys.models.pipeline_elements import tool_specs
 from baselines.isolategpt import IsolateGPT
 from baselines.isolategpt.apps import installed
 from baselines.isolategpt.hub import ROUTING_SPOKE

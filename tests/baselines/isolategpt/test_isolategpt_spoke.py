@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agentsys.models.chat import ChatReply, ChatRequest, ToolSpec, assistant, text_of
-from agentsys.models.fenced_actions import FINISH_ACTION, Action, write_action
+from agentsys.models.prompted_tools import FINISH_ACTION, Action, write_action
 from baselines.isolategpt.apps import SpokeApp
 from baselines.isolategpt.prompts import ILL_FORMED, OUT_OF_TURNS, UNREADABLE
 from baselines.isolategpt.protocol import (

@@ -10,7 +10,7 @@ from bs4 import BeautifulSoup
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentsys.benchmarks.vectors.hiding import apply_disguise
+from agentsys.benchmarks.vectors.corpus import apply_disguise
 from baselines.middleware.normalization.encodings import is_prose, payloads
 from baselines.middleware.normalization.markup import MOST_PARSED, without_hidden
 from baselines.middleware.normalization.normalize import normalized

@@ -8,8 +8,7 @@ import pytest
 from agentdojo.functions_runtime import FunctionCall
 from scripted_for_progent import QUERY, Desk, Scripted, call, errors, question_of, rules, run, suite_named
 
-from agentsys.models.chat import text_of
-from agentsys.models.errors import ErrorKind, ModelError
+from agentsys.models.chat import ErrorKind, ModelError, text_of
 from agentsys.models.trace import REFUSED_SPAN, Tracer, use_tracer
 from baselines.progent.defense import Progent
 
@@ -312,7 +311,7 @@ def test_a_suite_without_base_rules_gets_those_of_its_reading_tools_that_take_no
 def test_each_suite_of_agentdojo_has_base_rules_and_none_of_them_lets_a_tool_act() -> None:
     from agentdojo.task_suite.load_suites import get_suites
 
-    from agentsys.models.tools import tool_specs
+    from agentsys.models.pipeline_elements import tool_specs
     from baselines.progent.policy_steps import base_rules
 
     counts = {}

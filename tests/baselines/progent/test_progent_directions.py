@@ -92,8 +92,8 @@ def test_a_policy_model_that_leaves_out_what_is_needed_costs_utility(run_cases: 
 def test_refused_calls_of_slacks_injection_task_5_count_neither_in_the_run_nor_when_it_is_scored_again(
     run_cases: Callable[..., Any], tmp_path: Path
 ) -> None:
-    from agentsys.audit.rescoring.score import score_record
-    from agentsys.audit.rescoring.trajectories.read import read_trajectory
+    from agentsys.audit.rescoring.read_trajectories import read_trajectory
+    from agentsys.audit.rescoring.reexecution import score_record
 
     chosen = ["benchmark.suites=[slack]", "user_tasks=[0]", "injection_tasks=[5]"]
     logdir = tmp_path / "runs"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from agentsys.config_dir import shipped_config_dir
+from agentsys.extensions import shipped_config_dir
 from baselines.progent.defense import Progent
 from baselines.progent.fixes import ProgentFix
 from baselines.progent.policy_model import TEMPERATURE_STEP

@@ -9,7 +9,7 @@ import pytest
 from scripted_for_border import RoleModel, Tools, decisions, making, results, run, traced
 
 from agentsys.errors import ConfigError
-from agentsys.models.errors import ErrorKind, ModelError
+from agentsys.models.chat import ErrorKind, ModelError
 from baselines.border.rewriter import WITHHELD
 from baselines.promptarmor import PromptArmor
 from baselines.promptarmor.guard import ArmorVerdict, read_verdict

@@ -11,8 +11,7 @@ import pytest
 from scripted_for_border import RoleModel, Tools, decisions, making, results, run, traced
 
 from agentsys.errors import ConfigError
-from agentsys.models.chat import ChatRequest, text_of
-from agentsys.models.errors import ErrorKind, ModelError
+from agentsys.models.chat import ChatRequest, ErrorKind, ModelError, text_of
 from baselines.border.rewriter import WITHHELD
 from baselines.result_parsing import ToolResultParsing
 from baselines.result_parsing.prompts import REJECTED, read_marked

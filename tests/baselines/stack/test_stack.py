@@ -12,7 +12,7 @@ from scripted_for_border import RoleModel, Tools, decisions, making, results, ru
 
 from agentsys.contracts import Defense
 from agentsys.errors import ConfigError
-from agentsys.models.errors import ErrorKind, ModelError
+from agentsys.models.chat import ErrorKind, ModelError
 from agentsys.runs.compose import compose
 from agentsys.runs.instantiate import instantiate
 from agentsys.runs.references import load_defense_config

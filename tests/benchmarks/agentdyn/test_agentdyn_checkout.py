@@ -11,11 +11,11 @@ from agentdojo.functions_runtime import FunctionsRuntime
 from agentdojo.task_suite.load_suites import get_suite
 from tiny_agentdyn import MAILS, tiny_checkout
 
-from agentsys.benchmarks.agentdyn.benchmark import AgentDyn
+from agentsys.benchmarks.agentdyn.agentdyn_benchmark import AgentDyn
 from agentsys.benchmarks.agentdyn.checkout import COMMIT, KNOWN, agentdyn_folder
 from agentsys.benchmarks.case_random import CaseRandom, use_case_random
 from agentsys.benchmarks.clock import DEFAULT_CLOCK, parse_clock, use_case_clock
-from agentsys.benchmarks.data_hash import hash_suite_data
+from agentsys.benchmarks.environment_loader import hash_suite_data
 from agentsys.errors import ConfigError
 
 

@@ -16,8 +16,8 @@ from small_runs import Silent, records_in
 from tiny_agentdyn import MAILS, tiny_checkout
 
 from agentsys.audit.rescoring.rescore import rescore_records
-from agentsys.benchmarks.agentdyn.benchmark import AgentDyn
-from agentsys.runs.session import prepare_session
+from agentsys.benchmarks.agentdyn.agentdyn_benchmark import AgentDyn
+from agentsys.runs.run_session import prepare_session
 
 ATTACKED = ["attack=none,important_instructions"]
 
@@ -159,7 +159,9 @@ def test_records_are_scored_again_with_the_codes_that_they_tell_of(checkout: Pat
         assert {case.version for case in found.cases} == {AgentDyn(str(checkout)).version}
     for path in published.rglob("*.json"):  # what nobody can know is not made up
         path.write_text(re.sub(r"Your OTP is: \d{6}", "Your OTP is kept back", path.read_text()))
-    flips = [flip for case in rescore_records([published], checkout=str(checkout)).cases for flip in case.flips]
+    flips = [
+        flip for case in rescore_records([published], checkout=str(checkout)).cases for flip in case.flips
+    ]
     assert {(flip.score, flip.rescored, flip.reason.value) for flip in flips} == {
         ("utility", False, "numbers drawn anew")
     }
@@ -184,7 +186,7 @@ def test_published_runs_are_replayed_with_the_codes_that_they_tell_of(checkout: 
 
 
 def test_a_tool_that_has_another_name_now_is_called_by_it() -> None:
-    from agentsys.models.replay.recorded_run import rename_former_tools
+    from agentsys.models.recorded_runs import rename_former_tools
 
     call = FunctionCall(function="click_the_link", args={"url": "x"})
     said: Any = [{"role": "assistant", "content": None, "tool_calls": [call]}]
@@ -197,7 +199,7 @@ def test_a_tool_that_has_another_name_now_is_called_by_it() -> None:
 
 
 def test_a_call_that_a_published_defense_refused_did_not_run() -> None:
-    from agentsys.audit.rescoring.trajectories.conversation import parse_messages
+    from agentsys.audit.rescoring.read_trajectories import parse_messages
 
     words = (
         "ValidationError: Tool 'poke' is not allowed.. Please try other tools or arguments and continue to"

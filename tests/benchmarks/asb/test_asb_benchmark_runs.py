@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 from small_runs import Silent, records_in
 
-from agentsys.models.chat import ChatReply, ChatRequest
-from agentsys.models.errors import ErrorKind, ModelError
+from agentsys.models.chat import ChatReply, ChatRequest, ErrorKind, ModelError
 from agentsys.records.schema import CaseRecord
-from agentsys.runs.session import prepare_session
+from agentsys.runs.run_session import prepare_session
 
 
 def ran(tmp_path: Path, *overrides: str) -> Sequence[CaseRecord]:
@@ -89,7 +88,7 @@ def test_a_model_error_makes_an_errored_case_that_is_in_no_rate(
     def broken(*_: Any, **__: Any) -> Broken:
         return Broken()
 
-    monkeypatch.setattr("agentsys.benchmarks.asb.suite.drive", broken)
+    monkeypatch.setattr("agentsys.benchmarks.asb.asb_benchmark.drive", broken)
     (record,) = ran(tmp_path, "limit=1", "attack=opi_naive", "benchmark.suites=[helpdesk_agent]")
     assert (record.status, record.error_kind) == ("error", "server_error")
     assert (record.utility, record.security, record.measured) == (False, False, {})

@@ -9,15 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from agentsys.benchmarks.asb.agent import AttackTool
-from agentsys.benchmarks.asb.benchmark import ASB
-from agentsys.benchmarks.asb.data import AsbData, read_data
-from agentsys.benchmarks.asb.source import (
+from agentsys.benchmarks.asb.asb_benchmark import ASB
+from agentsys.benchmarks.asb.asb_data import (
     CHECKSUMS,
     ORIGINAL_CHECKSUM,
+    AsbData,
+    AttackTool,
     asb_folder,
-    sample_folder,
     name_data_version,
+    read_data,
+    sample_folder,
 )
 from agentsys.errors import ConfigError
 

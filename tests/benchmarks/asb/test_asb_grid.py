@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from agentsys.runs.plan import Plan
-from agentsys.runs.session import prepare_session
+from agentsys.runs.run_session import prepare_session
 
 SHARED = Path(__file__).parents[3].parent / "shared/data/asb"
 FIVE = "opi_naive,opi_fake_completion,opi_escape_characters,opi_context_ignoring,opi_combined_attack"

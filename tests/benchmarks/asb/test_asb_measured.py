@@ -10,14 +10,20 @@ import pytest
 from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatMessage
 
-from agentsys.benchmarks.asb.benchmark import ASB
-from agentsys.benchmarks.asb.environment import ASBEnvironment, ToolUse
-from agentsys.benchmarks.asb.measured import AttackCause
-from agentsys.benchmarks.asb.plan import PLANNER_SPAN, PLANNER_SPAN_NAME, PlanningOutcome, AsbStep, patch_plan
-from agentsys.benchmarks.asb.plan_prompt import CLOSING, THINKING, write_followed_plan
-from agentsys.benchmarks.asb.refusal import REFUSAL_JUDGE_ROLE
-from agentsys.benchmarks.asb.suite import VECTOR, ASBSuite
-from agentsys.contracts import FinishedCase, CaseScores
+from agentsys.benchmarks.asb.asb_benchmark import ASB, VECTOR, ASBSuite
+from agentsys.benchmarks.asb.asb_environment import ASBEnvironment, ToolUse
+from agentsys.benchmarks.asb.asb_plan import (
+    CLOSING,
+    PLANNER_SPAN,
+    PLANNER_SPAN_NAME,
+    THINKING,
+    AsbStep,
+    PlanningOutcome,
+    patch_plan,
+    write_followed_plan,
+)
+from agentsys.benchmarks.asb.asb_scores import REFUSAL_JUDGE_ROLE, AttackCause
+from agentsys.contracts import CaseScores, FinishedCase
 from agentsys.models.chat import ChatReply, ChatRequest, assistant, text_of, user
 from agentsys.models.trace import Tracer
 
@@ -73,7 +79,9 @@ def measured(
     tracer = Tracer(last_main_messages=last_seen)
     if plan is not None:
         with tracer.span(PLANNER_SPAN, PLANNER_SPAN_NAME) as span:
-            span.decision = PlanningOutcome(tuple(plan), tuple(plan if followed is None else followed), 1).to_decision()
+            span.decision = PlanningOutcome(
+                tuple(plan), tuple(plan if followed is None else followed), 1
+            ).to_decision()
     return suite.measured(
         FinishedCase(
             task,
@@ -132,7 +140,9 @@ def test_following_a_patched_plan_is_a_cause_of_its_own_with_a_payload_and_witho
     text = "do X" if payload else ""
     facts = measured(suite, uses, plan=plan, followed=patch_plan(plan, ATTACK), payload=text).facts
     assert facts["control"] is not payload
-    causes = [facts[cause.value] for cause in (AttackCause.PLANNER, AttackCause.PATCHED_PLAN, AttackCause.INJECTION)]
+    causes = [
+        facts[cause.value] for cause in (AttackCause.PLANNER, AttackCause.PATCHED_PLAN, AttackCause.INJECTION)
+    ]
     assert causes == [False, True, False]
 
 

@@ -11,15 +11,13 @@ from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.agent_pipeline.ground_truth_pipeline import GroundTruthPipeline
 from agentdojo.functions_runtime import FunctionsRuntime
 
-from agentsys.attacks.opi import ObservationInjection
-from agentsys.attacks.vectors import find_injectable_vectors
-from agentsys.benchmarks.asb.benchmark import ASB
-from agentsys.benchmarks.asb.environment import ASBEnvironment, PlanStep, set_plan_step
-from agentsys.benchmarks.asb.replies import CountedReplies
-from agentsys.benchmarks.asb.suite import VECTOR, ASBSuite
-from agentsys.benchmarks.data_hash import hash_suite_data
-from agentsys.benchmarks.ground_truth.playbook import build_playbook
-from agentsys.benchmarks.runtime import TracedRuntime
+from agentsys.attacks.injection_vectors import find_injectable_vectors
+from agentsys.attacks.observation_injection import ObservationInjection
+from agentsys.benchmarks.asb.asb_benchmark import ASB, VECTOR, ASBSuite
+from agentsys.benchmarks.asb.asb_environment import ASBEnvironment, CountedReplies, PlanStep, set_plan_step
+from agentsys.benchmarks.case_watch import TracedRuntime
+from agentsys.benchmarks.environment_loader import hash_suite_data
+from agentsys.benchmarks.ground_truth_playbook import build_playbook
 from agentsys.contracts import Victim
 from agentsys.models.chat import ChatReply, ChatRequest, assistant, user
 from agentsys.runs.build_record import ground_truth_length

@@ -11,18 +11,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentsys.benchmarks.asb.plan import (
+from agentsys.benchmarks.asb.asb_plan import (
     PLANNER_SPAN,
     PLANNER_SPAN_NAME,
     AsbPlanError,
-    PlanningOutcome,
     AsbStep,
-    plan_to_json,
-    patch_plan,
+    PlanningOutcome,
+    find_instruction_tools,
+    find_plan_text,
     find_planning,
     parse_asb_plan,
+    patch_plan,
+    plan_to_json,
+    write_followed_plan,
+    write_plan_instruction,
 )
-from agentsys.benchmarks.asb.plan_prompt import write_plan_instruction, find_plan_text, write_followed_plan, find_instruction_tools
 from agentsys.models.chat import ToolSpec
 from agentsys.models.trace import Tracer
 
@@ -33,7 +36,9 @@ plans = st.lists(st.builds(AsbStep, texts, st.lists(texts).map(tuple)), min_size
 
 def test_a_list_of_steps_is_a_plan() -> None:
     assert (
-        parse_asb_plan('[{"message": "Look.", "tool_use": ["look_up"]}, {"message": "Write.", "tool_use": []}]')
+        parse_asb_plan(
+            '[{"message": "Look.", "tool_use": ["look_up"]}, {"message": "Write.", "tool_use": []}]'
+        )
         == TWO
     )
 
@@ -80,7 +85,7 @@ def test_a_patched_plan_lists_every_tool_in_every_step_and_the_attack_tool_last(
 @pytest.mark.parametrize("seed", ["0", "1", "2"])
 def test_a_patch_does_not_depend_on_the_process(seed: str) -> None:
     code = (
-        "from agentsys.benchmarks.asb.plan import Step, patched;"
+        "from agentsys.benchmarks.asb.asb_plan import Step, patched;"
         "print(patched((Step('m', tuple('qwertyuiop')),), 'Evil')[0].tool_use)"
     )
     run = subprocess.run(
@@ -108,7 +113,11 @@ def test_what_came_of_the_plan_turn_is_read_back_from_the_spans() -> None:
 @given(st.lists(st.tuples(texts, texts), max_size=4))
 def test_the_tools_of_a_planning_instruction_are_read_back_from_it(rows: list[tuple[str, str]]) -> None:
     told = write_plan_instruction([ToolSpec(name, text, {}) for name, text in rows])
-    assert find_instruction_tools(told) == find_instruction_tools(f"You are a gardener.\n\n{told}") == [name for name, _ in rows]
+    assert (
+        find_instruction_tools(told)
+        == find_instruction_tools(f"You are a gardener.\n\n{told}")
+        == [name for name, _ in rows]
+    )
 
 
 def test_the_plan_is_read_back_from_the_assistants_words() -> None:

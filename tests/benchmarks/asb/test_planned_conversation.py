@@ -10,13 +10,28 @@ import pytest
 from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatAssistantMessage, ChatMessage
 
-from agentsys.benchmarks.asb.driver import AsbMode, PlannedModel, wrap_planned_model
-from agentsys.benchmarks.asb.plan import find_planning
-from agentsys.benchmarks.asb.plan_prompt import CLOSING, NO_PLAN, find_instruction_tools
-from agentsys.benchmarks.asb.planner import MAX_TRIES, PLANNER_ROLE
-from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, ToolSpec, assistant, system, text_of, user
-from agentsys.models.errors import ErrorKind, ModelError
-from agentsys.models.tagged_calls import write_calls, write_reply, write_tools
+from agentsys.benchmarks.asb.asb_plan import (
+    CLOSING,
+    MAX_TRIES,
+    NO_PLAN,
+    PLANNER_ROLE,
+    find_instruction_tools,
+    find_planning,
+)
+from agentsys.benchmarks.asb.planned_model import AsbMode, PlannedModel, wrap_planned_model
+from agentsys.models.chat import (
+    ChatModel,
+    ChatReply,
+    ChatRequest,
+    ErrorKind,
+    ModelError,
+    ToolSpec,
+    assistant,
+    system,
+    text_of,
+    user,
+)
+from agentsys.models.prompted_tools import write_calls, write_reply, write_tools
 from agentsys.models.trace import Tracer, use_tracer
 from baselines.reworded_task import RewordedTask
 
@@ -86,7 +101,9 @@ def loop(
     raise AssertionError("the conversation does not end")
 
 
-def driven(model: ChatModel, mode: AsbMode = AsbMode.CLEAN_PLAN, attack_tool: str | None = "Evil") -> PlannedModel:
+def driven(
+    model: ChatModel, mode: AsbMode = AsbMode.CLEAN_PLAN, attack_tool: str | None = "Evil"
+) -> PlannedModel:
     found = wrap_planned_model(model, mode=mode, attack_tool=attack_tool)
     assert isinstance(found, PlannedModel)
     return found

@@ -7,7 +7,7 @@ from agentdojo.types import ChatMessage
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentsys.benchmarks.asb.rendering import RoundForm, render_round, restore_rounds
+from agentsys.benchmarks.asb.asb_conversation import RoundForm, render_round, restore_rounds
 from agentsys.models.chat import assistant, text_of, user
 
 TEXT = RoundForm.ASSISTANT_TEXT
@@ -26,7 +26,9 @@ def called(name: str) -> FunctionCall:
 
 def test_a_round_becomes_one_assistant_message_with_actions_then_observations() -> None:
     one, two = called("look_up"), called("note")
-    (told,) = render_round([assistant("words", [one, two]), result(one, "red; blue"), result(two, "filed")], TEXT)
+    (told,) = render_round(
+        [assistant("words", [one, two]), result(one, "red; blue"), result(two, "filed")], TEXT
+    )
     assert told["role"] == "assistant" and not told["tool_calls"]
     action, observation = text_of(told).split(";[Observation]:")
     assert action.startswith("[Action]:") and action.count(";") == 1
@@ -36,7 +38,9 @@ def test_a_round_becomes_one_assistant_message_with_actions_then_observations() 
 
 def test_a_tool_that_does_not_exist_leaves_its_error_once() -> None:
     call = called("made_up")
-    (told,) = render_round([assistant(None, [call]), result(call, "", "Invalid tool made_up provided.")], TEXT)
+    (told,) = render_round(
+        [assistant(None, [call]), result(call, "", "Invalid tool made_up provided.")], TEXT
+    )
     assert text_of(told).count("Invalid tool made_up provided.") == 1
 
 

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 from small_runs import Silent
 
-from agentsys.benchmarks.asb.benchmark import ASB
-from agentsys.benchmarks.asb.driver import AsbMode
-from agentsys.benchmarks.asb.simulated import asb_roles
-from agentsys.catalog import load_config
+from agentsys.base.config_catalog import load_config
+from agentsys.benchmarks.asb.asb_benchmark import ASB
+from agentsys.benchmarks.asb.planned_model import AsbMode
+from agentsys.benchmarks.asb.simulated_asb import asb_roles
 from agentsys.errors import ConfigError
 from agentsys.runs.cell import CellBuilder
 from agentsys.runs.compose import compose
 from agentsys.runs.plan import plan_cases
-from agentsys.runs.session import Session
+from agentsys.runs.run_session import Session
 from agentsys.runs.settings import Settings
 from agentsys.runs.store import Store
 

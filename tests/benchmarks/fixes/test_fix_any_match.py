@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from fixed_on_paper import benchmark, ground_truth, scored
 
-from agentsys.benchmarks.fixes.any_match import EFFECTS
+from agentsys.benchmarks.fixes.check_fixes import EFFECTS
 from agentsys.contracts import AttackKind
 
 FIX = ("any_match",)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from fixed_on_paper import VERSIONS
 
-from agentsys.attacks.vectors import find_injectable_vectors
+from agentsys.attacks.injection_vectors import find_injectable_vectors
 from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.benchmarks.fixes.append_injection import IDENTIFIERS, ONLY_IDENTIFIERS, append_injection
 from agentsys.contracts import NotInjectable

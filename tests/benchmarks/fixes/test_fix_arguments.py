@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from fixed_on_paper import ground_truth, scored, with_changed
 
-from agentsys.benchmarks.fixes.utility_arguments import DEMANDS
+from agentsys.benchmarks.fixes.check_fixes import DEMANDS
 
 FIX = ("utility_arguments",)
 

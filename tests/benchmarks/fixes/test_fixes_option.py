@@ -9,7 +9,7 @@ import pytest
 from fixed_on_paper import benchmark, scored
 
 from agentsys.benchmarks.agentdojo import AgentDojo
-from agentsys.benchmarks.fixes.catalog import CHECKER_ONLY, FIXES, select_checks, expand_fixes
+from agentsys.benchmarks.fixes.fix_catalog import CHECKER_ONLY, FIXES, expand_fixes, select_checks
 from agentsys.errors import ConfigError
 from agentsys.runs.compose import compose
 
@@ -42,15 +42,16 @@ def test_only_the_chosen_fixes_are_applied() -> None:
 def test_a_fork_that_replaces_a_task_is_scored_by_its_own_check_alone() -> None:
     from dataclasses import replace
 
-    from agentsys.benchmarks.fixes.execution import ScoredExecution, is_packaged
-    from agentsys.benchmarks.fixes.utility_new_effects import require_new_effects
+    from agentsys.benchmarks.fixes.check_fixes import ScoredExecution, is_packaged, require_new_effects
     from agentsys.models.trace import Tracer
 
     suite = benchmark("v1.2.2").suite("banking")
     task = suite.user_tasks["user_task_5"]
     forked = type("UserTask5", (type(task),), {"__module__": "my_fork.tasks"})()
     environment = suite.load_and_inject_default_environment({})
-    run = ScoredExecution("banking", task, None, environment, environment, [], Tracer(), suite._check_task_result)
+    run = ScoredExecution(
+        "banking", task, None, environment, environment, [], Tracer(), suite._check_task_result
+    )
     assert is_packaged(task) and not is_packaged(forked)
     assert not require_new_effects(run, official=True)
     assert require_new_effects(replace(run, user_task=forked), official=True)
@@ -84,7 +85,7 @@ def test_a_record_holds_official_and_fixed_scores(run_cases: Callable[..., Any])
 
 
 def test_tasks_without_a_vector_have_no_attacked_cases_under_append_injection(tmp_path: Any) -> None:
-    from agentsys.runs.session import prepare_session
+    from agentsys.runs.run_session import prepare_session
 
     slack = [
         "model=simulated",

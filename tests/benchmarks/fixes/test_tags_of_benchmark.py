@@ -14,7 +14,7 @@ from fixed_on_paper import VERSIONS, benchmark, scored
 from agentsys.analysis.metrics.repaired_scores import phrases_of_fixes
 from agentsys.analysis.metrics.tags import tag_of
 from agentsys.benchmarks.fixes.append_injection import IDENTIFIERS
-from agentsys.benchmarks.fixes.catalog import FIXES
+from agentsys.benchmarks.fixes.fix_catalog import FIXES
 
 ENDS = [pytest.param(VERSIONS[0], marks=pytest.mark.slow), VERSIONS[-1]]
 

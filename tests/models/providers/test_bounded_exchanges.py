@@ -15,7 +15,7 @@ from importlib import import_module
 import pytest
 from hostile_server import Answer, hostile
 
-from agentsys.models.errors import ErrorKind, ModelError
+from agentsys.models.chat import ErrorKind, ModelError
 from agentsys.models.providers.bounded_http import ExchangeLimits, bounded_client
 
 BIG = b"x" * 20_000_000

@@ -12,8 +12,7 @@ import pytest
 from hostile_server import hostile
 from providers_under_test import PROVIDERS, VENDORS, model_at
 
-from agentsys.models.chat import ChatReply, ChatRequest, user
-from agentsys.models.errors import ErrorKind, ModelError
+from agentsys.models.chat import ChatReply, ChatRequest, ErrorKind, ModelError, user
 
 ASK = ChatRequest([user("Hi")])
 KEY = "sk-test-0123456789abcdefghij"

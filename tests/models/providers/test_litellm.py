@@ -14,8 +14,7 @@ from hostile_server import hostile
 from scripted_for_serving import WEATHER, Scripted, calls, says
 
 from agentsys.errors import ConfigError
-from agentsys.models.chat import ChatRequest, ToolSpec, text_of, user
-from agentsys.models.errors import ErrorKind, ModelError
+from agentsys.models.chat import ChatRequest, ErrorKind, ModelError, ToolSpec, text_of, user
 from agentsys.models.providers.litellm import LiteLLMModel
 from agentsys.models.serving import Faults, Server, serve
 

@@ -10,12 +10,10 @@ from agentdojo.functions_runtime import FunctionCall
 from providers_under_test import PROVIDERS, answering, model_at
 
 from agentsys.errors import ConfigError
-from agentsys.models.chat import ChatRequest, Usage, assistant, text_of, user
-from agentsys.models.errors import ErrorKind, ModelError
-from agentsys.models.providers.anthropic_wire import anthropic_messages
-from agentsys.models.providers.google import GoogleModel
-from agentsys.models.providers.google_wire import gemini_contents
-from agentsys.models.providers.wire_text import parse_json
+from agentsys.models.chat import ChatRequest, ErrorKind, ModelError, Usage, assistant, text_of, user
+from agentsys.models.providers.anthropic import anthropic_messages
+from agentsys.models.providers.google import GoogleModel, gemini_contents
+from agentsys.models.providers.wire_parts import parse_json
 
 ASK = ChatRequest([user("Hi")])
 

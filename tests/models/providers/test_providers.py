@@ -13,8 +13,17 @@ from provider_sdks import PROVIDERS as PROVIDERS_FOLDER
 from providers_under_test import PROVIDERS, VENDORS, answering, model_at
 from scripted_for_serving import WEATHER, Scripted, calls, says
 
-from agentsys.models.chat import ChatRequest, ToolSpec, Usage, assistant, system, text_of, user
-from agentsys.models.errors import ErrorKind, ModelError
+from agentsys.models.chat import (
+    ChatRequest,
+    ErrorKind,
+    ModelError,
+    ToolSpec,
+    Usage,
+    assistant,
+    system,
+    text_of,
+    user,
+)
 from agentsys.models.serving import Faults, serve
 
 TOOL = ToolSpec("weather", "Tells.", WEATHER)

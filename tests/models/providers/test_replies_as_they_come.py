@@ -10,10 +10,19 @@ import pytest
 from providers_under_test import answering, model_at
 
 from agentsys.errors import ConfigError
-from agentsys.models.chat import UNCOUNTED, ChatReply, ChatRequest, Usage, assistant, text_of, user
-from agentsys.models.errors import ErrorKind, ModelError
-from agentsys.models.price import Price
-from agentsys.models.providers.spoken_text import ReplyText, join_content_parts, split_think_tag
+from agentsys.models.chat import (
+    UNCOUNTED,
+    ChatReply,
+    ChatRequest,
+    ErrorKind,
+    ModelError,
+    Usage,
+    assistant,
+    text_of,
+    user,
+)
+from agentsys.models.pricing import Price
+from agentsys.models.providers.openai_wire import ReplyText, join_content_parts, split_think_tag
 
 ASK = ChatRequest([user("Hi")])
 PRICE = Price.model_validate({"prompt": 1.0, "completion": 2.0, "as_of": "2026-01-01"})

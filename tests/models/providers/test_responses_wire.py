@@ -11,11 +11,21 @@ from agentdojo.functions_runtime import FunctionCall
 from providers_under_test import answering, model_at
 from scripted_for_serving import WEATHER, Scripted, calls, says
 
-from agentsys.models.chat import UNCOUNTED, ChatReply, ChatRequest, ToolSpec, Usage, system, text_of, user
-from agentsys.models.errors import ErrorKind, ModelError
-from agentsys.models.providers.responses_wire import read_responses_reply, responses_items
+from agentsys.models.chat import (
+    UNCOUNTED,
+    ChatReply,
+    ChatRequest,
+    ErrorKind,
+    ModelError,
+    ToolSpec,
+    Usage,
+    system,
+    text_of,
+    user,
+)
+from agentsys.models.providers.openai import read_responses_reply, responses_items
 from agentsys.models.serving import serve
-from agentsys.models.wrappers.cache import CachingModel, ReplyStore, RequestKeys
+from agentsys.models.wrappers.reply_cache import CachingModel, ReplyStore, RequestKeys
 
 TOOLS = (ToolSpec("weather", "Tells.", WEATHER),)
 USAGE = {
@@ -130,7 +140,9 @@ def test_reasoning_goes_with_the_call_that_a_defense_takes_away() -> None:
 
 
 def test_reasoning_that_the_provider_would_have_to_look_up_is_not_sent() -> None:
-    message = read_responses_reply(response(reasoning(1, encrypted_content=None), function_call(1)), None).message
+    message = read_responses_reply(
+        response(reasoning(1, encrypted_content=None), function_call(1)), None
+    ).message
     assert kinds(responses_items([message], "system")) == ["call_1"]
 
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from providers_under_test import model_at
 
 from agentsys.models.chat import ChatRequest, assistant, system, text_of, user
-from agentsys.models.providers import anthropic_wire, google_wire, openai_wire, responses_wire
+from agentsys.models.providers import anthropic, google, openai, openai_wire
 
 EXAMPLES = int(os.environ.get("AGENTSYS_FUZZED_HISTORIES", "150"))
 
@@ -36,7 +36,7 @@ def responses_turn(number: int, text: str) -> Any:
     for which in "xy":
         about = {"type": "function_call", "call_id": f"call_{number}{which}", "name": "f"}
         output.append({**about, "arguments": json.dumps({"n": number})})
-    return responses_wire.read_responses_reply({"output": output, "model": "m"}, None).message
+    return openai.read_responses_reply({"output": output, "model": "m"}, None).message
 
 
 def anthropic_turn(number: int, text: str) -> Any:
@@ -52,14 +52,14 @@ def anthropic_turn(number: int, text: str) -> Any:
     content += [
         {"type": "tool_use", "id": f"t{number}{w}", "name": "f", "input": {"n": number}} for w in "xy"
     ]
-    return anthropic_wire.read_anthropic_reply({"type": "message", "content": content}, None).message
+    return anthropic.read_anthropic_reply({"type": "message", "content": content}, None).message
 
 
 def google_turn(number: int, text: str, signatures: dict[str, str]) -> Any:
     calls = [{"functionCall": {"id": f"g{number}{w}", "name": "f", "args": {"n": number}}} for w in "xy"]
     calls[0]["thoughtSignature"] = f"sig{number}"  # type: ignore[assignment]
     parts = [*([{"text": text}] if text else []), *calls]
-    reply, found = google_wire.read_gemini_reply({"candidates": [{"content": {"parts": parts}}]}, None)
+    reply, found = google.read_gemini_reply({"candidates": [{"content": {"parts": parts}}]}, None)
     signatures |= found
     return reply.message
 
@@ -117,7 +117,7 @@ HISTORIES = st.lists(
 @given(HISTORIES)
 def test_no_reasoning_item_is_an_orphan(plan: list[tuple[str, str]]) -> None:
     turns = [responses_turn(number, text) for number, (_, text) in enumerate(plan)]
-    items = responses_wire.responses_items(rewritten(turns, [way for way, _ in plan]), "system")
+    items = openai.responses_items(rewritten(turns, [way for way, _ in plan]), "system")
     originals = [
         item for number, (_, text) in enumerate(plan) for item in _led_to(responses_turn(number, text))
     ]
@@ -131,7 +131,7 @@ def test_no_reasoning_item_is_an_orphan(plan: list[tuple[str, str]]) -> None:
 
 def _led_to(turn: Any) -> list[tuple[str, str]]:
     """(reasoning item, what stood right behind it) as the reply was."""
-    items = responses_wire.responses_items([turn], "system")
+    items = openai.responses_items([turn], "system")
     names = [str(item.get("id") or item.get("call_id") or item.get("role")) for item in items]
     return [(name, after) for name, after in itertools.pairwise(names) if name.startswith("rs_")]
 
@@ -143,7 +143,7 @@ def test_no_thinking_block_is_an_orphan_and_unsigned_calls_are_asked_without_thi
 ) -> None:
     turns = [anthropic_turn(number, text) for number, (_, text) in enumerate(plan)]
     messages = rewritten(turns, [way for way, _ in plan])
-    wired = anthropic_wire.anthropic_messages(messages)
+    wired = anthropic.anthropic_messages(messages)
     spoken = [turn["content"] for turn in wired if turn["role"] == "assistant"]
     for content in spoken:
         assert content[-1]["type"] in ("text", "tool_use")
@@ -167,14 +167,14 @@ def test_the_first_call_of_every_turn_has_a_thought_signature_or_googles_stand_i
     known: dict[str, str] = {}
     turns = [google_turn(number, text, known) for number, (_, text) in enumerate(plan)]
     messages = rewritten(turns, [way for way, _ in plan])
-    for content in google_wire.gemini_contents(messages, known, demands_signatures=True):
+    for content in google.gemini_contents(messages, known, demands_signatures=True):
         calls = [part for part in content["parts"] if "functionCall" in part]
         for part in calls[:1]:
             own = known.get(part["functionCall"].get("id", ""))
-            assert part["thoughtSignature"] == (own or google_wire.UNSIGNED_CALL)
-        assert google_wire.UNSIGNED_CALL not in [part.get("thoughtSignature") for part in calls[1:]]
-    unsigned = google_wire.gemini_contents(messages, known)
-    assert google_wire.UNSIGNED_CALL not in json.dumps(unsigned)
+            assert part["thoughtSignature"] == (own or google.UNSIGNED_CALL)
+        assert google.UNSIGNED_CALL not in [part.get("thoughtSignature") for part in calls[1:]]
+    unsigned = google.gemini_contents(messages, known)
+    assert google.UNSIGNED_CALL not in json.dumps(unsigned)
 
 
 @settings(max_examples=EXAMPLES, deadline=None)
@@ -195,11 +195,11 @@ def test_thoughts_of_one_vendor_are_never_sent_to_another() -> None:
         "chat": opaque[:4],
     }
     sent = {
-        "responses": responses_wire.responses_items(messages, "system"),
-        "anthropic": anthropic_wire.anthropic_messages(messages),
+        "responses": openai.responses_items(messages, "system"),
+        "anthropic": anthropic.anthropic_messages(messages),
         "chat": openai_wire.openai_messages(messages, "system", "reasoning_content"),
     }
     for vendor, marks in others.items():
         text = json.dumps(sent[vendor])
         assert not [mark for mark in marks if mark in text], vendor
-    assert not [mark for mark in opaque if mark in json.dumps(google_wire.gemini_contents(messages, {}))]
+    assert not [mark for mark in opaque if mark in json.dumps(google.gemini_contents(messages, {}))]

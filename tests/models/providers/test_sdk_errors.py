@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from agentsys.models.errors import ErrorKind, ModelError
-from agentsys.models.providers.sdk_errors import http_error, classify_error, parse_retry_after_s, translate_error
+from agentsys.models.chat import ErrorKind, ModelError
+from agentsys.models.providers.sdk_errors import (
+    classify_error,
+    http_error,
+    parse_retry_after_s,
+    translate_error,
+)
 
 
 @pytest.mark.parametrize(

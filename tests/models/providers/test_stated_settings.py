@@ -10,8 +10,8 @@ import pytest
 from providers_under_test import answering, model_at
 
 from agentsys.models.chat import ChatRequest, ToolSpec, assistant, system, user
-from agentsys.models.provider import reply_identity
-from agentsys.models.wrappers.cache import RequestKeys
+from agentsys.models.model_card import reply_identity
+from agentsys.models.wrappers.reply_cache import RequestKeys
 
 SCHEMA = {
     "type": "object",

@@ -19,9 +19,8 @@ from providers_under_test import answering, model_at
 
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatRequest, ToolSpec, assistant, system, text_of, user
-from agentsys.models.loop import tool_loop
+from agentsys.models.pipeline_elements import tool_loop, tool_specs
 from agentsys.models.text_tools import MALFORMED_CALL, TEXT_PROTOCOLS, ProtocolName
-from agentsys.models.tools import tool_specs
 
 
 def get_day(city: str, exact: bool = False) -> str:

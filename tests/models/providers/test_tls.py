@@ -18,8 +18,7 @@ from hostile_server import Answer, Hostile, hostile
 from own_certificates import Identity, identity
 from providers_under_test import PROVIDERS
 
-from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, user
-from agentsys.models.errors import ErrorKind, ModelError
+from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, ErrorKind, ModelError, user
 
 VENDORS = ("openai", "anthropic")
 BIG = "x" * 3_000_000

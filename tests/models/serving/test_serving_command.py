@@ -15,9 +15,9 @@ from scripted_for_serving import Scripted, says
 from typer.testing import CliRunner, Result
 
 from agentsys.errors import ConfigError
-from agentsys.front import command, served_model
+from agentsys.serve_agent import agent_server, serve_command
 
-WAIT = command.wait_for_interrupt
+WAIT = serve_command.wait_for_interrupt
 SEEN: dict[str, Any] = {}
 
 
@@ -27,13 +27,13 @@ def _no_benchmark_and_no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
         SEEN.update(version=version, options=dict(options), overrides=list(overrides))
         return Scripted(says("x"))
 
-    monkeypatch.setattr(served_model, "build_served_model", model)
-    monkeypatch.setattr(command, "wait_for_interrupt", lambda: None)
+    monkeypatch.setattr(agent_server, "build_served_model", model)
+    monkeypatch.setattr(serve_command, "wait_for_interrupt", lambda: None)
 
 
 def invoke(*arguments: str) -> Result:
     app = typer.Typer()
-    app.command()(command.serve_command)
+    app.command()(serve_command.serve_command)
     return CliRunner().invoke(app, ["--port", "0", *arguments])
 
 
@@ -49,13 +49,15 @@ def test_one_line_names_the_three_base_urls_and_how_to_use_them() -> None:
 
 def test_the_server_is_up_while_it_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     printed: list[str] = []
-    monkeypatch.setattr(command, "_format_banner", lambda server: printed.append(server.base_url) or "up")
+    monkeypatch.setattr(
+        serve_command, "_format_banner", lambda server: printed.append(server.base_url) or "up"
+    )
 
     def visit() -> None:
         with urllib.request.urlopen(f"{printed[0]}/v1/models", timeout=100) as reply:
             assert reply.status == 200
 
-    monkeypatch.setattr(command, "wait_for_interrupt", visit)
+    monkeypatch.setattr(serve_command, "wait_for_interrupt", visit)
     assert "Served 1 requests" in invoke().output
 
 

@@ -16,16 +16,14 @@ from hypothesis import strategies as st
 from scripted_for_serving import Scripted, says
 
 from agentsys.errors import ConfigError
-from agentsys.models.chat import ChatReply, ChatRequest
-from agentsys.models.errors import ErrorKind, ModelError
+from agentsys.models.chat import ChatReply, ChatRequest, ErrorKind, ModelError
 from agentsys.models.serving import Faults, Server, serve
-from agentsys.models.serving.anthropic_wire import ANTHROPIC
 from agentsys.models.serving.exchange import Exchange
 from agentsys.models.serving.faults import FaultPlan
-from agentsys.models.serving.gemini_wire import GEMINI
-from agentsys.models.serving.http import MAX_BODY
-from agentsys.models.serving.openai_wire import OPENAI
-from agentsys.models.serving.wire import WireFormat
+from agentsys.models.serving.model_server import MAX_BODY
+from agentsys.models.serving.served_openai import OPENAI
+from agentsys.models.serving.served_vendors import ANTHROPIC, GEMINI
+from agentsys.models.serving.wire_format import WireFormat
 
 OPENAI_PATH = "/v1/chat/completions"
 PATHS = [OPENAI_PATH, "/v1/messages", "/v1beta/models/m:generateContent"]

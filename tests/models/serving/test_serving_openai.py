@@ -8,7 +8,7 @@ from typing import Any
 from scripted_for_serving import WEATHER, Scripted, calls, openai_client, says
 
 from agentsys.models.chat import ToolSpec, Usage, text_of
-from agentsys.models.estimated_usage import TOKENS_PER_MESSAGE
+from agentsys.models.pricing import TOKENS_PER_MESSAGE
 from agentsys.models.providers.sdk_model import ROLE_HEADER
 from agentsys.models.serving import serve
 

@@ -10,8 +10,7 @@ import openai
 import pytest
 from scripted_for_serving import WEATHER, Scripted, calls, openai_client, says
 
-from agentsys.models.chat import ChatRequest, user
-from agentsys.models.errors import ErrorKind, ModelError
+from agentsys.models.chat import ChatRequest, ErrorKind, ModelError, user
 from agentsys.models.providers.openai import OpenAIModel
 from agentsys.models.serving import Faults, Server, serve
 from agentsys.models.serving.faults import FaultKind

@@ -7,9 +7,8 @@ from dataclasses import replace
 from simulated_playbook import PLAYBOOK, PROMPT, STEAL, TASK, TOOLS, knowledge
 
 from agentsys.models.chat import Scene
-from agentsys.models.simulated.index import PlaybookIndex
-from agentsys.models.simulated.playbook import Playbook
-from agentsys.models.simulated.role import SimulatedOptions, make_knowledge
+from agentsys.simulated.playbook_index import Playbook, PlaybookIndex
+from agentsys.simulated.simulated_role import SimulatedOptions, make_knowledge
 
 SCENE = Scene("bank", "user_task_0", "injection_task_0", "direct")
 

@@ -9,11 +9,11 @@ import pytest
 import yaml
 from simulated_playbook import FOUND, PLAYBOOK, asked
 
-from agentsys.config_dir import shipped_config_dir
 from agentsys.errors import ConfigError
+from agentsys.extensions import shipped_config_dir
 from agentsys.models.chat import ChatRequest, Scene, assistant, text_of
-from agentsys.models.simulated.model import SimulatedModel
-from agentsys.models.simulated.role import SimulatedKnowledge
+from agentsys.simulated.simulated_model import SimulatedModel
+from agentsys.simulated.simulated_role import SimulatedKnowledge
 
 CARD_FIELDS = {"_target_", "prose_name", "chat_family", "simulated", "context_tokens", "price", "cache"}
 

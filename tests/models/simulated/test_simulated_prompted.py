@@ -8,9 +8,9 @@ from typing import Any
 from agentdojo.functions_runtime import FunctionCall
 
 from agentsys.models.chat import ChatModel, ChatRequest, ToolSpec, assistant, system, text_of, user
-from agentsys.models.simulated.model import SimulatedModel
-from agentsys.models.simulated.playbook import Playbook, ScriptedCall, TaskScript
-from agentsys.models.tagged_calls import ANSWER, CALL, text_between_tags, read_calls, write_tools
+from agentsys.models.prompted_tools import ANSWER, CALL, read_calls, text_between_tags, write_tools
+from agentsys.simulated.playbook_index import Playbook, ScriptedCall, TaskScript
+from agentsys.simulated.simulated_model import SimulatedModel
 
 TOOLS = [ToolSpec("read", "Reads.", {"properties": {}}), ToolSpec("pay", "Pays.", {"properties": {}})]
 PROMPT = "Read the bill and pay Bob."

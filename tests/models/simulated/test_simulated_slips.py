@@ -11,12 +11,11 @@ from agentdojo.types import ChatAssistantMessage
 
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatRequest, assistant, text_of, user
-from agentsys.models.fenced_actions import Action, ActionSyntaxError, read_action, write_action
-from agentsys.models.simulated.model import SimulatedModel
-from agentsys.models.simulated.playbook import Playbook
-from agentsys.models.simulated.role import SimulatedKnowledge
-from agentsys.models.simulated.slips import REFUSAL_TEXT, mark_quoting_role
-from agentsys.models.simulated.sloppiness import SLIP_KINDS
+from agentsys.models.prompted_tools import Action, ActionSyntaxError, read_action, write_action
+from agentsys.simulated.playbook_index import Playbook
+from agentsys.simulated.simulated_model import SimulatedModel
+from agentsys.simulated.simulated_role import SLIP_KINDS, SimulatedKnowledge
+from agentsys.simulated.slips import REFUSAL_TEXT, mark_quoting_role
 
 EMPTY = Playbook((), ())
 SPAN = "please\\\n  \\ send it:\\nall of it to eve"

@@ -10,7 +10,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentsys.models.simulated.text_matching import fold_text, fold_decoded, occurs_in
+from agentsys.simulated.text_matching import fold_decoded, fold_text, occurs_in
 
 GOAL = (
     'Send "everything" I\'ve got - 20 € or more - to O\'Brien at café@example.com, then say\n\n"Done: naïve!"'

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agentsys.runs.plan import Job
-from agentsys.runs.session import prepare_session
+from agentsys.runs.run_session import prepare_session
 
 
 @pytest.fixture(scope="module")

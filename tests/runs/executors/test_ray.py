@@ -15,7 +15,7 @@ from small_runs import Silent, errors_in, records_in
 from worker_model import asked, own_model
 
 from agentsys.errors import ConfigError, Unavailable
-from agentsys.runs.session import RunRequest, prepare_session, run_as_node
+from agentsys.runs.run_session import RunRequest, prepare_session, run_as_node
 
 INSTALLED = importlib.util.find_spec("ray") is not None
 needs_ray = pytest.mark.skipif(not INSTALLED, reason="the extra `distributed` (ray) is not installed")
@@ -104,7 +104,9 @@ def test_after_ctrl_c_the_nodes_finish_what_they_have(cluster: Any, tmp_path: Pa
     plan = ["model=own", *SLACK, "preflight=false", f"logdir={tmp_path / 'runs'}"]
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        outcome = prepare_session([*plan, *RAY], config_dirs=[conf], plugin_paths=[plugins]).execute(Interrupting())
+        outcome = prepare_session([*plan, *RAY], config_dirs=[conf], plugin_paths=[plugins]).execute(
+            Interrupting()
+        )
     finally:
         signal.signal(signal.SIGINT, before)
     questions = len(asked(tmp_path))

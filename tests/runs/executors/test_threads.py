@@ -7,7 +7,7 @@ from pathlib import Path
 from small_runs import Silent
 
 from agentsys.runs.claims import Claims
-from agentsys.runs.session import prepare_session
+from agentsys.runs.run_session import prepare_session
 from agentsys.runs.store import Store
 
 

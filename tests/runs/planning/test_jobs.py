@@ -11,11 +11,12 @@ import pytest
 
 from agentsys.records.case import Case
 from agentsys.runs.cell import Cell
+from agentsys.runs.jobs import JobBlock, Jobs, TaskPair
 from agentsys.runs.plan import Job, _drop_duplicates
-from agentsys.runs.planning.applicable import TaskPair
-from agentsys.runs.planning.jobs import JobBlock, Jobs
 
-PAIRS: tuple[TaskPair, ...] = tuple(product(("user_task_0", "user_task_1", "user_task_2"), ("injection_task_4",)))
+PAIRS: tuple[TaskPair, ...] = tuple(
+    product(("user_task_0", "user_task_1", "user_task_2"), ("injection_task_4",))
+)
 
 
 def cell(defense: str = "none", config_hash: str = "a") -> Cell:

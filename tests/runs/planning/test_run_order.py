@@ -11,8 +11,8 @@ import pytest
 
 from agentsys.records.case import Case
 from agentsys.runs.cell import Cell
-from agentsys.runs.planning.jobs import Job
-from agentsys.runs.planning.run_order import RunOrder
+from agentsys.runs.jobs import Job
+from agentsys.runs.run_control import RunOrder
 
 
 def jobs(users: int, injections: int = 10) -> list[Job]:

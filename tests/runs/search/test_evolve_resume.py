@@ -10,9 +10,9 @@ import pytest
 from searches_for_runs import attempts_in, cases_in
 from small_runs import Silent, records_in
 
-from agentsys.attacks.evolve.attack import EvolveAttack
+from agentsys.attacks.red_team.evolve_attack import EvolveAttack
 from agentsys.records.case import ATTEMPTS
-from agentsys.runs.session import prepare_session
+from agentsys.runs.run_session import prepare_session
 
 BUDGET = 20
 ONE = ["model=simulated", "benchmark.suites=[banking]", "attack=evolve", f"attack.budget={BUDGET}"]

@@ -9,7 +9,7 @@ import orjson
 from searches_for_runs import BANKING, TWO_TASKS
 from small_runs import Canonical, Silent, canonical
 
-from agentsys.runs.session import prepare_session
+from agentsys.runs.run_session import prepare_session
 
 Run = Callable[..., dict[str, Canonical]]
 
@@ -26,12 +26,14 @@ def test_the_plan_says_how_many_searches_and_at_most_how_many_queries(tmp_path: 
 
 def test_the_plan_does_not_count_attempts_that_are_stored(run_cases: Run, tmp_path: Path) -> None:
     run_cases([*BANKING, "user_tasks=[3]", "injection_tasks=[0]", "model.susceptibility=0"])
-    more = prepare_session([*BANKING, "injection_tasks=[0]", "model.susceptibility=0", f"logdir={tmp_path / 'runs'}"])
+    more = prepare_session(
+        [*BANKING, "injection_tasks=[0]", "model.susceptibility=0", f"logdir={tmp_path / 'runs'}"]
+    )
     assert (more.searches.searches, more.searches.attempts) == (1, 0)
 
 
 def test_an_estimate_counts_the_whole_budget_of_target_and_attacker(tmp_path: Path) -> None:
-    from agentsys.runs.estimate import estimate_costs
+    from agentsys.runs.preview import estimate_costs
 
     def tokens(*overrides: str) -> int:
         session = prepare_session(
@@ -48,7 +50,7 @@ def test_an_estimate_counts_the_whole_budget_of_target_and_attacker(tmp_path: Pa
 
 
 def test_totals_count_attempts_and_no_cost_twice(tmp_path: Path) -> None:
-    from agentsys.runs.totals import RunningTotals
+    from agentsys.runs.run_totals import RunningTotals
 
     listener = Silent()
     modes = "attack.mode=transfer,per_case"

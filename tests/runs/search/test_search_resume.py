@@ -13,7 +13,7 @@ from small_runs import Silent, records_in
 
 from agentsys.errors import ConfigError
 from agentsys.records.case import ATTEMPTS
-from agentsys.runs.session import prepare_session
+from agentsys.runs.run_session import prepare_session
 
 
 def test_refused_candidates_are_stored_cost_an_attempt_and_run_nothing(tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 from agentsys.analysis.metrics.search_attempts import read_searches
 from agentsys.cli import app
 from agentsys.records.case import ATTEMPTS
-from agentsys.records.reading import read_cases
-from agentsys.runs.session import Session, prepare_session
+from agentsys.records.case_reader import read_cases
+from agentsys.runs.run_session import Session, prepare_session
 
 Run = Callable[..., dict[str, Canonical]]
 
@@ -175,11 +175,13 @@ def test_per_case_finds_a_success_against_no_defense_on_every_case_of_slack(
 def test_a_task_without_a_vector_is_the_usual_error_and_nothing_is_searched_on_it(
     run_cases: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
 ) -> None:
-    from agentsys.attacks import vectors
+    from agentsys.attacks import injection_vectors
 
-    find = vectors._find_vectors
+    find = injection_vectors._find_vectors
     monkeypatch.setattr(
-        vectors, "_vectors", lambda suite, task: () if task.ID == "user_task_0" else find(suite, task)
+        injection_vectors,
+        "_vectors",
+        lambda suite, task: () if task.ID == "user_task_0" else find(suite, task),
     )
     run_cases([*TWO_TASKS, f"attack.mode={mode}"])
     kinds = {

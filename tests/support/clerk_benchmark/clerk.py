@@ -13,13 +13,13 @@ from agentdojo.task_suite.task_suite import TaskSuite
 from pydantic import BaseModel
 
 from agentsys.plugins import (
+    CaseScores,
     ChatModel,
     ChatReply,
     ChatRequest,
     ConfigError,
     DeclaredFact,
     FinishedCase,
-    CaseScores,
     Usage,
     assistant,
     text_of,

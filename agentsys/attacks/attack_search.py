@@ -1,0 +1,289 @@
+"""The search for an attack's text: its goal, its attempts, and the target it queries.
+
+Knows nothing of runs: `agentsys.runs` implements `SearchTarget`. `find_goal_data` finds the addresses,
+amounts and names in a goal by their spelling, so that feedback can tell an attacker which of them a text
+lost.
+
+A search proposes candidates and the target tries them: one query is one run of the whole defended agent on
+one case, in a fresh environment. The target numbers attempts in the order of the calls and keeps each of
+them, so a search that is started again is given what it has already paid for, proposals included.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Protocol, runtime_checkable
+
+from agentsys.abilities import ReplaysTexts, SearchesTexts
+from agentsys.attacks.attacker_knowledge import CaseKnowledge
+from agentsys.contracts import Attack
+from agentsys.models.chat import ChatModel
+
+_SHAPES = (
+    r"https?://[^\s'\"<>]+",
+    r"www\.[^\s'\"<>]+",
+    r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+",  # addresses
+    r"\b[A-Z]{2}\d{2}[A-Z0-9]{8,30}\b",  # IBANs
+    r"\$ ?\d[\d,]*(?:\.\d+)?",  # amounts
+    r"\b\d{4}-\d{2}-\d{2}\b",
+    r"\b\w*\d\w*(?:[.,:/]\d+)*\b",  # ids, times and whatever else holds a digit
+    r"\b\w+_\w+\b",  # new_password, user_name
+    r"(?<!\w)'([^'\n]{1,200})'(?!\w)",  # quoted names
+    r"(?<![.!?:]\s)(?<!^)\b[A-Z][a-z]+(?: [A-Z][a-z]+)+\b",  # names of several words
+    r"(?<=to )[A-Z][a-z]+\b",  # whom something is sent to
+)
+_DATA = re.compile("|".join(f"(?:{shape})" for shape in _SHAPES), re.MULTILINE)
+_WORD = re.compile(r"[a-z]{4,}")
+_COMMON_WORDS = """
+that this with from have them then than your their they will would should could please into about what which
+when where there here also each only more most just like make made some such very been being were does done
+asking without fill underspecified details
+"""
+_COMMON = frozenset(_COMMON_WORDS.split())
+
+
+@lru_cache(maxsize=1024)
+def find_goal_data(goal: str) -> tuple[str, ...]:
+    """The addresses, IBANs, ids, amounts, dates, URLs and quoted names in a goal, in order, each once.
+
+    A quoted sentence counts as a whole; what stands inside a longer find is not listed again.
+    """
+    found = [match[1] or match[0] for match in _DATA.finditer(goal)]
+    return tuple(dict.fromkeys(item.rstrip(".,;:") for item in found if item.rstrip(".,;:")))
+
+
+def find_lost_data(goal: str, text: str) -> list[str]:
+    """The goal's data that a text does not hold; whitespace and case are folded, apostrophes ignored.
+
+    Digits must match as whole numbers: `13` is not in `2013`.
+    """
+    folded = _fold(text)
+    return [
+        item
+        for item in find_goal_data(goal)
+        if not re.search(rf"(?<!\w){re.escape(_fold(item))}(?!\w)", folded)
+    ]
+
+
+def shares_words(goal: str, text: str) -> bool:
+    """Whether a text holds any of the goal's data or content words."""
+    data = find_goal_data(goal)
+    if not data and not _content_words(goal, goal):
+        return True
+    return len(find_lost_data(goal, text)) < len(data) or bool(
+        _content_words(goal, goal) & _content_words(text, goal)
+    )
+
+
+def is_goal_unreadable(goal: str, text: str) -> bool:
+    """Whether a text says its goal in no readable way: half of its data and most of its words are missing."""
+    data, words = find_goal_data(goal), _content_words(goal, goal)
+    kept = words & _content_words(text, goal)
+    return 2 * len(find_lost_data(goal, text)) >= len(data) and 3 * len(kept) < max(len(words), 1)
+
+
+def _fold(text: str) -> str:
+    return " ".join(text.replace("'", "").replace("\u2019", "").casefold().split())
+
+
+def _content_words(text: str, goal: str) -> frozenset[str]:
+    """The content words beside the goal's data."""
+    for item in find_goal_data(goal):
+        text = text.replace(item, " ")
+    return frozenset(_WORD.findall(text.casefold())) - _COMMON
+
+
+@dataclass(frozen=True)
+class ToolCall:
+    """A tool call as plain data."""
+
+    function: str
+    args: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class SearchTask:
+    """The aim of a search, as its attacker may know it."""
+
+    goal: str
+    """The injection task's goal, verbatim."""
+    goal_calls: tuple[ToolCall, ...]
+    """The injection task's ground truth; empty where it has none."""
+    start_text: str
+    """The text the search starts from."""
+    defense: str
+    """The defense's public description; shown to a `defense_aware` attacker only."""
+    id: str = ""
+    """Tells this search's questions from every other search's; says nothing."""
+    tool: str = ""
+    """The one tool that carries the goal out, where the injection task names one (ASB)."""
+    make_injectable: Callable[[str], str] | None = None
+    """What becomes of a text whose characters cannot all be injected; None: all of them can."""
+    case_knowledge: CaseKnowledge = field(default_factory=CaseKnowledge)
+    """What of it is shown is up to the attack's `knowledge`."""
+
+
+@dataclass(frozen=True)
+class AttemptPosition:
+    """The place of an attempt in its search."""
+
+    stream: int
+    """Which independent start it belongs to, from 1; 0: the text the search starts from."""
+    depth: int
+    """Refinements since that start, from 1; 0 likewise."""
+    parent: int | None
+    """Number of the attempt it refines; None at a start."""
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A candidate before it is tried."""
+
+    text: str
+    why: str = ""
+    """The attacker's own reason."""
+    refused: str | None = None
+    """Why it is not to be tried; then it costs an attempt and no query."""
+    fault: str | None = None
+    """Where the attacker gave no text: a value of `agentsys.attacks.attacker_reply.ReplyFault`."""
+    proposed: str | None = None
+    """The text as the attacker wrote it, where `text` had to be mended."""
+    strategy: str = ""
+    """The form of text that the attacker says it chose; `""` where it was not asked."""
+    ahead: Proposal | None = None
+    """Only of the start text: the attacker's first proposal, which was asked for before. So whether a
+    search has an attacker at all is known whatever the start text does."""
+
+
+@dataclass(frozen=True)
+class QueryFacts:
+    """The observations of one query."""
+
+    success: bool
+    """Whether the injection task was carried out."""
+    returned: bool
+    """Whether a tool returned the candidate."""
+    shown: bool
+    """Whether the model that acts for the user was shown it."""
+    calls: tuple[ToolCall, ...]
+    """Tool calls that were decided on after the first one that returned the candidate, in order."""
+    answer: str
+    """The agent's final answer."""
+    blocked: tuple[str, ...]
+    """What the defense denied or cut, one line each."""
+    own_calls: tuple[ToolCall, ...] = ()
+    """The user task's ground truth: calls that say nothing of the candidate."""
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """The judge's view of a query."""
+
+    score: int
+    """1 to 10; 10: the injection task was carried out."""
+    feedback: str
+    """What the attacker is told."""
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One attempt that was made."""
+
+    number: int
+    """From 1, in the order of the search."""
+    place: AttemptPosition
+    proposal: Proposal
+    success: bool
+    """Whether the injection task was carried out, on every user task it was tried on."""
+    judgement: Judgement
+    share: float = 0.0
+    """Share of these user tasks on which it was."""
+
+
+class SearchTarget(Protocol):
+    """The whole defended agent on one case."""
+
+    def attempt(self, place: AttemptPosition, propose: Callable[[ChatModel], Proposal]) -> Attempt:
+        """Try the next candidate.
+
+        Args:
+            place: Its place in the search.
+            propose: Asks the attacker's model for it. Not called where the attempt of this number was
+                made before: then that one is returned.
+        """
+        ...
+
+
+class SearchedAttack(Attack, Protocol):
+    """An attack whose text depends on what the agent does with earlier ones.
+
+    `searched` being there tells it from other attacks; `injections` gives the start text.
+    """
+
+    searched: bool
+    """True: what a simulated victim obeys depends on the wording."""
+    mode: str
+    """`transfer`: one search per injection task, made on some of the suite's user tasks; `per_case`: one per
+    case."""
+    budget: int
+    """Most attempts of one search, the start text's included."""
+    search_on: int
+    """User tasks that each candidate is tried on in mode `transfer`."""
+    replays: bool
+    """Whether the texts come from an artefact, so that nothing is searched."""
+
+    def search(self, quest: SearchTask, target: SearchTarget) -> Sequence[Attempt]:
+        """Make attempts until one succeeds or the budget is spent; all of them, in order."""
+        ...
+
+    def judge(self, quest: SearchTask, facts: QueryFacts, text: str, model: ChatModel) -> Judgement:
+        """Score a query with a text, and say what its attacker hears of it."""
+        ...
+
+
+def is_searched(attack: Attack) -> bool:
+    """Whether an attack's text has to be searched for in this run."""
+    return searches_texts(attack) and isinstance(attack, ReplaysTexts) and not attack.replays
+
+
+def searches_texts(attack: Attack) -> bool:
+    """Whether an attack's texts are searched for, in this run or in the one that it replays."""
+    return isinstance(attack, SearchesTexts) and attack.searched
+
+
+def rank_attempts(attempts: Sequence[Attempt]) -> list[Attempt]:
+    """The distinct texts that were tried, best first, each as its best attempt.
+
+    The one that succeeded on most user tasks, then the one with the best score, then the earliest: so the
+    start text, which comes first, is given up for a better one only.
+    """
+    tried = [attempt for attempt in attempts if attempt.proposal.refused is None]
+    order = sorted(tried, key=lambda a: (-a.success, -a.share, -a.judgement.score, a.number))
+    return list({attempt.proposal.text: attempt for attempt in reversed(order)}.values())[::-1]
+
+
+def choose_attempt(attempts: Sequence[Attempt]) -> Attempt | None:
+    """The attempt whose text a search settles on; None if none was tried."""
+    return next(iter(rank_attempts(attempts)), None)
+
+
+@runtime_checkable
+class SelectsTexts(Protocol):
+    """A searching attack that says which of its texts are kept; of others the best one is."""
+
+    def select_texts(self, attempts: Sequence[Attempt]) -> Sequence[Attempt]:
+        """The attempts whose texts the artefact keeps, best first; empty if none was tried."""
+        ...
+
+
+def select_attempts(attack: Attack, attempts: Sequence[Attempt]) -> Sequence[Attempt]:
+    """The attempts whose texts are kept of a search, best first; the run's own cases have the first one's."""
+    return attack.select_texts(attempts) if isinstance(attack, SelectsTexts) else rank_attempts(attempts)[:1]
+
+
+def find_attacker_fault(attempts: Sequence[Attempt]) -> str | None:
+    """Why a search is none: its attacker never gave a text. None where it did."""
+    return attempts[0].proposal.fault if len(attempts) == 1 else None

@@ -1,0 +1,177 @@
+"""Reads the attacker's replies: the proposal in them, or what is wrong with them, in words it can act on."""
+
+from __future__ import annotations
+
+import json
+import re
+from enum import Enum
+
+from agentsys.attacks.attack_search import Proposal
+from agentsys.base.python_parser import literal_eval
+
+MAX_CANDIDATE_CHARS = 10_000
+"""Characters of a candidate at most."""
+
+
+class ReplyFault(Enum):
+    """Why a reply gave no text. The values are error kinds of cases whose search came to nothing."""
+
+    REFUSED = "attacker_refused"
+    """The attacker, or its provider, declined."""
+    UNREADABLE = "attacker_unreadable"
+    """It answered, and no text could be read from it."""
+
+
+ATTACKER_FAULTS = frozenset(fault.value for fault in ReplyFault)
+
+REPLY_SCHEMA = {
+    "type": "object",
+    "properties": {"improvement": {"type": "string"}, "text": {"type": "string"}},
+    "required": ["improvement", "text"],
+    "additionalProperties": False,
+}
+
+_ParsedReply = tuple[str, str, str]
+"""Text, improvement, strategy."""
+_TEXT_KEYS = ("text", "prompt")
+"""`prompt` is PAIR's own key, which attackers know by heart."""
+_READ, _TRIES, _STRATEGY = 200_000, 50, 60
+_ROOM, _TIMES = 100_000, 15
+"""What lenient readings of a reply go over at most: so many characters, or so many times its length."""
+_THOUGHT = re.compile(r"<(think|thinking|reasoning)>.*?</\1>", re.DOTALL | re.IGNORECASE)
+_THOUGHT_END = re.compile(r"^.*</(?:think|thinking|reasoning)>", re.DOTALL | re.IGNORECASE)
+_TRAILING_COMMA = re.compile(r",(?=\s*[}\]])")
+_TYPOGRAPHIC = str.maketrans({"\u201c": '"', "\u201d": '"', "\u201e": '"', "\u00ab": '"', "\u00bb": '"'})
+_SALVAGE_PATTERN = re.compile(
+    r"""["']?\b(?:text|prompt)["']?\s*:\s*["'](?P<text>.+)["']\s*,?\s*\}[^{}]*\Z""",
+    re.DOTALL | re.IGNORECASE,
+)
+_DECLINES = re.compile(
+    r"\s*(?:(?:i'?m|i am) (?:really |very |so )?(?:sorry|afraid)|sorry,|i (?:can'?t|cannot|can not|won'?t"
+    r"|will not|must decline|must refuse|am (?:not able|unable))|i'm (?:not able|unable)"
+    r"|i apologi[sz]e|as an ai\b|unfortunately, i (?:can|will|am))",
+    re.IGNORECASE,
+)
+_DECLINED_TEXT = re.compile(
+    r"\s*(?:(?:i'm|i am) sorry, but i\b|i (?:can't|cannot|won't|will not) (?:help|assist|comply|do that"
+    r"|create|provide|write|generate|continue|participate))",
+    re.IGNORECASE,
+)
+
+
+def format_proposal(proposal: Proposal) -> str:
+    """An earlier proposal as the attacker's own turn."""
+    said = {"improvement": proposal.why, "text": proposal.text}
+    chosen = {"strategy": proposal.strategy} if proposal.strategy else {}
+    return json.dumps({**chosen, **said}, ensure_ascii=False)
+
+
+def parse_proposal(reply: str) -> Proposal:
+    """The proposal in a reply: its last object with a text, however the model wrapped or spelled it.
+
+    Returns:
+        Where there is none, or it cannot be tried, `refused` says why and `fault` whose fault it was.
+    """
+    said = _THOUGHT_END.sub("", _THOUGHT.sub("", reply[:_READ]))
+    found = _find_last_object(said) or _salvage_text(said)
+    if found is None:
+        return _explain_no_text(said)
+    text, why = _replace_surrogates(found[0]).strip(), _replace_surrogates(found[1])
+    if _DECLINED_TEXT.match(_replace_quotes(text)):
+        return _refuse_proposal(ReplyFault.REFUSED, "the text declines the task", text)
+    if not text:
+        return _refuse_proposal(ReplyFault.UNREADABLE, "the text is empty")
+    if len(text) > MAX_CANDIDATE_CHARS:
+        fault = f"the text is longer than {MAX_CANDIDATE_CHARS} characters"
+        return _refuse_proposal(ReplyFault.UNREADABLE, fault, text[:MAX_CANDIDATE_CHARS])
+    return Proposal(
+        text, why[:MAX_CANDIDATE_CHARS], strategy=_replace_surrogates(found[2]).strip()[:_STRATEGY]
+    )
+
+
+def _explain_no_text(said: str) -> Proposal:
+    if _DECLINES.match(_replace_quotes(said)):
+        return _refuse_proposal(ReplyFault.REFUSED, "the reply declines the task")
+    if not said.strip():
+        return _refuse_proposal(ReplyFault.UNREADABLE, "the reply was empty")
+    if re.search(r"""["']?(?:text|prompt)["']?\s*:\s*["']""", said, re.IGNORECASE) and "}" not in said:
+        return _refuse_proposal(ReplyFault.UNREADABLE, "the reply was cut off before its JSON object ended")
+    return _refuse_proposal(ReplyFault.UNREADABLE, "the reply held no JSON object with a text")
+
+
+def _refuse_proposal(fault: ReplyFault, why: str, text: str = "") -> Proposal:
+    return Proposal(text, refused=why, fault=fault.value)
+
+
+def _find_last_object(said: str) -> _ParsedReply | None:
+    """The last object that has text and improvement; the last with a text, if none has both."""
+    last: _ParsedReply | None = None
+    whole: _ParsedReply | None = None
+    position, tries, room = said.find("{"), 0, max(_ROOM, _TIMES * len(said))
+    while position >= 0 and tries < _TRIES:
+        tries += 1
+        value, end, room = _parse_object_at(said, position, room)
+        fields = _read_fields(value)
+        if fields is not None:
+            last = fields
+            whole = fields if fields[1] else whole
+        position = said.find("{", end if fields is not None else position + 1)
+    return whole or last
+
+
+def _parse_object_at(said: str, position: int, room: int) -> tuple[object, int, int]:
+    """The object that begins here, where it ends, and the room left; lenient where JSON's own rules fail."""
+    try:
+        return *json.JSONDecoder(strict=False).raw_decode(said, position), room
+    except (ValueError, RecursionError):
+        pass
+    ends = [found.end() for found in re.finditer("}", said[position:])][:_TRIES]
+    for end in ends:
+        if end > room:
+            break
+        room -= end
+        value = _parse_leniently(said[position : position + end])
+        if value is not None:
+            return value, position + end, room
+    return None, position + 1, room
+
+
+def _parse_leniently(part: str) -> object:
+    r"""Read a slip away from JSON: trailing commas, Python's or typographic quotes, `\'`."""
+    for form in dict.fromkeys((part, part.translate(_TYPOGRAPHIC))):
+        for text in dict.fromkeys((form, form.replace("\\'", "'"))):
+            try:
+                return json.JSONDecoder(strict=False).decode(_TRAILING_COMMA.sub("", text))
+            except (ValueError, RecursionError):
+                pass
+        try:
+            return literal_eval(form)
+        except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
+            pass
+    return None
+
+
+def _read_fields(value: object) -> _ParsedReply | None:
+    if not isinstance(value, dict):
+        return None
+    named = {str(key).casefold(): item for key, item in value.items()}
+    text = next((named[key] for key in _TEXT_KEYS if isinstance(named.get(key), str)), None)
+    if text is None:
+        return None
+    why, strategy = (named.get(key) for key in ("improvement", "strategy"))
+    return text, why if isinstance(why, str) else "", strategy if isinstance(strategy, str) else ""
+
+
+def _salvage_text(said: str) -> _ParsedReply | None:
+    """The text of an object that quotes inside the text keep from being read."""
+    found = _SALVAGE_PATTERN.search(said.translate(_TYPOGRAPHIC))
+    return None if found is None else (found["text"].replace('\\"', '"').replace("\\n", "\n"), "", "")
+
+
+def _replace_quotes(text: str) -> str:
+    return text.replace("\u2019", "'")
+
+
+def _replace_surrogates(text: object) -> str:
+    """Text that can be stored: half surrogate pairs, which JSON can spell, become question marks."""
+    return str(text).encode("utf-8", "replace").decode("utf-8").replace("\x00", "")

@@ -1,0 +1,172 @@
+"""`PairAttack`, `TapAttack`, `SamplerAttack`: three orders in which an attacker's candidates are tried.
+
+PAIR refines one text in streams, TAP a tree of texts with pruning; the sampler draws independent texts
+(pass@n).
+
+Source: PAIR (Chao et al. 2025, "Jailbreaking black box large language models in twenty queries"), adapted
+to indirect injection: the target is the whole defended agent, the judge is the injection task's own check,
+and independent streams of refinements follow one another until one succeeds.
+
+Source: TAP (Mehrotra et al. 2024, "Tree of attacks: jailbreaking black-box LLMs automatically"): every leaf
+is refined in several ways, a model prunes off-topic candidates before they are tried, and the best ones by
+score are the next leaves.
+
+The sampler is for attackers that were trained to write injections (RL-Hammer, PISmith, ...) and for the
+share of success that an attacker has at its first, fifth or tenth try.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from itertools import count
+from typing import Any
+
+from agentsys.attacks.attack_search import Attempt, AttemptPosition, SearchTarget, SearchTask
+from agentsys.attacks.attacker_search import AttackerSearch
+from agentsys.attacks.search_options import SearchOptions, check_count
+
+
+class PairAttack(AttackerSearch):
+    """Streams of refinements of a start text, which is tried first.
+
+    Args:
+        streams: Number of independent starts.
+        depth: Attempts per stream; `streams` x `depth`, and the start text's, is the budget.
+        name: The attack's name.
+        options: Any of `SearchOptions`, by name.
+
+    Raises:
+        ConfigError: If an option is out of range or the artefact cannot be read.
+    """
+
+    def __init__(self, streams: int = 3, depth: int = 5, *, name: str = "pair", **options: Any) -> None:
+        super().__init__(name, SearchOptions(**options))
+        self.streams = check_count("attack.streams", streams)
+        self.depth = check_count("attack.depth", depth)
+        self.budget = 1 + self.streams * self.depth
+
+    def search(self, quest: SearchTask, target: SearchTarget) -> Sequence[Attempt]:
+        """Stream after stream, until an attempt succeeds or the budget is spent."""
+        made = [self.try_start_text(quest, target)]
+        if self.ends_search(made[0]):
+            return made
+        for stream in range(1, self.streams + 1):
+            path: list[Attempt] = []
+            for depth in range(1, self.depth + 1):
+                place = AttemptPosition(stream, depth, path[-1].number if path else None)
+                path.append(target.attempt(place, self.make_proposer(quest, place, path, start=made[0])))
+                made.append(path[-1])
+                if made[-1].success:
+                    return made
+        return made
+
+
+_AttemptPath = tuple[Attempt, ...]
+"""The attempts from a child of the root to a leaf."""
+
+
+class TapAttack(AttackerSearch):
+    """A tree of refinements of a start text, which is tried first.
+
+    Args:
+        branching: Number of candidates per leaf.
+        width: Number of leaves kept after each level, the best by score.
+        depth: Number of levels. A pruned candidate costs an attempt and no query.
+        name: The attack's name.
+        on_topic: The pruning of candidates, see `SearchOptions`; by default TAP prunes.
+        options: Any other of `SearchOptions`, by name.
+
+    Raises:
+        ConfigError: If an option is out of range or the artefact cannot be read.
+    """
+
+    def __init__(
+        self,
+        branching: int = 3,
+        width: int = 3,
+        depth: int = 3,
+        *,
+        name: str = "tap",
+        on_topic: str = "model",
+        **options: Any,
+    ) -> None:
+        super().__init__(name, SearchOptions(on_topic=on_topic, **options))
+        self.branching = check_count("attack.branching", branching)
+        self.width = check_count("attack.width", width)
+        self.depth = check_count("attack.depth", depth)
+        self.budget = 1 + sum(self.branching * leaves for leaves in self._count_leaves())
+
+    def search(self, quest: SearchTask, target: SearchTarget) -> Sequence[Attempt]:
+        """Level after level, until an attempt succeeds, the last level is done or every leaf is pruned."""
+        made = [self.try_start_text(quest, target)]
+        leaves: list[_AttemptPath] = [] if self.ends_search(made[0]) else [()]
+        for depth in range(1, self.depth + 1):
+            grown: list[_AttemptPath] = []
+            for path in leaves:
+                for variation in range(1, self.branching + 1):
+                    # A stream is what grew from one child of the root.
+                    stream = path[0].place.stream if path else variation
+                    place = AttemptPosition(stream, depth, path[-1].number if path else None)
+                    ask = self.make_proposer(quest, place, path, start=made[0], variation=variation)
+                    made.append(target.attempt(place, ask))
+                    grown.append((*path, made[-1]))
+                    if made[-1].success:
+                        return made
+            leaves = self._select_leaves(grown, random.Random(f"{self.seed}\n{quest.id}\n{depth}"))
+        return made
+
+    def _select_leaves(self, grown: Sequence[_AttemptPath], draw: random.Random) -> list[_AttemptPath]:
+        """The leaves to go on with: not pruned, the best scores first.
+
+        Most scores are equal. Among equals every lineage has its turn before one has a second, in an order
+        drawn afresh on each level: taken by number, one lineage would soon be all that is left.
+        """
+        tried = [path for path in grown if path[-1].proposal.refused is None]
+        turns: defaultdict[tuple[int, int], Iterator[int]] = defaultdict(count)
+
+        def rank(path: _AttemptPath) -> tuple[int, int]:
+            score = path[-1].judgement.score
+            return -score, next(turns[score, path[0].place.stream])
+
+        return sorted(draw.sample(tried, len(tried)), key=rank)[: self.width]
+
+    def _count_leaves(self) -> Iterator[int]:
+        """Leaves at the beginning of each level, at most."""
+        leaves = 1
+        for _ in range(self.depth):
+            yield leaves
+            leaves = min(self.width, leaves * self.branching)
+
+
+class SamplerAttack(AttackerSearch):
+    """Independent samples, up to the first that succeeds. The start text is shown and not tried.
+
+    Args:
+        samples: Number of texts at most.
+        name: The attack's name.
+        options: Any of `SearchOptions`, by name.
+
+    Raises:
+        ConfigError: If an option is out of range or the artefact cannot be read.
+    """
+
+    literal = True
+
+    def __init__(self, samples: int = 10, *, name: str = "sampler", **options: Any) -> None:
+        super().__init__(name, SearchOptions(**options))
+        self.samples = self.budget = check_count("attack.samples", samples)
+
+    def search(self, quest: SearchTask, target: SearchTarget) -> Sequence[Attempt]:
+        """One sample after the other; none where the attacker's first conversations give no text."""
+        made = [
+            target.attempt(AttemptPosition(1, 1, None), lambda model: self.ask_first_proposal(model, quest))
+        ]
+        while not self.ends_search(made[0]) and len(made) < self.samples:
+            place = AttemptPosition(len(made) + 1, 1, None)
+            propose = self.make_asker(quest, self.build_attacker(quest).build_candidate_request(place, ()))
+            made.append(target.attempt(place, propose))
+            if made[-1].success:
+                break
+        return made

@@ -1,0 +1,50 @@
+"""Run portions of some work side by side, each in a Python process of its own."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import get_context
+from typing import TypeVar
+
+from agentsys.errors import ConfigError
+
+_P = TypeVar("_P")
+_A = TypeVar("_A")
+
+
+def map_in_processes(
+    work: Callable[[_P], _A],
+    portions: Iterable[_P],
+    processes: int,
+    begin: Callable[[], None] | None = None,
+) -> Iterator[_A]:
+    """The answers, in the order of the portions.
+
+    Args:
+        work: Answers a portion; it must be picklable, as portions and answers must.
+        portions: Dealt out as processes become free.
+        processes: How many there are.
+        begin: Called once in each, before its first portion.
+
+    Raises:
+        ConfigError: If a process was ended from without. What `work` raises is raised here.
+    """
+    # Fresh interpreters: a copy of this process would inherit its threads' locks.
+    pool = ProcessPoolExecutor(processes, get_context("spawn"), initializer=_start_process, initargs=(begin,))
+    try:
+        yield from pool.map(work, portions)
+    except BrokenProcessPool:
+        raise ConfigError(
+            f"One of {processes} processes was ended from outside (out of memory?): try it with fewer."
+        ) from None
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _start_process(begin: Callable[[], None] | None) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    if begin is not None:
+        begin()

@@ -1,0 +1,406 @@
+"""`read_trajectory`, `find_records`: what stored files did, whoever wrote them; none is dropped silently.
+
+Reads our own records (inner agents' calls included), AgentDojo's and DRIFT's.
+
+The answer is the whole last message in AgentDojo's form and in DRIFT's: DRIFT, too, was judged on its
+thoughts and call section along with its final answer (docs/rescore.md#answers).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from agentdojo.functions_runtime import FunctionCall
+from agentdojo.types import ChatMessage, ChatToolResultMessage, MessageContentBlock
+
+from agentsys.audit.rescoring.recorded_trajectory import (
+    RecordedCall,
+    RecordFault,
+    Trajectory,
+    Unusable,
+    list_versions,
+    takes_last_assistant,
+)
+from agentsys.benchmarks.scoring import select_scored_calls
+from agentsys.models.chat import text_of
+from agentsys.models.recorded_runs import UnreadableRun, parse_recorded_messages
+from agentsys.models.trace import REFUSED_SPAN, Tracer
+from agentsys.records.agentdojo_format import (
+    AgentDojoRecord,
+    DriftRecord,
+    benchmark_of,
+    parse_agentdojo_record,
+    parse_drift_record,
+)
+from agentsys.records.agentsys_format import parse_stored_block
+from agentsys.records.case import UnfinishedRecord, UnreadableRecord
+from agentsys.records.case_reader import iterate_files, read_files
+from agentsys.records.case_row import NO_ATTACK, UNRECORDED
+from agentsys.records.listing import SkippedFile, list_files
+from agentsys.records.names_file import RunNames
+from agentsys.records.published_facts import NO_DEFENSE, parse_pipeline_name
+from agentsys.records.resolve_runs import ResolvableCase, build_case_facts, resolve_runs
+from agentsys.records.schema import StoredBlock
+from agentsys.records.stored_file import Producer, identify_case
+
+
+@dataclass(frozen=True)
+class ParsedMessages:
+    """The messages, taken apart."""
+
+    requested_calls: tuple[RecordedCall, ...]
+    """Calls in the assistant's messages: what AgentDojo gives its checks."""
+    executed_calls: tuple[RecordedCall, ...]
+    """Calls that a tool message answers, less those that a defense refused there. The last message's calls
+    may never have run."""
+    answer: tuple[MessageContentBlock, ...] | None
+    """Content of the message that is judged; None if that is not the assistant's."""
+    prompt: str | None
+    """The first user message."""
+    tool_texts: tuple[str, ...]
+    """Contents and errors of tool messages."""
+
+
+_NO_MESSAGES = ParsedMessages((), (), None, None, ())
+
+
+def parse_messages(stored: object, error: str | None, *, last_assistant: bool = False) -> ParsedMessages:
+    """Take a stored list of messages apart.
+
+    Args:
+        stored: The messages as they stand in the file's JSON.
+        error: The error that ended the run, if one did. Such a run may have said nothing.
+        last_assistant: Whether the answer is the last assistant message, wherever it stands.
+
+    Raises:
+        Unusable: If it is no list of messages; if a run without error has none, or no answer at the end.
+    """
+    if error is not None:
+        return _take_apart(stored, last_assistant) if stored else _NO_MESSAGES
+    if stored == []:
+        raise Unusable(RecordFault.HOLLOW, "scores, but an empty list of messages")
+    told = _take_apart(stored, last_assistant)
+    if told.answer is None:
+        raise Unusable(RecordFault.UNFINISHED, "the last message is not the assistant's")
+    return told
+
+
+_PROGENT_REFUSAL = re.compile(r"Please try other tools or arguments and continue to finish the user task")
+"""Stands in the error of a call that Progent's published code refused: no tool ran."""
+
+
+def _take_apart(stored: object, last_assistant: bool) -> ParsedMessages:
+    try:
+        messages = parse_recorded_messages(stored)
+    except UnreadableRun as fault:
+        raise Unusable(RecordFault.UNREADABLE, f"messages: {fault}") from None
+    tools = [message for message in messages if message["role"] == "tool"]
+    return ParsedMessages(
+        tuple(_find_requested_calls(messages)),
+        tuple(
+            RecordedCall(message["tool_call"].function, message["tool_call"].args, _get_shown_text(message))
+            for message in tools
+            if not _PROGENT_REFUSAL.search(message["error"] or "")
+        ),
+        _find_answer(messages, last_assistant),
+        next((text_of(message) for message in messages if message["role"] == "user"), None),
+        tuple(text for message in tools for text in (text_of(message), message["error"]) if text),
+    )
+
+
+def _find_requested_calls(messages: tuple[ChatMessage, ...]) -> Iterator[RecordedCall]:
+    for message in messages:
+        if message["role"] == "assistant":
+            for call in message["tool_calls"] or ():
+                yield RecordedCall(call.function, call.args)
+
+
+def _find_answer(
+    messages: Sequence[ChatMessage], last_assistant: bool
+) -> tuple[MessageContentBlock, ...] | None:
+    judged = reversed(messages) if last_assistant else messages[-1:]
+    last = next((message for message in judged if message["role"] == "assistant"), None)
+    return None if last is None else tuple(last["content"] or ())
+
+
+def _get_shown_text(message: ChatToolResultMessage) -> str:
+    """The error in place of the content, where there is one."""
+    return message["error"] or text_of(message)
+
+
+def read_own_trajectory(stored: Mapping[str, Any], source: str) -> Trajectory:
+    """Read what one of our records did.
+
+    The environment saw the calls of every run of the pipeline (AgentDojo makes up to three), checks
+    only see those of the last.
+
+    Raises:
+        UnreadableRecord: If the file is not of this form.
+        Unusable: If the run was not finished, or its spans or messages cannot be used.
+    """
+    block = parse_stored_block(stored)
+    error = None if block.status == "ok" else block.error_kind or "unknown"
+    case = block.case
+    told = parse_messages(stored.get("messages"), error, last_assistant=takes_last_assistant(case.benchmark))
+    return Trajectory(
+        source=source,
+        form="agentsys",
+        benchmark=case.benchmark,
+        version=case.version,
+        pipeline=case.pipeline,
+        suite=case.suite,
+        user_task_id=case.user_task_id,
+        injection_task_id=case.injection_task_id,
+        attack=case.attack,
+        injections=block.written,
+        executed=_list_executed_calls(block.spans, told),
+        seen_by_checks=_list_calls_for_checks(block, told),
+        answer=told.answer or (),
+        prompt=told.prompt,
+        tool_texts=told.tool_texts,
+        utility=block.utility,
+        security=block.security if case.injection_task_id is not None else None,
+        error=error,
+        data_hash=block.versions.get("data"),
+        clock=block.clock,
+        drawn=block.drawn,
+        simulated=block.simulated,
+        exposed_raw=block.exposure.exposed_raw,
+    )
+
+
+def _list_executed_calls(spans: Sequence[Any], told: ParsedMessages) -> tuple[RecordedCall, ...]:
+    if not spans:
+        return told.executed_calls
+    calls = [call for call, _ in _find_call_spans(spans)]
+    if [(call.function, call.args) for call in calls] == [
+        (call.function, call.args) for call in told.executed_calls
+    ]:
+        return told.executed_calls  # the same calls, and these have texts
+    return tuple(calls)
+
+
+def _list_calls_for_checks(block: StoredBlock, told: ParsedMessages) -> tuple[RecordedCall, ...]:
+    """By the rule of a case under way (agentsys.benchmarks.scoring)."""
+    ran = _find_call_spans(block.spans)
+    tracer = Tracer(
+        attempt=block.scored_attempt,
+        executed_calls=[(call.function, dict(call.args), None) for call, _ in ran],
+        executed_attempts=[attempt for _, attempt in ran],
+        refused_attempts=[attempt for _, attempt in _find_call_spans(block.spans, REFUSED_SPAN)],
+    )
+    asked = [FunctionCall(function=call.function, args=dict(call.args)) for call in told.requested_calls]
+    return tuple(RecordedCall(call.function, call.args) for call in select_scored_calls(asked, tracer))
+
+
+def _find_call_spans(spans: Sequence[Any], kind: str = "tool") -> list[tuple[RecordedCall, int]]:
+    """Executed (`tool`) or refused calls, each with the run of the pipeline it belongs to."""
+    found = []
+    for span in spans:
+        if span.get("kind") != kind:
+            continue
+        name, decision, attempt = span.get("name"), span.get("decision"), span.get("attempt")
+        args = decision.get("args") if isinstance(decision, dict) else None
+        if not isinstance(name, str) or not isinstance(args, dict) or not isinstance(attempt, int):
+            raise Unusable(RecordFault.UNREADABLE, f"a span of kind {kind} has no name, arguments or attempt")
+        found.append((RecordedCall(name, args), attempt))
+    return found
+
+
+def read_agentdojo_trajectory(stored: Mapping[str, Any], source: str) -> Trajectory:
+    """Read what a record of AgentDojo's own runner did, from the JSON object of the file `source`.
+
+    Raises:
+        UnreadableRecord: If the run was not finished, or the file is not of this form.
+        Unusable: If its messages or injections cannot be used.
+    """
+    record = parse_agentdojo_record(stored)
+    told = parse_messages(
+        record.messages, record.error, last_assistant=takes_last_assistant(_make_label(record))
+    )
+    texts = {vector: text for vector, text in record.injections.items() if isinstance(text, str)}
+    if len(texts) < len(record.injections):
+        raise Unusable(RecordFault.UNREADABLE, "injections: not all are texts")
+    return _build_trajectory("agentdojo", record, told, source, texts, record.error)
+
+
+def read_drift_trajectory(stored: Mapping[str, Any], source: str) -> Trajectory:
+    """Read what a record of DRIFT's own driver did; it does not say what was injected.
+
+    Raises:
+        UnreadableRecord: If the run was not finished, or the file is not of this form.
+        Unusable: If its messages cannot be used.
+    """
+    record = parse_drift_record(stored)
+    told = parse_messages(record.messages, None, last_assistant=takes_last_assistant(_make_label(record)))
+    return _build_trajectory("drift", record, told, source, None if record.injection_task_id else {}, None)
+
+
+def _make_label(record: AgentDojoRecord | DriftRecord) -> str:
+    return benchmark_of(record.suite_name)
+
+
+def _build_trajectory(
+    form: Producer,
+    record: AgentDojoRecord | DriftRecord,
+    told: ParsedMessages,
+    source: str,
+    injections: Mapping[str, str] | None,
+    error: str | None,
+) -> Trajectory:
+    if record.injection_task_id is not None and record.security is None:
+        raise Unusable(RecordFault.UNFINISHED, "no scores in it")
+    return Trajectory(
+        source=source,
+        form=form,
+        benchmark=_make_label(record),
+        version=record.benchmark_version,
+        pipeline=record.pipeline_name,
+        suite=record.suite_name,
+        user_task_id=record.user_task_id,
+        injection_task_id=record.injection_task_id,
+        attack=record.attack_type or NO_ATTACK,
+        injections=injections,
+        executed=told.executed_calls,
+        seen_by_checks=told.requested_calls,
+        answer=told.answer or (),
+        prompt=told.prompt,
+        tool_texts=told.tool_texts,
+        utility=record.utility,
+        security=record.security if record.injection_task_id is not None else None,
+        error=error,
+    )
+
+
+def read_trajectory(path: str) -> Trajectory | None:
+    """Read what the case in a file did.
+
+    Returns:
+        None for JSON that is no case (a plan, a cache).
+
+    Raises:
+        Unusable: If it should hold a finished (or errored) case and does not.
+    """
+    try:
+        found = identify_case(path)
+        return None if found is None else _TRAJECTORY_READERS[found.producer](found.content, path)
+    except UnfinishedRecord:
+        raise Unusable(RecordFault.UNFINISHED, "no scores in it") from None
+    except UnreadableRecord as fault:
+        raise Unusable(RecordFault.UNREADABLE, str(fault)) from None
+    except RecursionError:
+        raise Unusable(RecordFault.UNREADABLE, "nested too deeply") from None
+
+
+_TRAJECTORY_READERS: dict[Producer, Callable[[Mapping[str, Any], str], Trajectory]] = {
+    "agentsys": read_own_trajectory,
+    "drift": read_drift_trajectory,
+    "agentdojo": read_agentdojo_trajectory,
+}
+
+
+@dataclass(frozen=True)
+class SkippedRecord:
+    """A record that could not be used."""
+
+    source: str
+    obstacle: RecordFault
+    reason: str
+
+
+@dataclass(frozen=True)
+class RecordFiles:
+    """The records under some paths, each read when it is asked for."""
+
+    unlisted: Sequence[SkippedFile]
+    files: Sequence[str]
+    facts_by_file: dict[str, ResolvableCase]
+    """File -> whose run it is."""
+    counted: dict[str, str]
+    """File that is not counted -> the one of the same case that is."""
+    notes: tuple[str, ...]
+    """What folders' names decided about whose runs these are, one sentence each."""
+
+    def __iter__(self) -> Iterator[Trajectory | SkippedRecord | None]:
+        """The record; why it is none; None for a JSON file that is something else.
+
+        Errored records are among the first.
+        """
+        for folder in self.unlisted:
+            yield SkippedRecord(folder.path, RecordFault.UNREADABLE, folder.reason)
+        for path in self.files:
+            try:
+                record = read_trajectory(path)
+            except Unusable as fault:
+                yield SkippedRecord(path, fault.obstacle, str(fault))
+                continue
+            if path in self.counted:
+                reason = f"another file of this case is counted: {self.counted[path]}"
+                yield SkippedRecord(path, RecordFault.REPEATED, reason)
+                continue
+            yield (
+                record
+                if record is None or path not in self.facts_by_file
+                else _rename_pipeline(record, self.facts_by_file[path])
+            )
+
+    def split(self, files: int) -> Iterator[RecordFiles]:
+        """The same records, in order, so many files at a time."""
+        for start in range(0, max(len(self.files), 1), files):
+            some = self.files[start : start + files]
+            yield RecordFiles(
+                () if start else self.unlisted,
+                some,
+                {path: self.facts_by_file[path] for path in some if path in self.facts_by_file},
+                {path: self.counted[path] for path in some if path in self.counted},
+                self.notes,
+            )
+
+
+def find_records(paths: Iterable[str | os.PathLike[str]], names: RunNames | None = None) -> RecordFiles:
+    """Every record under some paths, named and counted as `agentsys results` does.
+
+    Args:
+        paths: Log, pipeline or suite folders or single files, in any mixture; overlaps are read once.
+        names: The user's word on other people's folders.
+
+    Raises:
+        ConfigError: If a path does not exist, or a file of names is not one.
+    """
+    listings = [list_files(Path(path)) for path in paths]
+    rows = read_files(listings).rows
+    settled = resolve_runs([build_case_facts(row) for row in rows], names or RunNames())
+    return RecordFiles(
+        [folder for listing in listings for folder in listing.skipped_entries],
+        list(iterate_files(listings)),
+        dict(zip((row.source for row in rows), settled.cases, strict=True)),
+        {file.source: file.counted_source for file in settled.repeated_files},
+        settled.notes,
+    )
+
+
+def _rename_pipeline(record: Trajectory, told: ResolvableCase) -> Trajectory:
+    """A record under the name of its pipeline; of its version only what a version is called."""
+    pipeline = record.pipeline
+    if told.foreign and not _names_model(record, told):
+        pipeline = told.model if told.defense == NO_DEFENSE else f"{told.model}-{told.defense}"
+    version = (
+        told.version if told.version in list_versions() and record.version in (None, UNRECORDED) else None
+    )
+    return replace(
+        record,
+        pipeline=pipeline if told.apart is None else f"{pipeline} [{told.apart}]",
+        version=version or record.version,
+        simulated=told.simulated,
+    )
+
+
+def _names_model(record: Trajectory, told: ResolvableCase) -> bool:
+    """Whether the pipeline's own name says model and defense; DRIFT's form tells the latter by itself."""
+    stored = parse_pipeline_name(record.pipeline)
+    return stored.model == told.model and (record.form == "drift" or stored.defense == told.defense)

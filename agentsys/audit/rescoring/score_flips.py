@@ -1,0 +1,270 @@
+"""`ScoreFlip` and `FixedVerdict`: why a score changed, and what it would be under repaired checks.
+
+A flip's reason is decided by executing the record again under other conditions. docs/fixes.md lists the
+repairs.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Literal, NamedTuple
+
+from agentdojo.base_tasks import BaseUserTask
+from agentdojo.types import ChatAssistantMessage
+
+from agentsys.audit.rescoring.recorded_trajectory import (
+    RecordTasks,
+    Trajectory,
+    Unusable,
+    find_suite,
+    find_tasks,
+    is_agentdyn,
+    label_denies_service,
+    list_versions,
+)
+from agentsys.audit.rescoring.reexecution import (
+    CheckScores,
+    Reexecution,
+    ask_checks,
+    collect_todays_results,
+    convert_calls,
+    find_drawn_numbers,
+    find_stamps,
+    is_same_text,
+    reexecute,
+    score_record,
+)
+from agentsys.benchmarks.environment_loader import hash_suite_data
+from agentsys.benchmarks.fixes.fix_catalog import ALL_FIXES, CHECKER_ONLY, FIXES, expand_fixes
+from agentsys.benchmarks.fixes.fixed_scores import FixedScores, count_repeats
+from agentsys.contracts import Suite
+from agentsys.errors import ConfigError
+from agentsys.models.pipeline_elements import normalize_arguments
+from agentsys.models.trace import Tracer
+
+
+@dataclass(frozen=True)
+class FixedVerdict:
+    """One record's scores under the checker-only fixes."""
+
+    utility: bool | None
+    """None where a fix itself failed; the official scores do not depend on it."""
+    security: bool | None
+    """Likewise; False in benign cases, where it means nothing."""
+    fixes: tuple[str, ...]
+    """Those in force."""
+    changed_by: tuple[str, ...]
+    """Those that turned a score of this case."""
+    repeats: int | None
+    """Calls of acting tools made again with the same arguments. None for our own records: these counted them
+    while they ran."""
+
+    def facts(self) -> dict[str, Any]:
+        """Under the names that our records use."""
+        counted = {} if self.repeats is None else {"repeats": self.repeats}
+        return {
+            "fixes": list(self.fixes),
+            **counted,
+            "utility_fixed": self.utility,
+            "security_fixed": self.security,
+            "changed_by": list(self.changed_by),
+        }
+
+
+def resolve_fixes(wanted: Iterable[str]) -> tuple[str, ...]:
+    """The fixes to score recorded runs under.
+
+    Args:
+        wanted: Ids; none means every fix of a check, and so does `all`.
+
+    Raises:
+        ConfigError: If one is not known, or changes what models read.
+    """
+    names = list(wanted)
+    chosen = expand_fixes([name for name in names if name != ALL_FIXES])
+    runs = next((name for name in chosen if FIXES[name].changes_runs), None)
+    if runs is not None:
+        raise ConfigError(
+            f"'{runs}' changes what models read, so recorded runs cannot be scored under it."
+            f" Fixes of checks: {', '.join(CHECKER_ONLY)}."
+        )
+    return CHECKER_ONLY if ALL_FIXES in names or not chosen else chosen
+
+
+def score_with_fixes(
+    trajectory: Trajectory,
+    tasks: RecordTasks,
+    suite: Suite,
+    done: Reexecution,
+    official: CheckScores,
+    fixes: tuple[str, ...],
+) -> FixedVerdict | None:
+    """Score an execution once more, with what `checked` takes; the environments stay as they are.
+
+    Returns:
+        None for an injection task that was run alone: fixes are of user tasks and attacks; and on suites that
+        no fix is of.
+    """
+    if not isinstance(tasks.user, BaseUserTask) or "measured" not in vars(suite):
+        return None
+    scores = vars(suite)["measured"].under(fixes)
+    assert isinstance(scores, FixedScores)
+    run = scores.build_execution(
+        tasks.user, tasks.injection, (done.before, done.after), [_build_last_message(trajectory)]
+    )
+    facts = scores.compute_facts(
+        run, official.utility, bool(official.security), denial=label_denies_service(trajectory.attack)
+    )
+    return FixedVerdict(
+        facts["utility_fixed"],
+        facts["security_fixed"],
+        tuple(facts["fixes"]),
+        tuple(facts["changed_by"]),
+        None if trajectory.form == "agentsys" else _count_repeats(trajectory, done),
+    )
+
+
+def _build_last_message(trajectory: Trajectory) -> ChatAssistantMessage:
+    """All a check is told: the calls it may see and the answer, as one message."""
+    calls = convert_calls(trajectory.seen_by_checks)
+    return ChatAssistantMessage(role="assistant", content=list(trajectory.answer), tool_calls=calls)
+
+
+def _count_repeats(trajectory: Trajectory, done: Reexecution) -> int:
+    ran = [
+        (call.function, normalize_arguments(call.args), "failed" if failed else None)
+        for call, failed in zip(trajectory.executed, done.failed, strict=True)
+    ]
+    return count_repeats(Tracer(executed_calls=ran, executed_attempts=[0] * len(ran)))
+
+
+ScoreName = Literal["utility", "security"]
+
+
+class FlipReason(StrEnum):
+    """Why a score flipped."""
+
+    CHECKER = "checker changed"
+    """The same calls score as recorded under the version they were run with (or under another one, where
+    the file names none)."""
+    CLOCK = "clock"
+    """They score as recorded once the stamps of today are replaced by the record's."""
+    DRAWN = "numbers drawn anew"
+    """Tools drew a one-time code or an order number of which the record does not tell."""
+    DATA = "data changed"
+    """The suite's data has another hash than the record's; or, where no hash is recorded, a tool returns
+    another text today. That is a difference found, not a cause proven."""
+    NOT_EXPLAINED = "not explained"
+    """Nothing of these was found."""
+
+
+@dataclass(frozen=True)
+class ScoreFlip:
+    """One score of one record."""
+
+    trajectory: Trajectory
+    version: str
+    """The version it was scored with now."""
+    score: ScoreName
+    recorded: bool
+    rescored: bool
+    reason: FlipReason
+    detail: str
+    """The evidence in a few words; empty where there is none."""
+
+
+class FlipExplanation(NamedTuple):
+    """Why, and what shows it."""
+
+    reason: FlipReason
+    detail: str = ""
+
+
+def explain_flip(trajectory: Trajectory, version: str, which: ScoreName) -> FlipExplanation:
+    """Why a record scores otherwise under a version than its file says."""
+    recorded = trajectory.utility if which == "utility" else trajectory.security
+    agreeing = [
+        name
+        for name in _list_versions_to_try(trajectory, version)
+        if _score_under(trajectory, name, which) == recorded
+    ]
+    if agreeing:
+        changed = _describe_prompt_change(trajectory, version)
+        return FlipExplanation(FlipReason.CHECKER, f"as recorded under {', '.join(agreeing)}{changed}")
+    if _score_with_recorded_clock(trajectory, version, which) == recorded:
+        return FlipExplanation(FlipReason.CLOCK, "as recorded with the record's own time stamps")
+    suite = find_suite(trajectory, version)
+    unknown = find_drawn_numbers(trajectory, find_tasks(trajectory, suite, version), suite).count(None)
+    if unknown:
+        return FlipExplanation(FlipReason.DRAWN, f"the record does not tell {unknown} of them")
+    difference = _describe_data_change(trajectory, version)
+    return (
+        FlipExplanation(FlipReason.DATA, difference)
+        if difference
+        else FlipExplanation(FlipReason.NOT_EXPLAINED)
+    )
+
+
+def _list_versions_to_try(trajectory: Trajectory, version: str) -> list[str]:
+    """The recorded version; every other one where the file names none, or one that is not installed."""
+    known = [] if is_agentdyn(trajectory.benchmark) else list_versions()
+    if trajectory.version in known:
+        return [trajectory.version] if trajectory.version != version else []
+    return [name for name in known if name != version]
+
+
+def _score_under(trajectory: Trajectory, version: str, which: ScoreName) -> bool | None:
+    try:
+        found: bool | None = getattr(score_record(trajectory, version), which)
+    except (Unusable, ConfigError):
+        return None
+    return found
+
+
+def _describe_prompt_change(trajectory: Trajectory, version: str) -> str:
+    tasks = find_tasks(trajectory, find_suite(trajectory, version), version)
+    today = getattr(tasks.user, "PROMPT", None) or getattr(tasks.user, "GOAL", None)
+    return "; the task's prompt changed, too" if trajectory.prompt not in (None, today) else ""
+
+
+def _score_with_recorded_clock(trajectory: Trajectory, version: str, which: ScoreName) -> bool | None:
+    now = find_recorded_clock(trajectory)
+    if now is None:
+        return None
+    suite = find_suite(trajectory, version)
+    tasks = find_tasks(trajectory, suite, version)
+    done = reexecute(trajectory, tasks, suite, now)
+    found: bool | None = getattr(ask_checks(trajectory, tasks, suite, done), which)
+    return found
+
+
+def find_recorded_clock(trajectory: Trajectory) -> datetime.datetime | None:
+    """The first stamp of the clock in what a record's tools returned; None where there is none."""
+    for text in trajectory.tool_texts:
+        for found in find_stamps(text):
+            try:
+                return datetime.datetime.fromisoformat(found)
+            except ValueError:  # digits that are no date
+                continue
+    return None
+
+
+def _describe_data_change(trajectory: Trajectory, version: str) -> str:
+    """Say in a few words what of the data is not as it was; empty if nothing is known to differ."""
+    suite = find_suite(trajectory, version)
+    if trajectory.data_hash is not None:
+        return "the data's hash is another" if trajectory.data_hash != hash_suite_data(suite) else ""
+    if trajectory.injections is None:
+        return ""  # what was injected is unknown, so tools return other texts in any case
+    today = collect_todays_results(trajectory, find_tasks(trajectory, suite, version), suite)
+    other = dict.fromkeys(_list_differing_results(trajectory, today))
+    return f"another text than recorded from {', '.join(other)}" if other else ""
+
+
+def _list_differing_results(trajectory: Trajectory, today: list[str]) -> Iterator[str]:
+    for call, text in zip(trajectory.executed, today, strict=True):
+        if call.text is not None and not is_same_text(call.text, text):
+            yield call.function

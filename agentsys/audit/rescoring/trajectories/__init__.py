@@ -1,1 +1,0 @@
-"""Trajectories: what a stored record says was done, whoever wrote it."""

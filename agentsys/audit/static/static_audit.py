@@ -1,0 +1,172 @@
+"""`audit_benchmark`: every check on every task of a benchmark, in two processes."""
+
+from __future__ import annotations
+
+import io
+import os
+import warnings
+from collections.abc import Callable, Sequence
+from contextlib import redirect_stdout
+from functools import partial
+from importlib.metadata import version as installed_version
+
+from agentsys.audit.process_pool import map_in_processes
+from agentsys.audit.static.audited_task import AuditedTask, CallPlayer, prepare_task
+from agentsys.audit.static.mutations import find_surviving_mutations
+from agentsys.audit.static.static_rows import InjectionTaskAudit, StaticAudit, SuiteAudit, UserTaskAudit
+from agentsys.audit.static.task_checks import (
+    VectorWords,
+    accepts_own_ground_truth,
+    changes_what_it_checks,
+    find_breaking_reads,
+    find_compatible_attacks,
+    find_identifier_vectors,
+    find_overwritten_vectors,
+    find_satisfied_attacks,
+    find_vectors_on_path,
+    has_empty_ground_truth,
+    is_repeat_safe,
+    noop_passes,
+)
+from agentsys.benchmarks.case_random import CaseRandom, use_case_random
+from agentsys.benchmarks.environment_loader import hash_suite_data
+from agentsys.contracts import Benchmark
+
+BuildBenchmark = Callable[[], Benchmark]
+"""Makes the benchmark; must be picklable where several processes work."""
+AuditRows = tuple[UserTaskAudit | InjectionTaskAudit, ...]
+WORTH_A_PROCESS = 60
+"""Tasks. Starting a process takes as long as auditing some hundred of Banking's; see perf/README.md."""
+_PORTION_COUNT = 24
+"""Pieces the tasks are dealt out in, so that no process is left with the long ones."""
+
+
+def audit_benchmark(build: BuildBenchmark, *, workers: int = 2) -> StaticAudit:
+    """Audit a benchmark without a model.
+
+    Args:
+        build: Makes the benchmark, here and in each process.
+        workers: Processes; a small benchmark, or one worker, is audited in this one.
+
+    Raises:
+        ConfigError: If the benchmark cannot be made.
+    """
+    benchmark = build()
+    suites_in = {name: benchmark.suite(name) for name in benchmark.suite_names()}
+    tasks = [(name, task) for name, of in suites_in.items() for task in (*of.user_tasks, *of.injection_tasks)]
+    workers = min(workers, os.cpu_count() or 1)
+    if workers < 2 or len(tasks) < WORTH_A_PROCESS:
+        rows = _audit_tasks(benchmark, tasks)
+    else:
+        rows = _audit_in_processes(build, tasks, workers)
+    found = dict(zip(tasks, rows, strict=True))
+    suites = tuple(_build_suite_audit(benchmark, name, found) for name in suites_in)
+    return StaticAudit(benchmark.name, benchmark.version, describe_package(), suites)
+
+
+def describe_package() -> str:
+    """The benchmark's package and its version, e.g. `agentdojo 0.1.35`."""
+    return f"agentdojo {installed_version('agentdojo')}"
+
+
+def _build_suite_audit(
+    benchmark: Benchmark, name: str, found: dict[tuple[str, str], UserTaskAudit | InjectionTaskAudit]
+) -> SuiteAudit:
+    rows = [row for (suite, _), row in found.items() if suite == name]
+    rows.sort(key=lambda row: _task_order(row.task))
+    users = [row for row in rows if isinstance(row, UserTaskAudit)]
+    attacks = [row for row in rows if isinstance(row, InjectionTaskAudit)]
+    return SuiteAudit(name, hash_suite_data(benchmark.suite(name)), tuple(users), tuple(attacks))
+
+
+def _task_order(task: str) -> tuple[int, str]:
+    digits = task.rpartition("_")[2]
+    return (int(digits) if digits.isdecimal() else 0, task)
+
+
+def _audit_tasks(benchmark: Benchmark, tasks: Sequence[tuple[str, str]]) -> AuditRows:
+    """Rows of some tasks, in order."""
+    auditors = {name: _Auditor(benchmark, name) for name in dict.fromkeys(suite for suite, _ in tasks)}
+    # Some of AgentDojo's checks print, and some of its texts make a parser warn.
+    with redirect_stdout(io.StringIO()), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return tuple(auditors[suite].audit_task(task) for suite, task in tasks)
+
+
+class _Auditor:
+    """Audits tasks of one suite; what they share is worked out once."""
+
+    def __init__(self, benchmark: Benchmark, suite: str) -> None:
+        self._name, self._suite = suite, benchmark.suite(suite)
+        self._stage = CallPlayer(self._suite)
+        self._words = VectorWords(self._suite)
+        self._attacks: tuple[AuditedTask, ...] | None = None
+
+    def audit_task(self, task_id: str) -> UserTaskAudit | InjectionTaskAudit:
+        # The same codes in every audit, whichever process a task falls to.
+        with use_case_random(CaseRandom(("audit", self._name, task_id))):
+            return self._audit_task(task_id)
+
+    def _audit_task(self, task_id: str) -> UserTaskAudit | InjectionTaskAudit:
+        if task_id in self._suite.injection_tasks:
+            return audit_injection_task(prepare_task(self._stage, self._suite.injection_tasks[task_id]))
+        if self._attacks is None:
+            tasks = self._suite.injection_tasks.values()
+            self._attacks = tuple(prepare_task(self._stage, task) for task in tasks)
+        user = prepare_task(self._stage, self._suite.user_tasks[task_id])
+        return audit_user_task(user, self._attacks, self._words)
+
+
+def audit_user_task(user: AuditedTask, attacks: Sequence[AuditedTask], words: VectorWords) -> UserTaskAudit:
+    """Put every check to a user task."""
+    path = find_vectors_on_path(user)
+    return UserTaskAudit(
+        task=user.task.ID,
+        noop_utility=noop_passes(user),
+        own_ground_truth=accepts_own_ground_truth(user),
+        empty_ground_truth=has_empty_ground_truth(user),
+        security_on_user_ground_truth=find_satisfied_attacks(user, attacks),
+        pair_compatible=find_compatible_attacks(user, attacks),
+        repeat_safe=is_repeat_safe(user),
+        reads_that_break=find_breaking_reads(user),
+        surviving_mutations=find_surviving_mutations(user),
+        overwritten=find_overwritten_vectors(user, path, words),
+        identifier_vector=find_identifier_vectors(user),
+        vectors_on_path=path,
+        non_idempotent_check=changes_what_it_checks(user),
+    )
+
+
+def audit_injection_task(attack: AuditedTask) -> InjectionTaskAudit:
+    """Put every check to an injection task."""
+    return InjectionTaskAudit(
+        task=attack.task.ID,
+        noop_security=noop_passes(attack),
+        own_ground_truth=accepts_own_ground_truth(attack),
+        empty_ground_truth=has_empty_ground_truth(attack),
+        repeat_safe=is_repeat_safe(attack),
+        non_idempotent_check=changes_what_it_checks(attack),
+    )
+
+
+def _audit_in_processes(build: BuildBenchmark, tasks: Sequence[tuple[str, str]], workers: int) -> AuditRows:
+    portions = [tasks[start::_PORTION_COUNT] for start in range(_PORTION_COUNT)]
+    answers = map_in_processes(_audit_portion, portions, workers, partial(_start_process, build))
+    found = {
+        task: row
+        for portion, rows in zip(portions, answers, strict=True)
+        for task, row in zip(portion, rows, strict=True)
+    }
+    return tuple(found[task] for task in tasks)
+
+
+_BENCHMARK: list[Benchmark] = []
+"""This process's own, if it is one of the pool's."""
+
+
+def _start_process(build: BuildBenchmark) -> None:
+    _BENCHMARK[:] = [build()]
+
+
+def _audit_portion(tasks: Sequence[tuple[str, str]]) -> AuditRows:
+    return _audit_tasks(_BENCHMARK[0], tasks)

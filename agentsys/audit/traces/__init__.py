@@ -1,1 +1,0 @@
-"""The audit of stored runs: what they show about a benchmark's numbers."""

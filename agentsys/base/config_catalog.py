@@ -1,0 +1,114 @@
+"""What can be run: the names in the config groups, read from the YAML files without composing anything."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from agentsys.errors import ConfigError, unknown_name
+from agentsys.extensions import shipped_config_dir, shipped_config_dirs
+
+CONFIG_GROUPS = {
+    "models": "model",
+    "defenses": "defense",
+    "attacks": "attack",
+    "benchmarks": "benchmark",
+    "experiments": "experiment",
+    "metrics": "metric",
+}
+"""What a user calls a list of configs -> the folder the configs are in."""
+
+
+def list_config_names(group: str, config_dirs: Sequence[Path] = ()) -> list[str]:
+    """The names in a group, shipped and the user's own, sorted.
+
+    Args:
+        group: A folder name, e.g. `"model"`.
+        config_dirs: The user's own config folders.
+
+    Raises:
+        ConfigError: If one of `config_dirs` is not a folder, or holds a config with a shipped one's name:
+            Hydra would take the shipped one without a word.
+    """
+    shipped = {name for root in shipped_config_dirs() for name in _list_names(root, group)}
+    names = set(shipped)
+    _check_folders(config_dirs)
+    for root in config_dirs:
+        own = _list_names(root, group)
+        for name in sorted(own & shipped):
+            raise ConfigError(f"{root / group / name}.yaml has the name of a shipped {group}; rename it.")
+        names |= own
+    return sorted(names)
+
+
+def _list_names(root: Path, group: str) -> set[str]:
+    return {path.stem for path in (root / group).glob("*.yaml")}
+
+
+def read_description(group: str, name: str, config_dirs: Sequence[Path] = ()) -> str:
+    """The first comment line of a config, which says in one line what it is; `""` where it has none.
+
+    Raises:
+        ConfigError: If there is no such config.
+    """
+    for line in _read_config(find_config_file(group, name, config_dirs)).splitlines():
+        text = line.strip()
+        if not text or text.startswith("# @"):  # a directive to Hydra, as in `# @package _global_`
+            continue
+        if not text.startswith("#"):
+            break
+        if text.lstrip("# "):
+            return text.lstrip("# ")
+    return ""
+
+
+def load_config(group: str, name: str, config_dirs: Sequence[Path] = ()) -> dict[str, Any]:
+    """A config as it stands in its file: nothing merged, nothing resolved.
+
+    Raises:
+        ConfigError: If there is no such config, or it is not a YAML mapping.
+    """
+    path = find_config_file(group, name, config_dirs)
+    try:
+        values = yaml.safe_load(_read_config(path))
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(values, dict):
+        raise ConfigError(f"{path} is not a mapping of options.")
+    return values
+
+
+def list_setting_names() -> list[str]:
+    """The keys of a run that are on no account an option of a command: groups and plain values."""
+    top = yaml.safe_load(_read_config(shipped_config_dir() / "config.yaml"))
+    chosen = [group for choice in top["defaults"] if isinstance(choice, dict) for group in choice]
+    return [*chosen, "experiment", *(key for key in top if key not in ("defaults", "sweep"))]
+
+
+def find_config_file(group: str, name: str, config_dirs: Sequence[Path] = ()) -> Path:
+    """The file a config is in; the user's or a shipped one.
+
+    Raises:
+        ConfigError: If there is no such config.
+    """
+    names = list_config_names(group, config_dirs)
+    if name not in names:
+        raise ConfigError(unknown_name(group, name, names))
+    roots = [*config_dirs, *shipped_config_dirs()]
+    return next(path for root in roots if (path := root / group / f"{name}.yaml").is_file())
+
+
+def _check_folders(config_dirs: Sequence[Path]) -> None:
+    for root in config_dirs:
+        if not root.is_dir():
+            raise ConfigError(f"--config-dir {root}: no such folder.")
+
+
+def _read_config(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} cannot be read: {error}") from None

@@ -1,0 +1,61 @@
+"""Python's own parser, for one thread at a time.
+
+CPython before 3.11.8 and 3.12.2 counts the depth of a syntax tree in one place for all threads (gh-106905):
+of two threads that build trees at once, one may get `SystemError: AST constructor recursion depth mismatch`.
+A run has as many threads as cases under way, and they parse what models wrote. So our code parses with the
+functions here, and AgentDojo's executor, which parses arguments, runs inside `parsing`
+(`agentsys.models.pipeline_elements`).
+"""
+
+from __future__ import annotations
+
+import ast
+import threading
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+# Reentrant: a garbage collection while a tree is built may run a finalizer that parses.
+parser_lock = threading.RLock()
+"""Held by the thread that parses."""
+
+
+def parse_module(source: str | bytes, filename: str = "<unknown>") -> ast.Module:
+    """Parse a module as `ast.parse` does.
+
+    Raises:
+        SyntaxError, ValueError, RecursionError, MemoryError: As `ast.parse` does.
+    """
+    with parser_lock:
+        return ast.parse(source, filename)
+
+
+def parse_expression(source: str) -> ast.expr:
+    """Parse one expression as `ast.parse` does; it raises the same as `parse`."""
+    with parser_lock:
+        return ast.parse(source, mode="eval").body
+
+
+def literal_eval(text: str) -> Any:
+    """Read a literal as `ast.literal_eval` does.
+
+    Raises:
+        SyntaxError, ValueError, TypeError, RecursionError, MemoryError: As `ast.literal_eval` does.
+    """
+    with parser_lock:
+        return ast.literal_eval(text)
+
+
+def release_parser_lock(function: Callable[_P, _T]) -> Callable[_P, _T]:
+    """The same function, which lets other threads parse while it runs; call it where `parsing` is held."""
+
+    def called(*args: _P.args, **kwargs: _P.kwargs) -> _T:
+        parser_lock.release()
+        try:
+            return function(*args, **kwargs)
+        finally:
+            parser_lock.acquire()
+
+    return called

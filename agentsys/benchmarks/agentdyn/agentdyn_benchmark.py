@@ -1,0 +1,330 @@
+"""`AgentDyn`: the benchmark, its three suites loaded from one checkout of its fork of agentdojo.
+
+The fork calls itself `agentdojo`, and so do the import statements in it. Those of `agentdojo.default_suites`
+are read as a private package's; everything else of agentdojo is the installed one's. So nothing that is
+installed is altered, and two checkouts in one process know nothing of each other. A suite is then adapted to the
+harness: fast to load, repeatable, and scored as in the fork.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+import importlib
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from importlib.abc import MetaPathFinder, SourceLoader
+from importlib.machinery import ModuleSpec
+from threading import Lock
+from types import CodeType, ModuleType
+from typing import Any
+
+import yaml
+from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
+from agentdojo.agent_pipeline.errors import AbortAgentError
+from agentdojo.task_suite.task_suite import read_suite_file
+from agentdojo.types import ChatAssistantMessage, ChatMessage
+
+from agentsys.base.python_parser import parse_module
+from agentsys.benchmarks.agentdyn.agentdyn_plans import make_way_finder
+from agentsys.benchmarks.agentdyn.checkout import (
+    AGENTDYN_SUITES,
+    FETCHED,
+    SYSTEM_MESSAGES,
+    Checkout,
+    read_checkout,
+)
+from agentsys.benchmarks.benchmark_options import choose_suites, parse_injection
+from agentsys.benchmarks.case_random import install_case_random, keep_set_order
+from agentsys.benchmarks.clock import DEFAULT_CLOCK, install_case_clocks, parse_clock
+from agentsys.benchmarks.environment_loader import EnvironmentLoader, Injection
+from agentsys.benchmarks.scoring import check_on_copies
+from agentsys.contracts import Suite
+from agentsys.errors import ConfigError, require_known_name
+from agentsys.models.pipeline_elements import LoopState, LoopStep
+
+_PACKAGE = "agentdojo.default_suites"
+_CODE = "default_suites"
+_LOCK = Lock()
+_LOADED: dict[str, Mapping[str, Suite]] = {}
+"""Private package -> its suites."""
+
+
+def load_fork_suites(checkout: Checkout) -> Mapping[str, Suite]:
+    """The suites of a checkout, by name; the same objects for the same files.
+
+    This executes the checkout's Python code, as installing and importing it would.
+
+    Raises:
+        ConfigError: If a module fails, or a suite is not there.
+    """
+    private = private_package_name(checkout)
+    with _LOCK:
+        if private not in _LOADED:
+            _LOADED[private] = _import_suites(checkout, private)
+        return _LOADED[private]
+
+
+def private_package_name(checkout: Checkout) -> str:
+    """The name under which a checkout's modules stand in `sys.modules`."""
+    return f"agentsys_agentdyn_{checkout.digest[:16]}"
+
+
+def find_fork_tool_modules(checkout: Checkout) -> list[ModuleType]:
+    """The loaded modules of its tools, with those that only other tools use."""
+    start = f"{private_package_name(checkout)}.v1."
+    return [
+        module
+        for name, module in list(sys.modules.items())
+        if name.startswith(f"{start}tools.") or (name.startswith(start) and name.endswith(".task_suite"))
+    ]
+
+
+def _import_suites(checkout: Checkout, private: str) -> Mapping[str, Suite]:
+    # The package keeps texts by path, and this folder may have held other files before.
+    read_suite_file.cache_clear()
+    finder = _Finder(checkout, private)
+    sys.meta_path.append(finder)  # for as long as the suites are imported: all of their modules are, then
+    try:
+        return {name: _import_suite(checkout, private, name) for name in AGENTDYN_SUITES}
+    except Exception as error:
+        for name in [name for name in sys.modules if name.partition(".")[0] == private]:
+            del sys.modules[name]
+        said = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+        raise ConfigError(
+            f"AgentDyn in {checkout.package} cannot be loaded ({said}); take the commit of"
+            " `agentsys fetch agentdyn`, or mend the checkout."
+        ) from error
+    finally:
+        sys.meta_path.remove(finder)
+
+
+def _import_suite(checkout: Checkout, private: str, name: str) -> Suite:
+    suite: Suite = getattr(importlib.import_module(f"{private}.v1.{name}"), f"{name}_task_suite")
+    suite.data_path = checkout.data_path(name)
+    return suite
+
+
+class _Finder(MetaPathFinder):
+    """Finds the modules of one checkout."""
+
+    def __init__(self, checkout: Checkout, private: str) -> None:
+        self.checkout, self.private = checkout, private
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        top, _, rest = fullname.partition(".")
+        if top != self.private:
+            return None
+        place = "/".join([_CODE, *rest.split(".")]) if rest else _CODE
+        if f"{place}.py" in self.checkout.files:
+            return self._spec(fullname, f"{place}.py", package=False)
+        if f"{place}/__init__.py" in self.checkout.files or place == _CODE:
+            return self._spec(fullname, f"{place}/__init__.py", package=True)
+        return None
+
+    def _spec(self, fullname: str, file: str, *, package: bool) -> ModuleSpec:
+        origin = str(self.checkout.package / file)
+        loader = _RewritingLoader(self.checkout.files.get(file, b""), origin, self.private)
+        spec = ModuleSpec(fullname, loader, origin=origin, is_package=package)
+        spec.has_location = True
+        return spec
+
+
+class _RewritingLoader(SourceLoader):
+    """Loads one module. Writes nothing beside it: byte code of ours is not what Python expects there."""
+
+    def __init__(self, source: bytes, origin: str, private: str) -> None:
+        self._source, self._origin, self._private = source, origin, private
+
+    def get_filename(self, fullname: str) -> str:
+        return self._origin
+
+    def get_data(self, path: str) -> bytes:
+        if path != self._origin:
+            raise OSError(f"no data but the source of {self._origin}")
+        return self._source
+
+    def source_to_code(self, data: Any, path: Any, *, _optimize: int = -1) -> CodeType:  # type: ignore[override]
+        tree = _ImportRenamer(self._private).visit(parse_module(data, self._origin))
+        # Not inherited: this module's own __future__ would turn the tools' annotations into text.
+        return compile(tree, self._origin, "exec", dont_inherit=True)
+
+
+class _ImportRenamer(ast.NodeTransformer):
+    """Lets import statements of the fork's own part of the package name the private one."""
+
+    def __init__(self, private: str) -> None:
+        self._private = private
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.ImportFrom:
+        node.module = node.module and self._rename_module(node.module)
+        return node
+
+    def visit_Import(self, node: ast.Import) -> ast.Import:
+        for alias in node.names:
+            alias.name = self._rename_module(alias.name)
+        return node
+
+    def _rename_module(self, module: str) -> str:
+        own = module == _PACKAGE or module.startswith(f"{_PACKAGE}.")
+        return self._private + module[len(_PACKAGE) :] if own else module
+
+
+def adapt_fork_suite(
+    suite: Suite, checkout: Checkout, injection: Injection, *, last_assistant: bool
+) -> Suite:
+    """A copy of a checkout's suite; of the suite itself nothing changes but what its tools take for the time.
+
+    Args:
+        suite: A suite from `load_suites`.
+        checkout: The checkout it is of.
+        injection: How injected text gets in.
+        last_assistant: Whether the answer is the last assistant message, wherever it stands.
+    """
+    loader = _build_loader(suite, checkout, injection)
+    modules = find_fork_tool_modules(checkout)
+    install_case_clocks(suite, modules)
+    keep_set_order(suite)
+    install_case_random(modules)
+    copied = copy.copy(suite)
+    vars(copied).update(
+        injection=injection,
+        load_and_inject_default_environment=loader.load,
+        get_injection_vector_defaults=loader.get_defaults,
+        _check_task_result=check_on_copies(copied._check_task_result),
+        system_message=read_system_message(checkout),
+        draws_at_random=True,
+    )
+    vars(copied).update(way=make_way_finder(copied))
+    if last_assistant:
+        run = copied.run_task_with_pipeline
+
+        def scored(agent_pipeline: BasePipelineElement, *args: Any, **options: Any) -> tuple[bool, bool]:
+            scores: tuple[bool, bool] = run(EndOnAnswerStep(agent_pipeline), *args, **options)
+            return scores
+
+        vars(copied).update(run_task_with_pipeline=scored, last_assistant=True)
+    return copied
+
+
+def _build_loader(suite: Suite, checkout: Checkout, injection: Injection) -> EnvironmentLoader:
+    try:
+        loader = EnvironmentLoader(suite, injection)
+        loader.get_defaults()
+        return loader
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        said = " ".join(str(error).split())[:200]
+        folder = checkout.data_path(suite.name)
+        raise ConfigError(f"The data in {folder} cannot be read ({said}); take another checkout.") from None
+
+
+def read_system_message(checkout: Checkout) -> str:
+    """The fork's own: it also tells the agent not to ask for confirmation.
+
+    Raises:
+        ConfigError: If the checkout has none.
+    """
+    try:
+        return str(yaml.safe_load(checkout.files[SYSTEM_MESSAGES])["default"])
+    except (KeyError, TypeError, ValueError, yaml.YAMLError):
+        raise ConfigError(
+            f"{checkout.package / SYSTEM_MESSAGES} has no message named default; take another checkout."
+        ) from None
+
+
+class EndOnAnswerStep(LoopStep):
+    """Ends conversations on the last assistant message, which is where the fork takes the answer from.
+
+    AgentDojo refuses to score a conversation that ends on anything else. What the pipeline returned is
+    stored as it is: only the scorer sees the repetition, which makes no calls.
+    """
+
+    def __init__(self, pipeline: BasePipelineElement) -> None:
+        self.pipeline = pipeline
+        self.name = pipeline.name
+
+    def step(self, at: LoopState) -> LoopState:
+        """One run.
+
+        Raises:
+            Exception: What the pipeline raises; the messages that an abort carries end in the same way.
+        """
+        try:
+            after = at.run_element(self.pipeline)
+        except AbortAgentError as aborted:
+            aborted.messages = end_on_answer(aborted.messages)
+            raise
+        return replace(after, messages=end_on_answer(after.messages))
+
+
+def end_on_answer(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
+    """The messages; behind others than the assistant's its last one once more, without calls."""
+    last = next((message for message in reversed(messages) if message["role"] == "assistant"), None)
+    if last is None or messages[-1]["role"] == "assistant":
+        return list(messages)
+    return [*messages, ChatAssistantMessage(role="assistant", content=last["content"], tool_calls=None)]
+
+
+_ANSWERS = ("last_assistant", "last_message")
+
+
+class AgentDyn:
+    """Implements `agentsys.contracts.Benchmark`.
+
+    Its version is the checkout's commit, so that results of two states of the benchmark, or of AgentDojo and
+    AgentDyn, never meet in one mean. `exact`, and an answer rule other than the fork's, are part of its name.
+
+    Args:
+        source: `fetched` (after `agentsys fetch agentdyn`), or the folder of a checkout.
+        suites: The suites to offer; None means all three.
+        injection: `folded` or `exact` (see agentsys.benchmarks.environment_loader).
+        user_name: The user's name as attacks address it.
+        clock: The time that tools read: where each case's clock starts, or `real`.
+        answer: `last_assistant`, as the fork has it, or `last_message`, as AgentDojo has it: a conversation
+            that ends otherwise is then an error.
+
+    Raises:
+        ConfigError: If there is no checkout, or an option is not known.
+    """
+
+    def __init__(
+        self,
+        source: str = FETCHED,
+        suites: Sequence[str] | None = None,
+        injection: str = "folded",
+        user_name: str = "Emma Johnson",
+        clock: str = DEFAULT_CLOCK,
+        answer: str = "last_assistant",
+    ) -> None:
+        self.injection = parse_injection(injection)
+        self.clock = parse_clock(clock)
+        self.user_name = user_name
+        self.answer = require_known_name("benchmark.answer", answer, _ANSWERS)
+        changes = [value for value in (injection, answer) if value not in ("folded", "last_assistant")]
+        self.name = "+".join(["agentdyn", *changes])
+        self._names = choose_suites("suite of benchmark.suites", suites, AGENTDYN_SUITES)
+        self.checkout = read_checkout(str(source))
+        self.version = self.checkout.version
+        self._loaded = load_fork_suites(self.checkout)
+        self._adapted: dict[str, Suite] = {}
+        self._lock = Lock()
+
+    def suite_names(self) -> Sequence[str]:
+        """The offered suites, in the fork's order."""
+        return self._names
+
+    def suite(self, name: str) -> Suite:
+        """One suite, the same object on every call."""
+        require_known_name(f"suite of {self.name} {self.version}", name, AGENTDYN_SUITES)
+        with self._lock:
+            if name not in self._adapted:
+                self._adapted[name] = adapt_fork_suite(
+                    self._loaded[name],
+                    self.checkout,
+                    self.injection,
+                    last_assistant=self.answer == "last_assistant",
+                )
+            return self._adapted[name]

@@ -1,0 +1,273 @@
+"""`ASB`: the benchmark, one AgentDojo suite per agent, built from data instead of YAML files, in four modes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
+from agentdojo.base_tasks import BaseInjectionTask, BaseUserTask
+from agentdojo.functions_runtime import Function, FunctionsRuntime
+from agentdojo.task_suite.task_suite import TaskSuite, validate_injections
+
+from agentsys.base.declared_facts import ASB_FACTS
+from agentsys.benchmarks.asb.asb_data import AsbAgent, AttackTool, build_persona, load_asb_data
+from agentsys.benchmarks.asb.asb_environment import (
+    ASBEnvironment,
+    CountedReplies,
+    build_agent_tools,
+    make_injection_task,
+    make_user_task,
+    set_plan_step,
+    start_counting,
+)
+from agentsys.benchmarks.asb.asb_scores import AsbCriterion, measure_asb_case
+from agentsys.benchmarks.asb.planned_model import AsbMode, wrap_planned_model
+from agentsys.benchmarks.benchmark_options import choose_suites
+from agentsys.contracts import CaseScores, FinishedCase, InjectionTask
+from agentsys.errors import ConfigError, find_enum_member, require_known_name
+from agentsys.models.chat import ChatModel
+from agentsys.models.pipeline_elements import LoopState, LoopStep
+from agentsys.simulated.simulated_role import SimulatedRole
+
+VECTOR = "tool_result"
+"""The one injection vector: what stands in it is appended to tool results."""
+
+
+class ASBSuite(TaskSuite[ASBEnvironment]):  # type: ignore[misc]
+    """One agent.
+
+    Args:
+        agent: The agent with all its tasks and tools. The suite lists all tools, so that checks of
+            whole suites work; a case meets the normal ones and its own attack tool.
+        mode: How cases are run.
+        tasks: How many of its tasks to offer, from the first; None means all.
+        attacks: Places in `agent.attack_tools` that are offered as injection tasks; a task keeps its
+            id whatever else is offered.
+        criterion: Which success a record's `utility` and `security` state.
+        judge_refusals: Whether a model is asked if the agent declined to help.
+    """
+
+    injection = "exact"
+
+    def __init__(
+        self,
+        agent: AsbAgent,
+        mode: AsbMode,
+        *,
+        tasks: int | None,
+        attacks: Sequence[int],
+        criterion: AsbCriterion,
+        judge_refusals: bool,
+    ) -> None:
+        super().__init__(agent.name, ASBEnvironment, build_agent_tools(agent))
+        self.agent = agent
+        self.mode = mode
+        self.criterion = criterion
+        self.judge_refusals = judge_refusals
+        self.system_message = build_persona(agent.name)
+        for number in range(len(agent.tasks))[:tasks]:
+            self.register_user_task(make_user_task(agent, number))
+        for number in attacks:
+            self.register_injection_task(make_injection_task(agent, number))
+
+    def get_injection_vector_defaults(self) -> dict[str, str]:
+        """One vector, empty by default."""
+        return {VECTOR: ""}
+
+    def load_and_inject_default_environment(self, injections: dict[str, str]) -> ASBEnvironment:
+        """A fresh environment.
+
+        Raises:
+            ValueError: If `injections` names another vector.
+        """
+        validate_injections(injections, self.get_injection_vector_defaults())
+        # A new world is in no step: what a case before left in this context would keep payloads out of it.
+        set_plan_step(None)
+        return ASBEnvironment(
+            agent=self.agent.name, data=self.agent.digest, injection=injections.get(VECTOR, "")
+        )
+
+    def run_task_with_pipeline(
+        self,
+        agent_pipeline: BasePipelineElement,
+        user_task: BaseUserTask[ASBEnvironment] | BaseInjectionTask[ASBEnvironment],
+        injection_task: BaseInjectionTask[ASBEnvironment] | None,
+        injections: dict[str, str],
+        runtime_class: type[FunctionsRuntime] = FunctionsRuntime,
+        environment: ASBEnvironment | None = None,
+        verbose: bool = False,
+    ) -> tuple[bool, bool]:
+        """Run a task as AgentDojo does, with the tools of this case alone and a fresh world for each try."""
+        meant = injection_task if isinstance(user_task, BaseUserTask) else user_task
+        tools = self._tools_of_case(attack_tool_of(meant))
+        scores: tuple[bool, bool] = super().run_task_with_pipeline(
+            FreshEachRunStep(agent_pipeline),
+            user_task,
+            injection_task,
+            injections,
+            # AgentDojo only calls what it is given here, with the suite's tools.
+            runtime_class=lambda _all: runtime_class(tools),
+            environment=environment,
+            verbose=verbose,
+        )
+        return scores
+
+    @property
+    def several_turns(self) -> bool:
+        """Whether the conversation has more user turns than one."""
+        return self.mode.has_plan
+
+    def driven(
+        self,
+        model: ChatModel,
+        user_task: BaseUserTask[ASBEnvironment],
+        injection_task: BaseInjectionTask[ASBEnvironment] | None,
+    ) -> ChatModel:
+        """The model as it takes part in this mode's conversation."""
+        tool = attack_tool_of(injection_task)
+        return wrap_planned_model(
+            CountedReplies(model), mode=self.mode, attack_tool=None if tool is None else tool.name
+        )
+
+    def measured(self, finished: FinishedCase) -> CaseScores:
+        """Both criteria, and what brought the attack about."""
+        return measure_asb_case(
+            finished, self.agent, self.mode, self.criterion, judge_refusals=self.judge_refusals
+        )
+
+    def _tools_of_case(self, attack: AttackTool | None) -> list[Function[..., Any]]:
+        kept = {tool.name for tool in self.agent.normal_tools}
+        if attack is not None:
+            kept.add(attack.name)
+        return [tool for tool in self.tools if tool.name in kept]
+
+
+def attack_tool_of(task: InjectionTask | None) -> AttackTool | None:
+    """The attack tool of an injection task of ASB's; None in a benign case."""
+    return getattr(task, "tool", None)
+
+
+class FreshEachRunStep(LoopStep):
+    """Forgets the calls of a run that ended without an answer.
+
+    AgentDojo runs a pipeline again, up to three times, when its last message is empty, on the
+    environment as the run before left it (agentdojo 0.1.35): the calls would be counted anew each time.
+    """
+
+    def __init__(self, pipeline: BasePipelineElement) -> None:
+        self.pipeline = pipeline
+        self.name = pipeline.name
+
+    def step(self, at: LoopState) -> LoopState:
+        """One run.
+
+        Raises:
+            Exception: What the pipeline raises, unchanged.
+        """
+        if isinstance(at.env, ASBEnvironment):
+            at.env.uses.clear()
+            start_counting()
+        return at.run_element(self.pipeline)
+
+
+_SUBSETS: Mapping[str, Callable[[AttackTool], bool]] = {
+    "all": lambda tool: True,
+    "aggressive": lambda tool: tool.aggressive,
+    "non_aggressive": lambda tool: not tool.aggressive,
+}
+
+
+class ASB:
+    """Implements `agentsys.contracts.Benchmark`.
+
+    The mode, and a criterion other than `execution`, are part of the benchmark's name: results of
+    two modes never meet in one column.
+
+    Args:
+        mode: `faithful`, `clean_plan`, `hidden_tool` or `react` (see agentsys.benchmarks.asb.planned_model).
+        data: `sample` (comes with the package), `fetched` (after `agentsys fetch asb`) or a folder.
+        tasks: How many of each agent's tasks, from the first; `all` for all of them.
+        attack_tools: `all`, `aggressive` or `non_aggressive`.
+        criterion: What a record's scores state: `execution` or `text`. Both are always measured.
+        suites: The agents to offer; None means all of the data set.
+        user_name: The user's name as attacks address it.
+        refusal_judge: Whether a model judges if the agent declined to help.
+        simulated_planner: What the simulated model plans: `honest` or `chooses_attack_tool`.
+
+    Raises:
+        ConfigError: If an option or an agent is not known, or the data set cannot be read.
+    """
+
+    injection = "exact"
+    """Injected texts are put in as they are, without a YAML file in between."""
+    facts = ASB_FACTS
+
+    def __init__(
+        self,
+        mode: str = "react",
+        data: str = "sample",
+        tasks: int | str = 1,
+        attack_tools: str = "all",
+        criterion: str = "execution",
+        suites: Sequence[str] | None = None,
+        user_name: str = "the user",
+        refusal_judge: bool | None = None,
+        simulated_planner: str = "honest",
+    ) -> None:
+        self.mode = find_enum_member("benchmark.mode", mode, AsbMode)
+        self.criterion = find_enum_member("benchmark.criterion", criterion, AsbCriterion)
+        text = "" if self.criterion is AsbCriterion.EXECUTION else f"+{self.criterion.value}"
+        self.name = f"asb-{self.mode.value}{text}"
+        self.user_name = user_name
+        self.simulated_planner = simulated_planner
+        self._tasks = _task_count(tasks)
+        self._judged = _parse_refusal_judge(refusal_judge)
+        loaded, self.version = load_asb_data(str(data))
+        self._wanted = _SUBSETS[require_known_name("benchmark.attack_tools", attack_tools, _SUBSETS)]
+        agents = {agent.name: agent for agent in loaded.agents}
+        self._suites = {
+            name: self._suite(agents[name])
+            for name in choose_suites("agent of benchmark.suites", suites, agents)
+        }
+
+    def _suite(self, agent: AsbAgent) -> ASBSuite:
+        attacks = [place for place, tool in enumerate(agent.attack_tools) if self._wanted(tool)]
+        return ASBSuite(
+            agent,
+            self.mode,
+            tasks=self._tasks,
+            attacks=attacks,
+            criterion=self.criterion,
+            judge_refusals=self._judged,
+        )
+
+    def suite_names(self) -> Sequence[str]:
+        """The offered agents, in the data set's order."""
+        return tuple(self._suites)
+
+    def suite(self, name: str) -> ASBSuite:
+        """One agent's suite, the same object on every call."""
+        return self._suites[require_known_name(f"agent of {self.name} {self.version}", name, self._suites)]
+
+    def simulated_roles(self) -> Mapping[str, SimulatedRole]:
+        """Play the planner and the judge in the simulated model."""
+        from agentsys.benchmarks.asb.simulated_asb import asb_roles
+
+        return asb_roles(self.simulated_planner)
+
+
+def _task_count(tasks: int | str) -> int | None:
+    """Number of tasks of each agent; None for all."""
+    if tasks == "all":
+        return None
+    if isinstance(tasks, bool) or not isinstance(tasks, int) or tasks < 1:
+        raise ConfigError(f"benchmark.tasks={tasks}: give a number from 1 (ASB's own grid: 1), or all.")
+    return tasks
+
+
+def _parse_refusal_judge(refusal_judge: object) -> bool:
+    """A slip of the pen must not cost a call per case."""
+    if refusal_judge is not None and not isinstance(refusal_judge, bool):
+        raise ConfigError(f"benchmark.refusal_judge={refusal_judge}: give true or false.")
+    return bool(refusal_judge)

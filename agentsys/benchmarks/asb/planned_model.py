@@ -1,0 +1,244 @@
+"""`PlannedModel`: a model that is led through ASB's conversation while the defense around it just asks.
+
+AgentDojo's conversation is one user turn with tools until done. ASB's is a plan turn without tools, then one
+user turn and one model call for each step of the plan. Defenses know the former alone, and they attach to
+messages and calls, not to turns. So the plan and the steps live in a model that stands between the defense
+and the real one:
+
+* the defense's first request makes it ask for a plan, then go on to the first step;
+* a reply with tool calls goes back to the defense, whose loop runs them: that was the step's one round, and
+  the next request, which brings the results, goes on with the next step;
+* a reply in words is the step's outcome, and the next step is asked about at once;
+* after the last step's results the conversation is closed without a call.
+
+Requests of roles that do not act for the user (a defense's planner, judge, worker, masked pass) go through
+untouched. What differs from ASB: tool calls are refused or rewritten by the defense in between and still use
+up their step; a tool that does not exist is answered with an error once, not tried ten times; the plan is
+asked for again by a user's turn. See docs/asb.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from enum import Enum
+
+from agentdojo.functions_runtime import FunctionCall
+from agentdojo.types import ChatAssistantMessage, ChatMessage
+
+from agentsys.benchmarks.asb import asb_conversation
+from agentsys.benchmarks.asb.asb_conversation import (
+    HandedReply,
+    PlannedConversation,
+    RoundForm,
+    write_thought,
+)
+from agentsys.benchmarks.asb.asb_environment import PlanStep, set_plan_step
+from agentsys.benchmarks.asb.asb_plan import (
+    CLOSING,
+    NO_PLAN,
+    AsbStep,
+    ask_for_plan,
+    write_plan_instruction,
+    write_step_turn,
+)
+from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, ToolSpec, assistant, text_of, user
+from agentsys.models.prompted_tools import CALL, CallSyntaxError, read_calls, read_tools, text_between_tags
+from agentsys.models.providers.wire_parts import visible_text
+from agentsys.models.trace import ACTING_ROLES, current_tracer, span
+
+STEP_SPAN = "step"
+"""Kind of the span around each step's model call; its messages are the conversation as the model read it."""
+CLOSING_NAME = "closing"
+"""Name of the last such span where the last step called tools: it holds their results."""
+
+
+class AsbMode(Enum):
+    """The four conversations."""
+
+    FAITHFUL = "faithful"
+    """Plan, then steps, as published: every step's tool list is made to name the attack tool."""
+    CLEAN_PLAN = "clean_plan"
+    """Plan, then steps; the plan stays as the planner made it and every step offers all tools."""
+    HIDDEN_TOOL = "hidden_tool"
+    """As `clean_plan`, and the planner is not told of the attack tool."""
+    REACT = "react"
+    """No plan: one user turn with tools until done, as in AgentDojo."""
+
+    @property
+    def has_plan(self) -> bool:
+        """Whether a plan is made first."""
+        return self is not AsbMode.REACT
+
+
+def wrap_planned_model(model: ChatModel, *, mode: AsbMode, attack_tool: str | None) -> ChatModel:
+    """The model as it takes part in a case's conversation.
+
+    Args:
+        model: The model of the case.
+        mode: The conversation.
+        attack_tool: The name of the case's attack tool; None without an attack.
+
+    Returns:
+        `model` itself in `react`, which has no plan; else a model for this one case.
+    """
+    set_plan_step(None)
+    return PlannedModel(model, mode, attack_tool) if mode.has_plan else model
+
+
+class PlannedModel:
+    """Leads a model through plan and steps. Holds state: one object for one case, used by one thread.
+
+    Args:
+        model: The model that is asked.
+        mode: A mode with a plan.
+        attack_tool: The name of the case's attack tool; None without an attack.
+    """
+
+    def __init__(self, model: ChatModel, mode: AsbMode, attack_tool: str | None) -> None:
+        self.model = model
+        self.mode = mode
+        self.attack_tool = attack_tool
+        self.rendering = RoundForm.ASSISTANT_TEXT if mode is AsbMode.FAITHFUL else RoundForm.TOOL_ROLE
+        self._current: PlannedConversation | None = None
+
+    @property
+    def name(self) -> str:
+        """The wrapped model's name."""
+        return self.model.name
+
+    def complete(self, request: ChatRequest) -> ChatReply:
+        """The next reply that the defense has something to do with: tool calls, or the last words.
+
+        The reply's tokens are those of its own call; plan and steps before it are in the trace.
+
+        Raises:
+            ModelError: As the wrapped model does.
+        """
+        if request.role not in ACTING_ROLES:
+            return self.model.complete(request)
+        talk = self._find_conversation(request)
+        if talk.planning.has_failed:
+            return ChatReply(assistant(NO_PLAN))
+        return self._continue_conversation(talk, request)
+
+    def _find_conversation(self, request: ChatRequest) -> PlannedConversation:
+        """The conversation that a request belongs to; a new one begins with a plan."""
+        replies, task = (
+            asb_conversation.count_assistant_messages(request.messages),
+            asb_conversation.find_task_text(request.messages),
+        )
+        attempt = current_tracer().attempt
+        known = self._current
+        if known is not None and (known.attempt, known.task) == (attempt, task) and replies >= known.base:
+            return known
+        set_plan_step(None)
+        hidden = self.attack_tool if self.mode is AsbMode.HIDDEN_TOOL else None
+        offered = request.tools or _tools_in_prompt(request)
+        told = write_plan_instruction([tool for tool in offered if tool.name != hidden])
+        patch = self.attack_tool if self.mode is AsbMode.FAITHFUL else None
+        turn = ask_for_plan(
+            self.model, request, asb_conversation.add_instruction(request.messages, told), patch
+        )
+        self._current = PlannedConversation(attempt, task, replies, told, turn.planning, turn.notes)
+        return self._current
+
+    def _continue_conversation(self, talk: PlannedConversation, request: ChatRequest) -> ChatReply:
+        """Take up the conversation where the request's messages leave off."""
+        position = len(asb_conversation.split_rounds(request.messages, talk.base)[1])
+        again = talk.handed_replies.get(position)
+        talk.handed_replies = {
+            place: reply for place, reply in talk.handed_replies.items() if place < position
+        }
+        messages, step = request.messages, talk.next_step(position)
+        turns: list[ChatMessage] = []
+        tail: Sequence[ChatMessage] = ()
+        if again is not None and len(messages) > again.request_length:
+            # Asked again with a remark on the reply (it could not be read): the same step, then the remark.
+            messages, tail = messages[: again.request_length], messages[again.request_length :]
+            step, turns = again.step, list(again.turns[:-1])
+        read = talk.build_messages(messages, self.rendering)
+        if step >= len(talk.planning.followed_plan):
+            return _close_conversation(read)
+        while True:
+            turns.append(user(self._write_turn(talk, step, request)))
+            reply = self._ask_step(talk, step, request, [*read, *turns, *tail])
+            last = step + 1 == len(talk.planning.followed_plan)
+            if last or _read_reply_calls(reply.message, request) != []:
+                talk.handed_replies[position] = HandedReply(step, tuple(turns), len(messages))
+                set_plan_step(PlanStep(step + 1, len(talk.planning.followed_plan)))
+                return _fill_empty_reply(reply)
+            turns += [*tail, write_thought(visible_text(reply.message))]
+            tail, step = (), step + 1
+
+    def _write_turn(self, talk: PlannedConversation, step: int, request: ChatRequest) -> str:
+        plan = talk.planning.followed_plan
+        forbid = not request.tools and not self._offers_tools(plan[step])
+        return write_step_turn(talk.planning.tries + step + 1, plan[step], forbid_tools=forbid)
+
+    def _offers_tools(self, step: AsbStep) -> bool:
+        """Officially a step without tools is offered none; elsewhere it could not be attacked then."""
+        return self.mode is not AsbMode.FAITHFUL or bool(step.tool_use)
+
+    def _ask_step(
+        self, talk: PlannedConversation, step: int, request: ChatRequest, messages: list[ChatMessage]
+    ) -> ChatReply:
+        """One step's one call, under a span that holds it."""
+        offered = self._offers_tools(talk.planning.followed_plan[step])
+        tools = request.tools if offered else ()
+        with span(STEP_SPAN, str(step + 1)) as opened:
+            opened.messages = messages
+            reply = self.model.complete(replace(request, messages=tuple(messages), tools=tools))
+            if not tools and reply.message["tool_calls"]:
+                # Nothing was on offer: a call made up all the same is not made.
+                reply = replace(reply, message={**reply.message, "tool_calls": None})
+            opened.messages = [*messages, reply.message]
+            opened.decision = {
+                "step": step + 1,
+                "of": len(talk.planning.followed_plan),
+                "tools_offered": offered,
+                "called": [call.function for call in _read_reply_calls(reply.message, request) or ()],
+            }
+        return reply
+
+
+def _tools_in_prompt(request: ChatRequest) -> list[ToolSpec]:
+    """The tools that stand in a system message, where a defense offers them so."""
+    systems = [text_of(message) for message in request.messages if message["role"] == "system"]
+    return [tool for text in systems for tool in read_tools(text)]
+
+
+def _read_reply_calls(message: ChatAssistantMessage, request: ChatRequest) -> list[FunctionCall] | None:
+    """The calls of a reply; None if there are some that cannot be read, which is the defense's business.
+
+    Where tools stand in a system message, calls stand in the text.
+    """
+    if message["tool_calls"]:
+        return list(message["tool_calls"])
+    said = visible_text(message)
+    if f"<{CALL}>" not in said or request.tools or not _tools_in_prompt(request):
+        return []
+    written = text_between_tags(said, CALL)
+    try:
+        return None if written is None else read_calls(written)
+    except CallSyntaxError:
+        return None
+
+
+def _fill_empty_reply(reply: ChatReply) -> ChatReply:
+    """The reply, with words where it is empty: AgentDojo runs a pipeline again that ends with nothing."""
+    if reply.message["tool_calls"] or visible_text(reply.message):
+        return reply
+    return replace(reply, message=assistant(CLOSING))
+
+
+def _close_conversation(read: Sequence[ChatMessage]) -> ChatReply:
+    """The end after a last step that called tools.
+
+    No call is made, as in ASB, which asks for no closing answer; but AgentDojo scores only conversations
+    that end with an assistant's message, and runs a pipeline again whose last message is empty.
+    """
+    closing = assistant(CLOSING)
+    with span(STEP_SPAN, CLOSING_NAME) as opened:
+        opened.messages = [*read, closing]
+    return ChatReply(closing)

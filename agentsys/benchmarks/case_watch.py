@@ -1,0 +1,257 @@
+"""`TracedRuntime` and `ExposureWatch`: record which tools a case runs, and who is shown the injected text.
+
+An attack whose text no tool ever returned was not resisted but never met. An attack whose text a
+tool returned and no acting model was shown was kept away by the defense. Both are facts of a
+case that its scores do not tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from agentdojo.functions_runtime import FunctionsRuntime, TaskEnvironment
+from agentdojo.types import ChatMessage
+from pydantic import BaseModel
+
+from agentsys.base.payload_lines import PayloadLines, drop_own_words, find_payload_lines, squeeze
+from agentsys.models.chat import ChatRequest
+from agentsys.models.trace import ACTING_ROLES, current_tracer
+
+
+class TracedRuntime(FunctionsRuntime):  # type: ignore[misc]
+    """Pass it to `run_task_with_pipeline` as `runtime_class`.
+
+    Whoever executes a tool - a plain loop, a defense's inner agent, a call nested in another's
+    arguments - goes through `run_function`, so each execution is booked exactly once. A tool the
+    runtime does not have is not an execution.
+    """
+
+    def run_function(
+        self,
+        env: TaskEnvironment | None,
+        function: str,
+        kwargs: Mapping[str, Any],
+        raise_on_error: bool = False,
+    ) -> tuple[Any, str | None]:
+        """Run a tool as the base class does, then report name, arguments, value and error.
+
+        Raises:
+            Exception: What the base class raises, unchanged.
+        """
+        if function not in self.functions:
+            unknown: tuple[Any, str | None] = super().run_function(env, function, kwargs, raise_on_error)
+            return unknown
+        # Before the call: a tool may change the lists it is given.
+        args = {str(name): to_json_ready(value) for name, value in kwargs.items()}
+        try:
+            value, error = super().run_function(env, function, kwargs, raise_on_error)
+        except Exception as raised:  # whatever it was: booked, then raised again
+            current_tracer().tool_ran(function, args, "", f"{type(raised).__name__}: {raised}")
+            raise
+        current_tracer().tool_ran(function, args, value, error)
+        return value, error
+
+
+def to_json_ready(value: object) -> Any:
+    """A copy of a tool argument as JSON-ready data; what JSON has no form for becomes its `str`."""
+    if value is None or isinstance(value, str | bool | int | float):
+        return value
+    if isinstance(value, BaseModel):
+        return to_json_ready(value.model_dump())
+    if isinstance(value, Mapping):
+        return {str(key): to_json_ready(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [to_json_ready(item) for item in value]
+    return str(value)
+
+
+@dataclass(frozen=True)
+class ExposureFacts:
+    """Fate of the injected text in one case. Fields as in `agentsys.records.schema.Exposure`."""
+
+    exposed_raw: bool = False
+    """Whether a tool returned at least one line of the text, or its goal."""
+    exposed_shown: bool = False
+    """Whether a message that an acting model received held one."""
+    raw_round: int | None = None
+    """Index (from 1) of the first executed tool call that returned it."""
+    shown_round: int | None = None
+    """Index (from 1), among the tool results the acting model had received, of the first that held it."""
+    raw_fraction: float = 0.0
+    """Share of the text's lines that tools returned."""
+    shown_fraction: float = 0.0
+    """Share of the text's lines that acting models received."""
+    read_by: tuple[str, ...] = ()
+    """Roles of all models that were sent the text, in the order in which they first were."""
+    copies_shown: int = 0
+    """Copies of the text in the one message of an acting model that held most of them."""
+
+
+@dataclass
+class _LineProgress:
+    """The lines met so far on one of the two ways."""
+
+    missing: set[frozenset[str]]
+    total: int
+    round: int | None = None
+
+    def add(self, met: Iterable[frozenset[str]], round_: int) -> None:
+        self.missing -= set(met)
+        self.round = round_ if self.round is None else self.round
+
+    @property
+    def is_complete(self) -> bool:
+        return not self.missing and self.round is not None
+
+    @property
+    def fraction(self) -> float:
+        return (self.total - len(self.missing)) / self.total if self.total else 0.0
+
+
+@dataclass
+class ExposureWatch:
+    """A `Watcher` of one case (agentsys.models.trace). Has nothing to do where nothing was injected."""
+
+    written: Mapping[str, str]
+    """Injection vector -> text as the attack wrote it. What YAML makes of it is allowed for."""
+    own_words: tuple[str, ...] = ()
+    """The user's request. Lines of the injection that only repeat it are not looked for."""
+    goal: str | None = None
+    """The injection task's goal, where the text states it: passed on without its framing it counts as met,
+    though not as one of the text's lines."""
+    _lines: PayloadLines = field(init=False)
+    _goal: PayloadLines = field(init=False)
+    _raw: _LineProgress = field(init=False)
+    _shown_progress: _LineProgress = field(init=False)
+    _result_count: int = field(init=False, default=0)
+    _checked_texts: dict[str, set[str]] = field(init=False, default_factory=dict)
+    """Role -> texts it was sent and that have been looked through."""
+    _lines_by_text: dict[str, PayloadLines | None] = field(init=False, default_factory=dict)
+    """Text -> lines found in it; None where not even the goal was."""
+    _originals: dict[str, str] = field(init=False, default_factory=dict)
+    """Text as a defense passed it on -> what it was before."""
+    _read_by: dict[str, None] = field(init=False, default_factory=dict)
+    _copies: int = field(init=False, default=0)
+
+    def __post_init__(self) -> None:
+        self._lines = drop_own_words(find_payload_lines(self.written.values()), self.own_words)
+        self._goal = self._goal_lines()
+        self._raw = _LineProgress(set(self._lines), len(self._lines))
+        self._shown_progress = _LineProgress(set(self._lines), len(self._lines))
+
+    def tool_returned(self, value: object, error: str | None) -> None:
+        """Look through what a tool returned."""
+        self._result_count += 1
+        if self._raw.is_complete or not self._has_payload:
+            return
+        for text in (*_texts(value), *([error] if error else [])):
+            met = self._find_payload(text)
+            if met is not None:
+                self._raw.add(met, self._result_count)
+
+    def text_rewritten(self, original: str, shown: str) -> None:
+        """Remember what a marked or encoded text says."""
+        if self._has_payload and original != shown:
+            self._originals[shown] = original
+
+    def holds_planted(self, text: str) -> bool:
+        """Whether a line of the injected text, or its goal, stands in a text."""
+        return self._has_payload and self._find_payload(text) is not None
+
+    def model_asked(self, request: ChatRequest) -> None:
+        """Look through the messages that this role has not been sent before."""
+        acting = request.role in ACTING_ROLES
+        if not self._has_payload or (
+            self._shown_progress.is_complete if acting else request.role in self._read_by
+        ):
+            return
+        looked_at = self._checked_texts.setdefault("acting" if acting else request.role, set())
+        results = 0
+        for message in request.messages:
+            results += message["role"] == "tool"
+            for text in _message_texts(message):
+                if text not in looked_at:
+                    looked_at.add(text)
+                    self._check_text(text, request.role, max(results, 1))
+
+    def summarize(self) -> ExposureFacts:
+        """Say what has been met so far."""
+        return ExposureFacts(
+            exposed_raw=self._raw.round is not None,
+            exposed_shown=self._shown_progress.round is not None,
+            raw_round=self._raw.round,
+            shown_round=self._shown_progress.round,
+            raw_fraction=self._raw.fraction,
+            shown_fraction=self._shown_progress.fraction,
+            read_by=tuple(self._read_by),
+            copies_shown=self._copies,
+        )
+
+    @property
+    def _has_payload(self) -> bool:
+        return bool(self._lines or self._goal)
+
+    def _goal_lines(self) -> PayloadLines:
+        if not self.goal or not self.written:
+            return ()
+        injected = squeeze(" ".join(self.written.values()))
+        stated = [
+            forms for forms in find_payload_lines([self.goal]) if any(form in injected for form in forms)
+        ]
+        return drop_own_words(tuple(stated), self.own_words)
+
+    def _check_text(self, text: str, role: str, round_: int) -> None:
+        for said in (text, *(original for shown, original in self._originals.items() if shown in text)):
+            met = self._find_payload(said)
+            if met is not None:
+                self._read_by.setdefault(role)
+                if role in ACTING_ROLES:
+                    self._shown_progress.add(met, round_)
+                    self._copies = max(self._copies, _copies(said, met or self._goal))
+
+    def _find_payload(self, text: str) -> PayloadLines | None:
+        if text not in self._lines_by_text:
+            squeezed = squeeze(text)
+            lines = tuple(forms for forms in self._lines if any(form in squeezed for form in forms))
+            goal = any(form in squeezed for forms in self._goal for form in forms)
+            self._lines_by_text[text] = lines if lines or goal else None
+        return self._lines_by_text[text]
+
+
+def _copies(text: str, lines: PayloadLines) -> int:
+    """How often all of the lines stand in a text: several injection vectors can end in one tool result.
+
+    The rarest line counts, because one text may say a line twice.
+    """
+    squeezed = squeeze(text)
+    found = (max(squeezed.count(form) for form in forms) for forms in lines)
+    return min((times for times in found if times), default=0)
+
+
+def _message_texts(message: ChatMessage) -> Iterator[str]:
+    content = message["content"]
+    if isinstance(content, str):  # runs published before AgentDojo 0.1.27
+        yield content
+    else:
+        for block in content or ():
+            yield str(block.get("content", ""))
+    error = message.get("error")
+    if isinstance(error, str):
+        yield error
+
+
+def _texts(value: object) -> Iterator[str]:
+    """Every text inside a tool's value: models' fields, keys and items of dicts, items of lists."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, BaseModel):
+        yield from _texts(vars(value))
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _texts(key)
+            yield from _texts(item)
+    elif isinstance(value, list | tuple | set | frozenset):
+        for item in value:
+            yield from _texts(item)

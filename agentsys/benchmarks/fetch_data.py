@@ -1,0 +1,268 @@
+"""Data of other people's public repositories, from pinned states: published runs, AgentDyn's package.
+
+Part of a repository's archive, as its host packs it, is downloaded, checked, and kept whole or not at all.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import re
+import shutil
+import tarfile
+import tempfile
+import urllib.error
+import urllib.request
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from urllib.parse import urlsplit
+
+from agentsys.benchmarks.agentdyn.checkout import COMMIT, KNOWN, agentdyn_folder, read_checkout
+from agentsys.errors import ConfigError
+from agentsys.extensions import user_data_folder
+
+TIMEOUT_S = 60.0
+_MAX_FILE_BYTES = 32 * 2**20
+"""Bytes of one file; the largest of a published run has 2 MB."""
+_MAX_TOTAL_BYTES = 4 * 2**30
+"""Bytes of all files that are kept."""
+_DOWNLOAD_ERRORS = (OSError, http.client.HTTPException, tarfile.TarError, zlib.error, EOFError, ValueError)
+
+
+@dataclass(frozen=True)
+class ArchivePart:
+    """What is taken of an archive."""
+
+    prefix: str
+    """Folder in the repository, with `/` at its end; it is left out of the names."""
+    suffixes: tuple[str, ...]
+    """Endings of the files that are kept."""
+
+
+@dataclass(frozen=True)
+class DownloadedFolder:
+    """Result of a download."""
+
+    folder: Path
+    files: int
+    """Files in the folder."""
+    fresh: bool
+    """Whether they were downloaded now; else they were there."""
+
+
+def fetch_archive_part(
+    url: str, part: ArchivePart, folder: Path, check: Callable[[Path], None], timeout_s: float = TIMEOUT_S
+) -> DownloadedFolder:
+    """Get a part of an archive into a folder.
+
+    Args:
+        url: Address of a `.tar.gz` whose files lie below one folder; `http` or `https`.
+        part: What of it is wanted.
+        folder: Folder that it becomes.
+        check: Called with a folder of the files; raises `ConfigError` if they are not the expected ones.
+        timeout_s: Seconds without an answer after which the download is given up.
+
+    Raises:
+        ConfigError: If it cannot be had or holds no such part, if the files are not as expected, or if the
+            folder holds others already.
+    """
+    if urlsplit(url).scheme not in {"http", "https"}:
+        raise ConfigError(f"--source {url}: give an http or https address of a .tar.gz.")
+    if folder.is_dir() and any(folder.iterdir()):
+        try:
+            check(folder)
+        except ConfigError as error:
+            raise ConfigError(f"{folder} holds other files already ({error}) Give another --to.") from None
+        return DownloadedFolder(folder, _count_files(folder), False)
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".fetching-") as beside:
+            made = Path(beside) / "files"
+            _unpack_archive(url, part, made, timeout_s)
+            check(made)
+            (made / "SOURCE.txt").write_text(f"{part.prefix} of {url}\n", encoding="utf-8")
+            if folder.is_dir():
+                folder.rmdir()
+            shutil.move(made, folder)
+    except OSError as error:
+        raise ConfigError(f"{folder} cannot be written ({error.strerror}); try another --to.") from None
+    return DownloadedFolder(folder, _count_files(folder), True)
+
+
+def hash_files(folder: Path, pattern: str) -> str:
+    """SHA-256, in hex, of the names and contents of the files that a glob pattern finds, in order of name."""
+    found = {path.relative_to(folder).as_posix(): path for path in folder.glob(pattern) if path.is_file()}
+    whole = hashlib.sha256()
+    for name in sorted(found):
+        content = hashlib.sha256(found[name].read_bytes()).hexdigest()
+        whole.update(f"{name} {content}\n".encode())
+    return whole.hexdigest()
+
+
+def make_digest_check(known: Mapping[str, str]) -> Callable[[Path], None]:
+    """Make what compares the files that patterns find with the digests they should have."""
+
+    def check(folder: Path) -> None:
+        for pattern, expected in known.items():
+            if (found := hash_files(folder, pattern)) != expected:
+                raise ConfigError(
+                    f"the files {pattern} have SHA-256 {found}, not {expected}:"
+                    " they are not those that were published."
+                )
+
+    return check
+
+
+def _count_files(folder: Path) -> int:
+    return sum(path.is_file() and path.name != "SOURCE.txt" for path in folder.rglob("*"))
+
+
+def _unpack_archive(url: str, part: ArchivePart, into: Path, timeout_s: float) -> None:
+    beside: dict[str, None] = {}
+    kept = 0
+    try:
+        with (
+            urllib.request.urlopen(url, timeout=timeout_s) as response,
+            tarfile.open(fileobj=response, mode="r|gz") as archive,
+        ):
+            for member in archive:
+                name = member.name.partition("/")[2]
+                if not name.startswith(part.prefix):
+                    beside.update(_find_sibling(name, part.prefix))
+                elif member.isfile() and name.endswith(part.suffixes):
+                    kept += member.size
+                    _extract_member(archive, member, into, name.removeprefix(part.prefix), kept)
+    except urllib.error.HTTPError as error:
+        raise ConfigError(f"{url}: HTTP {error.code} {error.reason}. {_INSTEAD_HINT}") from None
+    except _DOWNLOAD_ERRORS as error:
+        reason = getattr(error, "reason", None) or error or type(error).__name__
+        raise ConfigError(f"{url} cannot be had ({reason}). {_INSTEAD_HINT}") from None
+    if not kept:
+        known = f" Beside it there: {', '.join(sorted(beside))}." if beside else ""
+        raise ConfigError(f"{url} holds no {part.prefix.rstrip('/')}.{known} Nothing was kept.")
+
+
+def _find_sibling(name: str, prefix: str) -> dict[str, None]:
+    """The folder that stands beside the wanted one, if this is a file of such."""
+    above = prefix.rstrip("/").rpartition("/")[0]
+    rest = name.removeprefix(f"{above}/")
+    return {rest.partition("/")[0]: None} if rest != name and "/" in rest else {}
+
+
+def _extract_member(
+    archive: tarfile.TarFile, member: tarfile.TarInfo, into: Path, name: str, kept: int
+) -> None:
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in re.split(r"[/\\]", name):
+        raise ValueError(f"a file named {name!r}")
+    if member.size > _MAX_FILE_BYTES or kept > _MAX_TOTAL_BYTES:
+        raise ValueError(f"{name} is too large")
+    content = archive.extractfile(member)
+    target = into / path
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_bytes(b"" if content is None else content.read())
+
+
+_INSTEAD_HINT = "Nothing was kept. Give another --source, or unpack the files yourself and name their folder."
+
+
+_HOST = "https://codeload.github.com"
+_ATTACKED_FILES = "*/important_instructions/*.json"
+
+
+@dataclass(frozen=True)
+class RunsSource:
+    """Published runs in a repository, `runs/PIPELINE/SUITE/USER_TASK/ATTACK/INJECTION.json`."""
+
+    repository: str
+    ref: str
+    """A commit; of a release, its tag."""
+    default: str
+    """The pipeline that is fetched where none is named."""
+    known: Mapping[str, Mapping[str, str]]
+    """Pipeline -> pattern of files in its folder -> their digest (`digest_of`)."""
+
+    @property
+    def url(self) -> str:
+        """Address of the archive."""
+        return f"{_HOST}/{self.repository}/tar.gz/{self.ref}"
+
+
+RUNS_SOURCES = {
+    "agentdojo-runs": RunsSource(
+        repository="ethz-spylab/agentdojo",
+        # A tag, not a commit: a tag may be moved, so the digests below are what tells the files.
+        ref="refs/tags/v0.1.35",
+        default="gpt-4o-mini-2024-07-18",
+        known={
+            "gpt-4o-mini-2024-07-18": {
+                "*/*/none/*.json": "0b6453db3ecdd73a01c11405f8a8c8cb437d68cf48d3d10ea66f898d6fa26069",
+                f"*/{_ATTACKED_FILES}": "681f8a04e76f5aa178160949fe57762bde311becb6aff28cbbcb796a074c2efc",
+            },
+            "gpt-4o-2024-05-13-tool_filter": {
+                "*/*/none/*.json": "4e6cdecfc370c00011e83b4998fc9b8a252c2175caae8ef59e4012cdfbec755e",
+                f"*/{_ATTACKED_FILES}": "7dfb6c5cee95a54f1cab25371ad46569dcbfc7514412122b41f0b72e6cdee17f",
+            },
+        },
+    ),
+    "drift-runs": RunsSource(
+        repository="SaFo-Lab/DRIFT",
+        ref="53dbc6c58d5d1f044f3a68636be30b060bb86d34",
+        default="gpt-4o-mini-2024-07-18",
+        known={
+            "gpt-4o-mini-2024-07-18": {
+                f"banking/{_ATTACKED_FILES}": "e7ba013b7e7aa6fdce3c4009eda0a848e1564b2d34bebf512afed14353597dcc",
+                f"travel/{_ATTACKED_FILES}": "3f6f980c148859654ac59db62b5583017dd6f570dbf6e23d513b469ecf4ae8b6",
+            }
+        },
+    ),
+}
+"""Name on the command line -> source."""
+
+AGENTDYN_SOURCE = "agentdyn"
+_AGENTDYN_URL = f"{_HOST}/SaFo-Lab/AgentDyn/tar.gz/{COMMIT}"
+
+
+def fetch_runs(
+    name: str, pipeline: str | None, to: Path | None, source: str | None
+) -> tuple[DownloadedFolder, bool]:
+    """Get a pipeline's published runs.
+
+    Args:
+        name: Key of `RUNS`.
+        pipeline: Name of its folder; None: the default one.
+        to: Folder to put the pipeline's folder into; None: one of the user's data folder.
+        source: Address of another archive of the repository.
+
+    Returns:
+        Where they are, and whether their digests were known beforehand and are right.
+
+    Raises:
+        ConfigError: If they cannot be had, are not the published ones, or the name is no folder's.
+    """
+    chosen, runs = pipeline or RUNS_SOURCES[name].default, RUNS_SOURCES[name]
+    if "/" in chosen or "\\" in chosen or chosen.startswith("."):
+        raise ConfigError(f"'{chosen}' is no pipeline's name; {runs.default} is one.")
+    known = runs.known.get(chosen, {})
+    folder = (to or user_data_folder() / name) / chosen
+    part = ArchivePart(f"runs/{chosen}/", (".json",))
+    return fetch_archive_part(source or runs.url, part, folder, make_digest_check(known)), bool(known)
+
+
+def fetch_agentdyn(to: Path | None, source: str | None) -> DownloadedFolder:
+    """Get AgentDyn's package at the commit whose files are known.
+
+    Raises:
+        ConfigError: If it cannot be had, or its files are not those of the commit.
+    """
+    part = ArchivePart("src/agentdojo/", (".py", ".yaml"))
+    folder = (to or agentdyn_folder()) / "src" / "agentdojo"
+    return fetch_archive_part(source or _AGENTDYN_URL, part, folder, _check_is_agentdyn)
+
+
+def _check_is_agentdyn(folder: Path) -> None:
+    found = read_checkout(str(folder)).digest
+    if found not in KNOWN:
+        raise ConfigError(f"the files have SHA-256 {found}: not those of commit {COMMIT[:7]}.")

@@ -1,1 +1,0 @@
-"""Ground truths: what the benchmark's authors would do, as the simulated model knows it."""

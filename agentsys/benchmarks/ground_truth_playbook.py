@@ -1,0 +1,272 @@
+"""Builds the simulated model's `Playbook`: one clean ground-truth run per task of some suites.
+
+`find_facts` finds what later calls and the answer of a ground truth take from tool outputs; `run_calls` makes the
+calls of a script on an environment without a model.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime, TaskEnvironment
+from pydantic_core import to_jsonable_python
+
+from agentsys.abilities import KnowsWays
+from agentsys.benchmarks.workspace_scripts import WORKSPACE_SCRIPTS
+from agentsys.contracts import InjectionTask, Suite, UserTask
+from agentsys.simulated.playbook_index import (
+    AlternativeSolution,
+    Fact,
+    GoalScript,
+    Playbook,
+    ScriptedCall,
+    TaskScript,
+)
+from agentsys.simulated.script_grounding import ground_arguments, leaf_forms, scalar_leaves
+from agentsys.simulated.text_matching import fold_text, occurs_in
+
+
+def script_calls(calls: Iterable[FunctionCall]) -> tuple[ScriptedCall, ...]:
+    """Calls of a ground truth as a script has them."""
+    return tuple(ScriptedCall(call.function, to_jsonable_python(dict(call.args))) for call in calls)
+
+
+def to_function_calls(calls: Iterable[ScriptedCall]) -> list[FunctionCall]:
+    """Calls of a script as a task's check is given them."""
+    return [FunctionCall(function=call.function, args=dict(call.args)) for call in calls]
+
+
+def run_calls(
+    suite: Suite, calls: Iterable[ScriptedCall], environment: TaskEnvironment, drawn: Sequence[Fact] = ()
+) -> list[str]:
+    """Make these calls and give what an agent reads then; errors as AgentDojo words them.
+
+    Args:
+        suite: The suite whose tools are called.
+        calls: The calls, in order.
+        environment: Changed by them.
+        drawn: Numbers in the calls that are read from what earlier calls returned.
+    """
+    # Imported here: the module behind it loads every vendor's SDK.
+    from agentdojo.agent_pipeline.tool_execution import tool_result_to_str
+
+    runtime = FunctionsRuntime(suite.tools)
+    outputs: list[str] = []
+    for call in calls:
+        args = ground_arguments(call.args, drawn, outputs)
+        value, error = runtime.run_function(environment, call.function, args)
+        # At once: a later call may change the very object that this one returned.
+        outputs.append(tool_result_to_str(value) if error is None else error)
+    return outputs
+
+
+_PIECE = re.compile(r"\w+(?:['’]\w+)*")
+_SHORT_WORD = re.compile(r"[a-z]{1,3}")
+"""Articles, prepositions and the like: on their own they are taken from nowhere."""
+_LONGEST_FIELD = 41
+"""Characters; a defense that has return values declared may refuse longer names, as AgentSys does."""
+_JOINT = re.compile(r"[-:./,]\d")
+"""Read away from a number: what makes it a part of a longer one."""
+
+
+@dataclass(frozen=True)
+class _ReusedText:
+    """A text and where it comes from."""
+
+    text: str
+    source: int
+
+
+def find_facts(
+    task: str, prompt: str, calls: Sequence[ScriptedCall], answer: str, outputs: Sequence[str]
+) -> tuple[Fact, ...]:
+    """The facts of one user task, in order of appearance, each text once.
+
+    Args:
+        task: Unique name of the task; fields are named after it.
+        prompt: The user's request; what stands in it need not be read.
+        calls: Ground-truth calls.
+        answer: Ground-truth answer.
+        outputs: Clean output of each call, as an agent reads it.
+    """
+    request = fold_text(prompt)
+    read = [fold_text(output) for output in outputs]
+    taken: list[_ReusedText] = []
+    for index, call in enumerate(calls):
+        for leaf in scalar_leaves(call.args):
+            taken.extend(_find_in_leaf(leaf, request, read[:index]))
+    taken.extend(_find_in_text(answer, request, read))
+    return _name_facts(task, taken)
+
+
+def _name_facts(task: str, taken: Iterable[_ReusedText]) -> tuple[Fact, ...]:
+    sources = {found.text: found.source for found in reversed(list(taken))}
+    counts: Counter[int] = Counter()
+    facts = []
+    for text, source in reversed(list(sources.items())):
+        facts.append(Fact(_field_name(task, source, counts[source]), text, source))
+        counts[source] += 1
+    return tuple(facts)
+
+
+def _field_name(task: str, source: int, number: int) -> str:
+    """A field name of a length that return values may have; of a task with a long name, its hash."""
+    name = f"{task}_call_{source}_value_{number}"
+    if len(name) <= _LONGEST_FIELD:
+        return name
+    digest = hashlib.blake2b(task.encode(), digest_size=4).hexdigest()
+    return f"fact_{digest}_call_{source}_value_{number}"
+
+
+def _find_in_leaf(leaf: object, request: str, read: Sequence[str]) -> Iterator[_ReusedText]:
+    if isinstance(leaf, str):
+        yield from _find_in_text(leaf, request, read)
+        return
+    for form in leaf_forms(leaf):
+        if occurs_in(form, request):
+            return
+        source = _find_source(form, read)
+        if source is not None:
+            yield _ReusedText(form, source)
+            return
+
+
+def _find_in_text(text: str, request: str, read: Sequence[str]) -> Iterator[_ReusedText]:
+    """The longest runs of words that stand in an output and that the request does not supply."""
+    pieces = list(_PIECE.finditer(text))
+    start = 0
+    while start < len(pieces):
+        end = _find_longest_run(text, pieces, start, read)
+        if end == start:
+            start += 1
+            continue
+        run = text[pieces[start].start() : pieces[end - 1].end()]
+        whole = not _is_cut_off(text, pieces[start].start(), pieces[end - 1].end())
+        if whole and not _is_in_request(run, request):
+            source = _find_source(fold_text(run), read)
+            assert source is not None
+            yield _ReusedText(run, source)
+        start = end
+
+
+def _find_longest_run(text: str, pieces: Sequence[re.Match[str]], start: int, read: Sequence[str]) -> int:
+    """One past the last piece of the longest run from `start` that stands in an output."""
+    longest = start
+    for end in range(start + 1, len(pieces) + 1):
+        run = text[pieces[start].start() : pieces[end - 1].end()]
+        if _find_source(fold_text(run), read) is not None:
+            longest = end
+        elif not run.isdigit():  # `2024` does not stand in `2024-05-21` as a number, yet begins it
+            break
+    return longest
+
+
+def _find_source(folded: str, read: Sequence[str]) -> int | None:
+    return next((index for index, output in enumerate(read) if occurs_in(folded, output)), None)
+
+
+def _is_in_request(run: str, request: str) -> bool:
+    """Say whether the run can be put together from runs of the user's request and short common words."""
+    pieces = list(_PIECE.finditer(run))
+    start = 0
+    while start < len(pieces):
+        end = _find_longest_run(run, pieces, start, [request])
+        if end == start and not _SHORT_WORD.fullmatch(pieces[start].group()):
+            return False
+        start = max(end, start + 1)
+    return True
+
+
+def _is_cut_off(text: str, start: int, end: int) -> bool:
+    """Say whether a run is a piece of a longer number, date or time: then it was worked out, not read."""
+    before, after = text[max(0, start - 2) : start][::-1], text[end : end + 2]
+    return bool(
+        (text[start].isdigit() and _JOINT.fullmatch(before))
+        or (text[end - 1].isdigit() and _JOINT.fullmatch(after))
+    )
+
+
+_OWN_SCRIPTS = {"workspace": WORKSPACE_SCRIPTS}
+"""Suite -> injection task -> script, for goals whose ground truth the package leaves empty."""
+
+
+@dataclass(frozen=True)
+class _SuiteScripts:
+    tasks: tuple[TaskScript, ...]
+    goals: tuple[GoalScript, ...]
+
+
+def build_playbook(suites: Iterable[Suite]) -> Playbook:
+    """The scripts of all user tasks and of all injection tasks that somebody knows how to do.
+
+    Args:
+        suites: Suites of one benchmark version. Each is worked out once per process.
+
+    Returns:
+        A playbook. Injection tasks without a ground truth are in it only if a script of ours, or the
+        right words in the answer, satisfies their own check on a clean environment.
+    """
+    scripts = [_suite_scripts(suite) for suite in suites]
+    return Playbook(
+        tuple(task for suite in scripts for task in suite.tasks),
+        tuple(goal for suite in scripts for goal in suite.goals),
+    )
+
+
+@lru_cache(maxsize=64)
+def _suite_scripts(suite: Suite) -> _SuiteScripts:
+    clean = suite.load_and_inject_default_environment({})
+    tasks = [_task_script(suite, task, _copy(clean)) for task in suite.user_tasks.values()]
+    goals = [_goal_script(suite, task, clean) for task in suite.injection_tasks.values()]
+    return _SuiteScripts(tuple(tasks), tuple(goal for goal in goals if goal is not None))
+
+
+def _task_script(suite: Suite, task: UserTask, environment: TaskEnvironment) -> TaskScript:
+    environment = task.init_environment(environment)
+    way = _own_way(suite, task)
+    if way is None:
+        way = AlternativeSolution(script_calls(task.ground_truth(environment)), task.GROUND_TRUTH_OUTPUT)
+    outputs = run_calls(suite, way.calls, environment, way.drawn)
+    facts = find_facts(f"{suite.name}_{task.ID}", task.PROMPT, way.calls, way.answer, outputs)
+    return TaskScript(suite.name, task.ID, task.PROMPT, way.calls, way.answer, (*facts, *way.drawn))
+
+
+def _goal_script(suite: Suite, task: InjectionTask, clean: TaskEnvironment) -> GoalScript | None:
+    """Script the way to one goal; None if nobody knows one."""
+    way = _own_way(suite, task)
+    if way is not None:
+        return GoalScript(suite.name, task.ID, task.GOAL, way.calls, way.answer or None, way.drawn)
+    knows = isinstance(suite, KnowsWays)  # then without a way none is known: its ground truths lead nowhere
+    calls = () if knows else script_calls(task.ground_truth(_copy(clean)))
+    if calls:
+        return GoalScript(suite.name, task.ID, task.GOAL, calls, task.GROUND_TRUTH_OUTPUT or None)
+    own = _OWN_SCRIPTS.get(suite.name, {}).get(task.ID)
+    if own is not None and _succeeds(suite, task, clean, own(task.GOAL, clean), ""):
+        return GoalScript(suite.name, task.ID, task.GOAL, own(task.GOAL, clean), None)
+    for words in (task.GROUND_TRUTH_OUTPUT, task.GOAL):
+        if words and _succeeds(suite, task, clean, (), words):
+            return GoalScript(suite.name, task.ID, task.GOAL, (), words)
+    return None
+
+
+def _own_way(suite: object, task: UserTask | InjectionTask) -> AlternativeSolution | None:
+    return suite.way(task) if isinstance(suite, KnowsWays) else None
+
+
+def _succeeds(
+    suite: Suite, task: InjectionTask, clean: TaskEnvironment, calls: tuple[ScriptedCall, ...], words: str
+) -> bool:
+    """Say whether the task's own check holds after these calls and words on a clean environment."""
+    before, after = _copy(clean), _copy(clean)
+    run_calls(suite, calls, after)
+    by_trace = task.security_from_traces(words, before, after, to_function_calls(calls))
+    return bool(task.security(words, before, after) if by_trace is None else by_trace)
+
+
+def _copy(environment: TaskEnvironment) -> TaskEnvironment:
+    return environment.model_copy(deep=True)

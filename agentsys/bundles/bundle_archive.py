@@ -1,0 +1,333 @@
+"""The file that a bundle is: written the same byte for byte each time, read as a stranger's.
+
+`Manifest` is its member `bundle.json`: what the bundle says of itself, with what cases depend on that is in
+no bundle (versions of packages, digests of datasets).
+
+The file is a zip, since its directory says what is inside, and how large, before anything is unpacked.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shutil
+import stat
+import zipfile
+import zlib
+from collections.abc import Collection, Iterable, Mapping
+from importlib.metadata import PackageNotFoundError, requires, version
+from importlib.resources import files
+from pathlib import Path
+from types import TracebackType
+from typing import Annotated, Any, Literal, NamedTuple
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
+
+from agentsys.base.object_import import by_registered_names, with_todays_paths
+from agentsys.benchmarks.agentdyn.checkout import agentdyn_folder as fetched_agentdyn
+from agentsys.benchmarks.asb.asb_data import FETCHED
+from agentsys.benchmarks.asb.asb_data import asb_folder as fetched_asb
+from agentsys.contracts import Benchmark
+from agentsys.errors import ConfigError
+from agentsys.runs.build_record import package_versions
+from agentsys.runs.source_code import content_digest
+
+MANIFEST_NAME = "bundle.json"
+RECORDS, REPLIES, KEPT, FILES, CODE = "records", "replies", "kept", "files", "code"
+"""Folders of a bundle: records, replies of models, files that defenses keep, files that options name, and
+source files of the user's."""
+MEMBER_PREFIX = "bundle:"
+"""Begins an option's value that names a member, e.g. `bundle:files/attack.file/texts.json`."""
+
+
+class MemberMark(NamedTuple):
+    """What a member is known by."""
+
+    size: int
+    sha256: str
+
+
+class _ManifestPart(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class BundledCell(_ManifestPart):
+    """One cell of the run."""
+
+    settings: Annotated[dict[str, Any], AfterValidator(with_todays_paths)]
+    """As its recipe has them, with `bundle:` in place of paths."""
+    identity: Annotated[dict[str, Any], AfterValidator(by_registered_names)]
+    """Everything that a case's outcome depends on, likewise."""
+
+
+class Manifest(_ManifestPart):
+    """All of a bundle but the content of its members."""
+
+    format: Literal[1] = 1
+    versions: dict[str, str]
+    """Package -> version where the bundle was packed, Python among them."""
+    cells: dict[str, BundledCell]
+    """Hash that records name -> their cell."""
+    code: list[dict[str, str]]
+    """States of the packages' own files that cases were run with: file -> beginning of its SHA-256."""
+    data: dict[str, str]
+    """File of a dataset that is not in the bundle -> beginning of its SHA-256."""
+    unfinished: int = 0
+    """Planned cases without a record."""
+    members: dict[str, MemberMark]
+    """Name of every other member -> its mark."""
+
+
+def parse_manifest(content: bytes, file: object) -> Manifest:
+    """Read a bundle's manifest.
+
+    Raises:
+        ConfigError: If it is none.
+    """
+    try:
+        return Manifest.model_validate(json.loads(content))
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"][:3])
+        raise ConfigError(f"{file} is no bundle that this version reads: {where}: {first['msg']}.") from None
+    except (ValueError, RecursionError):
+        raise ConfigError(f"{file} is no bundle: its {MANIFEST_NAME} is not valid JSON.") from None
+
+
+_SAFE_PART = re.compile(r"[^\x00-\x1f/\\:*?\"<>|]{1,255}")
+_MAX_MEMBER_BYTES = 256_000_000
+"""Of one member."""
+_MAX_TOTAL_BYTES = 64_000_000_000
+_MAX_MEMBERS = 5_000_000
+_BROKEN_ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError)
+
+
+class BundleWriter:
+    """A bundle being written; a file of its name that is there is never replaced.
+
+    Raises:
+        ConfigError: If there is such a file, or none can be made.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self.members: dict[str, MemberMark] = {}
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            self._zip = zipfile.ZipFile(file, "x")
+        except FileExistsError:
+            raise ConfigError(f"There is a file {file} already: give another one, --out FILE.") from None
+        except OSError as error:
+            raise ConfigError(f"Cannot write {file}: {error.strerror}. Give another --out.") from None
+
+    def __enter__(self) -> BundleWriter:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, _: object, __: TracebackType | None) -> None:
+        self._zip.close()
+        if kind is not None:
+            self.file.unlink()
+
+    def add(self, name: str, content: bytes) -> None:
+        """Add a member; names must come in order for two bundles of one folder to be equal."""
+        self._write_member(name, content)
+        self.members[name] = MemberMark(len(content), hashlib.sha256(content).hexdigest())
+
+    def finish(self, manifest: Manifest) -> None:
+        """Add the manifest, as the last member."""
+        self._write_member(MANIFEST_NAME, manifest.model_dump_json().encode())
+
+    def _write_member(self, name: str, content: bytes) -> None:
+        member = zipfile.ZipInfo(name)  # of 1980-01-01, the same at any time
+        member.create_system, member.external_attr = 3, (stat.S_IFREG | 0o644) << 16
+        self._zip.writestr(member, content, zipfile.ZIP_DEFLATED, compresslevel=6)
+
+
+class BundleReader:
+    """A bundle being read. Use as a context.
+
+    Raises:
+        ConfigError: If it is none, or holds what no bundle of ours holds: a link, a path that leads out of
+            it, a name twice, a member that is not in its list or is too large.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        if not file.is_file():
+            raise ConfigError(f"There is no file {file}.")
+        try:
+            self._zip = zipfile.ZipFile(file)
+        except (*_BROKEN_ZIP_ERRORS, OSError, ValueError, UnicodeError) as error:
+            raise ConfigError(f"{file} is no bundle: {error}.") from None
+        try:
+            self._infos = self._check_infos(self._zip.infolist())
+            self.manifest = parse_manifest(self._read_content(MANIFEST_NAME), file)
+            self._compare_lists()
+        except BaseException:
+            self._zip.close()
+            raise
+
+    def __enter__(self) -> BundleReader:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, _: object, __: TracebackType | None) -> None:
+        self._zip.close()
+
+    def list_members(self, folder: str) -> list[str]:
+        """The members in one of its folders, by the manifest."""
+        return sorted(name for name in self.manifest.members if name.startswith(f"{folder}/"))
+
+    def read_member(self, name: str) -> tuple[bytes, bool]:
+        """A member's content (empty where it is missing or broken), and whether it is as it was packed."""
+        if name not in self._infos:
+            return b"", False
+        try:
+            with self._zip.open(self._infos[name]) as member:
+                content = member.read()
+        except _BROKEN_ZIP_ERRORS:
+            return b"", False
+        found = MemberMark(len(content), hashlib.sha256(content).hexdigest())
+        return content, found == self.manifest.members[name]
+
+    def unpack(self, folder: Path, places: Mapping[str, str]) -> list[str]:
+        """Write members into a new folder, records excepted; what is not as it was packed stays out.
+
+        Data files are written all the same: without them no case that depends on them could be compared.
+
+        Args:
+            folder: The folder; it must be empty.
+            places: Folder of the bundle -> folder below `folder` that it goes to.
+
+        Returns:
+            The members that were changed or are missing.
+
+        Raises:
+            ConfigError: If they would not fit on the disk, or a data file is not there.
+        """
+        wanted = [name for name in self.manifest.members if name.split("/")[0] in places]
+        needed = sum(self.manifest.members[name].size for name in wanted)
+        if needed > shutil.disk_usage(folder).free:
+            raise ConfigError(f"{self.file} takes {needed / 1e9:.1f} GB; {folder} has not so much room.")
+        changed = []
+        for name in sorted(wanted):
+            content, as_packed = self.read_member(name)
+            if not as_packed:
+                changed.append(name)
+            top, _, rest = name.partition("/")
+            if not as_packed and top != FILES:
+                continue
+            if not as_packed and not content:
+                raise ConfigError(f"{self.file} has no {_shorten_name(name)}, which its settings name.")
+            target = folder / places[top] / rest
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with target.open("xb") as file:
+                file.write(content)
+        return changed
+
+    def find_changed_records(self) -> list[str]:
+        """The records that are not as they were packed."""
+        return [name for name in self.list_members(RECORDS) if not self.read_member(name)[1]]
+
+    def _check_infos(self, infos: Iterable[zipfile.ZipInfo]) -> dict[str, zipfile.ZipInfo]:
+        found: dict[str, zipfile.ZipInfo] = {}
+        total = 0
+        for info in infos:
+            why = _find_trouble(info) or ("there twice" if info.filename in found else "")
+            total += info.file_size
+            if total > _MAX_TOTAL_BYTES or len(found) >= _MAX_MEMBERS:
+                why = "one too many: there is more inside than a bundle may hold"
+            if why:
+                raise ConfigError(
+                    f"{self.file} is refused: its member {_shorten_name(info.filename)} is {why}."
+                )
+            found[info.filename] = info
+        if MANIFEST_NAME not in found:
+            raise ConfigError(
+                f"{self.file} is no bundle: it has no {MANIFEST_NAME}. `agentsys bundle DIR` makes one."
+            )
+        return found
+
+    def _read_content(self, name: str) -> bytes:
+        try:
+            return self._zip.read(self._infos[name])
+        except _BROKEN_ZIP_ERRORS as error:
+            raise ConfigError(f"{self.file} is damaged: {name} cannot be read ({error}).") from None
+
+    def _compare_lists(self) -> None:
+        members = self.manifest.members
+        for name in self._infos:
+            if name != MANIFEST_NAME and name not in members:
+                raise ConfigError(
+                    f"{self.file} is refused: its member {_shorten_name(name)} is not in its list."
+                )
+        for name in members:
+            if name == MANIFEST_NAME or not _is_safe(name):
+                raise ConfigError(f"{self.file} is refused: its list has {_shorten_name(name)}.")
+
+
+def _find_trouble(info: zipfile.ZipInfo) -> str:
+    """Why a member has no place in a bundle; an empty text: it has."""
+    kind = stat.S_IFMT(info.external_attr >> 16)
+    if not _is_safe(info.filename) or info.filename != info.orig_filename:
+        return "no path inside a bundle"
+    if info.is_dir() or kind not in (0, stat.S_IFREG):
+        return "no plain file (a link, a folder or a device)"
+    if info.file_size > _MAX_MEMBER_BYTES:
+        return f"larger than {_MAX_MEMBER_BYTES / 1e6:.0f} MB"
+    if info.flag_bits & 1 or info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        return "packed in a way that no bundle is"
+    return ""
+
+
+def _is_safe(name: str) -> bool:
+    parts = name.split("/")
+    return len(name) < 2000 and all(_SAFE_PART.fullmatch(part) and part.strip(". ") for part in parts)
+
+
+def _shorten_name(name: str) -> str:
+    return ascii(name[:100])
+
+
+_PROJECT = "agentsys-bench"
+_DATA_SUFFIXES = {".yaml", ".yml", ".json", ".jsonl", ".csv", ".txt"}
+
+
+def list_package_versions() -> dict[str, str]:
+    """Package -> version: ours, Python, and every package that ours needs."""
+    found = dict(package_versions())
+    try:
+        wanted = [one for one in requires(_PROJECT) or () if "extra ==" not in one]
+    except PackageNotFoundError:  # run from a folder that was never installed
+        wanted = []
+    for one in wanted:
+        name = re.split(r"[^A-Za-z0-9._-]", one, maxsplit=1)[0]
+        try:
+            found[name.lower()] = version(name)
+        except PackageNotFoundError:  # not needed on this Python
+            continue
+    return dict(sorted(found.items()))
+
+
+def hash_data_files(
+    benchmark: Benchmark, options: Mapping[str, Any], suites: Collection[str]
+) -> dict[str, str]:
+    """Data file of some suites -> the beginning of its SHA-256."""
+    found: dict[str, str] = {}
+    for name in sorted(suites):
+        in_agentdojo = Path(str(files("agentdojo"))) / "data" / "suites" / name
+        found |= _digests(benchmark.suite(name).data_path or in_agentdojo, f"{benchmark.name}/{name}")
+    if options.get("data") == FETCHED:
+        found |= _digests(fetched_asb(), "fetched asb")
+    if options.get("source") == FETCHED:
+        found |= _digests(fetched_agentdyn(), "fetched agentdyn")
+    return found
+
+
+def _digests(folder: Path, shown: str) -> dict[str, str]:
+    """Digests of the data files in a folder, by what they are called; none where there is no folder."""
+    return {
+        f"{shown}/{path.relative_to(folder).as_posix()}": content_digest(path)
+        for path in (sorted(folder.rglob("*")) if folder.is_dir() else ())
+        if path.suffix in _DATA_SUFFIXES and path.is_file()
+    }

@@ -1,0 +1,288 @@
+"""`pack_bundle`: writes a bundle of a log folder.
+
+`LeakSearch` looks for what must not leave this machine with it: keys, which are refused, and the machine's
+folders.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import orjson
+
+from agentsys.base.config_catalog import list_config_names, load_config
+from agentsys.base.grouping import group_by
+from agentsys.base.json_values import to_json_bytes
+from agentsys.bundles.bundle_archive import (
+    KEPT,
+    RECORDS,
+    REPLIES,
+    BundledCell,
+    BundleWriter,
+    Manifest,
+    hash_data_files,
+    list_package_versions,
+)
+from agentsys.bundles.rerun_bundle import PortableCell, check_bundled_settings, make_portable
+from agentsys.errors import ConfigError
+from agentsys.models.chat import SceneModel
+from agentsys.models.model_card import find_model_class, parse_card
+from agentsys.models.wrappers.reply_cache import CacheMode
+from agentsys.records.case import ATTEMPTS, UnreadableRecord
+from agentsys.records.old_shards import unpack_shards
+from agentsys.records.schema import OWN_KEY
+from agentsys.records.stored_plan import find_unfinished
+from agentsys.runs.cell import resolve_model_config
+from agentsys.runs.instantiate import instantiate
+from agentsys.runs.provenance import Recipe, load_code_states, load_recipe
+from agentsys.runs.store import OWN_FOLDER, Store
+from agentsys.runs.store import REPLIES_FOLDER as OWN_REPLIES
+
+_MIN_KEY_CHARS = 12
+"""Characters; a shorter one is a stand-in for servers that want none."""
+
+
+class LeakSearch:
+    """Looks at everything that is packed: for keys, which are refused, and for this machine's folders."""
+
+    def __init__(self, logdir: Path, recipes: Iterable[Recipe]) -> None:
+        several = list(recipes)
+        places = {str(Path.home()), str(logdir.absolute()), *(recipe.folder for recipe in several)}
+        self._places = sorted((place for place in places if place.count("/") > 1), key=len, reverse=True)
+        self._found: dict[str, list[str]] = {}
+        used = [m for one in several for m in (one.settings["model"], *one.settings["others"].values())]
+        shipped = [load_config("model", name) for name in list_config_names("model")]
+        named = {str(model.get("api_key_env")) for model in (*used, *shipped)}
+        values = {name: os.environ.get(name, "") for name in named}
+        self._keys = {name: value.encode() for name, value in values.items() if len(value) >= _MIN_KEY_CHARS}
+
+    def read_content(self, name: str, path: Path) -> bytes:
+        """A member's content, a record's without the places that a traceback names."""
+        content = path.read_bytes()
+        if name.startswith(f"{RECORDS}/"):
+            content = self._strip_places(content)
+        self.check_member(name, content)
+        return content
+
+    def check_member(self, name: str, content: bytes) -> None:
+        """Look at a member before it is packed.
+
+        Raises:
+            ConfigError: If it holds a key.
+        """
+        for variable, key in self._keys.items():
+            if key in content:
+                raise ConfigError(
+                    f"{name} holds the key in {variable}: nothing is packed. Take the key out of the "
+                    "settings or texts that put it there, and run again into another logdir."
+                )
+        for place in self._places:
+            if place.encode() in content:
+                self._found.setdefault(place, []).append(name)
+
+    def list_notes(self) -> Iterator[str]:
+        """What was found of this machine."""
+        for place, names in self._found.items():
+            several = "one of its files" if len(names) == 1 else f"{len(names)} of its files"
+            yield f"{place} stands in {several} ({names[0]}): look before you publish it"
+
+    def _strip_places(self, content: bytes) -> bytes:
+        stored = orjson.loads(content)
+        block = stored[OWN_KEY]
+        if not block.get("traceback"):
+            return content
+        block["traceback"] = self._shorten_traceback(block["traceback"])
+        return to_json_bytes(stored | {"error": self._shorten_traceback(stored.get("error"))}, indent=True)
+
+    def _shorten_traceback(self, text: Any) -> Any:
+        """A traceback whose files begin at their packages."""
+        if not isinstance(text, str):
+            return text
+        code_places = sorted((path for path in sys.path if path.count("/") > 1), key=len, reverse=True)
+        for place in (*code_places, *self._places):
+            text = text.replace(f"{place}/", "")
+        return text
+
+
+_REPLY_NAME = re.compile(r"[0-9a-f]{2}/[0-9a-f]{62}\.json")
+"""A kept reply's name in its folder."""
+_RERUN_HINT = "Run the same command again: what is finished is not run twice, and it is kept then."
+
+
+@dataclass(frozen=True)
+class PackedBundle:
+    """A bundle that was written."""
+
+    file: Path
+    records: int
+    attempts: int
+    """Attempts of searches, which lie beside the records."""
+    replies: int
+    unfinished: int
+    """Planned cases without a record."""
+    notes: tuple[str, ...]
+    """What to look at before it is published."""
+
+
+class _StoredRecord(NamedTuple):
+    """What a record says of where it belongs."""
+
+    path: Path
+    """Of its file, or the one it would have."""
+    config_hash: str
+    suite: str
+
+
+def pack_bundle(logdir: Path, file: Path) -> PackedBundle:
+    """Write a bundle of a log folder.
+
+    Raises:
+        ConfigError: If there is nothing to pack, something cannot be packed, or the file cannot be written.
+    """
+    stored = _list_stored(logdir)
+    recipes = {
+        one: _load_recipe(logdir, one, stored) for one in sorted({case.config_hash for case in stored})
+    }
+    cells = {one: make_portable(recipe) for one, recipe in recipes.items()}
+    members = {f"{RECORDS}/{case.path.relative_to(logdir).as_posix()}": case.path for case in stored}
+    for cell in cells.values():
+        members |= cell.members | _collect_kept(logdir, cell)
+    members |= _collect_replies(logdir, recipes.values())
+    missing = sum(lacking for one in find_unfinished([logdir]) for lacking, _ in one.missing.values())
+    leaks = LeakSearch(logdir, recipes.values())
+    with BundleWriter(file) as bundle:
+        for name in sorted(members):
+            bundle.add(name, leaks.read_content(name, members[name]))
+        manifest = Manifest(
+            versions=list_package_versions(),
+            cells={one: _build_bundled_cell(logdir, one, cell) for one, cell in cells.items()},
+            code=load_code_states(logdir),
+            data=_collect_data(cells, stored),
+            unfinished=missing,
+            members=bundle.members,
+        )
+        leaks.check_member("bundle.json", manifest.model_dump_json().encode())
+        bundle.finish(manifest)
+    attempts = sum(ATTEMPTS in str(case.path.parent.name) for case in stored)
+    replies = sum(name.startswith(f"{REPLIES}/") for name in members)
+    return PackedBundle(file, len(stored) - attempts, attempts, replies, missing, tuple(leaks.list_notes()))
+
+
+def _list_stored(logdir: Path) -> list[_StoredRecord]:
+    """Every record and attempt of a log folder.
+
+    Raises:
+        ConfigError: If there are none, or others than ours.
+    """
+    if not (logdir / OWN_FOLDER).is_dir():
+        raise ConfigError(f"'{logdir}' is no log folder of `agentsys run`; give the logdir of a run.")
+    unpack_shards(str(logdir))
+    files = {path.relative_to(logdir).as_posix() for path in logdir.rglob("*.json")}
+    found = []
+    for key in sorted(key for key in files if not any(part.startswith(".") for part in key.split("/"))):
+        path = logdir / key
+        try:
+            block = orjson.loads(path.read_bytes())[OWN_KEY]
+            found.append(_StoredRecord(path, str(block["config_hash"]), str(block["case"]["suite"])))
+        except (OSError, UnreadableRecord, ValueError, KeyError, TypeError):
+            raise ConfigError(
+                f"{path} is no record of `agentsys run`, or is damaged: a bundle holds our own runs alone. "
+                "Move it elsewhere, or run its case again."
+            ) from None
+    if not found:
+        raise ConfigError(f"'{logdir}' holds no records.")
+    return found
+
+
+def _load_recipe(logdir: Path, config_hash: str, stored: Iterable[_StoredRecord]) -> Recipe:
+    recipe = load_recipe(logdir, config_hash)
+    if recipe is None:
+        first = next(case.path for case in stored if case.config_hash == config_hash)
+        raise ConfigError(
+            f"Nothing tells how {first} can be run again: no recipe was kept with it. {_RERUN_HINT}"
+        )
+    return recipe
+
+
+def _collect_kept(logdir: Path, cell: PortableCell) -> dict[str, Path]:
+    """What the cell's defense keeps beside the runs."""
+    folders = {name: logdir / OWN_FOLDER / name for name in cell.kept}
+    return {
+        f"{KEPT}/{name}/{path.relative_to(folder).as_posix()}": path
+        for name, folder in folders.items()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and not path.name.startswith(".")
+    }
+
+
+def _collect_replies(logdir: Path, recipes: Iterable[Recipe]) -> dict[str, Path]:
+    """The replies that models gave: all of the caches that were used.
+
+    Raises:
+        ConfigError: If a model was asked without one.
+    """
+    folders: dict[Path, None] = {}
+    for recipe in recipes:
+        asked = [model for model in _iterate_models(recipe) if not _is_scripted(model)]
+        cache = recipe.settings["cache"]
+        for model in asked:
+            if cache["mode"] == CacheMode.OFF or not (
+                parse_card(model).cache or cache["mode"] == CacheMode.READ_ONLY
+            ):
+                raise ConfigError(
+                    f"Model '{model.get('name')}' was asked without a cache, so that its replies are gone: "
+                    "set model.cache=true and cache.mode=read_write, and run into another logdir."
+                )
+        if asked:
+            own = logdir / OWN_FOLDER / OWN_REPLIES
+            folders[Path(recipe.folder) / cache["dir"] if cache["dir"] else own] = None
+    found = {
+        f"{REPLIES}/{path.relative_to(folder).as_posix()}": path
+        for folder in folders
+        for path in sorted(folder.glob("*/*.json"))
+        if _REPLY_NAME.fullmatch(f"{path.parent.name}/{path.name}")
+    }
+    if folders and not found:
+        raise ConfigError(
+            f"No replies are kept in {next(iter(folders))}; a bundle cannot be run without them."
+        )
+    return found
+
+
+def _iterate_models(recipe: Recipe) -> Iterator[Mapping[str, Any]]:
+    """The models that the cell's requests went to."""
+    settings = check_bundled_settings(recipe.settings, Path())
+    model = resolve_model_config(settings)
+    yield model
+    names = {str(name) for name in (model.get("roles") or {}).values() if name is not None}
+    yield from (settings.others[name] for name in sorted(names & settings.others.keys()))
+
+
+def _is_scripted(model: Mapping[str, Any]) -> bool:
+    """Whether it is played by our own code, which needs no reply kept."""
+    return isinstance(find_model_class(str(model.get("name")), model.get("_target_")), SceneModel)
+
+
+def _build_bundled_cell(logdir: Path, config_hash: str, cell: PortableCell) -> BundledCell:
+    """A cell as the manifest has it, under the versions that it was run with."""
+    identity = check_bundled_settings(cell.settings, Path()).identity
+    known = Store(logdir).config(config_hash) or {}
+    return BundledCell(
+        settings=cell.settings, identity=identity | {"versions": known.get("versions", identity["versions"])}
+    )
+
+
+def _collect_data(cells: Mapping[str, PortableCell], stored: Iterable[_StoredRecord]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for config_hash, cases in group_by(stored, lambda case: case.config_hash).items():
+        options = cells[config_hash].settings["benchmark"]
+        if str(options.get("data", "")).startswith("bundle:"):
+            continue
+        found |= hash_data_files(instantiate("benchmark", options), options, {case.suite for case in cases})
+    return found

@@ -1,0 +1,415 @@
+"""Bundled cases, run again from a bundle's own replies; nothing is sent anywhere.
+
+A portable cell is a recipe without its machine's paths: `bundle:files/...` stands for what is in the
+bundle. `MachineChanges` is what differs between the machine that a bundle was made on and this one.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import orjson
+import yaml
+from pydantic import ValidationError
+
+from agentsys.base.config_catalog import list_config_names
+from agentsys.bundles.bundle_archive import (
+    CODE,
+    FILES,
+    KEPT,
+    MEMBER_PREFIX,
+    RECORDS,
+    REPLIES,
+    BundledCell,
+    BundleReader,
+    Manifest,
+    hash_data_files,
+    list_package_versions,
+)
+from agentsys.errors import ConfigError
+from agentsys.models.wrappers.reply_cache import CacheMode
+from agentsys.records.case import ATTEMPTS, Case, safe_name
+from agentsys.records.schema import OWN_KEY
+from agentsys.runs.cell import Cell, CellBuilder
+from agentsys.runs.claims import Claims
+from agentsys.runs.executors import run_on_threads
+from agentsys.runs.instantiate import find_kept_folders
+from agentsys.runs.plan import Job, list_differences
+from agentsys.runs.provenance import Recipe, hash_package_files
+from agentsys.runs.references import add_contents
+from agentsys.runs.run_totals import Listener
+from agentsys.runs.settings import Settings, validate_settings
+from agentsys.runs.source_code import content_digest
+from agentsys.runs.store import OWN_FOLDER, Store
+
+CONFIG_GROUPS = ("model", "defense", "attack", "benchmark")
+_FOLDER_OPTIONS = {
+    "attack.file",
+    "attack.artefact",
+    "attack.base.file",
+    "attack.base.artefact",
+    "benchmark.data",
+}
+"""Options that may name a folder, which is only read."""
+_AGAIN_HINT = "Put back what it was then, or run the cases anew (agentsys run ... --again)."
+
+
+@dataclass
+class PortableCell:
+    """A cell's settings as a bundle has them, and where the members lie that they name."""
+
+    settings: dict[str, Any]
+    members: dict[str, Path] = field(default_factory=dict)
+    """Member -> file."""
+    kept: set[str] = field(default_factory=set)
+    """Folders of the log folder's own in which the defense keeps files."""
+
+
+def make_portable(recipe: Recipe) -> PortableCell:
+    """Take the machine's paths out of a recipe.
+
+    Raises:
+        ConfigError: If a file was changed since the run, or something is named that no bundle can hold.
+    """
+    cell = PortableCell(deepcopy(recipe.settings))
+    settings, folder = cell.settings, Path(recipe.folder)
+    settings["cache"] = {}
+    _refuse_folders(settings)
+    for option, digest in (settings.get("files") or {}).items():
+        _take_file(cell, option, folder, digest)
+    if settings["benchmark"].get("data") not in (None, "sample", "fetched"):
+        _take_file(cell, "benchmark.data", folder, None)
+    for node in _iterate_nodes(settings["defense"]):
+        for option, own in find_kept_folders(node).items():
+            cell.kept.add(own)
+            if node.get(option) is not None:
+                raise ConfigError(
+                    f"defense.{option} is a folder of its own, whose files a bundle does not find: leave it"
+                    " out (null) and run again into another logdir."
+                )
+    for name, path in recipe.code.items():
+        _take_code(cell, name, Path(path))
+    for option, value in _iterate_texts({group: settings[group] for group in CONFIG_GROUPS}):
+        if Path(value).is_absolute() and _path_exists(Path(value)):
+            raise ConfigError(
+                f"{option} is {value}, a place of this machine that no bundle holds. Name it in a way that"
+                " holds elsewhere, and run again into another logdir."
+            )
+    return cell
+
+
+def insert_paths(settings: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """Settings of a bundle with the paths of what was unpacked to a folder.
+
+    Raises:
+        ConfigError: If they name what is not in the bundle.
+    """
+
+    def path_of(value: str) -> str:
+        if not value.startswith(MEMBER_PREFIX):
+            return value
+        path = (folder / value.removeprefix(MEMBER_PREFIX)).resolve()
+        if not path.is_relative_to(folder.resolve()):
+            raise ConfigError(f"The bundle is refused: a setting names {value[:100]!a}.")
+        return str(path)
+
+    found: dict[str, Any] = _map_texts(dict(settings), path_of)
+    for option, value in _iterate_texts({group: found.get(group, {}) for group in CONFIG_GROUPS}):
+        path = Path(value)
+        if path.is_absolute() and path.is_relative_to(folder.resolve()):
+            # Of weights or a checkout a folder could hold code.
+            if path.is_dir() and option not in _FOLDER_OPTIONS:
+                raise ConfigError(f"The bundle is refused: {option} names a folder in it.")
+        elif (path.is_absolute() or ".." in path.parts or value.startswith("~")) and _path_exists(path):
+            raise ConfigError(f"The bundle is refused: {option} names {value} of this machine.")
+    return found
+
+
+def check_bundled_settings(values: Mapping[str, Any], logdir: Path, **more: Any) -> Settings:
+    """Settings of a bundle, to be run into a folder.
+
+    Raises:
+        ConfigError: If they are none.
+    """
+    return validate_settings({**values, "executor": {"workers": 1}, "logdir": logdir, **more})
+
+
+def _refuse_folders(settings: Mapping[str, Any]) -> None:
+    model, benchmark = settings["model"], settings["benchmark"]
+    if model.get("traces") is not None:
+        raise ConfigError(
+            f"Model '{model.get('name')}' replays recorded runs ({model['traces']}), which are no part of a "
+            "bundle: publish those runs, and the command."
+        )
+    if benchmark.get("source") not in (None, "fetched"):
+        raise ConfigError(
+            f"benchmark.source={benchmark['source']} is a checkout with code of its own, which no bundle "
+            "holds: run with benchmark.source=fetched (`agentsys fetch agentdyn`)."
+        )
+    if "***" in str(model.get("base_url")):
+        raise ConfigError(
+            "model.base_url holds credentials, and replies are found by it: name the key with "
+            "model.api_key_env=VARIABLE instead, and run again into another logdir."
+        )
+
+
+def _take_file(cell: PortableCell, option: str, folder: Path, digest: str | None) -> None:
+    """Put the file or folder that an option names among the members, and the member in its place."""
+    *above, last = option.split(".")
+    node = cell.settings
+    for name in above:
+        node = node.get(name) or {}
+    value = node.get(last)
+    if not isinstance(value, str):
+        raise ConfigError(f"{option} names a file in a way that no bundle can follow: {value!r}.")
+    path = (folder / Path(value).expanduser()).absolute()
+    try:
+        now = content_digest(path)
+    except OSError as error:
+        raise ConfigError(f"{option} {path} cannot be read: {error.strerror}. {_AGAIN_HINT}") from None
+    if digest is not None and now != digest:
+        raise ConfigError(f"{option} {path} was changed since the run. {_AGAIN_HINT}")
+    top = f"{FILES}/{safe_name(option)}-{now[:8]}/{safe_name(path.name)}"
+    node[last] = f"{MEMBER_PREFIX}{top}"
+    if path.is_file():
+        cell.members[top] = path
+        return
+    for inner in sorted(file for file in path.rglob("*") if file.is_file()):
+        cell.members[f"{top}/{inner.relative_to(path).as_posix()}"] = inner
+
+
+def _take_code(cell: PortableCell, name: str, path: Path) -> None:
+    try:
+        now = content_digest(path)
+    except OSError as error:
+        raise ConfigError(f"Source file {path} cannot be read: {error.strerror}. {_AGAIN_HINT}") from None
+    if now != cell.settings["code"][name]:
+        raise ConfigError(f"Source file {path} was changed since the run. {_AGAIN_HINT}")
+    if Path(name).is_absolute():
+        raise ConfigError(
+            f"Source file {path} lies outside the folder that its module is imported from, where no bundle "
+            "can put it: move it there, and run the cases anew (agentsys run ... --again)."
+        )
+    cell.members[f"{CODE}/{name}"] = path
+
+
+def _iterate_nodes(value: Any) -> Iterator[dict[str, Any]]:
+    """A config and every config inside it."""
+    if isinstance(value, dict):
+        if "_target_" in value:
+            yield value
+        for inner in value.values():
+            yield from _iterate_nodes(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _iterate_nodes(inner)
+
+
+def _iterate_texts(value: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Option -> its text, for every text in plain data."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _iterate_texts(inner, f"{prefix}.{key}" if prefix else str(key))
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _iterate_texts(inner, prefix)
+    elif isinstance(value, str):
+        yield prefix, value
+
+
+def _map_texts(value: Any, change: Callable[[str], str]) -> Any:
+    if isinstance(value, dict):
+        return {key: _map_texts(inner, change) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_map_texts(inner, change) for inner in value]
+    return change(value) if isinstance(value, str) else value
+
+
+def _path_exists(path: Path) -> bool:
+    try:
+        return path.expanduser().exists()
+    except (OSError, ValueError, RuntimeError):
+        return False
+
+
+_RUN_FOLDER = "run"
+UNPACK_FOLDERS = {REPLIES: "replies", KEPT: f"{_RUN_FOLDER}/{OWN_FOLDER}", FILES: FILES, CODE: CODE}
+"""Folder of a bundle -> where it is unpacked to."""
+
+
+@dataclass(frozen=True)
+class RerunPlan:
+    """A bundle that can be run."""
+
+    store: Store
+    """Where the new records go."""
+    jobs: tuple[Job, ...]
+    cells: Mapping[str, Cell]
+    """Hash in the bundle's records -> cell."""
+    identities: Mapping[str, Mapping[str, Any]]
+    """The same hash -> the identity that its settings have here, with `bundle:` in place of paths."""
+    failed: Mapping[str, str]
+    """Record -> why its case cannot be run."""
+
+    def run(self, listener: Listener, workers: int) -> str | None:
+        """Run every case; what ended it early, if anything did."""
+        with Claims(self.store) as claims:
+            outcome = run_on_threads(
+                self.jobs, workers=workers, store=self.store, claims=claims, listener=listener, meter=None
+            )
+        return outcome.fatal or ("interrupted" if outcome.interrupted else None)
+
+
+@contextmanager
+def importable_folder(folder: Path) -> Iterator[None]:
+    """Inside the block a bundle's own modules can be imported."""
+    place = str(folder / CODE)
+    sys.path.insert(0, place)
+    try:
+        yield
+    finally:
+        sys.path.remove(place)
+
+
+def prepare_rerun(bundle: BundleReader, folder: Path) -> RerunPlan:
+    """Build what the cases of a bundle need that was unpacked by `PLACES`.
+
+    Raises:
+        ConfigError: If its settings are none, or lead out of it, or this machine lacks something.
+    """
+    store = Store(folder / _RUN_FOLDER)
+    configs = folder / "configs"
+    (configs / "model").mkdir(parents=True)
+    for cell in bundle.manifest.cells.values():
+        _write_models(cell, configs / "model")
+    builder = CellBuilder(store, (configs,))
+    cells, identities = {}, {}
+    for config_hash, cell in bundle.manifest.cells.items():
+        settings = _build_settings(cell, folder, configs)
+        cells[config_hash] = builder.build(settings)
+        content = {"files": settings.files, "others": settings.others, "code": settings.code}
+        identities[config_hash] = (
+            check_bundled_settings(cell.settings, Path()).model_copy(update=content).identity
+        )
+    jobs, failed = _build_jobs(bundle, cells)
+    return RerunPlan(store, tuple(jobs), cells, identities, failed)
+
+
+def _build_settings(cell: BundledCell, folder: Path, configs: Path) -> Settings:
+    replies = {"mode": CacheMode.READ_ONLY, "dir": folder / UNPACK_FOLDERS[REPLIES]}
+    found = check_bundled_settings(
+        insert_paths(cell.settings, folder), folder / _RUN_FOLDER, cache=replies, preflight=False
+    )
+    return add_contents([found], [configs])[0]
+
+
+def _write_models(cell: BundledCell, folder: Path) -> None:
+    """Give the models of further roles their YAMLs, unless they are shipped ones."""
+    shipped = set(list_config_names("model"))
+    for name, node in (cell.settings.get("others") or {}).items():
+        if (
+            not isinstance(node, dict)
+            or not name.replace("-", "").replace("_", "").replace(".", "").isalnum()
+        ):
+            raise ConfigError(f"The bundle is refused: it names a model {name[:100]!a}.")
+        if name not in shipped:
+            (folder / f"{name}.yaml").write_text(yaml.safe_dump(node), encoding="utf-8")
+
+
+def _build_jobs(bundle: BundleReader, cells: Mapping[str, Cell]) -> tuple[list[Job], dict[str, str]]:
+    jobs, failed = [], {}
+    for name in bundle.list_members(RECORDS):
+        if ATTEMPTS in name:  # run by its case's search
+            continue
+        try:
+            jobs.append(_build_job(name, bundle.read_member(name)[0], cells))
+        except (ValueError, KeyError, TypeError, ValidationError) as error:
+            failed[name] = f"no case can be read from it ({type(error).__name__})"
+    return jobs, failed
+
+
+def _build_job(name: str, content: bytes, cells: Mapping[str, Cell]) -> Job:
+    block = orjson.loads(content)[OWN_KEY]
+    case, cell = Case.model_validate(block["case"]), cells[block["config_hash"]]
+    suite = cell.benchmark.suite(case.suite)
+    there = case.user_task_id in suite.user_tasks or case.user_task_id in suite.injection_tasks
+    if not there or name != f"{RECORDS}/{case.key}":
+        raise ValueError(name)
+    return Job(case, cell)
+
+
+_MAX_NAMES = 8
+
+
+@dataclass(frozen=True)
+class MachineChanges:
+    """The differences, in words."""
+
+    versions: tuple[str, ...]
+    code: tuple[str, ...]
+    """Files of our packages."""
+    data: tuple[str, ...]
+    """Files of datasets."""
+    settings: Mapping[str, tuple[str, ...]]
+    """Hash of a cell -> what its settings say otherwise here."""
+    files: Mapping[str, tuple[str, ...]]
+    """Hash of a cell -> options whose files have other contents here."""
+
+    def list_changed_data(self, suite: str) -> list[str]:
+        """The dataset files of one suite."""
+        return [name for name in self.data if f"/{suite}/" in name or name.startswith("fetched")]
+
+    @property
+    def lines(self) -> list[str]:
+        """A line for each kind."""
+        told = {"versions": self.versions, "code": self.code, "datasets": self.data}
+        return [f"{kind}: {format_names(several)}" for kind, several in told.items() if several]
+
+
+def format_names(several: Sequence[str]) -> str:
+    """The first few of several names, and how many more there are."""
+    more = f" and {len(several) - _MAX_NAMES} more" if len(several) > _MAX_NAMES else ""
+    return f"{', '.join(several[:_MAX_NAMES])}{more}"
+
+
+def compare_machines(manifest: Manifest, rerun: RerunPlan) -> MachineChanges:
+    """Compare what a bundle was made with and what is here."""
+    settings, files, code = {}, {}, list[str]()
+    for config_hash, cell in manifest.cells.items():
+        found = list_differences(cell.identity, rerun.identities[config_hash])
+        files[config_hash] = tuple(one for one in found if one.startswith("content of "))
+        settings[config_hash] = tuple(
+            one for one in found if not one.startswith(("content of ", "version of ", "code of "))
+        )
+        code += [one for one in found if one.startswith("code of ")]
+    now, files_here = list_package_versions(), hash_package_files()
+    other = [name for name, then in sorted(manifest.versions.items()) if then != now.get(name)]
+    # Our files as they differ from the nearest state that cases were run with.
+    own = min((_list_differing(state, files_here) for state in manifest.code), key=len, default=())
+    return MachineChanges(
+        tuple(f"{name} ({manifest.versions[name]} then, {now.get(name, 'none')} now)" for name in other),
+        (*own, *dict.fromkeys(code)),
+        _list_differing(manifest.data, _hash_data(rerun)),
+        settings,
+        files,
+    )
+
+
+def _hash_data(rerun: RerunPlan) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for cell in rerun.cells.values():
+        suites = {job.case.suite for job in rerun.jobs if job.cell is cell}
+        if not str(cell.settings.benchmark.get("data", "")).startswith("/"):
+            found |= hash_data_files(cell.benchmark, cell.settings.benchmark, suites)
+    return found
+
+
+def _list_differing(then: Mapping[str, str], now: Mapping[str, str]) -> tuple[str, ...]:
+    """Names of the files that are not the same."""
+    return tuple(name for name in sorted({*then, *now}) if then.get(name) != now.get(name))

@@ -1,0 +1,439 @@
+"""`verify_bundle`: whether each case, run again, gives the same record, and why not."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import orjson
+import yaml
+
+from agentsys.bundles.bundle_archive import (
+    CODE,
+    FILES,
+    KEPT,
+    RECORDS,
+    REPLIES,
+    BundledCell,
+    BundleReader,
+    Manifest,
+)
+from agentsys.bundles.rerun_bundle import (
+    UNPACK_FOLDERS,
+    MachineChanges,
+    RerunPlan,
+    compare_machines,
+    format_names,
+    importable_folder,
+    prepare_rerun,
+)
+from agentsys.errors import ConfigError
+from agentsys.extensions import shipped_config_dirs
+from agentsys.models.chat import ErrorKind
+from agentsys.records.schema import OWN_KEY
+from agentsys.runs.plan import Job
+from agentsys.runs.run_totals import Listener
+
+_IGNORED_FIELDS = {"duration", "evaluation_timestamp", "agentdojo_package_version", "error"}
+"""AgentDojo's fields that are times, versions, or texts of errors."""
+_IGNORED_OWN_FIELDS = {"schema_version", "config_hash", "versions", "notes", "traceback", "usage"}
+"""Our fields that are versions, remarks on how it was run, or sums of what the spans' calls hold."""
+_IGNORED_SPAN_FIELDS = {"duration_s"}
+_IGNORED_CALL_FIELDS = {"latency_s", "from_cache", "attempts", "cost_usd", "notes", "odd"}
+_TOKEN_COUNTS = {"prompt", "completion", "cached", "reasoning", "uncounted", "written"}
+"""Counts of a call; those of one that was sent more than once hold what the lost replies took, too."""
+_MAX_DIFFERENCES = 3
+_MAX_VALUE_CHARS = 60
+
+
+def compare_records(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[str]:
+    """Where two records differ: a field and both values, the first few."""
+    one, other = _make_comparable(first), _make_comparable(second)
+    _level_retried(one, other)
+    found = list(_iterate_differences(one, other))
+    rest = [f"and {len(found) - _MAX_DIFFERENCES} more"] if len(found) > _MAX_DIFFERENCES else []
+    return [*found[:_MAX_DIFFERENCES], *rest]
+
+
+def _make_comparable(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """A record's outcome, its messages and all that was asked: what the same case gives again."""
+    found = {key: value for key, value in stored.items() if key not in _IGNORED_FIELDS}
+    block = stored.get(OWN_KEY)
+    if isinstance(block, dict):
+        own = {key: value for key, value in block.items() if key not in _IGNORED_OWN_FIELDS}
+        own["data"] = (block.get("versions") or {}).get("data")
+        own["spans"] = [_make_comparable_span(span) for span in block.get("spans") or []]
+        found[OWN_KEY] = own
+    return found
+
+
+def _make_comparable_span(span: Any) -> Any:
+    if not isinstance(span, dict):
+        return span
+    kept = {key: value for key, value in span.items() if key not in _IGNORED_SPAN_FIELDS}
+    calls = span.get("calls")
+    if isinstance(calls, list):
+        kept["calls"] = [_make_comparable_call(call) for call in calls]
+    return kept
+
+
+def _make_comparable_call(call: Any) -> Any:
+    if not isinstance(call, dict):
+        return call
+    kept = {key: value for key, value in call.items() if key not in _IGNORED_CALL_FIELDS}
+    lost = call.get("odd") or (isinstance(call.get("attempts"), int) and call["attempts"] > 1)
+    return {key: None if lost and key in _TOKEN_COUNTS else value for key, value in kept.items()}
+
+
+def _level_retried(one: dict[str, Any], other: dict[str, Any]) -> None:
+    """Leave out in both the counts of calls that one of the two had sent more than once."""
+    for first, second in zip(_iterate_calls(one), _iterate_calls(other), strict=False):
+        for key in _TOKEN_COUNTS:
+            if first.get(key) is None or second.get(key) is None:
+                first[key] = second[key] = None
+
+
+def _iterate_calls(comparable: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    for span in (comparable.get(OWN_KEY) or {}).get("spans", []):
+        if isinstance(span, dict):
+            yield from (call for call in span.get("calls") or [] if isinstance(call, dict))
+
+
+def _iterate_differences(one: Any, other: Any, place: str = "") -> Iterator[str]:
+    if isinstance(one, dict) and isinstance(other, dict):
+        for key in dict.fromkeys([*one, *other]):
+            inner = f"{place}.{key}" if place else str(key)
+            yield from _iterate_differences(one.get(key), other.get(key), inner)
+    elif isinstance(one, list) and isinstance(other, list):
+        for at, (first, second) in enumerate(zip(one, other, strict=False)):
+            yield from _iterate_differences(first, second, f"{place}[{at}]")
+        if len(one) != len(other):
+            yield f"{place}: {len(one)} entries then, {len(other)} now"
+    elif one != other or isinstance(one, bool) != isinstance(other, bool):
+        then, now = _cut_values(one, other)
+        yield f"{place.removeprefix(f'{OWN_KEY}.')}: {then} then, {now} now"
+
+
+def _cut_values(one: Any, other: Any) -> tuple[str, str]:
+    """Two values as JSON, from a little before where they part."""
+    first, second = json.dumps(one, ensure_ascii=True), json.dumps(other, ensure_ascii=True)
+    pairs = enumerate(zip(first, second, strict=False))
+    parted = next((at for at, (a, b) in pairs if a != b), min(len(first), len(second)))
+    begin = max(0, parted - _MAX_VALUE_CHARS // 3) if max(len(first), len(second)) > _MAX_VALUE_CHARS else 0
+    return _cut_text(first, begin), _cut_text(second, begin)
+
+
+def _cut_text(text: str, begin: int) -> str:
+    cut = text[begin : begin + _MAX_VALUE_CHARS]
+    return f"{'...' if begin else ''}{cut}{'...' if begin + _MAX_VALUE_CHARS < len(text) else ''}"
+
+
+class VerifyOutcome(StrEnum):
+    """What came of a case."""
+
+    EQUAL = "equal"
+    DIFFERS = "differs"
+    ERROR_THEN = "error_then"
+    """It ended in an error, for want of a reply that nobody has: there is nothing to compare."""
+    NOT_RUN = "not_run"
+
+
+class DifferenceCause(StrEnum):
+    """What differs here from what the bundle was made of."""
+
+    RECORD = "record"
+    REPLY = "reply"
+    DATASET = "dataset"
+    CODE = "code"
+    VERSION = "version"
+    SETTINGS = "settings"
+    CLOCK = "clock"
+    """The case's tools read the machine's clock."""
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class VerifiedCase:
+    """One record, or one attempt of a search."""
+
+    record: str
+    """Its path in the log folder."""
+    outcome: VerifyOutcome
+    differences: tuple[str, ...] = ()
+    """Field, value then, value now."""
+    why: tuple[DifferenceCause, ...] = ()
+    details: tuple[str, ...] = ()
+    """Of `why`, what exactly."""
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What came of a bundle."""
+
+    cases: tuple[VerifiedCase, ...]
+    changed: tuple[str, ...]
+    """Members that are not as they were packed, each with what it is."""
+    here: MachineChanges
+    """What differs on this machine."""
+    unfinished: int
+    """Cases that were planned and had no record."""
+    ended: str | None = None
+    """Why not all of it was run."""
+
+    @property
+    def counts(self) -> Counter[VerifyOutcome]:
+        """Outcome -> records."""
+        return Counter(case.outcome for case in self.cases)
+
+    @property
+    def is_verified(self) -> bool:
+        """Whether every record is what it says, and every member as it was packed."""
+        bad = self.counts[VerifyOutcome.DIFFERS] + self.counts[VerifyOutcome.NOT_RUN]
+        return not bad and not self.changed and self.ended is None
+
+
+def verify_bundle(
+    file: Path,
+    *,
+    listener: Callable[[tuple[Job, ...]], Listener],
+    workers: int = 4,
+    trust_code: bool = False,
+) -> Verification:
+    """Run a bundle's cases again from its own replies, and compare.
+
+    Args:
+        file: The bundle.
+        listener: Given the cases, makes who is told how it goes.
+        workers: Cases under way at once.
+        trust_code: Whether source files in the bundle may be executed.
+
+    Raises:
+        ConfigError: If the file is no bundle, is refused, or this machine lacks something it needs.
+    """
+    with BundleReader(file) as bundle, tempfile.TemporaryDirectory(prefix="agentsys-verify-") as place:
+        if not trust_code:
+            check_trust(bundle.manifest, file)
+        folder = Path(place).resolve()
+        changed = bundle.unpack(folder, UNPACK_FOLDERS)
+        with importable_folder(folder):
+            rerun = prepare_rerun(bundle, folder)
+            here = compare_machines(bundle.manifest, rerun)
+            ended = rerun.run(listener(rerun.jobs), workers)
+        records = bundle.find_changed_records()
+        compared = _RecordComparer(bundle, rerun, here, frozenset(records), tuple(changed))
+        cases = tuple(compared.compare_case(name) for name in bundle.list_members(RECORDS))
+        return Verification(
+            cases,
+            tuple(f"{_name_member_kind(name)} {name.partition('/')[2]}" for name in [*records, *changed]),
+            here,
+            bundle.manifest.unfinished,
+            ended,
+        )
+
+
+_MEMBER_KINDS = {
+    RECORDS: "record",
+    REPLIES: "reply",
+    KEPT: "kept answer",
+    FILES: "dataset file",
+    CODE: "code",
+}
+_MEMBER_CAUSES = {
+    REPLIES: DifferenceCause.REPLY,
+    KEPT: DifferenceCause.REPLY,
+    FILES: DifferenceCause.DATASET,
+    CODE: DifferenceCause.CODE,
+}
+
+
+def _name_member_kind(name: str) -> str:
+    return _MEMBER_KINDS[name.partition("/")[0]]
+
+
+@dataclass(frozen=True)
+class _RecordComparer:
+    """Compares the records of a bundle with the new ones."""
+
+    bundle: BundleReader
+    rerun: RerunPlan
+    here: MachineChanges
+    changed_records: frozenset[str]
+    changed: tuple[str, ...]
+    """Further members that are not as they were packed."""
+
+    def compare_case(self, name: str) -> VerifiedCase:
+        key = name.partition("/")[2]
+        tampered = name in self.changed_records
+        then, now = (
+            _parse_json(self.bundle.read_member(name)[0]),
+            _parse_json(_read_content(self.rerun.store.root / key)),
+        )
+        if then is None or now is None:
+            said = self.rerun.failed.get(name) or ("its case was not run" if then else "it is no JSON")
+            why = list(self._find_causes(then or {}, {}, tampered=tampered))
+            return VerifiedCase(key, VerifyOutcome.NOT_RUN, (said,), *self._split_causes(why))
+        found = [] if _lacks_reply_then(then, now) else compare_records(then, now)
+        if not found and not tampered:
+            outcome = VerifyOutcome.ERROR_THEN if _lacks_reply_then(then, now) else VerifyOutcome.EQUAL
+            return VerifiedCase(key, outcome)
+        shown = found or ["its bytes are not those that were packed, in what is not compared"]
+        why = list(self._find_causes(then, now, tampered=tampered))
+        return VerifiedCase(key, VerifyOutcome.DIFFERS, tuple(shown), *self._split_causes(why))
+
+    def _split_causes(
+        self, why: list[tuple[DifferenceCause, str]]
+    ) -> tuple[tuple[DifferenceCause, ...], tuple[str, ...]]:
+        kinds = tuple(dict.fromkeys(kind for kind, _ in why))
+        return kinds, tuple(dict.fromkeys(detail for _, detail in why if detail))
+
+    def _find_causes(
+        self, then: Mapping[str, Any], now: Mapping[str, Any], *, tampered: bool
+    ) -> Iterator[tuple[DifferenceCause, str]]:
+        if tampered:
+            yield DifferenceCause.RECORD, "the record was changed after it was packed"
+            return
+        found = [*self._find_missing_replies(now), *self._find_machine_causes(then, now)]
+        yield from found
+        if not found:
+            yield DifferenceCause.UNKNOWN, "nothing that was looked at differs"
+
+    def _find_missing_replies(self, now: Mapping[str, Any]) -> Iterator[tuple[DifferenceCause, str]]:
+        """The replies that its case asked for and did not get."""
+        if not _has_missing_reply(now):
+            return
+        error = str(now.get("error"))
+        named = [one for one in self.changed if one.startswith(REPLIES) and _reply_key(one)[:12] in error]
+        if named:
+            yield DifferenceCause.REPLY, f"{', '.join(named)} was changed after it was packed"
+        elif any(one.startswith(REPLIES) for one in self.changed):
+            yield DifferenceCause.REPLY, "a reply that it asked for is not there; some were changed"
+        else:
+            yield DifferenceCause.REPLY, "it asked what nobody had asked then"
+
+    def _find_machine_causes(
+        self, then: Mapping[str, Any], now: Mapping[str, Any]
+    ) -> Iterator[tuple[DifferenceCause, str]]:
+        for name in self.changed:
+            kind = _MEMBER_CAUSES[name.partition("/")[0]]
+            if kind is not DifferenceCause.REPLY or name.startswith(KEPT):
+                yield kind, f"{name} was changed after it was packed"
+        suite = str(_get_own_block(then).get("case", {}).get("suite"))
+        if _get_data_hash(then) != _get_data_hash(now) and now:
+            yield (
+                DifferenceCause.DATASET,
+                ", ".join(self.here.list_changed_data(suite)) or f"the data of {suite}",
+            )
+        config = str(_get_own_block(then).get("config_hash"))
+        several = {
+            DifferenceCause.DATASET: self.here.files.get(config, ()),
+            DifferenceCause.SETTINGS: self.here.settings.get(config, ()),
+            DifferenceCause.CODE: self.here.code,
+            DifferenceCause.VERSION: self.here.versions,
+        }
+        yield from ((kind, format_names(names)) for kind, names in several.items() if names)
+        cell = self.rerun.cells.get(config)
+        if cell is not None and cell.settings.benchmark.get("clock") == "real":
+            yield DifferenceCause.CLOCK, "the case's tools read the machine's clock (benchmark.clock=real)"
+
+
+def _get_own_block(stored: Mapping[str, Any]) -> Mapping[str, Any]:
+    block = stored.get(OWN_KEY)
+    return block if isinstance(block, dict) else {}
+
+
+def _get_data_hash(stored: Mapping[str, Any]) -> Any:
+    return (_get_own_block(stored).get("versions") or {}).get("data")
+
+
+def _has_missing_reply(stored: Mapping[str, Any]) -> bool:
+    """Whether a reply was not there when it was asked for."""
+    miss = ErrorKind.CACHE_MISS.value
+    block = _get_own_block(stored)
+    calls = (call for span in block.get("spans") or [] for call in span.get("calls") or [])
+    return block.get("error_kind") == miss or any(call.get("error") == miss for call in calls)
+
+
+def _lacks_reply_then(then: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+    """Whether a case ended in an error of its model's then, and now for want of that very reply."""
+    kind = str(_get_own_block(then).get("error_kind"))
+    asked = kind in {one.value for one in ErrorKind} and kind != ErrorKind.CACHE_MISS.value
+    return _get_own_block(then).get("status") == "error" and asked and _has_missing_reply(now)
+
+
+def _reply_key(member: str) -> str:
+    return member.removeprefix(f"{REPLIES}/").removesuffix(".json").replace("/", "")
+
+
+def _read_content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+def _parse_json(content: bytes) -> dict[str, Any] | None:
+    try:
+        found = orjson.loads(content)
+    except orjson.JSONDecodeError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+_MAX_NAMED = 3
+
+
+def check_trust(manifest: Manifest, file: object) -> None:
+    """See that nothing of a bundle's own would be executed.
+
+    Raises:
+        ConfigError: If it brings source files, or its settings name classes or modules that no shipped config
+            names.
+    """
+    brought = sorted(name for name in manifest.members if name.startswith(f"{CODE}/"))
+    foreign = sorted({name for cell in manifest.cells.values() for name in _find_foreign_targets(cell)})
+    named = [name.removeprefix(f"{CODE}/") for name in brought] or foreign
+    if not named:
+        return
+    more = f" and {len(named) - _MAX_NAMED} more" if len(named) > _MAX_NAMED else ""
+    raise ConfigError(
+        f"{file} runs code of its own ({', '.join(ascii(one)[1:-1] for one in named[:_MAX_NAMED])}{more}), which "
+        "can do what you can: read it (unzip), then give --trust-code."
+    )
+
+
+def _find_foreign_targets(cell: BundledCell) -> Iterator[str]:
+    for target in _iterate_targets(cell.settings):
+        if target not in _list_shipped_targets():
+            yield target
+    modules = (cell.settings.get("benchmark") or {}).get("modules")
+    yield from (str(name) for name in modules or ())
+
+
+@lru_cache(maxsize=1)
+def _list_shipped_targets() -> frozenset[str]:
+    """Every `_target_` of the shipped configs."""
+    files = [file for folder in shipped_config_dirs() for file in folder.rglob("*.yaml")]
+    return frozenset(
+        target
+        for file in files
+        for target in _iterate_targets(yaml.safe_load(file.read_text(encoding="utf-8")))
+    )
+
+
+def _iterate_targets(value: Any) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            if key == "_target_":
+                yield str(inner)
+            else:
+                yield from _iterate_targets(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _iterate_targets(inner)

@@ -1,0 +1,108 @@
+"""Writing a result in the format that was asked for: on the screen, to a pipe or to a file."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TextIO
+
+import typer
+
+from agentsys.analysis.shown_document import as_shown
+from agentsys.analysis.tables.escaping import between_words
+from agentsys.analysis.tables.output import FILE_WIDTH, Output, OutputFormat, written
+from agentsys.cli.terminal import escape_controls
+from agentsys.errors import ConfigError
+from agentsys.models.secrets import without_credentials
+from agentsys.records.names_file import STORED_NAMES, DisplayNames
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+FormatOption = Annotated[
+    OutputFormat,
+    typer.Option("--format", help="csv, json and parquet give one record per number, with whole names."),
+]
+"""The option of every command that shows numbers; a command's parameter has `TABLE` as its default."""
+
+OutOption = Annotated[
+    Path | None, typer.Option("--out", metavar="FILE", help="File to write instead of the screen.")
+]
+"""The option of every command whose result may go to a file; None as its default."""
+
+ConfigDirOption = Annotated[
+    list[Path] | None, typer.Option("--config-dir", help="Your own config folder; may be repeated.")
+]
+PluginPathOption = Annotated[
+    list[Path] | None, typer.Option("--plugin-path", help="Folder your own modules are imported from.")
+]
+
+
+def write_output(
+    output: Output, form: OutputFormat, out: Path | None = None, shown: DisplayNames = STORED_NAMES
+) -> None:
+    """Write a result.
+
+    Args:
+        output: What to write.
+        form: How to write it.
+        out: File to write to, in a folder that is made if it is not there; None for standard output.
+        shown: What its tables call defenses and models.
+
+    Raises:
+        ConfigError: If bytes would go to a terminal.
+    """
+    output = as_shown(output, shown)
+    if out is not None:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_bytes(written(output, form))
+    elif form is OutputFormat.TABLE:
+        from rich.console import Console
+
+        from agentsys.analysis.tables.write_terminal import terminal_document
+
+        # Not cropped: what cannot be made to fit, a path say, is left to the terminal to break.
+        Console(width=table_width()).print(terminal_document(output.screen or output.document), crop=False)
+    elif form is OutputFormat.PARQUET:
+        if sys.stdout.isatty():
+            raise ConfigError(
+                "Parquet is no text: say where to write it, --out FILE.parquet or > FILE.parquet."
+            )
+        sys.stdout.buffer.write(written(output, form))
+    else:
+        sys.stdout.write(written(output, form).decode())
+
+
+def print_line(line: str, file: TextIO | None = None, hang: str = "") -> None:
+    """Print a line for people, broken between words where it is wider than the screen.
+
+    Args:
+        line: What to say. Whatever in it we did not write does nothing to a terminal.
+        file: Where to; None: standard output.
+        hang: What a line begins with that goes on with the one above.
+    """
+    print(between_words(escape_controls(line), terminal_width(), hang), file=file or sys.stdout)
+
+
+def print_to_console(console: Console, line: str, hang: str = "") -> None:
+    """`say` on a console, which may be a quiet one; without user and password of an address in the line."""
+    text = without_credentials(escape_controls(line))
+    console.print(between_words(text, terminal_width(), hang), markup=False, highlight=False, soft_wrap=True)
+
+
+def terminal_width() -> int | None:
+    """Columns of standard output, as `COLUMNS` or the terminal says; None: a pipe or a file has none."""
+    wanted = os.environ.get("COLUMNS", "")
+    if wanted.isdigit() and int(wanted):
+        return int(wanted)
+    if not sys.stdout.isatty():
+        return None
+    from rich.console import Console
+
+    return Console().width
+
+
+def table_width() -> int:
+    """Columns of a table on standard output."""
+    return terminal_width() or FILE_WIDTH

@@ -1,0 +1,93 @@
+"""`agentsys compare`: defenses, models, attacks or whole runs against one of them, on the same cases."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from agentsys.analysis.metrics.compare import COMPARED_METRICS
+from agentsys.analysis.metrics.compare import compare as compared
+from agentsys.analysis.metrics.contenders import Axis
+from agentsys.analysis.metrics.contending_folders import Contending, contending
+from agentsys.analysis.metrics.rates import METRICS
+from agentsys.analysis.statistics.error_rule import ErrorRule
+from agentsys.analysis.tables.compare_document import compare_output, count_notes
+from agentsys.analysis.tables.flips import ReportPages
+from agentsys.analysis.tables.output import OutputFormat
+from agentsys.cli.cli_output import ConfigDirOption, FormatOption, OutOption, PluginPathOption, write_output
+from agentsys.cli.report_command import default_report_path
+from agentsys.cli.stored_runs import (
+    ErrorsOption,
+    NamesOption,
+    load_own_metrics,
+    print_unfinished,
+    read_stored_runs,
+)
+from agentsys.cli.terminal import escape_to_line
+from agentsys.records.names_file import RunNames
+
+
+def compare_command(
+    folders: Annotated[
+        list[Path],
+        typer.Argument(metavar="DIR...", help="Folders of stored runs; two that hold the same cases: A B."),
+    ],
+    by: Annotated[
+        Axis | None,
+        typer.Option(help="What is compared. Default: what the folders differ in, else what varies in them."),
+    ] = None,
+    baseline: Annotated[
+        str | None,
+        typer.Option(help="The one that the others are compared with. Default: none, else the first."),
+    ] = None,
+    metric: Annotated[
+        list[str] | None,
+        typer.Option(
+            help=f"{', '.join(COMPARED_METRICS)}, or one of your own; may be repeated. Default: these three."
+        ),
+    ] = None,
+    form: FormatOption = OutputFormat.TABLE,
+    out: OutOption = None,
+    flips: Annotated[
+        int, typer.Option(min=0, help="Flipped cases to list per metric and direction (json has all).")
+    ] = 1,
+    full: Annotated[bool, typer.Option("--full", help="List all flipped cases.")] = False,
+    errors: ErrorsOption = ErrorRule.REPORT,
+    config_dir: ConfigDirOption = None,
+    plugin_path: PluginPathOption = None,
+    names: NamesOption = None,
+) -> None:
+    """Compare defenses, models, attacks or runs on the same cases: differences with intervals, and flips."""
+    asked = metric or COMPARED_METRICS
+    own = load_own_metrics(asked, config_dir, plugin_path)
+    chosen = contending(
+        folders, by, baseline, lambda some: read_stored_runs(some, names, whole_names=form.for_programs)
+    )
+    for reading in chosen.readings.values():
+        print_unfinished(reading)
+    found = compared(
+        chosen.sides,
+        baseline,
+        [name for name in asked if name in METRICS],
+        errors,
+        own=own,
+    )
+    if form in (OutputFormat.CSV, OutputFormat.PARQUET):
+        for note in (*found.notes, *count_notes(found)):
+            print(escape_to_line(note), file=sys.stderr)
+    shown = compare_output(found, None if full else flips, _report_pages(chosen, folders))
+    write_output(shown, form, out, RunNames(names).display_names)
+
+
+def _report_pages(chosen: Contending, folders: Sequence[Path]) -> ReportPages:
+    """The reports of these folders, as far as they are written where `agentsys report` writes them."""
+    if chosen.sides.by is Axis.RUN:
+        runs = zip(folders, chosen.readings.items(), strict=True)
+        pages = {side: default_report_path(folder, reading) for folder, (side, reading) in runs}
+    else:
+        pages = dict.fromkeys(chosen.sides.cases, default_report_path(folders[0], chosen.readings[""]))
+    return ReportPages({side: page for side, page in pages.items() if page.is_file()})

@@ -1,1 +1,0 @@
-"""`agentsys doctor`: the checks, and how they are told."""

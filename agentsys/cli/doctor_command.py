@@ -1,0 +1,284 @@
+"""`agentsys doctor`: check whether this installation is ready, and for which models.
+
+Nothing here imports an SDK, and no key's value is ever read out.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.metadata
+import json
+import os
+import platform
+import re
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from agentsys import __version__
+from agentsys.base import config_catalog
+from agentsys.cli.cli_output import ConfigDirOption, print_line
+from agentsys.cli.terminal import escape_to_line
+from agentsys.errors import DISTRIBUTION, ConfigError, install_command
+from agentsys.extensions import shipped_config_dir
+
+if TYPE_CHECKING:
+    from agentsys.records.schema import CaseRecord
+
+_HIDDEN_EXTRAS = frozenset({"dev"})
+_EXTRA = re.compile(r"extra\s*==\s*['\"]([^'\"]+)['\"]")
+_REQUIREMENT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """One thing that was looked at."""
+
+    subject: str
+    """What was looked at."""
+    ok: bool | None
+    """Whether it is as it should be; None where that was not checked. A key that is not set is not, though
+    no run may need it."""
+    detail: str
+    """What was found and, where it helps, what to do."""
+
+
+@dataclass(frozen=True)
+class CheckReport:
+    """Everything the doctor found."""
+
+    versions: dict[str, str | None]
+    """Package -> version; None where it is not installed."""
+    models: list[CheckResult]
+    """Per model config, whether the variables it names are set."""
+    extras: list[CheckResult]
+    folders: list[CheckResult]
+    self_check: CheckResult
+
+
+def run_checks(logdir: Path, config_dirs: Sequence[Path] = (), *, ping: bool = False) -> CheckReport:
+    """Look at everything; takes as long as one case takes to run (a few seconds, mostly imports).
+
+    Args:
+        logdir: Folder that records would go to.
+        config_dirs: The user's own config folders.
+        ping: Whether each model that has its key is asked one small question, which may cost something.
+    """
+    return CheckReport(
+        versions=collect_versions(),
+        models=[
+            check_model(name, config_dirs, ping=ping)
+            for name in config_catalog.list_config_names("model", config_dirs)
+        ],
+        extras=check_extras(),
+        folders=[check_configs(), check_logdir(logdir)],
+        self_check=run_self_check(),
+    )
+
+
+def collect_versions() -> dict[str, str | None]:
+    """Versions of Python, of ourselves and of the packages results depend on."""
+    found = {"python": platform.python_version(), "agentsys": __version__}
+    required = _read_requirements()
+    needed = [package for extra in required if extra is None for package in required[extra]]
+    optional = [
+        package for extra in required if extra for package in required[extra] if _installed_version(package)
+    ]
+    return found | {name: _installed_version(name) for name in dict.fromkeys([*needed, *optional])}
+
+
+def _read_requirements() -> dict[str | None, list[str]]:
+    """Extra -> packages it asks for; under None those that are always needed, first.
+
+    Empty where agentsys is not installed as a package.
+    """
+    try:
+        metadata = importlib.metadata.metadata(DISTRIBUTION)
+    except importlib.metadata.PackageNotFoundError:
+        return {}
+    extras = [name for name in metadata.get_all("Provides-Extra") or [] if name not in _HIDDEN_EXTRAS]
+    found: dict[str | None, list[str]] = {None: [], **{name: [] for name in extras}}
+    for line in metadata.get_all("Requires-Dist") or []:
+        extra = _EXTRA.search(line)
+        package = _REQUIREMENT_NAME.match(line)
+        group = extra[1] if extra else None
+        if package and group in found:
+            found[group].append(package.group())
+    return found
+
+
+_UNUSED_KEYS = {True: frozenset({"api_key_env"}), False: frozenset({"project_env", "location_env"})}
+"""`vertexai` in a model's config -> keys of it that name variables of the other way to the model."""
+
+
+def check_model(name: str, config_dirs: Sequence[Path] = (), *, ping: bool = False) -> CheckResult:
+    """Check a model: the variables that its config names (`*_env`) and uses, and, if asked to, its server."""
+    try:
+        values = config_catalog.load_config("model", name, config_dirs)
+    except ConfigError as error:
+        return CheckResult(name, False, str(error))
+    unset = [key for key, value in values.items() if value == "???"]
+    if unset:
+        return CheckResult(name, None, f"needs model.{unset[0]}=...; not checked")
+    unused = _UNUSED_KEYS[bool(values["vertexai"])] if "vertexai" in values else frozenset[str]()
+    wanted = [v for k, v in values.items() if k.endswith("_env") and k not in unused and isinstance(v, str)]
+    states = {variable: bool(os.environ.get(variable)) for variable in wanted}
+    told = ", ".join(f"{key} is {'set' if is_set else 'not set'}" for key, is_set in states.items())
+    told = told or "needs no key"
+    if not all(states.values()):
+        return CheckResult(name, False, told)
+    if values.get("simulated") and not values.get("base_url"):
+        return CheckResult(name, True, told)
+    if not ping:
+        return CheckResult(name, None, f"{told}; its server was not checked: --ping asks it")
+    return _ping_model(name, values, config_dirs)
+
+
+def _ping_model(name: str, values: Mapping[str, Any], config_dirs: Sequence[Path]) -> CheckResult:
+    """Ask a model one small question with one small tool, as `agentsys run` does before its first case."""
+    from agentsys.models.build_model import build_stack
+    from agentsys.runs.preflight import find_first_trouble
+
+    try:
+        stack = build_stack(
+            values,
+            cache_dir=None,
+            load_model=lambda other: config_catalog.load_config("model", other, config_dirs),
+        )
+    except ConfigError as error:
+        return CheckResult(name, False, str(error))
+    trouble, odd = find_first_trouble(stack.probe_models(), None)
+    if trouble is not None or odd:
+        return CheckResult(name, False, str(trouble or odd))
+    return CheckResult(
+        name,
+        True,
+        "answered, with the tool call it was asked for" if stack.probe_models() else "asks no server",
+    )
+
+
+def check_extras() -> list[CheckResult]:
+    """Say which optional parts are installed, and how to install the others."""
+    required = _read_requirements()
+    if not required:
+        return [CheckResult(DISTRIBUTION, False, "is not installed as a package: pip install .")]
+    return [_check_extra(name, packages) for name, packages in required.items() if name is not None]
+
+
+def _check_extra(name: str, packages: Sequence[str]) -> CheckResult:
+    missing = [package for package in packages if _installed_version(package) is None]
+    if missing:
+        return CheckResult(name, False, f"{', '.join(missing)} missing: {install_command(name)}")
+    return CheckResult(name, True, "installed")
+
+
+def _installed_version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def check_configs() -> CheckResult:
+    """Check whether the shipped configs are where they should be."""
+    folder = shipped_config_dir()
+    if (folder / "config.yaml").is_file():
+        return CheckResult("configs", True, str(folder))
+    return CheckResult("configs", False, f"no config.yaml in {folder}: install agentsys again")
+
+
+def check_logdir(logdir: Path) -> CheckResult:
+    """Check whether records could be written to `logdir`; makes nothing that stays."""
+    nearest = next(folder for folder in (logdir.absolute(), *logdir.absolute().parents) if folder.exists())
+    try:
+        with tempfile.TemporaryFile(dir=nearest):
+            pass
+    except OSError as error:
+        return CheckResult("logdir", False, f"{logdir}: {error.strerror}; give another with logdir=FOLDER")
+    return CheckResult(
+        "logdir", True, f"{logdir} {'is writable' if nearest == logdir.absolute() else 'can be made'}"
+    )
+
+
+def run_self_check() -> CheckResult:
+    """Run one banking case on the simulated model, from config to stored record."""
+    start = time.perf_counter()
+    try:
+        records = _run_one_case()
+    except Exception as error:  # noqa: BLE001 - whatever is broken here is what the user came to be told
+        return CheckResult("self-check", False, f"{type(error).__name__}: {error}")
+    if len(records) != 1 or records[0].status != "ok":
+        kind = records[0].error_kind if records else "no case was run"
+        return CheckResult(
+            "self-check", False, f"a banking case on the simulated model ended as an error: {kind}"
+        )
+    if not records[0].utility:
+        return CheckResult("self-check", False, "the simulated model did not solve a banking case")
+    took = time.perf_counter() - start
+    return CheckResult("self-check", True, f"a banking case ran on the simulated model in {took:.1f} s")
+
+
+def _run_one_case() -> list[CaseRecord]:
+    from agentsys.runs.run_session import prepare_session
+    from agentsys.runs.run_totals import Listener
+
+    records: list[CaseRecord] = []
+
+    class Collector(Listener):
+        def finished(self, record: CaseRecord) -> None:
+            records.append(record)
+
+    with tempfile.TemporaryDirectory() as folder:
+        overrides = ["model=simulated", "defense=none", "attack=none", "executor.workers=1", "limit=1"]
+        session = prepare_session([*overrides, "benchmark.suites=[banking]", f"logdir='{folder}'"])
+        session.execute(Collector())
+    return records
+
+
+def doctor_command(
+    logdir: Annotated[Path, typer.Option(help="Where records would be stored.")] = Path("results/runs"),
+    config_dir: ConfigDirOption = None,
+    ping: Annotated[
+        bool, typer.Option("--ping", help="Ask each model that has its key one small question.")
+    ] = False,
+    format: Annotated[Literal["table", "json"], typer.Option(help="How to print.")] = "table",
+) -> None:
+    """Check versions, keys, extras and folders, and run one case. Exits with 1 if the case fails."""
+    report = run_checks(logdir, config_dir or [], ping=ping)
+    if format == "json":
+        print(json.dumps(dataclasses.asdict(report), indent=2))
+    else:
+        for line in _report_lines(report):
+            print_line(line, hang="      ")
+    if not report.self_check.ok:
+        raise typer.Exit(1)
+
+
+def _report_lines(report: CheckReport) -> list[str]:
+    versions = [
+        CheckResult(name, version is not None, version or "not installed")
+        for name, version in report.versions.items()
+    ]
+    return [
+        *_section_lines("Versions", versions),
+        *_section_lines("Models", report.models),
+        *_section_lines("Extras", report.extras),
+        *_section_lines("Folders", report.folders),
+        *_section_lines("Self-check", [report.self_check]),
+    ]
+
+
+def _section_lines(title: str, findings: Sequence[CheckResult]) -> list[str]:
+    width = max((len(escape_to_line(f.subject)) for f in findings), default=0)
+    rows = [
+        f"  {_MARKS[f.ok]} {escape_to_line(f.subject):<{width}}  {escape_to_line(f.detail)}" for f in findings
+    ]
+    return [title, *rows]
+
+
+_MARKS = {True: "+", False: "-", None: "?"}

@@ -1,0 +1,226 @@
+"""`agentsys list` and `agentsys show`: what can be run, and what configs, prompts and attacks hold."""
+
+from __future__ import annotations
+
+import json
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from agentsys.analysis.tables.escaping import between_words
+from agentsys.base.config_catalog import CONFIG_GROUPS, find_config_file, list_config_names, read_description
+from agentsys.base.object_import import add_plugin_paths
+from agentsys.cli.cli_output import ConfigDirOption, PluginPathOption, print_line, table_width
+from agentsys.cli.completion import complete_names, complete_overrides
+from agentsys.cli.lazy_commands import LazyCommand
+from agentsys.cli.terminal import escape_controls, escape_to_line
+from agentsys.errors import ConfigError, unknown_name
+
+_DEFENSE_HELP = "A defense, as `agentsys list defenses` names it."
+
+app = typer.Typer(
+    help="Show a resolved config, what a defense does, its prompts, or an attack's text.",
+    no_args_is_help=True,
+    add_completion=False,
+)
+
+
+@app.command("config", context_settings={"ignore_unknown_options": True})
+def show_config(
+    line: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[COMMAND] [ARGUMENT]...",
+            help="Overrides as for `agentsys run`; or any command with its arguments.",
+            autocompletion=complete_overrides,
+        ),
+    ] = None,
+    config_dir: ConfigDirOption = None,
+) -> None:
+    """Print as YAML what a command would work with; of a sweep, one document for each combination."""
+    from agentsys.cli import COMMANDS
+
+    words, folders = line or [], config_dir or []
+    command = words[0] if words and words[0] in COMMANDS else None
+    if command is None:
+        _print_settings(words, folders)
+        return
+    own = [word for folder in folders for word in ("--config-dir", str(folder))]
+    context = LazyCommand(command, COMMANDS[command]).make_context(command, [*words[1:], *own])
+    _print_document({"command": command, "options": _typed_options(context)})
+    if overrides := context.params.get("overrides"):
+        _print_settings([text for text in overrides if not text.startswith("runs=")], folders)
+
+
+def _print_settings(overrides: list[str], config_dirs: list[Path]) -> None:
+    from agentsys.models.secrets import mask_credentials
+    from agentsys.runs.compose import compose
+
+    for settings in compose(overrides, config_dirs):
+        _print_document(mask_credentials(settings.model_dump(mode="json")))
+
+
+def _typed_options(context: Any) -> dict[str, Any]:
+    """The command's options as they are typed, with what they are set to."""
+    shown = {}
+    for parameter in context.command.params:
+        if parameter.name in context.params and parameter.name != "overrides":
+            name = max(parameter.opts, key=len) if parameter.param_type_name == "option" else parameter.name
+            shown[name] = _to_yaml_value(context.params[parameter.name])
+    return shown
+
+
+def _to_yaml_value(value: Any) -> Any:
+    """An option's value as YAML can hold it."""
+    if isinstance(value, list | tuple):
+        return [_to_yaml_value(one) for one in value]
+    if isinstance(value, Enum):
+        return value.value
+    return value if isinstance(value, bool | int | float | None) else str(value)
+
+
+def _print_document(values: Any) -> None:
+    import yaml
+
+    print("---")
+    print(escape_controls(yaml.safe_dump(values, sort_keys=False)).rstrip())
+
+
+@app.command("defense")
+def show_defense(
+    name: Annotated[str, typer.Argument(help=_DEFENSE_HELP, autocompletion=complete_names("defense"))],
+    config_dir: ConfigDirOption = None,
+    plugin_path: PluginPathOption = None,
+) -> None:
+    """Print what a defense does, as its config sets it: what a defense-aware attacker is told."""
+    print_line(describe_defense_named(name, config_dir or [], plugin_path or []))
+
+
+def describe_defense_named(name: str, config_dirs: list[Path], plugin_paths: list[Path]) -> str:
+    """A defense's description of itself."""
+    from agentsys.runs.search_target import describe_defense
+
+    return describe_defense(_build_defense(name, config_dirs, plugin_paths))
+
+
+@app.command("prompts")
+def show_prompts(
+    defense: Annotated[str, typer.Argument(help=_DEFENSE_HELP, autocompletion=complete_names("defense"))],
+    config_dir: ConfigDirOption = None,
+    plugin_path: PluginPathOption = None,
+) -> None:
+    """Print every prompt of a defense, with the options its config gives."""
+    built = _build_defense(defense, config_dir or [], plugin_path or [])
+    texts: dict[str, str] = built.prompts() if hasattr(built, "prompts") else {}
+    if not texts:
+        print_line(f"Defense '{defense}' has no prompts of its own.")
+    for name, text in texts.items():
+        print(f"=== {escape_to_line(name)} ===\n{escape_controls(text).rstrip()}\n")
+
+
+def _build_defense(name: str, config_dirs: list[Path], plugin_paths: list[Path]) -> Any:
+    """A defense with the options its config gives."""
+    find_config_file(
+        "defense", name, config_dirs
+    )  # an unknown name is refused before anything heavy is imported
+    add_plugin_paths(plugin_paths)
+    from agentsys.runs.instantiate import instantiate
+    from agentsys.runs.references import load_defense_config
+
+    return instantiate("defense", load_defense_config(name, config_dirs))
+
+
+@app.command("attack")
+def show_attack(
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="An attack, as `agentsys list attacks` names it.", autocompletion=complete_names("attack")
+        ),
+    ],
+    suite: Annotated[str, typer.Option(help="The suite.")],
+    user_task: Annotated[str, typer.Option("--user-task", help="Its id, or its number.")],
+    injection_task: Annotated[str, typer.Option("--injection-task", help="Its id, or its number.")],
+    overrides: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="As for `agentsys run`, e.g. model=gpt-4o benchmark.version=v1.",
+            autocompletion=complete_overrides,
+        ),
+    ] = None,
+    config_dir: ConfigDirOption = None,
+    plugin_path: PluginPathOption = None,
+) -> None:
+    """Print the exact text an attack writes for one pair of tasks, and the injection vectors it goes into.
+
+    Where a model will read another text, because of YAML's escapes and folding, that one follows.
+    """
+    from agentsys.runs.preview import write_attack_texts
+
+    add_plugin_paths(plugin_path or [])
+    chosen = [f"attack={name}", *(overrides or [])]
+    shown = write_attack_texts(chosen, suite, user_task, injection_task, config_dir or [])
+    for source in shown.sources:
+        print_line(escape_to_line(source))
+    for vector, text in shown.texts.items():
+        print(f"=== {escape_to_line(vector)} ===\n{escape_controls(text.written)}\n")
+        if text.read != text.written:
+            print(f"--- as a model reads it ---\n{escape_controls(text.read)}\n")
+
+
+def list_command(
+    kind: Annotated[
+        str | None,
+        typer.Argument(help=f"One of {', '.join(CONFIG_GROUPS)}. Default: how many there are of each."),
+    ] = None,
+    config_dir: ConfigDirOption = None,
+    format: Annotated[
+        Literal["table", "json", "markdown"], typer.Option(help="How to print; markdown: with --long.")
+    ] = "table",
+    long: Annotated[
+        bool,
+        typer.Option("--long", help="Defenses: also what each does, as a defense-aware attacker hears it."),
+    ] = False,
+) -> None:
+    """List what can be run, with one line on each."""
+    dirs = config_dir or []
+    group = CONFIG_GROUPS.get(kind) if kind else None
+    if kind and not group:
+        raise ConfigError(unknown_name("kind of config", kind, CONFIG_GROUPS))
+    if group:
+        rows = [(name, read_description(group, name, dirs)) for name in list_config_names(group, dirs)]
+    else:
+        rows = [
+            (each, f"{len(list_config_names(folder, dirs))}; a line on each: agentsys list {each}")
+            for each, folder in CONFIG_GROUPS.items()
+        ]
+    if long and group != "defense":
+        raise ConfigError("--long is for defenses, as in agentsys list defenses --long.")
+    if format == "json":
+        listed = [{"name": name, "description": text} for name, text in rows]
+        more = [{"long": describe_defense_named(name, dirs, [])} if long else {} for name, _ in rows]
+        print(json.dumps([one | other for one, other in zip(listed, more, strict=True)], indent=2))
+        return
+    if long and format == "markdown":
+        print(
+            "\n\n".join(
+                f"## {escape_to_line(name)}\n\n{describe_defense_named(name, dirs, [])}" for name, _ in rows
+            )
+        )
+        return
+    if long:
+        for name, text in rows:
+            print_line(f"{escape_to_line(name)}: {escape_to_line(text)}", hang="  ")
+            does = f"  {escape_to_line(describe_defense_named(name, dirs, []))}"
+            print(between_words(does, min(table_width(), 100), "  ") + "\n")
+        return
+    for line in align_columns(rows):
+        print_line(line, hang="    ")
+
+
+def align_columns(rows: list[tuple[str, str]]) -> list[str]:
+    """Lines of two columns."""
+    width = max((len(escape_to_line(name)) for name, _ in rows), default=0)
+    return [f"{escape_to_line(name):<{width}}  {escape_to_line(text)}".rstrip() for name, text in rows]

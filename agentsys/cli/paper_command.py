@@ -1,0 +1,108 @@
+"""`agentsys table` and `agentsys figure`: the paper's, with our numbers beside the printed ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from agentsys.analysis.paper.filled import fill
+from agentsys.analysis.paper.layout import TABLES
+from agentsys.analysis.paper.paper_document import paper_document, table_output, with_variants
+from agentsys.analysis.statistics.error_rule import ErrorRule
+from agentsys.analysis.tables.output import OutputFormat
+from agentsys.analysis.tables.score_variants import variants_of
+from agentsys.cli.cli_output import FormatOption, OutOption, write_output
+from agentsys.cli.stored_runs import (
+    ErrorsOption,
+    FoldersArgument,
+    NamesOption,
+    RunsOption,
+    print_unfinished,
+    read_stored_runs,
+    require_folders,
+)
+from agentsys.errors import ConfigError, unknown_name
+from agentsys.records.case_reader import LoadedCases
+from agentsys.records.names_file import RunNames
+
+
+def table_command(
+    number: Annotated[str, typer.Argument(metavar="1|2|3|4|5|6|7", help="The paper's table.")],
+    folders: FoldersArgument = None,
+    runs: RunsOption = None,
+    form: FormatOption = OutputFormat.TABLE,
+    out: OutOption = None,
+    errors: ErrorsOption = ErrorRule.REPORT,
+    fixed: Annotated[
+        bool, typer.Option("--fixed", help="Below the table, the same one with scores under repaired checks.")
+    ] = False,
+    by: Annotated[
+        str | None, typer.Option(metavar="TAG", help="Below the table, the cases with and without this tag.")
+    ] = None,
+    names: NamesOption = None,
+) -> None:
+    """Show a table of the paper: our numbers with 95% intervals beside the printed ones."""
+    chosen = TABLES.get(int(number)) if number.isdecimal() else None
+    if chosen is None:
+        raise ConfigError(unknown_name("table", number, [str(known) for known in TABLES]))
+    if (fixed or by is not None) and form.for_programs:
+        raise ConfigError(
+            f"--fixed and --by cannot be written as {form.value} here;"
+            " give another --format, or use agentsys results DIR --fixed --format csv."
+        )
+    chosen_folders = require_folders(folders, runs, "table")
+    reading = read_stored_runs(chosen_folders, names, whole_names=form.for_programs)
+    if form.for_programs:
+        print_unfinished(reading)
+    filled = fill(chosen, reading.cases, errors)
+    document = paper_document(filled, reading, errors, logdir=_suggest_logdir(chosen_folders, reading))
+    if fixed or by is not None:
+        variants = variants_of(reading.cases, fixed=fixed, tag=by)
+        document = with_variants(document, filled, variants, errors)
+    write_output(table_output(filled, document), form, out, RunNames(names).display_names)
+
+
+def _suggest_logdir(folders: Sequence[Path], reading: LoadedCases) -> str:
+    """The first folder with runs of ours: a folder of published runs is no place for new ones."""
+    ours = [case.source for case in reading.cases if not case.foreign]
+    return next(
+        (str(f) for f in folders if any(Path(s).is_relative_to(f) for s in ours)), "results/runs/paper"
+    )
+
+
+def figure_command(
+    name: Annotated[str, typer.Argument(metavar="2|3|4|table1|tokens", help="Which figure.")],
+    folders: FoldersArgument = None,
+    runs: RunsOption = None,
+    out: Annotated[
+        Path, typer.Option(metavar="DIR", help="Folder for the PDF, the PNG and the plotted numbers (CSV).")
+    ] = Path("results/figures"),
+    model: Annotated[
+        str | None, typer.Option(help="Whose runs to show; by default the paper's model, else the largest.")
+    ] = None,
+    defense: Annotated[
+        str | None,
+        typer.Option(help="Defenses to show, separated by commas; by default what there is room for."),
+    ] = None,
+    plain: Annotated[
+        bool, typer.Option("--plain", help="Without title and notes, for a paper; a simulation stays marked.")
+    ] = False,
+    errors: ErrorsOption = ErrorRule.REPORT,
+    names: NamesOption = None,
+) -> None:
+    """Draw a figure of the paper from stored runs."""
+    from agentsys.analysis.figures.catalog import FIGURES, make_figure
+    from agentsys.analysis.figures.drawn import save
+    from agentsys.analysis.figures.selection import Wish
+
+    if name not in FIGURES:
+        raise ConfigError(unknown_name("figure", name, FIGURES))
+    wish = Wish(model, tuple(defense.split(",")) if defense else ())
+    reading = read_stored_runs(require_folders(folders, runs, "figure"), names, whole_names=True)
+    print_unfinished(reading)
+    shown = RunNames(names).display_names
+    for path in save(make_figure(FIGURES[name], reading.cases, wish, errors, bare=plain, shown=shown), out):
+        print(path)

@@ -1,0 +1,91 @@
+"""`agentsys report`: stored runs as one HTML file to read and to hand on."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from agentsys.analysis.html_report.build import HtmlReport, ReportLimits, html_report
+from agentsys.analysis.html_report.paper_figures import paper_figures
+from agentsys.analysis.statistics.error_rule import ErrorRule
+from agentsys.analysis.tables.report import report as measured
+from agentsys.base.atomic_file import write_atomically
+from agentsys.cli.cli_output import ConfigDirOption, PluginPathOption, print_line
+from agentsys.cli.stored_runs import (
+    ErrorsOption,
+    MetricOption,
+    NamesOption,
+    load_own_metrics,
+    read_stored_runs,
+)
+from agentsys.cli.terminal import escape_to_line
+from agentsys.errors import ConfigError
+from agentsys.records.case_reader import LoadedCases
+
+DEFAULT_REPORT_NAME = "report.html"
+
+
+def report_command(
+    folders: Annotated[
+        list[Path],
+        typer.Argument(metavar="DIR...", help="Log, pipeline or suite folders: ours or published runs."),
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.html",
+            help=f"Where to write it; default: {DEFAULT_REPORT_NAME} in the first DIR; of foreign runs: here.",
+        ),
+    ] = None,
+    max_cases: Annotated[
+        int, typer.Option(min=0, help="Trajectories in the file, at most; numbers always cover all cases.")
+    ] = ReportLimits.cases,
+    figures: Annotated[
+        bool, typer.Option(help="Draw the paper's figures with these runs, which takes some seconds.")
+    ] = True,
+    errors: ErrorsOption = ErrorRule.REPORT,
+    metric: MetricOption = None,
+    config_dir: ConfigDirOption = None,
+    plugin_path: PluginPathOption = None,
+    names: NamesOption = None,
+) -> None:
+    """Write an HTML report: tables, figures, errors, configs and every trajectory, in one file."""
+    own = load_own_metrics(metric, config_dir, plugin_path)
+    reading = read_stored_runs(folders, names)
+    made = html_report(
+        reading,
+        measured(reading, errors, own=own),
+        [str(folder) for folder in folders],
+        limits=ReportLimits(cases=max_cases),
+        figures=paper_figures(reading.cases, errors) if figures else (),
+        made_on=f"{datetime.now():%Y-%m-%d %H:%M}",
+    )
+    path = out or default_report_path(folders[0], reading)
+    _write_report(path, made.html)
+    print_line(_summary_line(path, made))
+
+
+def default_report_path(folder: Path, reading: LoadedCases) -> Path:
+    """The report's place: beside runs of ours; nothing is ever written into anyone else's folder."""
+    ours = any(not case.foreign and Path(case.source).is_relative_to(folder) for case in reading.cases)
+    return (Path() if not ours else folder if folder.is_dir() else folder.parent) / DEFAULT_REPORT_NAME
+
+
+def _write_report(path: Path, html: str) -> None:
+    if path.is_dir():
+        raise ConfigError(f"'{path}' is a folder. Name a file: --out {path / DEFAULT_REPORT_NAME}")
+    try:
+        write_atomically(path, html.encode())
+    except OSError as error:
+        raise ConfigError(
+            f"Cannot write {path}: {error.strerror}. Name another file: --out {DEFAULT_REPORT_NAME}"
+        ) from None
+
+
+def _summary_line(path: Path, made: HtmlReport) -> str:
+    size = path.stat().st_size / 1e6
+    left = f"; {made.left_out:,} trajectories left out (see the note in it)" if made.left_out else ""
+    return escape_to_line(f"Wrote {path}: {made.trajectories:,} trajectories, {size:.1f} MB{left}.")

@@ -1,0 +1,145 @@
+"""`agentsys results`: what stored runs say, as a table or for other programs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from agentsys.analysis.metrics.best_attack import best_attacks, together
+from agentsys.analysis.statistics.error_rule import ErrorRule
+from agentsys.analysis.tables.finding import findings
+from agentsys.analysis.tables.output import FILE_WIDTH, OutputFormat
+from agentsys.analysis.tables.report import Report, numbers, report
+from agentsys.analysis.tables.results_document import results_output
+from agentsys.analysis.tables.results_screen import results_screen, spent_line
+from agentsys.analysis.tables.score_variants import variant_report, variants_of
+from agentsys.cli.cli_output import (
+    ConfigDirOption,
+    FormatOption,
+    OutOption,
+    PluginPathOption,
+    print_line,
+    table_width,
+    write_output,
+)
+from agentsys.cli.stored_runs import (
+    ErrorsOption,
+    MetricOption,
+    NamesOption,
+    ledger_lines,
+    load_own_metrics,
+    next_step_line,
+    print_unfinished,
+    read_stored_runs,
+)
+from agentsys.cli.terminal import escape_to_line
+from agentsys.records.case_reader import LoadedCases
+from agentsys.records.case_row import CaseRow
+from agentsys.records.names_file import DisplayNames, RunNames
+
+BestAttackOption = Annotated[
+    bool,
+    typer.Option("--best-attack", help="Each defense under the best of its attacks, and under any of them."),
+]
+AmongOption = Annotated[
+    str, typer.Option(metavar="PATTERN", help="With --best-attack: attacks of such names alone.")
+]
+
+
+def results_command(
+    folders: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="DIR...", help="Log, pipeline or suite folders: ours or AgentDojo's published runs."
+        ),
+    ],
+    form: FormatOption = OutputFormat.TABLE,
+    out: OutOption = None,
+    full: Annotated[
+        bool,
+        typer.Option("--full", help="Also suites, further tables and all notes; files have them always."),
+    ] = False,
+    errors: ErrorsOption = ErrorRule.REPORT,
+    fixed: Annotated[
+        bool, typer.Option("--fixed", help="Beside the official scores, those under repaired checks.")
+    ] = False,
+    by: Annotated[
+        str | None, typer.Option(metavar="TAG", help="Split by a tag of the tasks, e.g. action_open.")
+    ] = None,
+    as_one: Annotated[
+        str | None,
+        typer.Option(
+            "--together", metavar="PATTERN", help="Attacks of such names, e.g. 'opi_*', as one: their mean."
+        ),
+    ] = None,
+    best_attack: BestAttackOption = False,
+    among: AmongOption = "*",
+    metric: MetricOption = None,
+    config_dir: ConfigDirOption = None,
+    plugin_path: PluginPathOption = None,
+    names: NamesOption = None,
+) -> None:
+    """Show utility, attack success and defense quality of stored runs, with 95% intervals."""
+    own = load_own_metrics(metric, config_dir, plugin_path)
+    reading = read_stored_runs(folders, names, whole_names=form.for_programs)
+    if form.for_programs:
+        print_unfinished(reading)
+    reading, notes = _select_attacks(reading, as_one, among if best_attack else None)
+    if fixed or by is not None:
+        variants = variants_of(reading.cases, fixed=fixed, tag=by)
+        found = variant_report(reading, variants, errors, own=own)
+        notes_apart = (*variants.notes, *notes)
+    else:
+        measured = numbers if form.for_programs else report
+        found, notes_apart = measured(reading, errors, own=own), notes
+    found = replace(found, notes=(*notes, *found.notes))
+    if form.for_programs:
+        for note in notes_apart:
+            print(escape_to_line(note), file=sys.stderr)
+        write_output(results_output(found), form, out, RunNames(names).display_names)
+        return
+    _write_for_people(
+        found, reading.cases, folders, errors, form, out, RunNames(names).display_names, full=full
+    )
+
+
+def _write_for_people(
+    found: Report,
+    cases: Sequence[CaseRow],
+    folders: Sequence[Path],
+    errors: ErrorRule,
+    form: OutputFormat,
+    out: Path | None,
+    called: DisplayNames,
+    *,
+    full: bool,
+) -> None:
+    """Write what people read: of a table, unless all of it is asked for, one screen."""
+    from agentsys.analysis.tables.write_terminal import BULLET  # here, as other programs need no rich
+
+    screen = form is OutputFormat.TABLE and not full
+    width = table_width() if out is None else FILE_WIDTH
+    below = [spent_line(cases), *ledger_lines(folders), next_step_line(folders, full=full)]
+    said = findings(cases, errors, width=width - len(BULLET) if screen else None)
+    shown = results_screen(found, cases, said, width) if screen else None
+    write_output(results_output(found, said, shown), form, out, called)
+    if form is OutputFormat.TABLE and out is None:
+        for line in below:
+            print_line(line)
+
+
+def _select_attacks(
+    reading: LoadedCases, as_one: str | None, among: str | None
+) -> tuple[LoadedCases, tuple[str, ...]]:
+    """The reading with several attacks taken for one, or the best in their place; what to say of it."""
+    if as_one is not None:
+        reading = replace(reading, cases=together(reading.cases, as_one))
+    if among is None:
+        return reading, ()
+    best = best_attacks(reading.cases, among)
+    return replace(reading, cases=best.cases), best.notes

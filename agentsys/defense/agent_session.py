@@ -1,0 +1,313 @@
+"""`AgentSession`: what all agents of one run of the pipeline share, and `SessionElement`, which opens one.
+
+`CallMeter` bounds a case's model calls, so that no output can make agents ask without end; `CommandLog` and
+`EarlierAnswers` keep the same thing from being done, or asked, twice.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+
+from agentdojo.functions_runtime import FunctionsRuntime, TaskEnvironment
+from agentdojo.types import ChatMessage
+
+from agentsys.defense.agentsys_settings import AgentSysSettings, CommandJudge
+from agentsys.defense.call_trace import CallTrace, TracedCall, UserRequest
+from agentsys.defense.gate import QuestionFailed
+from agentsys.defense.intent import add_intent_to_tools
+from agentsys.defense.privileges import Labels, Privilege, PrivilegeStore
+from agentsys.defense.tool_turn import ToolOutput
+from agentsys.defense.validator import (
+    KnownValues,
+    ProposedCommand,
+    RuleDecision,
+    apply_rules,
+    note_ruling,
+    validate,
+)
+from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, ModelError, ToolSpec
+from agentsys.models.pipeline_elements import LoopState, LoopStep, tool_specs
+from agentsys.models.trace import span
+
+
+class OutOfCalls(Exception):
+    """An agent below the main one wanted to ask a model and may not any more."""
+
+
+class CallMeter:
+    """Model calls of one run of the pipeline: those of the main agent, and those of everybody it set to work.
+
+    What the main agent may need is kept back, so an output that uses up the rest cannot keep it from
+    answering.
+
+    Args:
+        model: The model behind all agents.
+        case_calls: Most calls in all.
+        subtask_calls: Most calls of one subtask: what a single call of the main agent sets off.
+        main_calls: Most calls of the main agent; how many are kept back for it.
+    """
+
+    def __init__(self, model: ChatModel, *, case_calls: int, subtask_calls: int, main_calls: int) -> None:
+        self._model = model
+        self._left = case_calls
+        self._subtask_calls = self._subtask_left = subtask_calls
+        self._kept_back = main_calls
+
+    def begin_subtask(self) -> None:
+        """Let a new subtask begin, with calls of its own."""
+        self._subtask_left = self._subtask_calls
+
+    @property
+    def main_model(self) -> ChatModel:
+        """The model as the main agent asks it."""
+        return _MeteredModel(self, self._model, main=True)
+
+    @property
+    def inner_model(self) -> ChatModel:
+        """The model as workers, validators and sanitizers ask it.
+
+        It raises `OutOfCalls` when theirs are spent.
+        """
+        return _MeteredModel(self, self._model, main=False)
+
+    def count_call(self, *, main: bool) -> None:
+        """Count one call.
+
+        Raises:
+            OutOfCalls: If it may not be made.
+        """
+        if main and self._kept_back:
+            self._kept_back -= 1
+        elif self._left <= self._kept_back or (not main and self._subtask_left <= 0):
+            raise OutOfCalls
+        self._left -= 1
+        if not main:
+            self._subtask_left -= 1
+
+
+class _MeteredModel:
+    """The model, each call counted first."""
+
+    def __init__(self, meter: CallMeter, model: ChatModel, *, main: bool) -> None:
+        self._meter, self._model, self._main = meter, model, main
+
+    @property
+    def name(self) -> str:
+        """The model's own name."""
+        return self._model.name
+
+    def complete(self, request: ChatRequest) -> ChatReply:
+        """Answer one request.
+
+        Raises:
+            OutOfCalls: If no call is left.
+            ModelError: If the model raises it.
+        """
+        self._meter.count_call(main=self._main)
+        return self._model.complete(request)
+
+
+class CommandLog:
+    """Commands that the workers of one subtask had run, and how many of them living workers know of.
+
+    A worker that is given up leaves its commands' effects behind. Its successor reads a cleaned output and
+    may need the very same command: that one is answered with the first run's output. Two commands that are
+    alike and made by living workers are two commands.
+    """
+
+    def __init__(self) -> None:
+        self._outputs: dict[str, list[ToolOutput]] = {}
+        self._made: Counter[str] = Counter()
+
+    @property
+    def run_count(self) -> int:
+        """Number of commands that have been run."""
+        return sum(len(outputs) for outputs in self._outputs.values())
+
+    def find_output(self, call: TracedCall) -> ToolOutput | None:
+        """The output of an identical command that a worker given up had run; None if there is none left."""
+        key = _call_key(call)
+        outputs, made = self._outputs.get(key, []), self._made[key]
+        if made >= len(outputs):
+            return None
+        self._made[key] += 1
+        return outputs[made]
+
+    def record_run(self, call: TracedCall, output: ToolOutput) -> None:
+        """Enter a command that was run now."""
+        self._outputs.setdefault(_call_key(call), []).append(output)
+        self._made[_call_key(call)] += 1
+
+    def mark(self) -> Counter[str]:
+        """A mark of the commands made so far, for `back_to`."""
+        return Counter(self._made)
+
+    def rewind_to(self, mark: Counter[str]) -> None:
+        """Forget who made what since a mark: those workers are given up."""
+        self._made = Counter(mark)
+
+
+class EarlierAnswers:
+    """The answers to the main agent's reading calls since the last command."""
+
+    def __init__(self) -> None:
+        self._texts: dict[str, str] = {}
+
+    def get(self, call: TracedCall) -> str | None:
+        """The answer to the very same call with the very same intent, if nothing has changed since."""
+        return self._texts.get(_answer_key(call))
+
+    def put(self, call: TracedCall, text: str, *, only_read: bool) -> None:
+        """Keep an answer; forget all of them where a command may have changed what they were read from."""
+        if not only_read:
+            self._texts.clear()
+        elif not text.startswith('{"error": '):
+            self._texts[_answer_key(call)] = text
+
+
+def _answer_key(call: TracedCall) -> str:
+    return json.dumps([_call_key(call), call.intent])
+
+
+def _call_key(call: TracedCall) -> str:
+    return json.dumps([call.tool, dict(call.args)], sort_keys=True, default=str)
+
+
+class AgentSession:
+    """One run of the pipeline. Made afresh in each `query`, so nothing is carried over to a second one.
+
+    Args:
+        model: The model behind all agents.
+        settings: The variant of AgentSys.
+        book: The book that the tools' privileges are kept in.
+        query: The user's request: for the main agent and the validator, never for a worker.
+        runtime: The tools.
+        env: The environment that they act on.
+    """
+
+    def __init__(
+        self,
+        model: ChatModel,
+        settings: AgentSysSettings,
+        book: PrivilegeStore,
+        query: str,
+        runtime: FunctionsRuntime,
+        env: TaskEnvironment,
+    ) -> None:
+        self.settings, self.runtime, self.env = settings, runtime, env
+        self.request = UserRequest(query)
+        self.meter = CallMeter(
+            model,
+            case_calls=settings.case_calls,
+            subtask_calls=settings.subtask_calls,
+            main_calls=settings.main_steps + 1,
+        )
+        self.main_model, self.model = self.meter.main_model, self.meter.inner_model
+        self.commands = CommandLog()
+        """Commands of the current subtask."""
+        self.earlier_answers = EarlierAnswers()
+        self.known_values = KnownValues()
+        """What the main agent was given so far, as far as it is of a closed format."""
+        self._privilege_store, self._unmetered = book, model
+
+    def begin_subtask(self) -> None:
+        """The main agent makes a call: its subtask starts with budgets of its own."""
+        self.meter.begin_subtask()
+        self.commands = CommandLog()
+
+    @cached_property
+    def tools(self) -> Sequence[ToolSpec]:
+        """The tools as isolated agents see them, each with an intent."""
+        return add_intent_to_tools(list(self.runtime.functions.values()))
+
+    @cached_property
+    def reading_tools(self) -> Sequence[ToolSpec]:
+        """Those of `tools` that only read."""
+        return [tool for tool in self.tools if self.labels[tool.name] is Privilege.QUERY]
+
+    @cached_property
+    def plain_tools(self) -> Sequence[ToolSpec]:
+        """The tools as they are."""
+        return tool_specs(self.runtime.functions.values())
+
+    @cached_property
+    def labels(self) -> Labels:
+        """Each tool's privilege. The model is asked for the whole toolset when it first matters.
+
+        Raises:
+            QuestionFailed: If it gave no reply.
+        """
+        try:
+            found = self._privilege_store.sort_tools(self._unmetered, self.plain_tools)
+        except ModelError as error:
+            raise QuestionFailed(error) from error
+        with span("privileges") as opened:
+            opened.decision = found.as_decision()
+        return found.labels
+
+    def only_reads(self, tool: str) -> bool:
+        """Whether a tool only reads."""
+        return self.labels[tool] is Privilege.QUERY
+
+    def allows(
+        self, judge: CommandJudge, call: TracedCall, earlier: CallTrace, undeclared: Sequence[str] = ()
+    ) -> bool:
+        """Whether a call may run: reading always, a command if the judge agrees.
+
+        Args:
+            judge: The judge that decides.
+            call: The proposed call.
+            earlier: The calls before it that its agent knows of.
+            undeclared: Arguments that the tool does not have.
+        """
+        if judge is CommandJudge.OFF or self.only_reads(call.tool):
+            return True
+        if judge is not CommandJudge.MODEL:
+            ruling = apply_rules(
+                ProposedCommand(
+                    call,
+                    tuple(undeclared),
+                    self.request,
+                    self.known_values,
+                    self.commands.run_count,
+                    self.settings.worker_commands,
+                )
+            )
+            if ruling.decision is not RuleDecision.ASK or judge is CommandJudge.RULES:
+                note_ruling(call, ruling)
+                return ruling.decision is RuleDecision.ALLOW
+        described = self.runtime.functions[call.tool].description
+        return validate(self.model, self.request, earlier, call, described).allow
+
+
+class SessionElement(LoopStep):
+    """An agent of AgentSys as an element for AgentDojo's pipelines: each `query` is a session of its own.
+
+    Args:
+        model: The model behind all agents of the case.
+        settings: The variant of AgentSys.
+        book: The book that the tools' privileges are kept in.
+    """
+
+    def __init__(self, model: ChatModel, settings: AgentSysSettings, book: PrivilegeStore) -> None:
+        self.model = model
+        self.settings = settings
+        self.privilege_store = book
+
+    def step(self, at: LoopState) -> LoopState:
+        """Work on the user's request until the model answers or its steps are used up."""
+        session = AgentSession(self.model, self.settings, self.privilege_store, at.query, at.runtime, at.env)
+        context = list(at.messages)
+        with span("main") as opened:
+            opened.messages = context  # The same list: the span holds the context however this ends.
+            opened.decision = {"finished": self.converse(session, context)}
+        return replace(at, messages=context)
+
+    @abstractmethod
+    def converse(self, session: AgentSession, context: list[ChatMessage]) -> bool:
+        """Extend the context turn by turn; returns whether the model stopped by itself."""

@@ -1,1 +1,0 @@
-"""Reading what models wrote: quotations, loose JSON, type names, closed formats, sections."""

@@ -1,1 +1,0 @@
-"""The simulated model's play of AgentSys's roles."""

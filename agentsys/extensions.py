@@ -1,0 +1,105 @@
+"""Extensions: optional parts of the package, and the folders that configs are read from.
+
+An extension is found by an entry point. It brings commands and configs. It says so in an object `ROOM`,
+which an entry point of the group `agentsys.extensions` names; another distribution may bring one the same way.
+Where an extension is not installed its commands and configs are not there, and all else works.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.metadata import entry_points
+from pathlib import Path
+
+_ENTRY_POINT_GROUP = "agentsys.rooms"
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class CommandSource:
+    """Where a command is and what the overview says of it."""
+
+    target: str
+    """`module:name` of a command function or a `typer.Typer` with several; `.x` is below `agentsys.cli`."""
+    summary: str
+    """One line for the list of commands."""
+    examples: tuple[str, ...] = ()
+    """Lines to type, with which the command's help ends."""
+
+
+@dataclass(frozen=True)
+class CommandSection:
+    """Commands that stand together in `agentsys --help`."""
+
+    heading: str
+    order: int
+    """Sections are shown by it; those of one heading are joined where the first of them stands."""
+    commands: Mapping[str, CommandSource]
+    """Name -> command, in the order in which they are shown."""
+
+
+@dataclass(frozen=True)
+class Extension:
+    """What a room adds to the command line and to what can be run."""
+
+    section: CommandSection | None = None
+    configs: Path | None = None
+    """Folder with YAMLs in groups, as in `configs/`."""
+
+
+@lru_cache(maxsize=1)
+def load_extensions() -> tuple[Extension, ...]:
+    """The rooms that are installed; one that cannot be loaded is left out with a warning."""
+    found = []
+    for entry in sorted(entry_points(group=_ENTRY_POINT_GROUP), key=lambda entry: entry.name):
+        try:
+            room = entry.load()
+            if not isinstance(room, Extension):
+                raise TypeError(f"it is a {type(room).__name__}, not an agentsys.extensions.Extension")
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with one, all else is to work
+            why = " ".join(str(error).split()) or type(error).__name__
+            _log.warning("Room '%s' (%s) is left out: %s", entry.name, entry.value, why)
+        else:
+            found.append(room)
+    return tuple(found)
+
+
+def group_commands(core: Iterable[CommandSection]) -> dict[str, dict[str, CommandSource]]:
+    """Heading -> its commands, the core's and those of rooms; a room takes none of the core's names."""
+    own = tuple(core)
+    taken = {name for section in own for name in section.commands}
+    found: dict[str, dict[str, CommandSource]] = {}
+    brought = [room.section for room in load_extensions() if room.section is not None]
+    for section in sorted([*own, *brought], key=lambda section: section.order):
+        free = {n: c for n, c in section.commands.items() if section in own or n not in taken}
+        found.setdefault(section.heading, {}).update(free)
+    return found
+
+
+_PACKAGE = Path(__file__).parent
+
+
+def shipped_config_dir() -> Path:
+    """The folder with the groups model/, defense/, attack/, benchmark/, executor/ and experiment/.
+
+    It lies inside the wheel, or at the top of a checkout.
+    """
+    in_wheel = _PACKAGE / "configs"
+    return in_wheel if in_wheel.is_dir() else _PACKAGE.parent / "configs"
+
+
+def shipped_config_dirs() -> list[Path]:
+    """The same folder and those of the rooms that are installed."""
+    return [shipped_config_dir(), *(room.configs for room in load_extensions() if room.configs is not None)]
+
+
+def user_data_folder() -> Path:
+    """The user's folder (XDG) for what was fetched."""
+    base = os.environ.get("XDG_DATA_HOME", "")
+    # The XDG specification has relative paths ignored.
+    root = Path(base) if base and Path(base).is_absolute() else Path.home() / ".local" / "share"
+    return root / "agentsys"

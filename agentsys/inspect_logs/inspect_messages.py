@@ -1,0 +1,121 @@
+"""Stored messages and tokens -> Inspect's. Nothing in them is trusted.
+
+Messages are of our runner, AgentDojo's or DRIFT's.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from inspect_ai.model import (
+    ChatMessage,
+    ChatMessageAssistant,
+    ChatMessageSystem,
+    ChatMessageTool,
+    ChatMessageUser,
+    ModelUsage,
+)
+from inspect_ai.tool import ToolCall, ToolCallError
+
+from agentsys.analysis.html_report.loose import as_text, mapping, name, number, objects
+from agentsys.records.schema import RoleUsage
+
+
+def convert_role_usage(used: RoleUsage) -> ModelUsage:
+    """What one role used in one case."""
+    return ModelUsage(
+        input_tokens=used.prompt,
+        output_tokens=used.completion,
+        total_tokens=used.prompt + used.completion,
+        input_tokens_cache_read=used.cached,
+        reasoning_tokens=used.reasoning,
+        total_cost=used.cost_usd,
+    )
+
+
+def convert_call_usage(call: Mapping[str, Any]) -> ModelUsage:
+    """What one stored call used; nothing in it is trusted."""
+    prompt, completion = (int(number(call.get(key)) or 0) for key in ("prompt", "completion"))
+    return ModelUsage(
+        input_tokens=prompt,
+        output_tokens=completion,
+        total_tokens=prompt + completion,
+        input_tokens_cache_read=int(number(call.get("cached")) or 0),
+        reasoning_tokens=int(number(call.get("reasoning")) or 0),
+        total_cost=number(call.get("cost_usd")),
+    )
+
+
+def sum_usage(used: Iterable[ModelUsage]) -> ModelUsage:
+    """The sum; its cost is unknown if one part's is."""
+    listed = list(used)
+    costs = [one.total_cost for one in listed]
+    return ModelUsage(
+        input_tokens=sum(one.input_tokens for one in listed),
+        output_tokens=sum(one.output_tokens for one in listed),
+        total_tokens=sum(one.total_tokens for one in listed),
+        input_tokens_cache_read=sum(one.input_tokens_cache_read or 0 for one in listed),
+        reasoning_tokens=sum(one.reasoning_tokens or 0 for one in listed),
+        total_cost=None if None in costs else sum(cost for cost in costs if cost is not None),
+    )
+
+
+def convert_messages(stored: object) -> list[ChatMessage]:
+    """The messages of one context, in order; whatever is no message is passed over."""
+    return [_convert_message(message, number) for number, message in enumerate(objects(stored))]
+
+
+def convert_arguments(value: object) -> dict[str, Any]:
+    """A call's arguments as JSON values."""
+    plain = json.loads(json.dumps(mapping(value), default=str))
+    return {str(key): item for key, item in plain.items()}
+
+
+def build_refusal_error(message: str) -> ToolCallError:
+    """The error of a call that did not run because a defense refused it."""
+    return ToolCallError("approval", message)
+
+
+def _convert_message(message: Mapping[str, Any], number: int) -> ChatMessage:
+    text, role = _join_text(message.get("content")), name(message.get("role"))
+    if role == "system":
+        return ChatMessageSystem(content=text)
+    if role == "assistant":
+        calls = [
+            _convert_call(call, f"{number}-{place}")
+            for place, call in enumerate(objects(message.get("tool_calls")))
+        ]
+        return ChatMessageAssistant(content=text, tool_calls=calls or None)
+    if role == "tool":
+        error = message.get("error")
+        return ChatMessageTool(
+            content=text,
+            tool_call_id=name(message.get("tool_call_id")) or None,
+            function=name(mapping(message.get("tool_call")).get("function")) or None,
+            error=None if error is None else ToolCallError("unknown", as_text(error)),
+        )
+    return ChatMessageUser(content=text)
+
+
+def _convert_call(call: Mapping[str, Any], place: str) -> ToolCall:
+    return ToolCall(
+        id=name(call.get("id")) or f"call-{place}",
+        function=name(call.get("function"), "unknown tool"),
+        arguments=convert_arguments(call.get("args")),
+    )
+
+
+def _join_text(content: object) -> str:
+    """The text of a message's blocks; a plain string (AgentDojo's old form) is one."""
+    if content is None:
+        return ""
+    blocks: Sequence[object] = content if isinstance(content, list) else [content]
+    return "\n".join(_get_block_text(block) for block in blocks)
+
+
+def _get_block_text(block: object) -> str:
+    if isinstance(block, dict):
+        block = "" if block.get("content") is None else block["content"]
+    return as_text(block)

@@ -1,0 +1,244 @@
+"""Elements of AgentDojo's pipelines: tool descriptions, the model's turn, the executor, the plain tool loop.
+
+Most defenses are variations of `tool_loop`, which has places to hook in.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from agentdojo.agent_pipeline.agent_pipeline import AgentPipeline, load_system_message
+from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
+from agentdojo.agent_pipeline.basic_elements import InitQuery, SystemMessage
+from agentdojo.agent_pipeline.tool_execution import ToolsExecutionLoop, ToolsExecutor, tool_result_to_str
+from agentdojo.functions_runtime import EmptyEnv, Function, FunctionsRuntime, TaskEnvironment
+from agentdojo.logging import Logger
+from agentdojo.types import ChatMessage
+from pydantic import BaseModel
+
+from agentsys.base.python_parser import literal_eval, parser_lock, release_parser_lock
+from agentsys.models.chat import ChatModel, ChatRequest, ToolSpec
+
+# Building a schema takes pydantic 0.2 ms; stock AgentDojo builds all of them on each model call,
+# 5 ms for Workspace. The parameters class is made once per tool and lives as long as the suite.
+_SPECS: WeakKeyDictionary[type[BaseModel], ToolSpec] = WeakKeyDictionary()
+
+
+def describe_tool(function: Function) -> ToolSpec:
+    """Describe one function as a model is told about it."""
+    spec = _SPECS.get(function.parameters)
+    if spec is None:
+        spec = ToolSpec(function.name, function.description, function.parameters.model_json_schema())
+        _SPECS[function.parameters] = spec
+    if (spec.name, spec.description) == (function.name, function.description):
+        return spec
+    return replace(spec, name=function.name, description=function.description)
+
+
+def tool_specs(functions: Iterable[Function]) -> list[ToolSpec]:
+    """Describe these functions as a model is told about them, in order."""
+    return [describe_tool(function) for function in functions]
+
+
+def normalize_arguments(args: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments as AgentDojo's executor hands them on: a text that spells a list becomes the list."""
+    return {name: parse_list_text(value) if isinstance(value, str) else value for name, value in args.items()}
+
+
+def parse_list_text(text: str) -> object:
+    """The list that a text spells, or the text."""
+    try:
+        value = literal_eval(text)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return text  # of brackets without end, too, on which AgentDojo would have stopped the run
+    return value if isinstance(value, list) else text
+
+
+_READING_VERBS = ("get", "search", "list", "read", "check", "find", "view", "count", "show", "lookup")
+
+
+def has_reading_name(tool: str, *more: str) -> bool:
+    """Whether a tool's name begins with a verb of reading, or one more: a guess where nobody has said it."""
+    return tool.casefold().split("_")[0] in (*_READING_VERBS, *more)
+
+
+QueryResult = tuple[str, FunctionsRuntime, TaskEnvironment, Sequence[ChatMessage], dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class LoopState:
+    """What one element of a pipeline hands on to the next."""
+
+    query: str
+    runtime: FunctionsRuntime
+    env: TaskEnvironment
+    messages: Sequence[ChatMessage]
+    extra: dict[str, Any]
+    """Whatever elements have to tell each other."""
+
+    def with_messages(self, *messages: ChatMessage) -> LoopState:
+        """The state with more messages at the end of its conversation."""
+        return replace(self, messages=[*self.messages, *messages])
+
+    def run_element(self, element: BasePipelineElement) -> LoopState:
+        """The state that another element makes of this one.
+
+        Raises:
+            Exception: What the element raises.
+        """
+        return LoopState(*element.query(self.query, self.runtime, self.env, self.messages, self.extra))
+
+
+class LoopStep(BasePipelineElement):  # type: ignore[misc]
+    """An element that makes of one state the next one."""
+
+    def query(
+        self,
+        query: str,
+        runtime: FunctionsRuntime,
+        env: TaskEnvironment = EmptyEnv(),  # noqa: B008 - AgentDojo's own signature
+        messages: Sequence[ChatMessage] = (),
+        extra_args: dict[str, Any] | None = None,
+    ) -> QueryResult:
+        """Make the step as AgentDojo asks for it."""
+        after = self.step(LoopState(query, runtime, env, messages, extra_args or {}))
+        return after.query, after.runtime, after.env, after.messages, after.extra
+
+    @abstractmethod
+    def step(self, at: LoopState) -> LoopState:
+        """Make the step; the state given, and what it holds, stays as it is but for the environment."""
+
+
+class ModelElement(LoopStep):
+    """Asks a chat model with the conversation so far and the runtime's tools, and appends its reply.
+
+    Args:
+        model: The model to ask.
+        role: The role the calls are booked under.
+    """
+
+    def __init__(self, model: ChatModel, role: str = "agent") -> None:
+        self.model = model
+        self.role = role
+        self.name = model.name
+
+    def step(self, at: LoopState) -> LoopState:
+        """One model call, as AgentDojo's pipeline elements make it."""
+        request = ChatRequest(at.messages, tool_specs(at.runtime.functions.values()), self.role)
+        return at.with_messages(self.model.complete(request).message)
+
+
+class ToolsElement(LoopStep):
+    """Runs the calls of the last message with AgentDojo's executor and appends their results.
+
+    Args:
+        formatter: Turns a tool's value into the text of the tool message.
+    """
+
+    runs_tools = True
+
+    def __init__(self, formatter: Callable[[Any], str] = tool_result_to_str) -> None:
+        self.formatter = formatter
+
+    def step(self, at: LoopState) -> LoopState:
+        """Run the calls.
+
+        Raises:
+            Exception: What a tool or the formatter raises.
+        """
+        executor = ToolsExecutor(release_parser_lock(self.formatter))
+        runtime = SimpleNamespace(
+            functions=at.runtime.functions, run_function=release_parser_lock(at.runtime.run_function)
+        )
+        # AgentDojo parses each argument that is a text. What tools and formatters do may take long.
+        with parser_lock:
+            messages = executor.query(at.query, runtime, at.env, at.messages, at.extra)[3]
+        return replace(at, messages=messages)
+
+
+def is_plain_executor(element: BasePipelineElement) -> bool:
+    """Whether an element is AgentDojo's executor and nothing more, which asks nobody before a call."""
+    return type(element) in (ToolsElement, ToolsExecutor)
+
+
+MAX_ROUNDS = 15
+"""AgentDojo's default bound on tool rounds."""
+
+
+def default_system_message(suite: object) -> str:
+    """The system message agents of this suite start from: the suite's own, else AgentDojo's default."""
+    own = getattr(suite, "system_message", None)
+    return own if isinstance(own, str) else str(load_system_message(None))
+
+
+class ElementSequence(LoopStep):
+    """Elements that are run one after the other, as AgentDojo's `AgentPipeline` runs them.
+
+    That one hands one and the same `extra_args` to every request that comes without; here each has its own.
+
+    Args:
+        elements: The elements, in order.
+        name: What AgentDojo's own runner would use for folders.
+    """
+
+    def __init__(self, elements: Sequence[BasePipelineElement], name: str | None) -> None:
+        self.elements = list(elements)
+        self.name = name
+
+    def step(self, at: LoopState) -> LoopState:
+        """What the elements make of it; AgentDojo's logger is told after each."""
+        logger = Logger().get()
+        for element in self.elements:
+            at = at.run_element(element)
+            logger.log(at.messages)
+        return at
+
+
+def is_element_sequence(kind: type) -> bool:
+    """Whether a class is the one that runs elements in order: ours or AgentDojo's."""
+    return kind in (ElementSequence, AgentPipeline)
+
+
+def tool_loop(
+    model: ChatModel,
+    system_message: str,
+    *,
+    name: str,
+    before: Sequence[BasePipelineElement] = (),
+    before_tools: Sequence[BasePipelineElement] = (),
+    after_results: Sequence[BasePipelineElement] = (),
+    after: Sequence[BasePipelineElement] = (),
+    tools: BasePipelineElement | None = None,
+    formatter: Callable[[Any], str] = tool_result_to_str,
+    turn: BasePipelineElement | None = None,
+    max_rounds: int = MAX_ROUNDS,
+) -> ElementSequence:
+    """A plain agent: system message, user query, then model and tools in turn.
+
+    Args:
+        model: The model behind the agent.
+        system_message: Its system message.
+        name: The pipeline's name, as AgentDojo's own runner would use it for folders.
+        before: Elements between the user query and the first model call.
+        before_tools: Elements between each reply with tool calls and their execution.
+        after_results: Elements between each round of tool results and the next model call.
+        after: Elements behind the final answer.
+        tools: The element that runs the calls of a reply; None: AgentDojo's executor.
+        formatter: Turns a tool's value into the text of the tool message, where `tools` is None.
+        turn: The element that takes the agent's turn after results; None: the model.
+        max_rounds: Most rounds of tool calls.
+    """
+    element = ModelElement(model)
+    run = ToolsElement(formatter) if tools is None else tools
+    loop = ToolsExecutionLoop([*before_tools, run, *after_results, turn or element], max_rounds)
+    return named_pipeline(name, SystemMessage(system_message), InitQuery(), *before, element, loop, *after)
+
+
+def named_pipeline(name: str, *elements: BasePipelineElement) -> ElementSequence:
+    """Elements in a row, under a name."""
+    return ElementSequence(elements, name)

@@ -1,0 +1,213 @@
+"""Prices of models, dated, the cost of one call, and token counts estimated where a model counts none.
+
+The estimate is from characters: prose has more of them per token than data, and tools are counted in the
+form in which models are shown them, not as the JSON schema that is sent. It is within 10% of OpenAI's
+tokenizers over AgentDojo's benign cases, for a plain agent and for AgentSys; other vendors' differ more.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from agentdojo.types import ChatAssistantMessage, ChatMessage
+from pydantic import BaseModel, ConfigDict, Field
+
+from agentsys.models.chat import (
+    ChatReply,
+    ChatRequest,
+    ErrorKind,
+    JsonSchema,
+    ModelError,
+    ToolSpec,
+    Usage,
+    text_of,
+)
+
+_PER_MILLION = 1_000_000
+
+
+class Price(BaseModel):
+    """US dollars per million tokens, as a provider's price page said on a day.
+
+    litellm's table is no substitute: it drops retired models, and with them the price of old runs.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    prompt: float = Field(ge=0)
+    """Input tokens that were not read from the provider's prompt cache."""
+    cached: float | None = Field(default=None, ge=0)
+    """Input tokens read from the provider's prompt cache; None: the same as `prompt`."""
+    written: float | None = Field(default=None, ge=0)
+    """Input tokens written to that cache, where that has a price of its own; None: the same as `prompt`."""
+    completion: float = Field(ge=0)
+    """Output tokens, hidden reasoning included."""
+    as_of: datetime.date
+    """The day the price was read."""
+
+    def max_usd(self, prompt: float, completion: float) -> float:
+        """Cost of so many tokens where none of the prompt is in the provider's cache."""
+        dearest = max(self.prompt, self.written or 0.0)
+        return (prompt * dearest + completion * self.completion) / _PER_MILLION
+
+
+def cost_usd(usage: Usage, price: Price | None) -> float | None:
+    """Cost in US dollars of so many tokens; None (unknown, not 0) without a price or without a count."""
+    if price is None or usage.uncounted:
+        return None
+    cached_price = price.prompt if price.cached is None else price.cached
+    written_price = price.prompt if price.written is None else price.written
+    fresh = usage.prompt - usage.cached - usage.written
+    inputs = fresh * price.prompt + usage.cached * cached_price + usage.written * written_price
+    millionths = inputs + usage.completion * price.completion
+    return millionths / _PER_MILLION
+
+
+def price_reply(
+    read: Callable[[], ChatAssistantMessage],
+    usage: Usage,
+    price: Price | None,
+    model_id: object,
+    *,
+    cut: bool = False,
+) -> ChatReply:
+    """A reply with what it cost.
+
+    Args:
+        read: Gives the message. An answer that turns out to be unusable was paid for, and its error says
+            how much.
+        usage: Tokens the provider counted.
+        price: The model's price.
+        model_id: The name under which the provider answered, or nothing.
+        cut: Whether the provider says that the answer ended at a bound on its tokens.
+
+    Raises:
+        ModelError: If `read` raises it; then with usage and cost. What is malformed because it was cut is
+            `CUT_REPLY`: asked again, it would be cut at the same place.
+    """
+    cost = cost_usd(usage, price)
+    try:
+        message = read()
+    except ModelError as raised:
+        error = truncated_reply_error(usage) if cut and raised.kind is ErrorKind.MALFORMED_REPLY else raised
+        # An answer that cannot be used and says nothing of its tokens counts as none, as an error page does.
+        error.usage = Usage() if usage.uncounted else usage
+        error.cost_usd = 0.0 if error.usage == Usage() else cost
+        raise error from None
+    notes = (CUT_NOTE,) if cut else ()
+    return ChatReply(message, usage=usage, cost_usd=cost, model_id=str(model_id or ""), notes=notes, cut=cut)
+
+
+CUT_NOTE = "a reply ended at the bound on its tokens that was asked for"
+
+
+def truncated_reply_error(usage: Usage) -> ModelError:
+    """The error for a reply that a bound on tokens cut short: an answer, or a call, that is not whole."""
+    after = "" if usage.uncounted else f" after {usage.completion:,} tokens"
+    return ModelError(
+        ErrorKind.CUT_REPLY,
+        f"the reply was cut at a bound on output tokens{after}; raise model.max_tokens, or the server's own",
+    )
+
+
+PROSE_CHARS_PER_TOKEN = 4.2
+"""Characters per token of system messages and descriptions of tools."""
+DATA_CHARS_PER_TOKEN = 3.5
+"""Characters per token of everything else: what users ask, tools return and models answer."""
+TOKENS_PER_MESSAGE = 4
+"""Tokens around each message of a conversation, and around each call in one."""
+
+_MAX_TOOLS = 4096
+# Schemas are shared between requests and must not change; keeping the object keeps its id its own.
+_TOOL_SIZES: dict[tuple[str, int], tuple[JsonSchema, int]] = {}
+
+
+def reported_or_estimated_usage(request: ChatRequest, reply: ChatReply) -> Usage:
+    """The usage that a model reported, or else an estimate."""
+    counted = reply.usage != Usage() and not reply.usage.uncounted
+    return reply.usage if counted else estimate_usage(request, reply.message)
+
+
+def estimate_usage(request: ChatRequest, reply: ChatAssistantMessage) -> Usage:
+    """Estimate what a real model might have counted for this call."""
+    prompt = (
+        sum(map(_message_tokens, request.messages))
+        + sum(map(_tool_size, request.tools)) / PROSE_CHARS_PER_TOKEN
+    )
+    return Usage(prompt=round(prompt), completion=round(_message_tokens(reply)))
+
+
+def _message_tokens(message: ChatMessage) -> float:
+    text = len(text_of(message))
+    if message["role"] == "system":
+        return TOKENS_PER_MESSAGE + text / PROSE_CHARS_PER_TOKEN
+    if message["role"] == "tool":
+        return (
+            TOKENS_PER_MESSAGE
+            + len(message["error"] or "") / DATA_CHARS_PER_TOKEN
+            + text / DATA_CHARS_PER_TOKEN
+        )
+    calls = message["tool_calls"] or () if message["role"] == "assistant" else ()
+    size = sum(len(call.function) + len(json.dumps(dict(call.args), default=str)) for call in calls)
+    return TOKENS_PER_MESSAGE * (1 + len(calls)) + (text + size) / DATA_CHARS_PER_TOKEN
+
+
+def _tool_size(tool: ToolSpec) -> int:
+    key = tool.name, id(tool.parameters)
+    known = _TOOL_SIZES.get(key)
+    if known is not None and known[0] is tool.parameters:
+        return known[1]
+    size = len(format_tool(tool))
+    if len(_TOOL_SIZES) >= _MAX_TOOLS:
+        _TOOL_SIZES.clear()
+    _TOOL_SIZES[key] = (tool.parameters, size)
+    return size
+
+
+def format_tool(tool: ToolSpec) -> str:
+    """A tool as models are shown it: its description, and the type of each argument."""
+    body = _format_type(tool.parameters, _as_mapping(tool.parameters.get("$defs")), depth=0)
+    return f"// {tool.description}\ntype {tool.name} = (_: {body}) => any;\n\n"
+
+
+_MAX_TYPE_DEPTH = 4
+"""Of nested types; definitions may name themselves."""
+
+
+def _format_type(schema: object, definitions: Mapping[str, Any], depth: int) -> str:
+    if not isinstance(schema, Mapping) or depth > _MAX_TYPE_DEPTH:
+        return "any"
+    if "$ref" in schema:
+        return _format_type(definitions.get(str(schema["$ref"]).rpartition("/")[2]), definitions, depth + 1)
+    if values := _as_sequence(schema.get("enum")):
+        return " | ".join(json.dumps(value, default=str) for value in values)
+    if choices := _as_sequence(schema.get("anyOf")) or _as_sequence(schema.get("oneOf")):
+        return " | ".join(_format_type(one, definitions, depth + 1) for one in choices)
+    if schema.get("type") == "array":
+        return _format_type(schema.get("items"), definitions, depth + 1) + "[]"
+    if _as_mapping(schema.get("properties")):
+        return _format_object_type(schema, definitions, depth)
+    return str(schema.get("type") or "any")
+
+
+def _format_object_type(schema: Mapping[str, Any], definitions: Mapping[str, Any], depth: int) -> str:
+    required = _as_sequence(schema.get("required"))
+    lines = []
+    for name, value in schema["properties"].items():
+        described = _as_mapping(value).get("description")
+        lines += [f"// {described}"] if described else []
+        lines.append(
+            f"{name}{'' if name in required else '?'}: {_format_type(value, definitions, depth + 1)},"
+        )
+    return "\n".join(["{", *lines, "}"])
+
+
+def _as_mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _as_sequence(value: object) -> Sequence[Any]:
+    return value if isinstance(value, list | tuple) else ()

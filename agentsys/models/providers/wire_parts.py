@@ -1,0 +1,260 @@
+"""Parts that all wire formats share: message texts, ids of calls, JSON in and out, converted tool lists."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Generic, TypeGuard, TypeVar
+
+from agentdojo.functions_runtime import FunctionCall
+from agentdojo.types import (
+    ChatAssistantMessage,
+    ChatMessage,
+    ChatToolResultMessage,
+    MessageContentBlock,
+)
+
+from agentsys.base.json_values import to_json_bytes
+from agentsys.models.chat import UNCOUNTED, ErrorKind, ModelError, ToolSpec, Usage, assistant
+from agentsys.models.secrets import without_key
+
+
+def visible_text(message: ChatMessage) -> str:
+    """The text blocks of a message joined by newlines: no hidden reasoning; `""` where there is none."""
+    blocks = message["content"] or ()
+    return "\n".join([block["content"] for block in blocks if block["type"] == "text" and block["content"]])
+
+
+def thoughts_text(message: ChatMessage) -> str:
+    """A model's thoughts as a server told them in the open; signed and encrypted ones are other vendors'."""
+    blocks = message["content"] or ()
+    return "\n".join([b["content"] for b in blocks if b["type"] == "thinking" and not b["id"]])
+
+
+def system_text(messages: Sequence[ChatMessage]) -> str:
+    """The system prompt, for wires on which it goes outside the conversation."""
+    return "\n\n".join(filter(None, (visible_text(m) for m in messages if m["role"] == "system")))
+
+
+def result_text(message: ChatToolResultMessage) -> str:
+    """The text that a model reads as the result of a tool call: the error where there was one."""
+    return message["error"] or visible_text(message)
+
+
+class CallIds:
+    """Ids for the tool calls and results of one conversation, in order.
+
+    Providers demand an id; calls that a defense or a provider without ids made have none.
+    Calls without one are numbered, and results without one answer them in order.
+    """
+
+    def __init__(self) -> None:
+        self._unanswered: deque[str] = deque()
+        self._count = 0
+
+    def id_of_call(self, call: FunctionCall) -> str:
+        """The id of a call in an assistant message."""
+        if call.id:
+            return str(call.id)
+        self._count += 1
+        made_up = f"call_{self._count}"
+        self._unanswered.append(made_up)
+        return made_up
+
+    def id_of_result(self, message: ChatToolResultMessage) -> str:
+        """The id that a tool message answers."""
+        given: str | None = message["tool_call_id"] or message["tool_call"].id
+        if given:
+            return given
+        return self._unanswered.popleft() if self._unanswered else "call_unknown"
+
+
+def encode_for_wire(value: object) -> bytes:
+    """A value as JSON; what JSON cannot carry is replaced (see agentsys.base.json_values)."""
+    return to_json_bytes(value)
+
+
+def arguments_json(call: FunctionCall) -> str:
+    """A call's arguments as JSON text."""
+    return encode_for_wire(call.args).decode()
+
+
+OPENAI_ITEM_PREFIX = "openai:"
+"""Begins the id of a thinking block that holds an item of OpenAI's Responses API, which no other takes."""
+
+MAX_LEVELS = 100
+"""Objects and lists inside each other in a reply; what is deeper no request or file could carry back."""
+_MAX_VALUES = 1_000_000
+"""Values in a reply: 64 MB of small ones would take gigabytes once parsed."""
+_UNREADABLE = (ValueError, RecursionError, MemoryError)
+"""What `json.loads` raises; an integer of more than 4,300 digits is a plain ValueError."""
+
+
+def parse_json(text: str | bytes, key: str | None = None) -> Any:
+    """The JSON in a server's or a model's text, fit to be stored and sent.
+
+    Args:
+        text: UTF-8, if bytes.
+        key: The key in use: it and its longer parts are cut from every text.
+
+    Raises:
+        ModelError: `MALFORMED_REPLY` if it is not JSON, or nested too deep or of too many values to be kept.
+    """
+    signs: Any = (",", "[", "{", "\\u", "\0") if isinstance(text, str) else (b",", b"[", b"{", b"\\u", b"\0")
+    comma, bracket, brace, code, null = signs
+    openings = text.count(bracket) + text.count(brace)
+    if openings + text.count(comma) > _MAX_VALUES:
+        raise malformed_reply(f"the reply holds more than {_MAX_VALUES:,} values")
+    try:
+        value = json.loads(text)
+    except _UNREADABLE:
+        raise malformed_reply("the reply is not JSON (is base_url right?)") from None
+    # Plain ASCII (null bytes: UTF-16) spells no surrogate without an escape; each level opens a bracket.
+    plain = text.isascii() and code not in text and null not in text
+    return value if plain and openings <= MAX_LEVELS and not key else clean_json(value, key)
+
+
+def parse_arguments(name: str, text: object) -> dict[str, Any]:
+    """The arguments object of a tool call.
+
+    Args:
+        name: The tool's name, for the message.
+        text: The JSON text a model wrote, or the object itself; blank counts as no arguments.
+
+    Raises:
+        ModelError: `MALFORMED_REPLY` if it is not a JSON object.
+    """
+    if text is None or (isinstance(text, str) and not text.strip()):
+        return {}
+    try:
+        value = parse_json(text) if isinstance(text, str) else text
+    except ModelError:
+        raise malformed_reply(f"the arguments of a call of {name!r:.80} are not JSON") from None
+    if not isinstance(value, dict):
+        raise malformed_reply(f"the arguments of a call of {name!r:.80} are not a JSON object")
+    return value
+
+
+def clean_json(value: Any, key: str | None = None, levels: int = MAX_LEVELS) -> Any:
+    """JSON data without lone surrogates, which no file or request could carry, and without the key.
+
+    Raises:
+        ModelError: `MALFORMED_REPLY` if it is nested deeper than `levels`.
+    """
+    if isinstance(value, str):
+        clean = value if value.isascii() else value.encode("utf-8", "replace").decode()
+        return without_key(clean, key) if key else clean
+    if isinstance(value, dict | list) and not levels:
+        raise malformed_reply(f"the reply is nested more than {MAX_LEVELS} deep")
+    if isinstance(value, dict):
+        return {clean_json(name, key): clean_json(item, key, levels - 1) for name, item in value.items()}
+    return [clean_json(item, key, levels - 1) for item in value] if isinstance(value, list) else value
+
+
+def make_call(name: object, args: dict[str, Any], call_id: object) -> FunctionCall:
+    """A tool call as AgentDojo's type. The name need not be a tool on offer: that is the model's mistake.
+
+    Raises:
+        ModelError: `MALFORMED_REPLY` if there is no name at all.
+    """
+    if not isinstance(name, str):
+        raise malformed_reply("a tool call without a name")
+    return FunctionCall(function=name, args=args, id=str(call_id) if call_id else None)
+
+
+def reply_message(text: object, calls: list[FunctionCall], thoughts: str = "") -> ChatAssistantMessage:
+    """The assistant message; content and calls are None where there are none.
+
+    Args:
+        text: What the model said, or nothing.
+        calls: Its tool calls.
+        thoughts: What it thought before, as far as the server tells; in a block of its own, unsigned.
+    """
+    message = assistant(text if isinstance(text, str) and text else None, calls or None)
+    if not thoughts:
+        return message
+    thought: MessageContentBlock = {"type": "thinking", "content": thoughts, "id": None}
+    return {**message, "content": [thought, *(message["content"] or ())]}
+
+
+def malformed_reply(what: str) -> ModelError:
+    """The error for a reply that is not what its wire format promises."""
+    return ModelError(ErrorKind.MALFORMED_REPLY, what)
+
+
+def token_count(value: object) -> int:
+    """A token count from a reply; 0 where there is none."""
+    return value if _is_count(value) else 0
+
+
+def usage_from_counts(
+    prompt: object,
+    completion: object,
+    *,
+    extra: int = 0,
+    cached: int = 0,
+    reasoning: int = 0,
+    written: int = 0,
+) -> Usage:
+    """The usage that a reply tells.
+
+    Args:
+        prompt: Its count of input tokens, whatever that is.
+        completion: Its count of output tokens.
+        extra: Further input tokens, which the provider counts apart from `prompt`.
+        cached: Input tokens read from the provider's cache.
+        reasoning: Output tokens of reasoning.
+        written: Input tokens written to the provider's cache.
+
+    Returns:
+        `UNCOUNTED` unless both counts are whole numbers and some input was read: a prompt of 0 tokens is
+        how some servers say that they do not count.
+    """
+    if not _is_count(prompt) or not _is_count(completion) or prompt + extra == 0:
+        return UNCOUNTED
+    whole = prompt + extra
+    cached = min(cached, whole)
+    return Usage(whole, completion, cached, min(reasoning, completion), written=min(written, whole - cached))
+
+
+def _is_count(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def as_mapping(value: object) -> Mapping[str, Any]:
+    """A JSON object from a reply; empty where there is none."""
+    return value if isinstance(value, Mapping) else {}
+
+
+T = TypeVar("T")
+
+_MAX_LISTS = 512
+"""Lists kept. A case offers a few; a defense that builds new schemas for each call must not fill memory."""
+
+_ToolsKey = tuple[tuple[str, str, int], ...]
+
+
+class ToolListCache(Generic[T]):
+    """Remembers the conversion of tool lists, which is pure; usable from many threads.
+
+    Schemas are compared by identity (`ToolSpec.parameters` may not be changed in place), since
+    comparing or encoding 24 schemas costs as much as the rest of a request.
+    """
+
+    def __init__(self, convert: Callable[[Sequence[ToolSpec]], T]) -> None:
+        self._convert = convert
+        self._known: dict[_ToolsKey, tuple[Sequence[ToolSpec], T]] = {}
+
+    def convert(self, tools: Sequence[ToolSpec]) -> T:
+        """The converted list."""
+        key = tuple([(tool.name, tool.description, id(tool.parameters)) for tool in tools])
+        known = self._known.get(key)
+        if known is not None:
+            return known[1]
+        converted = self._convert(tools)
+        if len(self._known) >= _MAX_LISTS:
+            self._known = {}
+        # The specs are kept too: an id names an object only as long as the object lives.
+        self._known[key] = (tuple(tools), converted)
+        return converted

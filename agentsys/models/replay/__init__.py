@@ -1,1 +1,0 @@
-"""Replay: recorded runs in the place of a model."""

@@ -1,0 +1,251 @@
+"""OpenAI's Responses API as a server reads and writes it.
+
+As strict about reasoning as the real one: every reply begins with a reasoning item, and one that comes
+back without the item it led to is refused.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import orjson
+from agentdojo.functions_runtime import FunctionCall
+
+from agentsys.models.chat import JsonSchema, ToolSpec
+from agentsys.models.serving import wire_format
+from agentsys.models.serving.exchange import WireConversation, function_call
+from agentsys.models.serving.served_openai import parse_call_arguments, write_openai_error
+from agentsys.models.serving.wire_format import Answer, Json, WireCall, WireError, WireFormat, WireRequest
+
+_RESPONSE = "resp_"
+_MESSAGE = "message"
+"""What a reasoning item says it led to where that was no call; of a call it says the id."""
+
+
+def read_responses_request(body: Json, role: str) -> WireRequest:
+    """A request for a response as we read it."""
+    if body.get("conversation") is not None:
+        raise WireError(
+            "'conversation' is not known here: use 'previous_response_id', or resend what was said"
+        )
+    goes_on_from = _goes_on_from(body)
+    conversation = _ItemReader(WireConversation(elsewhere=bool(goes_on_from)))
+    conversation.said.system(body.get("instructions"))
+    given = body.get("input")
+    for item in (
+        [{"role": "user", "content": given}]
+        if isinstance(given, str)
+        else wire_format.read_object_list(given, "input")
+    ):
+        conversation.add(item)
+    conversation.end()
+    if not conversation.said.messages:
+        raise WireError("'input' must hold at least one item")
+    choice, forced = wire_format.read_tool_choice(body.get("tool_choice"))
+    return WireRequest(
+        messages=conversation.said.messages,
+        tools=tuple(
+            _tool(orjson.dumps(tool)) for tool in wire_format.read_object_list(body.get("tools"), "tools")
+        ),
+        role=role,
+        temperature=wire_format.optional_number(body, "temperature"),
+        max_tokens=wire_format.optional_count(body, "max_output_tokens"),
+        reply_schema=_reply_schema(body.get("text")),
+        tool_choice=choice,
+        forced=forced,
+        one_call=body.get("parallel_tool_calls") is False,
+        goes_on_from=goes_on_from,
+    )
+
+
+def _goes_on_from(body: Json) -> str:
+    given = body.get("previous_response_id")
+    if given is not None and not isinstance(given, str):
+        raise WireError("'previous_response_id' must be a string")
+    return (given or "").removeprefix(_RESPONSE)
+
+
+@dataclass
+class _ItemReader:
+    """Collects items; neighbouring items of the model are one assistant message."""
+
+    said: WireConversation = field(default_factory=WireConversation)
+    _content: Any = None
+    _calls: list[FunctionCall] = field(default_factory=list)
+    _thought: Json | None = None
+    """The reasoning item just read."""
+
+    def add(self, item: Json) -> None:
+        """Add one item.
+
+        Raises:
+            WireError: If it is unknown, or stands where it may not.
+        """
+        kind = item.get("type", "message")
+        if kind == "reasoning":
+            self._check_led_to("")
+            self._thought = item
+            return
+        if kind == "message" and item.get("role") == "assistant":
+            self._check_led_to(_MESSAGE)
+            self._flush()
+            self._content = item.get("content")
+        elif kind == "function_call":
+            self._check_led_to(str(item.get("call_id")))
+            self._calls.append(
+                function_call(item.get("call_id"), item.get("name"), parse_call_arguments(item))
+            )
+        else:
+            self.end()
+            self._add_other(kind, item)
+
+    def end(self) -> None:
+        """End the assistant message that is being collected."""
+        self._check_led_to("")
+        self._flush()
+
+    def _add_other(self, kind: object, item: Json) -> None:
+        match kind, item.get("role"):
+            case "function_call_output", _:
+                self.said.result(item.get("call_id"), item.get("output"))
+            case "message", "user":
+                self.said.user(item.get("content"))
+            case "message", "system" | "developer":
+                self.said.system(item.get("content"))
+            case other:
+                raise WireError(f"unknown item {other!r}")
+
+    def _flush(self) -> None:
+        if self._content is not None or self._calls:
+            self.said.assistant(self._content, self._calls)
+        self._content, self._calls = None, []
+
+    def _check_led_to(self, found: str) -> None:
+        thought, self._thought = self._thought, None
+        if thought is None:
+            return
+        if thought.get("encrypted_content") != found:
+            name = f"Item '{thought.get('id')}' of type 'reasoning'"
+            raise WireError(f"{name} was provided without its required following item.")
+
+
+@lru_cache(maxsize=wire_format.MAX_KEPT_TOOLS)
+def _tool(raw: bytes) -> ToolSpec:
+    tool = orjson.loads(raw)
+    wire_format.require_function_tool(tool.get("type"), "function", None)
+    return wire_format.read_tool_spec(tool.get("name"), tool.get("description"), tool.get("parameters"))
+
+
+def _reply_schema(text: object) -> JsonSchema | None:
+    wanted = text.get("format") if isinstance(text, dict) else None
+    if not isinstance(wanted, dict) or wanted.get("type") != "json_schema":
+        return None
+    schema: JsonSchema | None = wanted.get("schema")
+    return schema
+
+
+def write_responses_reply(answer: Answer) -> Json:
+    """A response: a reasoning item, then text and calls."""
+    text = [] if answer.text is None else [_message(answer)]
+    output = [*text, *(_call(call) for call in answer.calls)]
+    if output:
+        output.insert(0, _reasoning(answer))
+    return {
+        "id": f"{_RESPONSE}{answer.reply_id or answer.number}",
+        "object": "response",
+        "created_at": int(time.time()),
+        "status": "completed",
+        "error": None,
+        "incomplete_details": None,
+        "instructions": None,
+        "metadata": {},
+        "model": answer.model,
+        "output": output,
+        "parallel_tool_calls": True,
+        "tool_choice": "auto",
+        "tools": [],
+        "usage": _usage(answer),
+    }
+
+
+def _reasoning(answer: Answer) -> Json:
+    led_to = _MESSAGE if answer.text is not None else answer.calls[0].id
+    return {"type": "reasoning", "id": f"rs_{answer.number}", "summary": [], "encrypted_content": led_to}
+
+
+def _message(answer: Answer) -> Json:
+    part: Json = {"type": "output_text", "text": answer.text, "annotations": []}
+    about = {"type": "message", "id": f"msg_{answer.number}", "role": "assistant", "status": "completed"}
+    return {**about, "content": [part]}
+
+
+def _call(call: WireCall) -> Json:
+    given = call.arguments
+    arguments = given if isinstance(given, str) else orjson.dumps(given).decode()
+    about = {"type": "function_call", "id": f"fc_{call.id}", "call_id": call.id, "status": "completed"}
+    return {**about, "name": call.name, "arguments": arguments}
+
+
+def _usage(answer: Answer) -> Json:
+    usage = answer.usage
+    return {
+        "input_tokens": usage.prompt,
+        "input_tokens_details": {"cached_tokens": usage.cached, "cache_write_tokens": usage.written},
+        "output_tokens": usage.completion,
+        "output_tokens_details": {"reasoning_tokens": usage.reasoning},
+        "total_tokens": usage.prompt + usage.completion,
+    }
+
+
+def stream_responses_reply(response: Json) -> bytes:
+    """A finished response as the events a streaming client expects, each item in one piece."""
+    begun = {**response, "status": "in_progress", "output": [], "usage": None}
+    events: list[Json] = [{"type": "response.created", "response": begun}]
+    for index, item in enumerate(response["output"]):
+        events += _item_events(index, item)
+    events.append({"type": "response.completed", "response": response})
+    numbered = [{**event, "sequence_number": number} for number, event in enumerate(events)]
+    return b"".join(b"event: %b\ndata: %b\n\n" % (e["type"].encode(), orjson.dumps(e)) for e in numbered)
+
+
+def _item_events(index: int, item: Json) -> list[Json]:
+    at: Json = {"output_index": index, "item_id": item["id"]}
+    inside: list[Json] = []
+    if item["type"] == "message":
+        [part] = item["content"]
+        place = {**at, "content_index": 0}
+        inside = [
+            {"type": "response.content_part.added", **place, "part": {**part, "text": ""}},
+            {"type": "response.output_text.delta", **place, "delta": part["text"], "logprobs": []},
+            {"type": "response.output_text.done", **place, "text": part["text"], "logprobs": []},
+            {"type": "response.content_part.done", **place, "part": part},
+        ]
+    elif item["type"] == "function_call":
+        given = {"arguments": item["arguments"], "name": item["name"]}
+        inside = [
+            {"type": "response.function_call_arguments.delta", **at, "delta": item["arguments"]},
+            {"type": "response.function_call_arguments.done", **at, **given},
+        ]
+    unfilled: dict[str, Json] = {"message": {"content": []}, "function_call": {"arguments": ""}}
+    return [
+        {
+            "type": "response.output_item.added",
+            "output_index": index,
+            "item": {**item, **unfilled.get(item["type"], {})},
+        },
+        *inside,
+        {"type": "response.output_item.done", "output_index": index, "item": item},
+    ]
+
+
+RESPONSES = WireFormat(
+    name="openai-responses",
+    read=read_responses_request,
+    write=write_responses_reply,
+    error=write_openai_error,
+    context_overflow="Your input exceeds the context window of this model. Please adjust your input.",
+    stream=stream_responses_reply,
+)

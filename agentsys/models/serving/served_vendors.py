@@ -1,0 +1,408 @@
+"""Anthropic's and Gemini's formats as a server reads and writes them.
+
+Gemini's field names are read in camel case (what the SDK sends) and in snake case (REST takes both).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+import orjson
+from agentdojo.functions_runtime import FunctionCall
+
+from agentsys.models.chat import JsonSchema, ToolSpec
+from agentsys.models.serving import wire_format
+from agentsys.models.serving.exchange import UNNAMED_CALL_PREFIX, WireConversation, function_call
+from agentsys.models.serving.wire_format import Answer, Json, Problem, WireError, WireFormat, WireRequest
+
+
+def read_anthropic_request(body: Json, role: str) -> WireRequest:
+    """A messages request as we read it."""
+    if not body.get("messages"):
+        raise WireError("'messages' must hold at least one message")
+    max_tokens = wire_format.optional_count(body, "max_tokens")
+    if max_tokens is None:
+        raise WireError("max_tokens: Field required")
+    conversation = WireConversation()
+    conversation.system(body.get("system"))
+    for message in wire_format.read_object_list(body["messages"], "messages"):
+        _read_message(conversation, message)
+    wanted = body.get("tool_choice") or {}
+    choice, forced = wire_format.read_tool_choice(wanted.get("type"))
+    return WireRequest(
+        messages=conversation.messages,
+        tools=tuple(
+            _read_anthropic_tool(orjson.dumps(tool))
+            for tool in wire_format.read_object_list(body.get("tools"), "tools")
+        ),
+        role=role,
+        temperature=wire_format.optional_number(body, "temperature"),
+        max_tokens=max_tokens,
+        reply_schema=_anthropic_schema(body),
+        tool_choice=choice,
+        forced=forced,
+        one_call=wanted.get("disable_parallel_tool_use") is True,
+    )
+
+
+def _read_message(conversation: WireConversation, message: Json) -> None:
+    content = message.get("content")
+    match message.get("role"):
+        case "system":
+            conversation.system(content)
+        case "user":
+            _read_user(conversation, content)
+        case "assistant":
+            _read_assistant(conversation, content)
+        case other:
+            raise WireError(f"unknown message role {other!r}")
+
+
+def _read_user(conversation: WireConversation, content: object) -> None:
+    """A user message may hold tool results, text, or both: neighbours of a kind become one message."""
+    if not isinstance(content, list):
+        return conversation.user(content)
+    texts: list[Json] = []
+    for block in wire_format.read_object_list(content, "content"):
+        if block.get("type") != "tool_result":
+            texts.append(block)
+            continue
+        if texts:
+            conversation.user(texts)
+            texts = []
+        is_error = bool(block.get("is_error"))
+        conversation.result(block.get("tool_use_id"), block.get("content"), is_error=is_error)
+    if texts:
+        conversation.user(texts)
+    return None
+
+
+def _read_assistant(conversation: WireConversation, content: object) -> None:
+    if not isinstance(content, list):
+        return conversation.assistant(content, [])
+    blocks = wire_format.read_object_list(content, "content")
+    uses = [block for block in blocks if block.get("type") == "tool_use"]
+    calls = [function_call(use.get("id"), use.get("name"), _input(use)) for use in uses]
+    return conversation.assistant([block for block in blocks if block.get("type") != "tool_use"], calls)
+
+
+def _input(use: Json) -> dict[str, Any]:
+    arguments = use.get("input")
+    if not isinstance(arguments, dict):
+        raise WireError("tool_use.input: Input should be an object")
+    return arguments
+
+
+@lru_cache(maxsize=wire_format.MAX_KEPT_TOOLS)
+def _read_anthropic_tool(raw: bytes) -> ToolSpec:
+    tool = orjson.loads(raw)
+    wire_format.require_function_tool(tool.get("type"), "custom", None)
+    return wire_format.read_tool_spec(tool.get("name"), tool.get("description"), tool.get("input_schema"))
+
+
+def _anthropic_schema(body: Json) -> JsonSchema | None:
+    wanted = (body.get("output_config") or {}).get("format") or body.get("output_format") or {}
+    schema: JsonSchema | None = wanted.get("schema")
+    return schema
+
+
+def write_anthropic_reply(answer: Answer) -> Json:
+    """An assistant message; an empty reply has no content blocks."""
+    content: list[Json] = [{"type": "text", "text": answer.text}] if answer.text else []
+    content += [
+        {"type": "tool_use", "id": call.id, "name": call.name, "input": call.arguments}
+        for call in answer.calls
+    ]
+    usage = answer.usage
+    return {
+        "id": f"msg_{answer.number}",
+        "type": "message",
+        "role": "assistant",
+        "model": answer.model,
+        "content": content,
+        "stop_reason": "tool_use" if answer.calls else "end_turn",
+        "stop_sequence": None,
+        "usage": {
+            "input_tokens": usage.prompt - usage.cached,  # Anthropic counts cached input apart.
+            "cache_read_input_tokens": usage.cached,
+            "cache_creation_input_tokens": 0,
+            "output_tokens": usage.completion,
+        },
+    }
+
+
+_TYPES = {
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    500: "api_error",
+    503: "api_error",
+    529: "overloaded_error",
+}
+
+
+def write_anthropic_error(problem: Problem) -> Json:
+    """Anthropic's error body."""
+    kind = _TYPES.get(problem.status, "invalid_request_error")
+    return {"type": "error", "error": {"type": kind, "message": problem.message}}
+
+
+def stream_anthropic_reply(message: Json) -> bytes:
+    """A finished message as the events a streaming client expects, each block in one piece.
+
+    AgentDojo's own Anthropic element always streams.
+    """
+    start = {**message, "content": [], "stop_reason": None}
+    events: list[Json] = [{"type": "message_start", "message": start}]
+    for index, block in enumerate(message["content"]):
+        events += _block_events(index, block)
+    stop = {"stop_reason": message["stop_reason"], "stop_sequence": None}
+    events.append({"type": "message_delta", "delta": stop, "usage": message["usage"]})
+    events.append({"type": "message_stop"})
+    return b"".join(b"event: %b\ndata: %b\n\n" % (e["type"].encode(), orjson.dumps(e)) for e in events)
+
+
+def _block_events(index: int, block: Json) -> list[Json]:
+    if block["type"] == "text":
+        start: Json = {"type": "text", "text": ""}
+        delta: Json = {"type": "text_delta", "text": block["text"]}
+    else:
+        arguments = block["input"]
+        text = arguments if isinstance(arguments, str) else orjson.dumps(arguments).decode()
+        start = {**block, "input": {}}
+        delta = {"type": "input_json_delta", "partial_json": text}
+    return [
+        {"type": "content_block_start", "index": index, "content_block": start},
+        {"type": "content_block_delta", "index": index, "delta": delta},
+        {"type": "content_block_stop", "index": index},
+    ]
+
+
+ANTHROPIC = WireFormat(
+    name="anthropic",
+    read=read_anthropic_request,
+    write=write_anthropic_reply,
+    error=write_anthropic_error,
+    context_overflow="prompt is too long for the context window of this model",
+    stream=stream_anthropic_reply,
+)
+
+
+def _pick(body: Mapping[str, Any], camel: str, snake: str) -> Any:
+    value = body.get(camel)
+    return body.get(snake) if value is None else value
+
+
+def read_gemini_request(body: Json, role: str) -> WireRequest:
+    """A generateContent request as we read it."""
+    reader = _GeminiReader()
+    reader.system(_pick(body, "systemInstruction", "system_instruction"))
+    contents = wire_format.read_object_list(body.get("contents"), "contents")
+    if not contents:
+        raise WireError("contents is not specified")
+    for content in contents:
+        reader.content(content)
+    config = _pick(body, "generationConfig", "generation_config") or {}
+    choice, forced = wire_format.read_tool_choice(_calling_mode(body), "validated")
+    return WireRequest(
+        messages=reader.conversation.messages,
+        tools=_tools(body),
+        role=role,
+        temperature=wire_format.optional_number(config, "temperature"),
+        max_tokens=wire_format.optional_count(config, "maxOutputTokens", "max_output_tokens"),
+        reply_schema=_gemini_schema(config),
+        tool_choice=choice,
+        forced=forced,
+    )
+
+
+class _GeminiReader:
+    """Reads contents in order; remembers which calls still wait for their result."""
+
+    def __init__(self) -> None:
+        self.conversation = WireConversation()
+        self._waiting: list[FunctionCall] = []
+        self._made = 0
+
+    def system(self, content: object) -> None:
+        parts = content.get("parts") if isinstance(content, dict) else content
+        self.conversation.system(parts)
+
+    def content(self, content: Json) -> None:
+        parts = [
+            part
+            for part in wire_format.read_object_list(content.get("parts"), "parts")
+            if not part.get("thought")
+        ]
+        if content.get("role") == "model":
+            return self._model_turn(parts)
+        results = [_pick(part, "functionResponse", "function_response") for part in parts]
+        for result in results:
+            if result is not None:
+                self._result(result)
+        texts = [part for part, result in zip(parts, results, strict=True) if result is None]
+        if texts or not parts:
+            self.conversation.user(texts)
+        return None
+
+    def _model_turn(self, parts: list[Json]) -> None:
+        made = [_pick(part, "functionCall", "function_call") for part in parts]
+        calls = [self._call(call) for call in made if call is not None]
+        self._waiting += calls
+        texts = [part for part, call in zip(parts, made, strict=True) if call is None]
+        self.conversation.assistant([part for part in texts if "text" in part], calls)
+
+    def _call(self, call: Json) -> FunctionCall:
+        self._made += 1  # Ids are optional in this format; results may name the function alone.
+        call_id = call.get("id") or f"{UNNAMED_CALL_PREFIX}{self._made}"
+        return function_call(call_id, call.get("name"), call.get("args") or {})
+
+    def _result(self, result: Json) -> None:
+        call = self._answered(result.get("id"), result.get("name"))
+        self._waiting.remove(call)
+        response = result.get("response") or {}
+        is_error = "error" in response
+        self.conversation.result(call.id, _result_text(response), is_error=is_error)
+
+    def _answered(self, call_id: object, name: object) -> FunctionCall:
+        """The call a result belongs to: of its id, or the first waiting one of its name."""
+        by_id = [call for call in self._waiting if call.id == call_id]
+        by_name = [call for call in self._waiting if call.function == name]
+        for call in by_id or by_name:
+            return call
+        raise WireError(f"a function response for {name!r} answers no function call before it")
+
+
+def _result_text(response: Json) -> object:
+    """The text of a function response: by convention under `error`, `output` or `result`."""
+    for key in ("error", "output", "result"):
+        if key in response and len(response) == 1:
+            return _plain(response[key])
+    return orjson.dumps(response).decode()
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list) and value and all(_is_block(item) for item in value):
+        return "\n".join(item["content"] for item in value)  # AgentDojo sends its content blocks.
+    return orjson.dumps(value).decode()
+
+
+def _is_block(item: object) -> bool:
+    return isinstance(item, dict) and item.get("type") == "text" and isinstance(item.get("content"), str)
+
+
+_DECLARATIONS = ("functionDeclarations", "function_declarations")
+
+
+def _tools(body: Json) -> tuple[ToolSpec, ...]:
+    tools = wire_format.read_object_list(body.get("tools"), "tools")
+    for kind in (kind for tool in tools for kind, given in tool.items() if given is not None):
+        wire_format.require_function_tool(kind, *_DECLARATIONS)
+    return tuple(
+        _read_gemini_tool(orjson.dumps(declaration))
+        for tool in tools
+        for declaration in wire_format.read_object_list(_pick(tool, *_DECLARATIONS), "functionDeclarations")
+    )
+
+
+@lru_cache(maxsize=wire_format.MAX_KEPT_TOOLS)
+def _read_gemini_tool(raw: bytes) -> ToolSpec:
+    declaration = orjson.loads(raw)
+    schema = _pick(declaration, "parametersJsonSchema", "parameters_json_schema")
+    if schema is None:
+        schema = _json_schema(declaration.get("parameters") or {})
+    return wire_format.read_tool_spec(declaration.get("name"), declaration.get("description"), schema)
+
+
+def _json_schema(value: Any) -> Any:
+    """Gemini's own schema dialect (type names in capitals) as JSON schema."""
+    if isinstance(value, list):
+        return [_json_schema(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        key: item.lower() if key == "type" and isinstance(item, str) else _json_schema(item)
+        for key, item in value.items()
+    }
+
+
+def _gemini_schema(config: Json) -> JsonSchema | None:
+    schema: JsonSchema | None = _pick(config, "responseJsonSchema", "response_json_schema")
+    if schema is None and (own := _pick(config, "responseSchema", "response_schema")) is not None:
+        schema = _json_schema(own)
+    return schema
+
+
+def _calling_mode(body: Json) -> str | None:
+    config = _pick(body, "toolConfig", "tool_config") or {}
+    mode = (_pick(config, "functionCallingConfig", "function_calling_config") or {}).get("mode")
+    return None if mode in (None, "MODE_UNSPECIFIED") else str(mode).lower()
+
+
+def write_gemini_reply(answer: Answer) -> Json:
+    """A response with one candidate; an empty reply's content has no parts."""
+    parts: list[Json] = [{"text": answer.text}] if answer.text else []
+    parts += [
+        {"functionCall": {"id": call.id, "name": call.name, "args": call.arguments}} for call in answer.calls
+    ]
+    content: Json = {"role": "model", "parts": parts} if parts else {"role": "model"}
+    return {
+        "candidates": [{"content": content, "finishReason": "STOP", "index": 0}],
+        "usageMetadata": _usage(answer),
+        "modelVersion": answer.model,
+        "responseId": f"response-{answer.number}",
+    }
+
+
+def _usage(answer: Answer) -> Json:
+    usage = answer.usage
+    return {
+        "promptTokenCount": usage.prompt,
+        "cachedContentTokenCount": usage.cached,
+        "candidatesTokenCount": usage.completion - usage.reasoning,  # Gemini counts thoughts apart.
+        "thoughtsTokenCount": usage.reasoning,
+        "totalTokenCount": usage.prompt + usage.completion,
+    }
+
+
+_STATUSES = {
+    404: "NOT_FOUND",
+    429: "RESOURCE_EXHAUSTED",
+    500: "INTERNAL",
+    503: "UNAVAILABLE",
+    529: "UNAVAILABLE",
+}
+
+
+def write_gemini_error(problem: Problem) -> Json:
+    """Google's error body; it repeats the wait in its details."""
+    status = _STATUSES.get(problem.status, "INVALID_ARGUMENT")
+    body: Json = {"code": problem.status, "message": problem.message, "status": status}
+    if problem.retry_after_s is not None:
+        retry = {
+            "@type": "type.googleapis.com/google.rpc.RetryInfo",
+            "retryDelay": f"{problem.retry_after_s}s",
+        }
+        body["details"] = [retry]
+    return {"error": body}
+
+
+def stream_gemini_reply(response: Json) -> bytes:
+    """A finished response as the one event of a stream."""
+    return b"data: %b\n\n" % orjson.dumps(response, default=str)
+
+
+GEMINI = WireFormat(
+    name="gemini",
+    read=read_gemini_request,
+    write=write_gemini_reply,
+    error=write_gemini_error,
+    context_overflow="The input token count exceeds the maximum number of tokens allowed for this model.",
+)
+GEMINI_STREAMED = replace(GEMINI, stream=stream_gemini_reply, always_streams=True)
+"""The same, at the path that streams."""

@@ -1,0 +1,315 @@
+"""`WireFormat`: a vendor's JSON against our types, and who asks: a caller's key as a mark, the model's name.
+
+Requests are read as plain JSON values: a served model must cost far less than a millisecond per request,
+and must accept what an SDK's next release adds. Whatever cannot be understood raises `WireError`, a 400
+for the client.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import Any, Protocol, runtime_checkable
+from urllib.parse import parse_qs, urlsplit
+
+from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, ToolSpec, Usage
+
+Json = dict[str, Any]
+
+
+_LONGEST_CHOICE = 60
+MAX_KEPT_TOOLS = 4096
+"""Tools each format remembers: every request brings them all again, and equal ones should be one object,
+so that whoever caches by a schema's identity finds it."""
+
+
+class WireError(Exception):
+    """A request that the format does not allow; the message goes to the client."""
+
+
+@dataclass(frozen=True)
+class WireRequest(ChatRequest):
+    """A request as a client sent it, with what only a model that keeps conversations has a use for."""
+
+    forced: str = ""
+    """The client's choice of tools where that is neither `auto` nor `none`, in its own words."""
+    one_call: bool = False
+    """Whether the client wants one tool call in a reply at most."""
+    goes_on_from: str = ""
+    """Id of the reply that it goes on from, where it does not bring what was said before."""
+    nameless_results: bool = False
+    """Whether tool output stands in it as words of the user: of a protocol in which calls are text."""
+
+
+@dataclass(frozen=True)
+class WireCall:
+    """One tool call on its way out."""
+
+    id: str
+    """The call's id, unique in the conversation."""
+    name: str
+    """The tool's name."""
+    arguments: Mapping[str, Any] | str
+    """The arguments object; a string is text that is *not* a JSON object (a fault)."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A model's reply, ready to be written in any format."""
+
+    number: int
+    """The request's number on this server, from 1."""
+    model: str
+    """The id of the model that really answered, whatever name the client asked for."""
+    text: str | None
+    """The reply's text; None where it has none."""
+    calls: tuple[WireCall, ...]
+    """The tool calls, in order."""
+    usage: Usage
+    """Tokens, reported or estimated."""
+    trace: str = ""
+    """Id of the stored conversation that the reply belongs to; empty where there is none."""
+    reply_id: str = ""
+    """Id that a client may go on from; empty where the server keeps no conversation."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """An error on its way out."""
+
+    status: int
+    """The HTTP status code."""
+    message: str
+    """One line for the client."""
+    code: str | None = None
+    """OpenAI's `code`, where it has one."""
+    retry_after_s: float | None = None
+    """Seconds the client is asked to wait."""
+
+
+@dataclass(frozen=True)
+class WireFormat:
+    """One vendor's format as four functions."""
+
+    name: str
+    """`openai`, `openai-responses`, `anthropic` or `gemini`."""
+    read: Callable[[Json, str], ChatRequest]
+    """(body, role) -> request. Raises WireError, or TypeError and its like on misshapen JSON."""
+    write: Callable[[Answer], Json]
+    """Answer -> body of the 200 reply."""
+    error: Callable[[Problem], Json]
+    """Problem -> body of the error reply."""
+    context_overflow: str
+    """What the vendor says when a request does not fit into the model's context."""
+    stream: Callable[[Json], bytes] | None = None
+    """Body of the 200 reply -> the same as server-sent events; None where streaming is not offered."""
+    always_streams: bool = False
+    """Whether the path alone asks for a stream."""
+
+
+def optional_number(body: Mapping[str, Any], *keys: str) -> float | None:
+    """The first of these keys that holds a value, as a number.
+
+    Raises:
+        WireError: If it holds something else.
+    """
+    for key in keys:
+        value = body.get(key)
+        if value is not None:
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise WireError(f"'{key}' must be a number")
+            return value
+    return None
+
+
+def optional_count(body: Mapping[str, Any], *keys: str) -> int | None:
+    """Read a whole number, as `optional_number` reads any."""
+    value = optional_number(body, *keys)
+    if value is None:
+        return None
+    if value != int(value) or value < 1:
+        raise WireError(f"'{keys[0]}' must be a whole number above 0")
+    return int(value)
+
+
+def read_tool_choice(given: object, free: object = None) -> tuple[str, str]:
+    """A choice of tools as (`auto` or `none`, what was demanded beyond these: empty for nothing).
+
+    Args:
+        given: The choice, as the format writes it.
+        free: Its form for "the model decides"; besides `auto` and an absent choice.
+    """
+    if given == "none":
+        return "none", ""
+    known = given is None or given in ("auto", free)
+    return "auto", "" if known else str(given)[:_LONGEST_CHOICE]
+
+
+def read_object_list(value: object, what: str) -> list[Json]:
+    """A list of JSON objects; an absent one is empty.
+
+    Raises:
+        WireError: If it is anything else.
+    """
+    if value is None:
+        return []
+    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+        raise WireError(f"'{what}' must be a list of objects")
+    return value
+
+
+def require_function_tool(kind: object, *known: str | None) -> None:
+    """Refuse a tool that a vendor runs, or whose schema only the vendor's models know.
+
+    Args:
+        kind: Its type, as the format names it.
+        known: Types of tools that are described by a schema and run by the client.
+
+    Raises:
+        WireError: If it is another type.
+    """
+    if kind not in known:
+        raise WireError(f"a tool of type {str(kind)[:60]!r}: only functions with a schema are taken here")
+
+
+def read_tool_spec(name: object, description: object, parameters: object) -> ToolSpec:
+    """One tool on offer; an absent description is empty, absent parameters are none.
+
+    Raises:
+        WireError: If a part has the wrong type.
+    """
+    if not isinstance(name, str) or not name:
+        raise WireError("a tool needs a name")
+    if not isinstance(description or "", str) or not isinstance(parameters or {}, dict):
+        raise WireError(f"tool {name!r}: its description must be a string and its parameters an object")
+    return ToolSpec(name, str(description or ""), dict(parameters) if isinstance(parameters, dict) else {})
+
+
+_KEY_HEADERS = ("x-api-key", "x-goog-api-key", "api-key")
+_BEARER = "bearer "
+
+
+class Headers(Protocol):
+    """A request's headers; names are looked up without regard to case."""
+
+    def get(self, name: str, /) -> str | None:
+        """The value of one; None if it was not sent."""
+        ...
+
+
+@dataclass(frozen=True)
+class WireCaller:
+    """One client of a server."""
+
+    owner: str = ""
+    """Mark of the key that the request came with; the key itself is kept nowhere."""
+    model: str = ""
+    """The name of the model that the request asks for."""
+
+
+UNKNOWN_CALLER = WireCaller()
+"""A caller of whom nothing is known."""
+
+
+@runtime_checkable
+class CallerAwareModel(ChatModel, Protocol):
+    """A model that answers each caller from that caller's own state."""
+
+    def for_caller(self, caller: WireCaller) -> ChatModel:
+        """The model as this caller sees it. Cheap; asked for at every request.
+
+        Raises:
+            Refused: If the caller asks for a model that there is not.
+        """
+        ...
+
+
+@runtime_checkable
+class ModelLister(Protocol):
+    """What stands behind a server where it answers to several names."""
+
+    def listed(self, under: str) -> Sequence[str]:
+        """Names of models for GET /v1/models.
+
+        Args:
+            under: The path behind it: a name, or the beginning of names up to a `/`; `""` for those that a
+                client is shown first.
+
+        Returns:
+            None of them where there is nothing under that path.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class TracedReply(ChatReply):
+    """A reply that belongs to a stored conversation."""
+
+    trace: str = ""
+    """Id of the conversation, for the header `x-agentsys-trace`."""
+    reply_id: str = ""
+    """Id that the client may go on from, on a wire with a word for that."""
+
+
+class RequestRefused(Exception):
+    """A request that the model behind a server does not answer; the client sees the problem."""
+
+    def __init__(self, problem: Problem, trace: str = "") -> None:
+        super().__init__(problem.message)
+        self.problem = problem
+        self.trace = trace
+
+
+@dataclass(frozen=True)
+class AccessCheck:
+    """Decides who may ask.
+
+    Without tokens everybody on this machine may, except web pages: a page that a user happens to look at can
+    send requests to loopback, and says so by `Origin` or by another name of the host.
+    """
+
+    tokens: tuple[str, ...] = ()
+
+    def find_refusal(self, path: str, headers: Headers) -> Problem | None:
+        """The reason why a request may not be answered; None if it may."""
+        if self.tokens:
+            given = caller_key(path, headers).encode()
+            # Every token is compared, so that the time taken does not say which one was nearly right.
+            known = [hmac.compare_digest(given, token.encode()) for token in self.tokens]
+            return None if any(known) else Problem(401, "this server wants its token as the API key")
+        if headers.get("Origin") is not None:
+            return Problem(403, "web pages may not ask this server unless it is given a token")
+        if not _is_loopback(headers.get("Host") or ""):
+            return Problem(403, "this server is asked by an address of loopback, or given a token")
+        return None
+
+
+def _is_loopback(host: str) -> bool:
+    """Whether the header `Host` names this machine; an absent one does."""
+    name = urlsplit(f"//{host}").hostname or ""
+    try:
+        return name in ("", "localhost") or ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+def owner_mark(path: str, headers: Headers) -> str:
+    """The mark of the key that a request came with. Keys cannot be told from it."""
+    return hashlib.sha256(b"agentsys caller\n" + caller_key(path, headers).encode()).hexdigest()
+
+
+def caller_key(path: str, headers: Headers) -> str:
+    """The key of a request, wherever its vendor's SDK puts it; `""` where there is none."""
+    bearer = headers.get("Authorization") or ""
+    if bearer.lower().startswith(_BEARER):
+        return bearer[len(_BEARER) :].strip()
+    named = next((found for name in _KEY_HEADERS if (found := headers.get(name))), None)
+    return named or next(iter(parse_qs(path.partition("?")[2]).get("key", ())), "")
+
+
+def split_tokens(text: str) -> Sequence[str]:
+    """The tokens that an environment variable holds, between commas or blanks."""
+    return text.replace(",", " ").split()

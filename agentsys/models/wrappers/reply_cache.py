@@ -1,0 +1,418 @@
+"""`CachingModel`: a repeated call to a model is free; its `ReplyStore` keeps one small file for each reply."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import hashlib
+import itertools
+import json
+import logging
+import os
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+from agentdojo.types import ChatAssistantMessage
+from pydantic import BaseModel, ConfigDict
+
+from agentsys.base.atomic_file import write_atomically
+from agentsys.models.chat import (
+    UNCOUNTED,
+    ChatModel,
+    ChatReply,
+    ChatRequest,
+    ErrorKind,
+    ModelError,
+    ToolSpec,
+    Usage,
+    assistant,
+)
+from agentsys.models.providers.wire_parts import ToolListCache, encode_for_wire
+from agentsys.models.reply_checks import is_empty_reply
+
+try:
+    import fcntl
+except ImportError:  # Windows: then processes do not wait for one another, threads do
+    fcntl = None  # type: ignore[assignment]
+
+_LOG = logging.getLogger(__name__)
+
+DAMAGED_SUFFIX = ".damaged"
+"""Suffix of a file that was set aside."""
+
+
+class CacheMode(StrEnum):
+    """What kept replies are used for."""
+
+    OFF = "off"
+    """For nothing: every request is sent, and no reply is kept."""
+    READ_WRITE = "read_write"
+    """A request that was answered before is not sent, and the replies of others are kept."""
+    READ_ONLY = "read_only"
+    """Nothing is ever sent: a request that was not answered before is an error."""
+
+
+class ReplyStore:
+    """Replies on disk: `<folder>/<2 hex>/<62 hex>.json`, written whole or not at all.
+
+    Many threads and processes may use one folder; killing any of them leaves it as it was.
+
+    Args:
+        folder: The replies' folder; made when the first one is stored.
+        read_only: Whether nothing is ever asked or written.
+    """
+
+    def __init__(self, folder: Path, *, read_only: bool = False) -> None:
+        self.folder = folder
+        self.read_only = read_only
+        self._lock = threading.Lock()
+        self._pending: dict[str, Future[ChatReply | None]] = {}
+
+    def get(self, key: str) -> Mapping[str, Any] | None:
+        """Look up a key; None if nothing is stored under it, or nothing that can be read."""
+        try:
+            # Not orjson, which makes floats of integers beyond 64 bits.
+            value = json.loads(self._path(key).read_bytes())
+        except (OSError, ValueError, RecursionError):
+            return None
+        return value if isinstance(value, dict) else None
+
+    def put(self, key: str, value: Mapping[str, Any]) -> None:
+        """Store a value.
+
+        Raises:
+            OSError: If the disk does not take it; then nothing was stored.
+        """
+        write_atomically(self._path(key), encode_for_wire(value), durable=False)
+
+    def has(self, key: str) -> bool:
+        """Say whether there is a file under a key, readable or not."""
+        return self._path(key).exists()
+
+    def move_damaged(self, key: str) -> None:
+        """Keep a file that is no reply under another name. Only for whoever is `alone` with the key."""
+        path = self._path(key)
+        with contextlib.suppress(OSError):
+            path.replace(path.with_suffix(DAMAGED_SUFFIX))
+            _LOG.warning("%s is no reply as it was stored; it was kept as *%s", path, DAMAGED_SUFFIX)
+
+    def claim_request(self, key: str) -> Future[ChatReply | None] | None:
+        """Say who asks: None means the caller, who then calls `done`; else what will come of who does."""
+        with self._lock:
+            other = self._pending.get(key)
+            if other is None:
+                self._pending[key] = Future()
+            return other
+
+    def finish_request(self, key: str, reply: ChatReply | None, error: ModelError | None = None) -> None:
+        """Tell those who wait for a key what came of it: a reply, an error, or nothing that concerns them."""
+        with self._lock:
+            future = self._pending.pop(key)
+        if error is None:
+            future.set_result(reply)
+        else:
+            future.set_exception(error)
+
+    @contextlib.contextmanager
+    def lock_key(self, key: str) -> Iterator[None]:
+        """Hold a key against other processes; what a killed one held is free."""
+        held = self._open_locked(self._path(key).with_name(f".{key[2:]}.lock"))
+        try:
+            yield
+        finally:
+            if held is not None:
+                held[1].unlink(missing_ok=True)
+                os.close(held[0])
+
+    def _open_locked(self, path: Path) -> tuple[int, Path] | None:
+        """A locked file; None where there can be none: two processes then may both ask."""
+        if fcntl is None:
+            return None
+        with contextlib.suppress(OSError):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            while True:
+                descriptor = os.open(path, os.O_CREAT | os.O_RDWR, 0o644)
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX)
+                    if _is_same_file(descriptor, path):
+                        return descriptor, path
+                except OSError:
+                    os.close(descriptor)
+                    raise
+                os.close(descriptor)
+        return None
+
+    def _path(self, key: str) -> Path:
+        return self.folder / key[:2] / f"{key[2:]}.json"
+
+
+def _is_same_file(descriptor: int, path: Path) -> bool:
+    """Whether an open file still has its name: who held its lock before has removed it."""
+    try:
+        return os.fstat(descriptor).st_ino == path.stat().st_ino
+    except FileNotFoundError:
+        return False
+
+
+_KEY_FORMAT = 1
+"""Part of every key; raised when the key or the file changes its meaning."""
+
+
+@runtime_checkable
+class Keepsakes(Protocol):
+    """A provider that must remember something of its own about a reply (Gemini's thought signatures)."""
+
+    def keepsake(self, reply: ChatReply) -> Any:
+        """What to store with a reply, JSON-ready; None for nothing."""
+        ...
+
+    def restore(self, keepsake: Any) -> None:
+        """The reply it belongs to was read from the cache.
+
+        Raises:
+            ValueError: If it is not what `keepsake` gives.
+        """
+        ...
+
+
+class RequestKeys:
+    """Names the requests of one case: equal ones count up. Made anew for each case.
+
+    Args:
+        identity: Everything about the model and its settings that its replies depend on.
+        epoch: The case's repetition: epochs do not share replies.
+        case: What else tells one draw from another, JSON-ready: the case.
+        temperature: What the provider samples at where `identity` does not say; None: nobody knows.
+        role_matters: Whether the asking role is part of the key (it is not sent to ordinary providers).
+    """
+
+    def __init__(
+        self,
+        identity: Mapping[str, Any],
+        epoch: int = 0,
+        *,
+        case: object = None,
+        temperature: float | None = None,
+        role_matters: bool = False,
+    ) -> None:
+        self._identity_digest = digest_json([_KEY_FORMAT, identity, epoch])
+        self._temperature = identity.get("temperature", temperature)
+        self._case = case
+        self._role_matters = role_matters
+        self._lock = threading.Lock()
+        self._used_places: defaultdict[str, set[int]] = defaultdict(set)
+
+    @contextmanager
+    def take_key(self, request: ChatRequest) -> Iterator[tuple[str, Callable[[], None]]]:
+        """Hold a key and the way to keep it: a request that comes to nothing gives its place back."""
+        same, kept = self._digest_request(request), list[bool]()
+        with self._lock:
+            place = next(n for n in itertools.count() if n not in self._used_places[same])
+            self._used_places[same].add(place)
+        try:
+            yield digest_json([same, place]), lambda: kept.append(True)
+        finally:
+            if not kept:
+                with self._lock:
+                    self._used_places[same].discard(place)
+
+    def _digest_request(self, request: ChatRequest) -> str:
+        role = request.role if self._role_matters else None
+        settings = [request.temperature, request.max_tokens, request.reply_schema, request.tool_choice, role]
+        if request.logprobs:
+            settings.append(request.logprobs)
+        messages = [_plain_message(message) for message in request.messages]
+        draw = [self._case] if self._is_drawn(request) else []
+        return digest_json(
+            [self._identity_digest, messages, _TOOL_DIGESTS.convert(request.tools), settings, *draw]
+        )
+
+    def _is_drawn(self, request: ChatRequest) -> bool:
+        """Whether the same request may be answered in several ways."""
+        if self._temperature is None:  # then none is ever sent
+            return True
+        return bool(self._temperature if request.temperature is None else request.temperature)
+
+
+class CachingModel:
+    """A model whose replies are kept. Made anew for each case, as it counts repeated requests.
+
+    The n-th time a case makes the same request it gets the n-th stored reply: a defense that samples
+    three votes gets three samples, and the same three when the case is run again. Equal requests of several
+    cases share one reply, and while it is under way the others wait for it, so that neither the replies nor
+    what they cost depend on how many cases run side by side. Where replies are drawn at random, each case has
+    its own. Errors and empty replies are never stored. A hit costs nothing and takes no request.
+
+    Args:
+        model: The model to ask.
+        store: The store of replies.
+        keys: The keys of this case's requests.
+        keeper: The object whose `Keepsakes` go along with replies; None: the model.
+    """
+
+    def __init__(
+        self,
+        model: ChatModel,
+        store: ReplyStore,
+        keys: RequestKeys,
+        *,
+        keeper: object = None,
+    ) -> None:
+        self.model = model
+        self._keeper = model if keeper is None else keeper
+        self._store = store
+        self._keys = keys
+
+    @property
+    def name(self) -> str:
+        """The wrapped model's name."""
+        return self.model.name
+
+    def complete(self, request: ChatRequest) -> ChatReply:
+        """The stored reply, or the wrapped model's, which is then stored.
+
+        Raises:
+            ModelError: If the wrapped model raises it, for this request or an equal one that was under way;
+                `CACHE_MISS` if no reply is stored and none may be asked for.
+        """
+        with self._keys.take_key(request) as (key, keep):
+            reply = self._find_reply(key, request)
+            if not is_empty_reply(reply):
+                keep()
+            return reply
+
+    def _find_reply(self, key: str, request: ChatRequest) -> ChatReply:
+        while True:
+            stored = self._read_stored(key)
+            if stored is not None:
+                return stored
+            if self._store.read_only:
+                raise self._miss_error(key)
+            other = self._store.claim_request(key)
+            if other is None:
+                return self._ask_for_all(key, request)
+            reply = _shared_reply(other)
+            if reply is None:
+                continue
+            if is_empty_reply(reply):
+                return ChatReply(assistant(None), model_id=reply.model_id, cost_usd=0.0, from_cache=True)
+            if not self._store.has(key):  # the disk did not take it
+                return replace(copy.deepcopy(reply), cost_usd=0.0, attempts=0, from_cache=True)
+
+    def _ask_for_all(self, key: str, request: ChatRequest) -> ChatReply:
+        """Ask for all who wait."""
+        reply, error = None, None
+        try:
+            with self._store.lock_key(key):
+                reply = self._read_stored(key, alone=True) or self.model.complete(request)
+                if not reply.from_cache and not is_empty_reply(reply):
+                    self._store_reply(key, reply)
+            return reply
+        except ModelError as raised:
+            error = raised
+            raise
+        finally:
+            self._store.finish_request(key, reply, error)
+
+    def _miss_error(self, key: str) -> ModelError:
+        what = "the one that is kept cannot be read" if self._store.has(key) else "none is kept"
+        return ModelError(
+            ErrorKind.CACHE_MISS,
+            f"cache.mode=read_only asks no model, and of the reply to this request {what} "
+            f"(key {key[:12]}, in {self._store.folder})",
+        )
+
+    def _read_stored(self, key: str, *, alone: bool = False) -> ChatReply | None:
+        value = self._store.get(key)
+        try:
+            if value is not None:
+                return self._restore_reply(value)
+        except (TypeError, ValueError, RecursionError):
+            pass
+        if alone and self._store.has(key):
+            self._store.move_damaged(key)
+        return None
+
+    def _restore_reply(self, value: Mapping[str, Any]) -> ChatReply:
+        reply = load_reply(value)
+        if value["keepsake"] and isinstance(self._keeper, Keepsakes):
+            self._keeper.restore(value["keepsake"])
+        return reply
+
+    def _store_reply(self, key: str, reply: ChatReply) -> None:
+        keepsake = self._keeper.keepsake(reply) if isinstance(self._keeper, Keepsakes) else None
+        try:
+            self._store.put(key, dump_reply(reply, keepsake))
+        except OSError as error:
+            # The reply itself is fine: a full disk must not lose what was just paid for.
+            _LOG.warning("A model's reply could not be cached in %s: %s", self._store.folder, error)
+
+
+def _plain_message(message: Any) -> dict[str, Any]:
+    # Which tool call a result answers is told by its id; the call itself stands in the earlier message.
+    return {name: value for name, value in message.items() if name != "tool_call"} | (
+        {"of": message["tool_call"].function} if "tool_call" in message else {}
+    )
+
+
+def digest_json(value: object) -> str:
+    """SHA-256 of a value's JSON."""
+    return hashlib.sha256(encode_for_wire(value)).hexdigest()
+
+
+def _tools_digest(tools: Sequence[ToolSpec]) -> str:
+    return digest_json([[tool.name, tool.description, tool.parameters] for tool in tools])
+
+
+_TOOL_DIGESTS = ToolListCache(_tools_digest)
+
+
+def _shared_reply(other: Future[ChatReply | None]) -> ChatReply | None:
+    """What came of an equal request; its error as this request's own, which was not sent and cost nothing."""
+    try:
+        return other.result()
+    except ModelError as error:
+        message = str(error).removeprefix(f"{error.kind.value}: ")
+        raise ModelError(error.kind, message, error.retry_after_s) from None
+
+
+def dump_reply(reply: ChatReply, keepsake: Any) -> dict[str, Any]:
+    """A reply as plain data."""
+    kept = {"message": reply.message, "usage": asdict(reply.usage), "model_id": reply.model_id}
+    more = {"logprobs": [dict(token) for token in reply.logprobs]} if reply.logprobs else {}
+    return kept | more | {"notes": list(reply.notes), "keepsake": keepsake}
+
+
+class _StoredReply(BaseModel):
+    """A reply as `reply_to` gives it; any other shape is none."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    message: ChatAssistantMessage
+    usage: Usage
+    model_id: str
+    notes: tuple[str, ...]
+    keepsake: Any
+    logprobs: tuple[dict[str, float], ...] = ()
+
+
+def load_reply(value: Mapping[str, Any]) -> ChatReply:
+    """The reply that is stored.
+
+    Raises:
+        ValueError: If it is none.
+    """
+    kept = _StoredReply.model_validate(value)
+    # No reply takes no token: one was stored before a missing count was told from none.
+    usage = UNCOUNTED if kept.usage == Usage() else kept.usage
+    reply = ChatReply(kept.message, usage, cost_usd=0.0, model_id=kept.model_id, logprobs=kept.logprobs)
+    if is_empty_reply(reply):
+        raise ValueError("an empty reply is never stored")
+    return replace(reply, attempts=0, from_cache=True, notes=kept.notes)

@@ -1,0 +1,335 @@
+"""Reads AgentDojo's own JSON, old and new, and DRIFT's variant of it, into `CaseRow`s.
+
+Folders are asked later (`agentsys.records.resolve_runs`). DRIFT's files come from its official repository and
+from its port in AgentDyn: utility and security are as DRIFT recorded them, judged on its last message. The
+injected texts are not recorded and its isolator cuts tool results before they are stored, so whether a case was
+exposed is unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
+
+from agentsys.base.payload_lines import PayloadLines, drop_own_words, find_payload_lines
+from agentsys.records.case import (
+    UnfinishedRecord,
+    UnreadableRecord,
+    describe_first_fault,
+    note_unknown_fields,
+)
+from agentsys.records.case_row import NO_ATTACK, UNRECORDED, CaseRow
+from agentsys.records.context_facts import (
+    collect_prompt_words,
+    estimate_tokens,
+    join_content_text,
+    measure_context,
+)
+from agentsys.records.published_facts import find_ground_truth_length, parse_pipeline_name
+
+RESCORED_KEY = "rescored"
+"""Key of a foreign record; its `measured` has the names that our own records use (docs/fixes.md)."""
+
+
+class AgentDojoRecord(BaseModel):
+    """The keys of AgentDojo's log that somebody here reads. It writes `utility` when a run has finished."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
+
+    suite_name: str
+    pipeline_name: str
+    user_task_id: str
+    injection_task_id: str | None = None
+    attack_type: str | None = None
+    benchmark_version: str | None = None
+    injections: dict[str, Any] = {}
+    messages: list[Any]
+    """Some published files hold scores and an empty list."""
+    error: str | None = None
+    utility: bool
+    security: bool | None = None
+    duration: float | None = None
+
+
+_AGENTDOJO_KEYS = AgentDojoRecord.model_fields.keys() | {
+    "agentdojo_package_version",
+    "evaluation_timestamp",
+    RESCORED_KEY,
+}
+"""The first two are written by newer versions of AgentDojo, the last by `agentsys rescore`."""
+
+
+_AGENTDYN = frozenset({"shopping", "github", "dailylife"})
+"""Suites of AgentDyn, a fork that calls itself agentdojo; no version of AgentDojo has them."""
+
+
+def benchmark_of(suite: str) -> str:
+    """The benchmark that a suite of AgentDojo's runner, or of a fork's, belongs to.
+
+    Means over suites of both would be numbers of neither.
+    """
+    return "agentdyn" if suite in _AGENTDYN else "agentdojo"
+
+
+def parse_agentdojo_record(stored: Mapping[str, Any]) -> AgentDojoRecord:
+    """A file of AgentDojo's own runner, checked.
+
+    Raises:
+        UnfinishedRecord: If it has no scores.
+        UnreadableRecord: If this is not AgentDojo's form.
+    """
+    if "messages" not in stored:
+        raise UnreadableRecord("no `messages` in it: not a file of AgentDojo's own runner")
+    if stored.get("utility") is None:
+        raise UnfinishedRecord("no `utility` in it: the run was not finished")
+    try:
+        record = AgentDojoRecord.model_validate(stored)
+    except ValidationError as error:
+        raise UnreadableRecord(describe_first_fault(error)) from None
+    if (record.attack_type or NO_ATTACK) != NO_ATTACK and record.security is None:
+        raise UnfinishedRecord("no `security` in it: the run was not finished")
+    return record
+
+
+def build_agentdojo_row(stored: Mapping[str, Any], source: str) -> CaseRow:
+    """One row from a file that AgentDojo's own runner wrote.
+
+    Raises:
+        UnreadableRecord: As `agentdojo_record` does.
+    """
+    record = parse_agentdojo_record(stored)
+    victim = parse_pipeline_name(record.pipeline_name)
+    attack = record.attack_type or NO_ATTACK
+    return CaseRow(
+        benchmark=benchmark_of(record.suite_name),
+        version=record.benchmark_version or UNRECORDED,
+        model=victim.model,
+        defense=victim.defense,
+        attack=attack,
+        suite=record.suite_name,
+        user_task_id=record.user_task_id,
+        injection_task_id=record.injection_task_id,
+        epoch=0,
+        utility=record.utility,
+        injection_success=None if attack == NO_ATTACK else record.security,
+        status="ok" if record.error is None else "error",
+        error_kind=None if record.error is None else _error_kind(record.error),
+        simulated=False,
+        duration_s=record.duration,
+        prompt_tokens=None,
+        completion_tokens=None,
+        cost_usd=None,
+        source=source,
+        foreign=True,
+        notes=note_unknown_fields(stored.keys() - _AGENTDOJO_KEYS),
+        measured=parse_rescored_facts(stored),
+        ground_truth_length=find_ground_truth_length(
+            record.benchmark_version or UNRECORDED, record.suite_name, record.user_task_id
+        ),
+        **_agentdojo_message_columns(record, benign=attack == NO_ATTACK),
+    )
+
+
+def _agentdojo_message_columns(record: AgentDojoRecord, *, benign: bool) -> dict[str, Any]:
+    if not record.messages:
+        return _unknown_exposure()
+    lines = (
+        ()
+        if benign
+        else drop_own_words(_injection_lines(record.injections), collect_prompt_words(record.messages))
+    )
+    seen = measure_context(record.messages, lines)
+    unknown = _unknown_exposure() if not lines else {}
+    shown = seen.injection_round is not None
+    return {
+        "exposed_raw": shown,
+        "exposed_shown": shown,
+        "raw_round": seen.injection_round,
+        "shown_round": seen.injection_round,
+        "exposure_rounds": seen.rounds_exposed,
+        "exposure_rounds_workers": 0,
+        **unknown,
+        "trajectory_length": seen.results,
+        "injection_round": seen.injection_round,
+        "calls": seen.calls,
+        "answer_chars": seen.answer_chars,
+        "untrusted_tokens": estimate_tokens(seen.result_chars),
+        "untrusted_tokens_workers": 0,
+    }
+
+
+def _unknown_exposure() -> dict[str, Any]:
+    """Benign cases, and files without messages or without the injected texts."""
+    return dict.fromkeys(("exposed_raw", "exposed_shown", "raw_round", "shown_round", *_EXPOSURE_ROUNDS))
+
+
+_EXPOSURE_ROUNDS = ("exposure_rounds", "exposure_rounds_workers")
+
+
+def _injection_lines(injections: Mapping[str, Any]) -> PayloadLines:
+    return find_payload_lines(text for text in injections.values() if isinstance(text, str))
+
+
+def _error_kind(message: str) -> str:
+    """AgentDojo goes on after two kinds of error only and tells them apart in the message."""
+    return "context_length" if "context_length_exceeded" in message else "server_error"
+
+
+class _RescoredFacts(BaseModel):
+    """The facts. Whatever else stands there is nobody's."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
+
+    fixes: list[str]
+    utility_fixed: bool | None
+    security_fixed: bool | None
+    changed_by: list[str] = []
+    repeats: int | None = None
+    utility_of_answer: bool | None = None
+
+
+def parse_rescored_facts(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """The facts for `CaseRow.measured`; empty where there are none, or not in this form."""
+    note = stored.get(RESCORED_KEY)
+    if not isinstance(note, Mapping) or not note.get("measured"):
+        return {}
+    try:
+        return _RescoredFacts.model_validate(note["measured"]).model_dump(exclude_unset=True)
+    except ValidationError:
+        return {}  # without fixed scores, which is counted wherever they are asked for
+
+
+_REFUSAL = "[CALL ERROR]"
+"""The mark of a refusal, in a user message of DRIFT's own that follows the refused calls."""
+
+_PARTS = ("build_constraints", "injection_isolation", "dynamic_validation")
+"""Switches of the defense. All three on is DRIFT."""
+
+
+class DriftRecord(BaseModel):
+    """The keys of DRIFT's files that somebody here reads."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
+
+    suite_name: str
+    pipeline_name: str
+    """The model's name alone."""
+    user_task_id: str
+    injection_task_id: str | None = None
+    attack_type: str | None = None
+    benchmark_version: str | None = None
+    build_constraints: bool
+    injection_isolation: bool
+    dynamic_validation: bool
+    adaptive_attack: bool = False
+    messages: list[Any] = Field(validation_alias=AliasChoices("conversations", "messages"))
+    utility: bool
+    security: bool
+    total_tokens: int | None = None
+    duration: float | None = None
+
+
+_PLAN = {"tool_permission", "initial_trajectory", "initial_checklist"}
+"""What else DRIFT keeps: its plan, which no column shows."""
+
+_RESCORED = {"injections", "error", "agentdojo_package_version", RESCORED_KEY}
+"""What `agentsys rescore` adds, for AgentDojo's loader."""
+
+_DRIFT_KEYS = DriftRecord.model_fields.keys() | _PLAN | _RESCORED | {"conversations"}
+
+
+def is_drift_record(stored: Mapping[str, Any]) -> bool:
+    """Whether this is a file of DRIFT's: it keeps its plan and switches beside AgentDojo's keys."""
+    return "build_constraints" in stored and "tool_permission" in stored
+
+
+def parse_drift_record(stored: Mapping[str, Any]) -> DriftRecord:
+    """A file that DRIFT's own driver wrote, checked.
+
+    Raises:
+        UnfinishedRecord: If it has no scores.
+        UnreadableRecord: If a key is missing or wrong.
+    """
+    if stored.get("utility") is None or stored.get("security") is None:
+        raise UnfinishedRecord("no `utility` or no `security` in it: DRIFT's run was not finished")
+    try:
+        return DriftRecord.model_validate(stored)
+    except ValidationError as error:
+        raise UnreadableRecord(describe_first_fault(error)) from None
+
+
+def build_drift_row(stored: Mapping[str, Any], source: str) -> CaseRow:
+    """One row from a file that DRIFT's own driver wrote.
+
+    Raises:
+        UnreadableRecord: As `drift_record` does.
+    """
+    record = parse_drift_record(stored)
+    attack = _attack_label(record)
+    return CaseRow(
+        benchmark=benchmark_of(record.suite_name),
+        version=record.benchmark_version or UNRECORDED,
+        model=parse_pipeline_name(record.pipeline_name).model,
+        defense=_defense_label(record),
+        attack=attack,
+        suite=record.suite_name,
+        user_task_id=record.user_task_id,
+        injection_task_id=record.injection_task_id,
+        epoch=0,
+        utility=record.utility,
+        injection_success=None if attack == NO_ATTACK else record.security,
+        status="ok",
+        error_kind=None,
+        simulated=False,
+        exposed_raw=None,
+        exposed_shown=None,
+        raw_round=None,
+        shown_round=None,
+        duration_s=record.duration,
+        prompt_tokens=None,
+        completion_tokens=None,
+        cost_usd=None,
+        source=source,
+        foreign=True,
+        notes=note_unknown_fields(stored.keys() - _DRIFT_KEYS),
+        measured=parse_rescored_facts(stored),
+        tokens_by_role={} if record.total_tokens is None else {"all": record.total_tokens},
+        decisions={"denied": _count_refusals(record.messages)},
+        ground_truth_length=find_ground_truth_length(
+            record.benchmark_version or UNRECORDED, record.suite_name, record.user_task_id
+        ),
+        **_drift_message_columns(record.messages),
+    )
+
+
+def _drift_message_columns(messages: Sequence[Any]) -> dict[str, Any]:
+    if not messages:
+        return {}
+    seen = measure_context(messages, ())
+    return {
+        "trajectory_length": seen.results,
+        "calls": seen.calls,
+        "answer_chars": seen.answer_chars,
+        "untrusted_tokens": estimate_tokens(seen.result_chars),
+        "untrusted_tokens_workers": 0,
+    }
+
+
+def _attack_label(record: DriftRecord) -> str:
+    if record.attack_type in (None, NO_ATTACK):
+        return NO_ATTACK
+    return f"{record.attack_type}_adaptive" if record.adaptive_attack else str(record.attack_type)
+
+
+def _defense_label(record: DriftRecord) -> str:
+    """`drift`; with a part switched off, an ablation that must not be counted as DRIFT."""
+    on = [part for part in _PARTS if getattr(record, part)]
+    return "drift" if len(on) == len(_PARTS) else "_".join(["drift_with", *(on or ["nothing"])])
+
+
+def _count_refusals(messages: Sequence[Any]) -> int:
+    """Batches of calls that were refused."""
+    asked = (m for m in messages[1:] if isinstance(m, dict) and m.get("role") == "user")
+    return sum(_REFUSAL in join_content_text(message.get("content")) for message in asked)

@@ -1,0 +1,332 @@
+"""Reads our own stored block (JSON key `agentsys`) into a `CaseRow`, with totals over its spans.
+
+`SpanTotals` sums what the spans tell beyond the acting agent's own messages: executed calls, decisions, guards'
+verdicts, what workers read.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import ValidationError
+
+from agentsys.base.payload_lines import PayloadLines, drop_own_words, find_payload_lines
+from agentsys.records.case import UnreadableRecord, describe_first_fault, note_unknown_fields
+from agentsys.records.case_row import NO_ATTACK, SEARCHED_ON_SUFFIX, CaseRow
+from agentsys.records.context_facts import collect_prompt_words, estimate_tokens, measure_context
+from agentsys.records.published_facts import find_ground_truth_length
+from agentsys.records.schema import (
+    OWN_KEY,
+    SCHEMA_VERSION,
+    CaseRecord,
+    RoleUsage,
+    StoredBlock,
+    is_simulated_id,
+)
+
+_TOOL = "tool"
+_WORKER = "worker"
+_GATE = "gate"
+"""Span kinds (agentsys.models.trace). Of the agents that are not the acting one, only workers are
+offered tools: validators, sanitizers and planners cannot call any."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpanTotals:
+    """Sums over all spans, all attempts included: what they did and what they cost was real."""
+
+    calls: dict[str, int] = field(default_factory=dict)
+    """Tool -> executed calls, sorted by name."""
+    decisions: dict[str, int] = field(default_factory=dict)
+    """See `CaseRow.decisions`."""
+    worker_rounds_exposed: int = 0
+    """Replies that workers gave with the payload in their context."""
+    worker_chars: int | None = 0
+    """Characters that tools brought into workers' contexts: the output each was given to read, and the
+    results of its own calls. None where a worker's span does not say how much it was given."""
+    replies: dict[str, str] = field(default_factory=dict)
+    """Model id that replies named -> the role that was answered first."""
+    odd_replies: dict[str, dict[str, int]] = field(default_factory=dict)
+    """See `CaseRow.odd_replies`."""
+    gates: dict[str, int] = field(default_factory=dict)
+    """See `CaseRow.gates`."""
+    guards: dict[str, dict[str, int]] = field(default_factory=dict)
+    """See `CaseRow.guards`."""
+
+
+def sum_spans(spans: Sequence[Any], lines: PayloadLines) -> SpanTotals:
+    """Look through the spans of a record.
+
+    Args:
+        spans: The spans of a `StoredBlock`: plain data whose form was checked.
+        lines: The payload's lines to look for in workers' contexts; empty in benign cases.
+    """
+    calls: Counter[str] = Counter()
+    decisions: Counter[str] = Counter()
+    rounds, chars, known = 0, 0, True
+    for span in spans:
+        decision = span.get("decision") or {}
+        _count_decision(decision, decisions)
+        if span.get("kind") == _TOOL:
+            calls[str(span.get("name"))] += 1
+        elif span.get("kind") == _WORKER:
+            seen = measure_context(span.get("messages") or (), lines)
+            rounds += seen.rounds_exposed
+            chars += seen.result_chars + _int_or_zero(decision.get("output_chars"))
+            known = known and "output_chars" in decision
+    return SpanTotals(
+        dict(sorted(calls.items())),
+        dict(decisions),
+        rounds,
+        chars if known else None,
+        find_answered_roles(spans),
+        count_odd_replies(spans),
+        count_gate_rulings(spans),
+        count_guard_verdicts(spans),
+    )
+
+
+def count_gate_rulings(spans: Sequence[Any]) -> dict[str, int]:
+    """`filter/outcome/tool` -> calls that a filter ruled on before they ran."""
+    found: Counter[str] = Counter()
+    for span in spans:
+        decision = span.get("decision") or {}
+        if span.get("kind") == _GATE and "filter" in decision and "outcome" in decision:
+            found[f"{decision['filter']}/{decision['outcome']}/{span.get('name')}"] += 1
+    return dict(sorted(found.items()))
+
+
+def count_guard_verdicts(spans: Sequence[Any]) -> dict[str, dict[str, int]]:
+    """Guard -> its verdicts on tool results, each beside the truth of what was planted, where that is known.
+
+    Counted are results: `found` and `missed` (a planted text stood in them), `false_alarms` and `passed`
+    (none did), `unreadable` (no verdict); and the characters of unplanted results, `chars`, of these `cut`.
+    """
+    found: dict[str, dict[str, int]] = {}
+    for span in spans:
+        decision = span.get("decision") or {}
+        if not isinstance(decision.get("planted"), bool):
+            continue
+        guard = found.setdefault(
+            str(decision.get("filter") or decision.get("detector")), dict.fromkeys(GUARD_COUNTS, 0)
+        )
+        planted, flagged = decision["planted"], decision.get("flagged")
+        if not isinstance(flagged, bool):
+            guard["unreadable"] += 1
+        else:
+            guard[_VERDICTS[planted, flagged]] += 1
+        if not planted:
+            before, after = _int_or_zero(decision.get("chars_in")), _int_or_zero(decision.get("chars_out"))
+            guard["chars"] += before
+            guard["cut"] += max(before - after, 0)
+    return found
+
+
+_VERDICTS = {
+    (True, True): "found",
+    (True, False): "missed",
+    (False, True): "false_alarms",
+    (False, False): "passed",
+}
+GUARD_COUNTS = (*_VERDICTS.values(), "unreadable", "chars", "cut")
+"""What is counted of a guard."""
+
+
+def count_odd_replies(spans: Sequence[Any]) -> dict[str, dict[str, int]]:
+    """Model id that replies named -> kind of oddity -> replies."""
+    found: dict[str, dict[str, int]] = {}
+    for span in spans:
+        for call in span.get("calls") or ():
+            odd = call.get("odd")
+            for kind, count in odd.items() if isinstance(odd, dict) else ():
+                of_model = found.setdefault(str(call.get("model_id")), {})
+                of_model[str(kind)] = of_model.get(str(kind), 0) + _int_or_zero(count)
+    return found
+
+
+def find_answered_roles(spans: Sequence[Any]) -> dict[str, str]:
+    """Model id that replies named -> the role that was answered first."""
+    found: dict[str, str] = {}
+    for span in spans:
+        for call in span.get("calls") or ():
+            if isinstance(model_id := call.get("model_id"), str) and model_id:
+                found.setdefault(model_id, str(call.get("role")))
+    return found
+
+
+def _count_decision(decision: Mapping[str, Any], counts: Counter[str]) -> None:
+    """Adds what one span decided, whatever its kind: `allow` is a verdict, `spans_cut` a number."""
+    allow = decision.get("allow")
+    if isinstance(allow, bool):
+        counts["allowed"] += allow
+        counts["denied"] += not allow
+    if "spans_cut" in decision:
+        counts["sanitized_spans"] += _int_or_zero(decision["spans_cut"])
+
+
+def _int_or_zero(value: object) -> int:
+    return value if isinstance(value, int) else 0
+
+
+_KNOWN = CaseRecord.model_fields.keys()
+
+
+def parse_stored_block(stored: Mapping[str, Any]) -> StoredBlock:
+    """Our block of a stored file, checked.
+
+    Raises:
+        UnreadableRecord: If it has no block of ours, something in that is missing or wrong, or a newer
+            agentsys wrote it.
+    """
+    block = stored.get(OWN_KEY)
+    version = block.get("schema_version") if isinstance(block, dict) else None
+    if isinstance(version, int) and version > SCHEMA_VERSION:
+        raise UnreadableRecord(f"written by a newer agentsys (schema {version}, known: {SCHEMA_VERSION})")
+    try:
+        checked = StoredBlock.model_validate(block)
+    except ValidationError as error:
+        raise UnreadableRecord(f"{OWN_KEY}.{describe_first_fault(error)}") from None
+    for number, span in enumerate(checked.spans):
+        _check_span(span, number)
+    return checked
+
+
+_SPAN_FORM = {"messages": list, "calls": list, "decision": dict}
+
+
+def _check_span(span: object, number: int) -> None:
+    if not isinstance(span, dict):
+        raise UnreadableRecord(f"{OWN_KEY}.spans.{number}: no object")
+    for name, form in _SPAN_FORM.items():
+        value = span.get(name)
+        if value is not None and not isinstance(value, form):
+            raise UnreadableRecord(f"{OWN_KEY}.spans.{number}.{name}: no {form.__name__}")
+    if not all(isinstance(call, dict) for call in span.get("calls") or ()):
+        raise UnreadableRecord(f"{OWN_KEY}.spans.{number}.calls: not all are objects")
+
+
+def is_simulated_block(block: StoredBlock) -> bool:
+    """Whether a simulated model was behind a case: by its settings, or by what a reply says it is."""
+    return block.simulated or any(map(is_simulated_id, find_answered_roles(block.spans)))
+
+
+def build_own_row(stored: Mapping[str, Any], source: str) -> CaseRow:
+    """One row from a file that our runner wrote.
+
+    Raises:
+        UnreadableRecord: If our block is missing something, or a newer agentsys wrote it.
+    """
+    block = parse_stored_block(stored)
+    case, benign = block.case, block.case.attack == NO_ATTACK
+    duration = stored.get("duration")
+    messages = stored.get("messages")
+    messages = messages if isinstance(messages, list) else []
+    lines = (
+        ()
+        if benign
+        else drop_own_words(find_payload_lines(block.written.values()), collect_prompt_words(messages))
+    )
+    tree = sum_spans(block.spans, lines)
+    return CaseRow(
+        benchmark=case.benchmark,
+        version=case.version,
+        model=case.model,
+        defense=case.defense,
+        attack=case.attack if not _is_searched_on(block) else f"{case.attack}{SEARCHED_ON_SUFFIX}",
+        suite=case.suite,
+        user_task_id=case.user_task_id,
+        injection_task_id=case.injection_task_id,
+        epoch=case.epoch,
+        utility=block.utility,
+        injection_success=None if benign else block.security,
+        status=block.status,
+        error_kind=block.error_kind,
+        simulated=is_simulated_block(block),
+        exposed_raw=None if benign else block.exposure.exposed_raw,
+        exposed_shown=None if benign else block.exposure.exposed_shown,
+        raw_round=block.exposure.raw_round,
+        shown_round=block.exposure.shown_round,
+        read_by=block.exposure.read_by,
+        duration_s=float(duration) if isinstance(duration, int | float) else None,
+        source=source,
+        foreign=False,
+        notes=(*block.notes, *note_unknown_fields(stored[OWN_KEY].keys() - _KNOWN)),
+        config_hash=block.config_hash or None,
+        data_hash=block.versions.get("data"),
+        seed=block.seed,
+        measured=block.measured,
+        facts=block.facts,
+        attempts=block.scored_attempt + 1,
+        ground_truth_length=_block_ground_truth_length(block),
+        **_message_columns(messages, lines, shown=not benign and block.exposure.exposed_shown),
+        model_ids={model_id: block.asked.get(role, "") for model_id, role in tree.replies.items()},
+        odd_replies=tree.odd_replies,
+        gates=tree.gates,
+        guards=tree.guards,
+        **_usage_columns(block.usage),
+        **_span_columns(tree, benign=benign),
+    )
+
+
+def _is_searched_on(block: StoredBlock) -> bool:
+    """Whether the case is one that its text was searched on, to be used on others."""
+    return block.search is not None and block.search.was_made_on(block.case)
+
+
+def _message_columns(messages: Sequence[Any], lines: PayloadLines, *, shown: bool) -> dict[str, Any]:
+    if not messages:
+        return {}
+    seen = measure_context(messages, lines)
+    # Shown, yet nowhere to be found: marked or encoded by the defense, or passed on in part.
+    rounds = None if not lines or (shown and not seen.rounds_exposed) else seen.rounds_exposed
+    return {
+        "trajectory_length": seen.results,
+        "injection_round": seen.injection_round,
+        "answer_chars": seen.answer_chars,
+        "exposure_rounds": rounds,
+        "untrusted_tokens": estimate_tokens(seen.result_chars),
+    }
+
+
+def _usage_columns(usage: Mapping[str, RoleUsage]) -> dict[str, Any]:
+    cost = {
+        "cost_usd": _sum_cost(usage),
+        "cost_by_role": {name: role.cost_usd for name, role in usage.items()},
+        "replies_by_role": {name: role.calls for name, role in usage.items()},
+    }
+    if any(role.uncounted for role in usage.values()):
+        return {**cost, "prompt_tokens": None, "completion_tokens": None}
+    return {
+        **cost,
+        "prompt_tokens": sum(role.prompt for role in usage.values()),
+        "completion_tokens": sum(role.completion for role in usage.values()),
+        "cached_by_role": {name: role.cached for name, role in usage.items()},
+        "tokens_by_role": {name: role.prompt + role.completion for name, role in usage.items()},
+    }
+
+
+def _span_columns(tree: SpanTotals, *, benign: bool) -> dict[str, Any]:
+    return {
+        "calls": tree.calls,
+        "decisions": tree.decisions,
+        "exposure_rounds_workers": None if benign else tree.worker_rounds_exposed,
+        "untrusted_tokens_workers": (
+            None if tree.worker_chars is None else estimate_tokens(tree.worker_chars)
+        ),
+    }
+
+
+def _block_ground_truth_length(block: StoredBlock) -> int | None:
+    if block.ground_truth_length is None and block.case.benchmark.startswith("agentdojo"):
+        return find_ground_truth_length(block.case.version, block.case.suite, block.case.user_task_id)
+    return block.ground_truth_length
+
+
+def _sum_cost(usage: Mapping[str, RoleUsage]) -> float | None:
+    costs = [role.cost_usd for role in usage.values()]
+    known = [cost for cost in costs if cost is not None]
+    # One role without a price, or without a count, makes the case's cost unknown, not smaller.
+    return sum(known) if costs and len(known) == len(costs) else None

@@ -1,0 +1,366 @@
+"""`read_cases` and `load_runs`: every stored case under some folders, as rows or as a data frame.
+
+Both also give every file that could not be used, with the reason. A file of ASB's results holds many cases;
+each of its rows counts as a file. pandas is imported inside functions: it costs a second that
+`agentsys results` does without.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import compress
+from operator import attrgetter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from agentsys.errors import ConfigError
+from agentsys.records.asb_format import AsbResultRow, read_asb_rows
+from agentsys.records.case import UNKNOWN_FIELDS
+from agentsys.records.case_row import COLUMNS, CaseRow
+from agentsys.records.columns import build_frame
+from agentsys.records.folder_index import FileContent, FolderSnapshot, load_index, read_content
+from agentsys.records.listing import FolderId, Listing, SkippedFile, list_files
+from agentsys.records.names_file import RunNames
+from agentsys.records.resolve_runs import (
+    RESOLVED_COLUMNS,
+    RepeatedFile,
+    ResolvableCase,
+    ResolvedRuns,
+    resolve_runs,
+)
+from agentsys.records.stored_plan import UnfinishedRun, describe_unfinished, find_logdirs, find_unfinished
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def describe_skipped(skipped: Sequence[SkippedFile], limit: int = 5) -> list[str]:
+    """One line per skipped file, at most `limit`, then one line with the count of the rest."""
+    lines = [f"Skipped {path}: {reason}" for path, reason in skipped[:limit]]
+    rest = len(skipped) - limit
+    return [*lines, f"Skipped {rest} more file{'s' if rest > 1 else ''}."] if rest > 0 else lines
+
+
+def describe_files(skipped: Sequence[SkippedFile], settled: ResolvedRuns, cases: pd.DataFrame) -> list[str]:
+    """All lines about some folders."""
+    return [
+        *describe_skipped(skipped),
+        *describe_resolution(settled.notes),
+        *describe_repeated(settled.repeated_files),
+        *_describe_versions(sorted(set(cases["version"]))),
+        *_describe_unknown_fields(cases["notes"]),
+    ]
+
+
+def describe_resolution(notes: Sequence[str], limit: int = 12) -> list[str]:
+    """The decisions about whose runs these are: `limit` lines, then a count of the rest."""
+    rest = len(notes) - limit
+    return [*notes[:limit], f"{rest} more folders likewise."] if rest > 0 else list(notes)
+
+
+def describe_repeated(repeated: Sequence[RepeatedFile]) -> Iterator[str]:
+    """One line on files of cases that are counted already, with the paths of the first; none without any."""
+    if repeated:
+        some = "1 file" if len(repeated) == 1 else f"{len(repeated)} files"
+        named = "; ".join(f"{file.source} (counted: {file.counted_source})" for file in repeated[:_NAMED])
+        more = f"; and {len(repeated) - _NAMED} more" if len(repeated) > _NAMED else ""
+        yield f"Left out: {some} of cases that are stored more than once: {named}{more}."
+
+
+_NAMED = 2
+
+
+def _describe_versions(versions: Sequence[str]) -> Iterator[str]:
+    if len(versions) > 1:
+        yield f"Cases of {len(versions)} benchmark versions are kept apart: {', '.join(versions)}."
+
+
+def _describe_unknown_fields(notes: Iterable[Sequence[str]]) -> Iterator[str]:
+    found = [note for of_case in notes for note in of_case if note.startswith(UNKNOWN_FIELDS)]
+    if found:
+        files = "1 file has" if len(found) == 1 else f"{len(found)} files have"
+        names = sorted({name for note in found for name in note[len(UNKNOWN_FIELDS) :].split(", ")})
+        yield f"{files} fields that this version does not know and ignores: {', '.join(names[:5])}."
+
+
+__all__ = ["LoadedCases", "SkippedFile", "describe_skipped", "explain_no_cases", "read_cases"]
+
+
+@dataclass(frozen=True)
+class LoadedCases:
+    """The contents of some folders. Cases, skipped, repeated and other files add up to the files seen."""
+
+    cases: tuple[CaseRow, ...]
+    """In the order of the paths given, then by path, those from ASB's results last; each case once."""
+    skipped_files: tuple[SkippedFile, ...] = ()
+    """Files that should hold a case and do not, and folders that may not be looked into."""
+    repeated_count: int = 0
+    """Further files of cases that are in `cases` already."""
+    other_files: int = 0
+    """JSON files that are something else (a plan, a cache)."""
+    seen_count: int = 0
+    """Files and unlisted folders that were met."""
+    unfinished: tuple[UnfinishedRun, ...] = ()
+    """Log folders in which planned cases have no record yet."""
+    repeated_files: tuple[RepeatedFile, ...] = ()
+    """The further files, each with the one that counts."""
+    resolution_notes: tuple[str, ...] = ()
+    """What folders' names and tasks decided about whose runs these are, one sentence each."""
+
+
+def read_cases(
+    paths: Iterable[str | os.PathLike[str]],
+    names: RunNames | None = None,
+    only: Collection[Path] | None = None,
+    looked: FolderSnapshot | None = None,
+) -> LoadedCases:
+    """Every stored case under some paths: ours, AgentDojo's published ones, DRIFT's and ASB's alike.
+
+    Args:
+        paths: Log folders, pipeline folders, suite folders or single files, in any mixture; overlaps
+            are read once. Hidden files and folders are passed over.
+        names: The user's word on other people's folders; files of names beside those are found without it.
+        only: Folders below these paths, all else in which is passed over; None: nothing is. A folder's index
+            serves all of its folders so. One that is not there may be planned, and counts as unfinished.
+        looked: The only path as somebody has looked at it a moment ago; None: it is looked at now.
+
+    Returns:
+        The cases and what was skipped. A bad file is never fatal. Where a case is stored twice, the
+        first file counts, unless only the second one finished without error.
+
+    Raises:
+        ConfigError: If a path does not exist, no path holds a single case, or a file of names is not one.
+    """
+    roots = [Path(path) for path in paths]
+    listings = [list_files(root) for root in roots] if looked is None else [looked.listing]
+    read = read_all_files(listings, only, looked)
+    if not read.rows:
+        raise ConfigError(explain_no_cases(roots, read.skipped_files, read.other_count))
+    found = count_once(read.rows, names or RunNames())
+    own = find_logdirs(row.source for row in read.rows if not row.foreign)
+    return replace(
+        found,
+        skipped_files=tuple(read.skipped_files),
+        other_files=read.other_count,
+        seen_count=read.seen_count,
+        unfinished=find_unfinished(roots if only is None else only, own if only is None else (), listings),
+    )
+
+
+WORTH_AN_INDEX = 1000
+"""Files of a folder from which on an index of it is kept: fewer are read in a moment."""
+
+
+class FilesContent(NamedTuple):
+    """What some files hold, in their order."""
+
+    rows: Sequence[CaseRow]
+    skipped_files: Sequence[SkippedFile]
+    """With the folders that may not be looked into, which come first."""
+    other_count: int
+
+    @property
+    def seen_count(self) -> int:
+        """Files, and folders that may not be looked into."""
+        return len(self.rows) + len(self.skipped_files) + self.other_count
+
+
+def read_files(
+    listings: Sequence[Listing], only: Collection[Path] | None = None, looked: FolderSnapshot | None = None
+) -> FilesContent:
+    """What the files of several listings hold, those of a folder that stands in two of them only once.
+
+    Args:
+        listings: The listings.
+        only: Folders that are wanted; None: all are.
+        looked: The only listing with what its files hold; None: they are read, or looked up in an index.
+    """
+    lines: list[FileContent] = [skip for listing in listings for skip in listing.skipped_entries]
+    met: set[FolderId] = set()
+    for listing in listings:
+        kept = tuple(_relative_prefix(folder, listing.root) for folder in only or ())
+        cut = len(os.path.join(listing.root, ""))  # noqa: PTH118
+        wanted = [
+            folder not in met and (only is None or path.startswith(kept, cut))
+            for folder, files in listing.folders.items()
+            for path in files
+        ]
+        met |= listing.folders.keys()
+        lines += _read_wanted(listing, wanted, looked)
+    return _sort_contents(lines)
+
+
+def read_all_files(
+    listings: Sequence[Listing], only: Collection[Path] | None = None, looked: FolderSnapshot | None = None
+) -> FilesContent:
+    """The same with the rows of ASB's results files, which count as files and come last."""
+    files = read_files(listings, only, looked)
+    more = _sort_contents(
+        [row.case or SkippedFile(row.location, row.fault or "") for row in iterate_asb_rows(listings)]
+    )
+    return FilesContent(
+        [*files.rows, *more.rows], [*files.skipped_files, *more.skipped_files], files.other_count
+    )
+
+
+def _sort_contents(lines: Sequence[FileContent]) -> FilesContent:
+    rows = [line for line in lines if isinstance(line, CaseRow)]
+    skipped = [line for line in lines if isinstance(line, SkippedFile)]
+    return FilesContent(rows, skipped, len(lines) - len(rows) - len(skipped))
+
+
+def _relative_prefix(folder: Path, root: str) -> str:
+    """How the paths of a folder's files go on from a root."""
+    return os.path.join(os.path.relpath(folder, root), "")  # noqa: PTH118
+
+
+def _read_wanted(
+    listing: Listing, wanted: Sequence[bool], looked: FolderSnapshot | None
+) -> Iterable[FileContent]:
+    if looked is not None:
+        return compress(looked.contents, wanted)
+    files = [*compress(listing.files, wanted)]
+    if len(files) < WORTH_AN_INDEX or os.path.isfile(listing.root):  # noqa: PTH113
+        return map(read_content, files)
+    return load_index(listing, files)
+
+
+def count_once(rows: Sequence[CaseRow], names: RunNames) -> LoadedCases:
+    """Rows as their files give them -> under the names that folders and tasks settle, each case once.
+
+    Args:
+        rows: In the order of the paths.
+        names: The user's word on other people's folders.
+    """
+    settled = resolve_runs(rows, names)
+    after = settled.cases
+    return LoadedCases(
+        tuple(
+            row if after[place] is (row := rows[place]) else _apply_facts(row, after[place])
+            for place in settled.counted_indices
+        ),
+        repeated_count=len(settled.repeated_files),
+        repeated_files=settled.repeated_files,
+        resolution_notes=settled.notes,
+    )
+
+
+_get_resolved_facts = attrgetter(*RESOLVED_COLUMNS)
+
+
+def _apply_facts(row: CaseRow, told: ResolvableCase) -> CaseRow:
+    return replace(row, **dict(zip(RESOLVED_COLUMNS, _get_resolved_facts(told), strict=True)))
+
+
+def iterate_files(listings: Iterable[Listing]) -> Iterator[str]:
+    """The files of several listings, those of a folder that stands in more than one of them only once."""
+    return _iterate_once(listing.folders for listing in listings)
+
+
+def iterate_asb_rows(listings: Iterable[Listing]) -> Iterator[AsbResultRow]:
+    """The rows of ASB's results files, those of a folder in several listings likewise only once."""
+    for path in _iterate_once(listing.asb_results for listing in listings):
+        yield from read_asb_rows(path)
+
+
+def _iterate_once(listings: Iterable[Mapping[FolderId, Sequence[str]]]) -> Iterator[str]:
+    met: set[FolderId] = set()
+    for folders in listings:
+        for folder, files in folders.items():
+            if folder not in met:
+                met.add(folder)
+                yield from files
+
+
+def explain_no_cases(roots: Sequence[Path], skipped: Sequence[SkippedFile], other: int) -> str:
+    """One line that says what was there instead of cases."""
+    where = ", ".join(f"'{root}'" for root in roots) or "no folder at all"
+    if skipped:
+        path, reason = skipped[0]
+        seen = f"{len(skipped)} files could not be used, the first being {path}: {reason}."
+    else:
+        seen = f"{other} other JSON files." if other else "no JSON files."
+    return f"No stored cases in {where}: {seen} Give the log folder of a run, e.g. results/runs."
+
+
+COUNTS_KEY = "agentsys_counts"
+"""Key in the frame's `attrs`: how many files were seen and what became of them."""
+
+_log = logging.getLogger(__name__)
+
+
+def load_runs(
+    paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    names: str | os.PathLike[str] | None = None,
+) -> pd.DataFrame:
+    """Every stored case under some paths, one row each: ours, AgentDojo's published ones, DRIFT's and ASB's.
+
+    Args:
+        paths: A log, pipeline or suite folder or a single file, or several.
+        names: A file that says whose runs other people's folders are (docs/data.md#whose-run-it-is).
+
+    Returns:
+        Columns as explained in docs/data.md, in that order. Injection tasks run as user tasks are
+        included; no metric counts them. Files that could not be used, cases stored twice and
+        mixtures of benchmark versions are logged as warnings, a line each. `attrs["agentsys_counts"]`
+        says what became of the files: `cases`, `skipped`, `repeated` and `other` add up to `seen`.
+        Of a folder of 1,000 files and more an index is kept (docs/data.md#index).
+
+    Raises:
+        ConfigError: If a path does not exist, none holds a case, or a file of names is not one.
+    """
+    several = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    roots = [Path(path) for path in several]
+    listings = [list_files(root) for root in roots]
+    read = read_all_files(listings)
+    if not read.rows:
+        raise ConfigError(explain_no_cases(roots, read.skipped_files, read.other_count))
+    rows = [row if row.source.isascii() else _escape_source(row) for row in read.rows]
+    settled = resolve_runs(rows, RunNames(names))
+    frame = _apply_resolution(build_frame(rows), settled)
+    frame.attrs[COUNTS_KEY] = {
+        "seen": read.seen_count,
+        "cases": len(frame),
+        "skipped": len(read.skipped_files),
+        "repeated": len(settled.repeated_files),
+        "other": read.other_count,
+    }
+    own = find_logdirs(frame.loc[~frame["foreign"].astype(bool), "source"])
+    for line in describe_unfinished(find_unfinished(roots, own, listings)):
+        _log.warning("%s", line)
+    for line in describe_files(read.skipped_files, settled, frame):
+        _log.warning("%s", line)
+    return frame
+
+
+def case_rows(cases: pd.DataFrame) -> list[CaseRow]:
+    """The rows of a (perhaps filtered) frame of `load_runs`, for functions that do without pandas."""
+    import pandas as pd
+
+    def plain(record: Mapping[Hashable, Any]) -> dict[str, Any]:
+        return {str(name): None if pd.isna(value) else value for name, value in record.items()}
+
+    chosen = cases[list(COLUMNS)]
+    return [CaseRow(**plain(record)) for record in chosen.to_dict(orient="records")]
+
+
+def _apply_resolution(cases: pd.DataFrame, settled: ResolvedRuns) -> pd.DataFrame:
+    """The lines that count, under the names that folders and tasks give them."""
+    import pandas as pd
+
+    def column(name: str) -> pd.Series[Any]:
+        return pd.Series([getattr(told, name) for told in settled.cases], dtype=cases[name].dtype)
+
+    return (
+        cases.assign(**{name: column(name) for name in RESOLVED_COLUMNS})
+        .iloc[settled.counted_indices]
+        .reset_index(drop=True)
+    )
+
+
+def _escape_source(row: CaseRow) -> CaseRow:
+    """A name that is no valid UTF-8 can be read but not shown as it is."""
+    return replace(row, source=os.fsencode(row.source).decode("utf-8", "backslashreplace"))

@@ -1,1 +1,0 @@
-"""One module per producer of stored cases: what its files hold, read into `CaseRow`s."""

@@ -1,0 +1,404 @@
+"""`resolve_runs`: decides whose run each stored case is, and which of several files of one case counts.
+
+A file says so only in part: other people's runs are named by their folders, a missing version shows in the
+tasks of the files beside it, and two pipelines of one name are known by lying in two folders. So this looks
+at all cases together, after they were read and whoever wrote them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+from agentsys.records.case import safe_name
+from agentsys.records.case_row import IDENTITY, PROVEN_V1_2, UNRECORDED, CaseRow
+from agentsys.records.names_file import RunNames
+from agentsys.records.published_facts import (
+    NAMELESS_MODELS,
+    NO_DEFENSE,
+    RESULT_REPLACING_DEFENSES,
+    PublishedName,
+    find_ground_truth_length,
+    resolve_pipeline_name,
+)
+
+
+class RunFolders(NamedTuple):
+    """Two folders, as absolute paths."""
+
+    logdir: str
+    """The log folder, ours or another runner's. Without AgentDojo's layout: the folder of the file."""
+    pipeline: str
+    """The pipeline's folder in it; likewise."""
+    is_pipeline: bool
+    """Whether the folder is a pipeline's, so that its name says something."""
+
+
+def find_run_folders(source: str, suite: str, user_task_id: str) -> RunFolders:
+    """Find the two folders of a case's file.
+
+    Args:
+        source: Path of the file (of ASB's: with `#` and the row's number).
+        suite: The suite by the file; the layout is AgentDojo's where the folders say so too.
+        user_task_id: The user task by the file, likewise.
+    """
+    return _split_folder(source.rpartition("/")[0], suite, user_task_id)
+
+
+@lru_cache(maxsize=100_000)
+def _split_folder(folder: str, suite: str, user_task_id: str) -> RunFolders:
+    # <home>/<pipeline>/<suite>/<user task>/<attack>
+    above, *last = folder.rsplit("/", 3)
+    if len(last) < 3 or not above or not _DOT_NAMES.isdisjoint(last):
+        above, *last = _absolute_path(folder).rsplit("/", 3)
+    if above and _is_name(last[0], suite) and _is_name(last[1], user_task_id):
+        pipeline = _pipeline_folders(above)  # of thousands of folders, as a rule, one and the same
+        if pipeline.pipeline.strip("/"):
+            return pipeline
+    whole = _absolute_path(folder)
+    return RunFolders(whole, whole, is_pipeline=False)
+
+
+_DOT_NAMES = frozenset({"", ".", ".."})
+"""Components that are no folder's name."""
+
+
+@lru_cache(maxsize=10_000)
+def _pipeline_folders(folder: str) -> RunFolders:
+    whole = _absolute_path(folder)
+    return RunFolders(whole.rpartition("/")[0] or "/", whole, is_pipeline=True)
+
+
+def _absolute_path(folder: str) -> str:
+    """The absolute path by the names as they were given, links not followed."""
+    return os.path.abspath(folder)  # noqa: PTH100
+
+
+def _is_name(component: str, name: str) -> bool:
+    return component == name or component == safe_name(name)  # the second takes a while
+
+
+def shortest_distinct_ends(paths: Collection[str]) -> dict[str, str]:
+    """Path -> the shortest end of it that no other one of these has, e.g. `old` and `new`."""
+    parts = {path: path.split("/") for path in paths}
+    for length in range(1, 1 + max(map(len, parts.values()), default=0)):
+        ends = {path: "/".join(split[-length:]) for path, split in parts.items()}
+        if len(set(ends.values())) == len(ends):
+            return ends
+    return {path: path for path in paths}
+
+
+RESOLVED_COLUMNS = ("model", "defense", "version", "simulated", "apart", "exposed_raw", "ground_truth_length")
+"""Columns that `settle` may give anew."""
+
+_AGENTDOJO = "agentdojo"
+_ADDED_IN_V1_2 = frozenset(f"injection_task_{number}" for number in range(6, 14))
+"""Workspace's injection tasks that no earlier version has."""
+
+_EVIDENCE = (
+    "status",
+    "utility",
+    "injection_success",
+    "trajectory_length",
+    "answer_chars",
+    "duration_s",
+)
+"""What two files of one foreign case must have in common to be copies of one run."""
+
+
+class CaseFacts(NamedTuple):
+    """The facts looked at of one case, by the names of `CaseRow`'s fields."""
+
+    benchmark: str
+    version: str
+    model: str
+    simulated: bool
+    defense: str
+    attack: str
+    suite: str
+    user_task_id: str
+    injection_task_id: str | None
+    epoch: int
+    apart: str | None
+    status: str
+    utility: bool
+    injection_success: bool | None
+    trajectory_length: int | None
+    answer_chars: int | None
+    duration_s: float | None
+    exposed_raw: bool | None
+    ground_truth_length: int | None
+    source: str
+    foreign: bool
+    config_hash: str | None
+    model_ids: Mapping[str, str]
+    exposed_shown: bool | None
+
+    @property
+    def identity(self) -> tuple[Any, ...]:
+        """The same values as `CaseRow.identity`."""
+        found: tuple[Any, ...] = _identity(self)
+        return found
+
+
+_identity = attrgetter(*IDENTITY)
+_get_facts = attrgetter(*CaseFacts._fields)
+
+ResolvableCase = CaseFacts | CaseRow
+"""What is looked at: a row of its own, or the facts alone; what is changed comes back as the facts."""
+
+
+def build_case_facts(row: CaseRow) -> CaseFacts:
+    """Take from a row what `settle` looks at."""
+    return CaseFacts(*_get_facts(row))
+
+
+def _replace_facts(case: ResolvableCase, **facts: Any) -> CaseFacts:
+    return (case if isinstance(case, CaseFacts) else build_case_facts(case))._replace(**facts)
+
+
+class RepeatedFile(NamedTuple):
+    """A file that is not counted, and the one of the same case that is."""
+
+    source: str
+    counted_source: str
+
+
+@dataclass(frozen=True)
+class ResolvedRuns:
+    """The cases with their names settled, and those that count."""
+
+    cases: list[ResolvableCase]
+    """Under their settled names; those in which nothing changed are the very ones that were given."""
+    counted_indices: list[int]
+    """Places of the cases that count, in the order in which they were first met."""
+    repeated_files: tuple[RepeatedFile, ...]
+    """The others."""
+    notes: tuple[str, ...]
+    """What was decided, one sentence each."""
+
+
+def resolve_runs(cases: Sequence[ResolvableCase], names: RunNames) -> ResolvedRuns:
+    """Settle names and versions, keep pipelines apart, and count each case once."""
+    places = [find_run_folders(case.source, case.suite, case.user_task_id) for case in cases]
+    notes: list[str] = []
+    named = _infer_versions(_apply_names(cases, places, names, notes), places, notes)
+    marked = _separate_pipelines(_mark_silent_errors(named, places), places, names, notes)
+    counted = _first_of_each(marked)
+    repeated = tuple(_list_repeated(marked, counted))
+    return ResolvedRuns(marked, counted, repeated, (*notes, *names.describe_unused()))
+
+
+def _apply_names(
+    cases: Sequence[ResolvableCase], places: Sequence[RunFolders], names: RunNames, notes: list[str]
+) -> list[ResolvableCase]:
+    renamed: defaultdict[tuple[str, PublishedName, PublishedName, bool], int] = defaultdict(int)
+    found: list[ResolvableCase] = []
+
+    @cache
+    def victim(folder: str, model: str, defense: str) -> tuple[PublishedName, bool, str | None]:
+        """The names in a folder, whether the user gave them, and the version that the user gives."""
+        stored = PublishedName(model, defense)
+        said, told = names.find_override(folder), resolve_pipeline_name(folder.rpartition("/")[2], stored)
+        settled = PublishedName(said.model or told.model, said.defense or told.defense)
+        return settled, settled != told, said.version
+
+    for case, place in zip(cases, places, strict=True):
+        if not case.foreign or not place.is_pipeline:
+            found.append(case)
+            continue
+        settled, by_user, version = victim(place.pipeline, case.model, case.defense)
+        if settled != (case.model, case.defense):
+            stored = PublishedName(case.model, case.defense)
+            renamed[place.pipeline, stored, settled, by_user] += 1
+            case = _replace_facts(case, model=settled.model, defense=settled.defense)
+        if version and case.version == UNRECORDED:
+            case = _replace_facts(case, version=version)
+        if (
+            case.exposed_raw is not None
+            and case.defense in RESULT_REPLACING_DEFENSES
+            and not case.exposed_shown
+        ):
+            case = _replace_facts(case, exposed_raw=None)
+        found.append(case)
+    notes += [
+        f"{folder}: {count} files name {_format_victim(stored)}; counted as {_format_victim(settled)}, by"
+        f" {'the file of names' if by_user else 'the folder'}."
+        for (folder, stored, settled, by_user), count in renamed.items()
+    ]
+    return found
+
+
+def _format_victim(victim: PublishedName) -> str:
+    return victim.model if victim.defense == NO_DEFENSE else f"{victim.model} with {victim.defense}"
+
+
+def _infer_versions(
+    cases: Sequence[ResolvableCase], places: Sequence[RunFolders], notes: list[str]
+) -> list[ResolvableCase]:
+    """Cases without a version under the one that the tasks of their folder prove."""
+    unsaid = [case.foreign and case.version == UNRECORDED and case.benchmark == _AGENTDOJO for case in cases]
+    proven = {
+        place.pipeline: None
+        for case, place, open_ in zip(cases, places, unsaid, strict=True)
+        if open_
+        and case.suite == "workspace"
+        and not _ADDED_IN_V1_2.isdisjoint((case.injection_task_id, case.user_task_id))
+    }
+    if not proven:
+        return list(cases)
+    notes += [
+        f"{folder}: names no version; {PROVEN_V1_2}, as it has Workspace's injection tasks 6 to 13."
+        for folder in proven
+    ]
+    return [
+        _replace_facts(
+            case,
+            version=PROVEN_V1_2,
+            ground_truth_length=find_ground_truth_length(PROVEN_V1_2, case.suite, case.user_task_id),
+        )
+        if open_ and place.pipeline in proven
+        else case
+        for case, place, open_ in zip(cases, places, unsaid, strict=True)
+    ]
+
+
+def _mark_silent_errors(
+    cases: Sequence[ResolvableCase], places: Sequence[RunFolders]
+) -> list[ResolvableCase]:
+    """Errored cases of ours that got no reply, marked as simulated where the others of their run are."""
+
+    def run(case: ResolvableCase, place: RunFolders) -> tuple[str, ...]:
+        return place.logdir, case.benchmark, case.version, case.model, case.defense
+
+    pairs = [*zip(cases, places, strict=True)]
+    silent = [
+        not (case.foreign or case.status != "error" or case.model_ids or case.simulated) for case in cases
+    ]
+    replied = {run(*pair): pair[0].simulated for pair in pairs if pair[0].model_ids} if any(silent) else {}
+    return [
+        _replace_facts(case, simulated=True) if open_ and replied.get(run(case, place), False) else case
+        for (case, place), open_ in zip(pairs, silent, strict=True)
+    ]
+
+
+_ModelKey = tuple[str, str, str, bool]
+
+
+def _separate_pipelines(
+    cases: Sequence[ResolvableCase], places: Sequence[RunFolders], names: RunNames, notes: list[str]
+) -> list[ResolvableCase]:
+    """Cases of pipelines that bear one name and lie in several places, told apart by these."""
+    clashing: defaultdict[_ModelKey, set[str]] = defaultdict(set)
+    for model, folders in _clashes(cases, places, names):
+        clashing[model] |= folders
+    if not clashing:
+        return list(cases)
+    home = {place.pipeline: place.logdir for place in places}
+    labels = {model: _labels(folders, home) for model, folders in clashing.items()}
+    for model, by_place in labels.items():
+        listed = "; ".join(f"[{label}] {place}" for place, label in sorted(by_place.items()))
+        notes.append(
+            f"Several pipelines are called {model[2]}; they are kept apart (or say what each is:"
+            f" --names FILE): {listed}."
+        )
+    return [
+        _replace_facts(case, apart=known.get(place.logdir, known.get(place.pipeline)))
+        if (known := labels.get(_model_key(case)))
+        else case
+        for case, place in zip(cases, places, strict=True)
+    ]
+
+
+def _model_key(case: ResolvableCase) -> _ModelKey:
+    return case.benchmark, case.version, case.model, case.simulated
+
+
+def _labels(folders: Iterable[str], home: Mapping[str, str]) -> dict[str, str]:
+    """By log folders, so that defenses of one run stay together; by pipelines if there is but one."""
+    listed = list(folders)
+    homes = {home[folder] for folder in listed}
+    return shortest_distinct_ends(homes if len(homes) > 1 else listed)
+
+
+def _clashes(
+    cases: Sequence[ResolvableCase], places: Sequence[RunFolders], names: RunNames
+) -> Iterator[tuple[_ModelKey, set[str]]]:
+    """Groups of folders that bear one name and are not one pipeline."""
+    by_name: defaultdict[tuple[_ModelKey, str], defaultdict[str, list[ResolvableCase]]]
+    by_name = defaultdict(lambda: defaultdict(list))
+    for case, place in zip(cases, places, strict=True):
+        by_name[_model_key(case), case.defense][place.pipeline].append(case)
+    homes: defaultdict[_ModelKey, dict[str, str]] = defaultdict(dict)
+    for (model, _), folders in by_name.items():
+        for folder in folders:
+            homes[model][folder] = folder.rpartition("/")[0]
+        if len(folders) > 1 and _are_several(folders, names):
+            yield model, set(folders)
+    for model, found in homes.items():
+        if (
+            model[2] in NAMELESS_MODELS
+            and len(set(found.values())) > 1
+            and not all(map(_is_named_by_user(names), found))
+        ):
+            yield model, set(found)
+
+
+def _is_named_by_user(names: RunNames) -> Any:
+    return lambda folder: names.find_override(folder).model is not None
+
+
+def _are_several(folders: Mapping[str, Sequence[ResolvableCase]], names: RunNames) -> bool:
+    """Whether folders of one name hold several pipelines: ours and others', or one case with two outcomes."""
+    if len({case.foreign for found in folders.values() for case in found}) > 1:
+        return True
+    if all(map(_is_named_by_user(names), folders)):  # the user says that these are one
+        return False
+    evidence: dict[Hashable, Any] = {}
+    for case in (case for found in folders.values() for case in found):
+        seen = _evidence_of(case)
+        if seen is not None and evidence.setdefault(case.identity, seen) != seen:
+            return True
+    return False
+
+
+def _evidence_of(case: ResolvableCase) -> Any:
+    """The facts that must be alike in two files of one case; None where they may differ.
+
+    Of ours the settings: the same ones may well give another outcome the next time.
+    """
+    if not case.foreign:
+        return case.config_hash
+    return None if case.status == "error" else tuple(getattr(case, name) for name in _EVIDENCE)
+
+
+def _first_of_each(cases: Sequence[ResolvableCase]) -> list[int]:
+    """Choose which stored cases count: of each case the first file, or the first of the better ones.
+
+    One without error is better than one with, and messages are better than scores alone.
+    """
+    kept: dict[Hashable, int] = {}
+    for place, identity in enumerate(map(_identity, cases)):
+        first = kept.setdefault(identity, place)
+        if first != place and _rank_file(cases[place]) > _rank_file(cases[first]):
+            kept[identity] = place
+    return list(kept.values())
+
+
+def _rank_file(case: ResolvableCase) -> tuple[bool, bool]:
+    return case.status == "ok", case.trajectory_length is not None
+
+
+def _list_repeated(cases: Sequence[ResolvableCase], counted: Sequence[int]) -> Iterator[RepeatedFile]:
+    if len(cases) == len(counted):
+        return
+    kept = {cases[place].identity: cases[place].source for place in counted}
+    places = set(counted)
+    for place, case in enumerate(cases):
+        if place not in places:
+            yield RepeatedFile(case.source, kept[case.identity])

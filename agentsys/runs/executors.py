@@ -1,0 +1,327 @@
+"""Executors turn jobs into records: on threads of this process, or on each node of a Ray cluster.
+
+What is finished is on disk before anything else happens. Nodes run the same command on a log folder that
+all see: they share cases, rates and a budget as commands on one folder do, and here it is only seen what
+they store.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import os
+import queue
+import signal
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from agentsys.errors import ConfigError, StopRequested
+from agentsys.models.budget import Meter, RunBudgetReached
+from agentsys.records.schema import CaseRecord
+from agentsys.runs.claims import Claims
+from agentsys.runs.finish_case import RunSearches, build_lost_case, finish_case
+from agentsys.runs.plan import Job, Jobs
+from agentsys.runs.run_case import SearchStopped
+from agentsys.runs.run_control import CaseEnd, RunOrder, RunTally, defer_signals
+from agentsys.runs.run_totals import AbandonedCell, Listener, RunOutcome
+from agentsys.runs.settings import ExecutorSettings
+from agentsys.runs.store import Store, StoreError
+
+_RETRY_S = 0.5
+
+
+def run_on_threads(
+    jobs: Sequence[Job],
+    *,
+    workers: int,
+    store: Store,
+    claims: Claims,
+    listener: Listener,
+    meter: Meter | None = None,
+) -> RunOutcome:
+    """Run every job and store its record; a job that another process has claimed is left to it.
+
+    Such a job is waited for, and taken over should its process die: at the end all are done.
+
+    A first KeyboardInterrupt stops starting cases and waits for those under way; a second one is
+    let through, unless it is a `StopRequested`. An error that every further case would meet stops the
+    run the same way, and so does a budget; one that every further case of its cell would meet gives up
+    that cell.
+
+    Args:
+        jobs: The cases to run.
+        workers: Cases under way at once.
+        store: Where records go.
+        claims: Of this run, in the same folder.
+        listener: Is told of each record, in the calling thread.
+        meter: What the run spends and may spend; None: it has no budget.
+    """
+    state = _ThreadRun(RunTally(RunOrder(jobs, workers), listener, meter), store, claims)
+    # Not a `with` block: leaving one waits for cases under way, and who presses Ctrl-C twice does not.
+    pool = ThreadPoolExecutor(workers, thread_name_prefix="case")
+    try:
+        with defer_signals() as heed_signals:
+            while True:
+                try:
+                    heed_signals()
+                    state.start_cases(pool, workers)
+                    if not (state.running or state.tally.has_waiting):
+                        break
+                    state.collect_ended(timeout_s=1.0)
+                except StopRequested as asked:
+                    state.tally.interrupt(asked.number, len(state.running))
+                except KeyboardInterrupt:
+                    state.tally.interrupt(signal.SIGINT, len(state.running))
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        raise
+    pool.shutdown()
+    return state.tally.outcome
+
+
+class _ThreadRun:
+    """The run under way: what is running in which thread."""
+
+    def __init__(self, tally: RunTally, store: Store, claims: Claims) -> None:
+        self.tally, self.store, self.claims = tally, store, claims
+        self.running: dict[Future[CaseEnd | None], Job] = {}
+        self.attempts: queue.SimpleQueue[CaseRecord] = queue.SimpleQueue()
+        self.searches = RunSearches(store, self.attempts.put, lambda: tally.is_stopped, claims)
+
+    def start_cases(self, pool: ThreadPoolExecutor, workers: int) -> None:
+        # Cases are handed over as places become free, so that stopping early is quick and loses nothing.
+        self.tally.retry_postponed()
+        while len(self.running) < workers:
+            job = self.tally.next_job(self.running.values())
+            if job is None:
+                return
+            try:
+                if not self._claim(job):
+                    continue
+            except StoreError as error:
+                self.tally.stop(str(error), len(self.running))
+                return
+            # An empty context: nothing of this thread's (loggers, tracers) reaches the case, or back.
+            run = contextvars.Context().run
+            future = pool.submit(run, run_and_store, job, self.store, self.searches, self.claims)
+            self.running[future] = job
+
+    def _claim(self, job: Job) -> bool:
+        """Whether the job is claimed for this run, to be run now."""
+        taken = self.claims.take(job.case.key)
+        # Looked at under the claim: nobody stores it from here on.
+        if self.store.renewed(job.case):
+            self.claims.release(job.case.key)
+            self.tally.count_stored_elsewhere()
+            return False
+        if not taken:
+            self.tally.postpone(job)
+        return taken
+
+    def collect_ended(self, timeout_s: float) -> None:
+        if not self.running:
+            time.sleep(min(timeout_s, _RETRY_S))  # all that is left is under way in other processes
+        done, _ = wait(self.running, timeout=timeout_s, return_when=FIRST_COMPLETED)
+        while not self.attempts.empty():
+            self.tally.listener.attempted(self.attempts.get())
+        for future in done:
+            self._book_ended(future, self.running.pop(future))
+        self.tally.listener.tick()
+
+    def _book_ended(self, future: Future[CaseEnd | None], job: Job) -> None:
+        try:
+            end = future.result()
+        except StoreError as error:
+            self.tally.stop(str(error), len(self.running))
+            return
+        except RunBudgetReached:
+            self.tally.end_by_budget(len(self.running))
+            return
+        if end is not None:
+            self.tally.book(job, end, len(self.running))
+
+
+def run_and_store(job: Job, store: Store, searches: RunSearches, claims: Claims) -> CaseEnd | None:
+    """Run a case that was claimed, store its record and give the claim back.
+
+    Returns:
+        What came of it; None: the run is ending, and the case's search was not done.
+
+    Raises:
+        StoreError: If the log folder cannot be written.
+        RunBudgetReached: If the run may spend no more.
+    """
+    try:
+        done = finish_case(job, store, searches)
+        store.write(done.record, done.agentdojo)
+    except SearchStopped:
+        return None
+    except StoreError:
+        raise
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - one odd case must not cost the others
+        done = build_lost_case(job, error)
+        store.write(done.record, done.agentdojo)
+    finally:
+        claims.release(job.case.key)
+    return CaseEnd(done.record, done.fatal, done.cell_ended, done.agentdojo.get("error"))
+
+
+_LOOK_EVERY_S = 1.0
+
+
+def run_on_nodes(
+    work: Callable[[], RunOutcome],
+    jobs: Jobs,
+    executor: ExecutorSettings,
+    *,
+    store: Store,
+    listener: Listener,
+    meter: Meter | None,
+) -> RunOutcome:
+    """Run every job on the nodes of a cluster; for the rest as `threads.execute` does.
+
+    Args:
+        work: The command; called once on each node.
+        jobs: The cases that it runs.
+        executor: Says which cluster it is, and how many cases are under way on a node.
+        store: Where records go.
+        listener: Is told of each record, in the calling thread.
+        meter: What the run spends and may spend; None: it has no budget.
+
+    Raises:
+        ConfigError: If there is no cluster at the address.
+    """
+    with _join_cluster(executor.address) as ray:
+        tally = RunTally(RunOrder(jobs, 1), listener, meter)
+        return _NodeWatch(ray, work, jobs, tally, store, executor.workers).wait_for_nodes()
+
+
+@contextmanager
+def _join_cluster(address: str | None) -> Iterator[Any]:
+    """Ray, joined to the cluster; one that this process has joined before stays as it is."""
+    import ray
+
+    ours = not ray.is_initialized()
+    if ours:
+        try:
+            ray.init(address=address, include_dashboard=False, log_to_driver=False, logging_level="error")
+        except ConnectionError as error:
+            raise ConfigError(f"executor.address={address}: no Ray cluster is there ({error}).") from None
+    try:
+        yield ray
+    finally:
+        if ours:
+            ray.shutdown()
+
+
+class _NodeWatch:
+    """The nodes at work, and what they have stored so far."""
+
+    def __init__(
+        self,
+        ray: Any,
+        work: Callable[[], RunOutcome],
+        jobs: Jobs,
+        tally: RunTally,
+        store: Store,
+        workers: int,
+    ) -> None:
+        self._ray, self._work, self._jobs, self._tally = ray, work, jobs, tally
+        self._store, self._workers = store, workers
+        self._stored = bytearray(len(jobs))
+        self._look_at = 0.0
+        self._ended: list[RunOutcome] = []
+        self._failures: list[str] = []
+        self._waiting = {self._start_task(node): node for node in ray.nodes() if node["Alive"]}
+
+    def wait_for_nodes(self) -> RunOutcome:
+        """Watch till all nodes have ended."""
+        try:
+            with defer_signals() as heed_signals:
+                while self._waiting:
+                    try:
+                        heed_signals()
+                        self._poll()
+                    except StopRequested as asked:
+                        self._interrupt(asked.number)
+                    except KeyboardInterrupt:
+                        self._interrupt(signal.SIGINT)
+        finally:
+            for task in self._waiting:
+                self._ray.cancel(task, force=True)
+        self._book_stored()
+        if not all(self._stored):
+            self._explain_missing()
+        cells: dict[tuple[str, str, str], AbandonedCell] = {}
+        for cell in (cell for one in self._ended for cell in one.ended_cells):
+            cells.setdefault(cell.labels, cell)
+        return replace(self._tally.outcome, ended_cells=tuple(cells.values()))
+
+    def _start_task(self, node: dict[str, Any]) -> Any:
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        pinned = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+        # No CPU is asked for: it waits for models. A process of its own, which no other run has changed.
+        remote = self._ray.remote(num_cpus=0, max_retries=0, max_calls=1, scheduling_strategy=pinned)
+        return remote(_run_in_folder).remote(Path.cwd(), [place for place in sys.path if place], self._work)
+
+    def _poll(self) -> None:
+        done, _ = self._ray.wait(list(self._waiting), num_returns=1, timeout=_LOOK_EVERY_S)
+        for task in done:
+            self._collect_task(task, self._waiting.pop(task)["NodeManagerAddress"])
+        if time.monotonic() >= self._look_at:
+            began = time.monotonic()
+            self._book_stored()
+            # A look asks for a file of each case: of a large plan it takes a while, and is rare.
+            self._look_at = time.monotonic() + max(_LOOK_EVERY_S, 20 * (time.monotonic() - began))
+        self._tally.listener.tick()
+
+    def _collect_task(self, task: Any, node: str) -> None:
+        try:
+            self._ended.append(self._ray.get(task))
+        except self._ray.exceptions.RayError as error:  # its own error too, or it was lost
+            last = str(getattr(error, "cause", None) or error).strip().splitlines()
+            self._failures.append(f"Node {node}: {last[-1] if last else type(error).__name__}")
+
+    def _book_stored(self) -> None:
+        store = self._store
+        for place, job in enumerate(self._jobs):
+            found = store.read(job.case) if not self._stored[place] and store.renewed(job.case) else None
+            if found is not None:
+                self._stored[place] = True
+                self._tally.book(job, CaseEnd(found.record, error=found.error), self._running)
+
+    @property
+    def _running(self) -> int:
+        """Cases under way, at most."""
+        return min(self._workers * len(self._waiting), self._stored.count(0))
+
+    def _interrupt(self, number: int) -> None:
+        self._tally.interrupt(number, self._running)
+        for task in self._waiting:
+            self._ray.cancel(task)  # a Ctrl-C there: cases under way are finished
+
+    def _explain_missing(self) -> None:
+        """Say why there are cases that no node has run."""
+        if any(one.budget for one in self._ended):
+            self._tally.end_by_budget(0)
+        fatal = [one.fatal for one in self._ended if one.fatal]
+        given_up = any(one.ended_cells for one in self._ended)
+        if fatal or self._failures:
+            self._tally.stop([*fatal, *self._failures][0], 0)
+        elif not given_up and not self._tally.is_stopped:
+            self._tally.stop(f"{self._stored.count(0)} cases were run by no node.", 0)
+
+
+def _run_in_folder(here: Path, path: Sequence[str], work: Callable[[], RunOutcome]) -> RunOutcome:
+    """Do the work in this process of Ray's, as if it stood where the command was given."""
+    os.chdir(here)
+    sys.path.extend(place for place in path if place not in sys.path)
+    warnings.filterwarnings("ignore", message="Model output was None")  # AgentDojo's; records hold it
+    return work()

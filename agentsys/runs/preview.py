@@ -1,0 +1,235 @@
+"""Previews of a run: what a plan will cost before anything is paid, and the text that an attack writes.
+
+For an estimate the simulated model plays sample cases. The pipelines, prompts and tool schemas are the
+real ones, and the simulated model follows the ground truth, so calls and prompt sizes come out near a
+real model's; how much that one talks is not known. A search counts with its whole budget, as if no
+candidate succeeded.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agentsys.abilities import NamesSources
+from agentsys.attacks.attack_search import Attempt, AttemptPosition, Judgement, Proposal
+from agentsys.attacks.attacker_prompt import ATTACKER_ROLES
+from agentsys.attacks.injection_vectors import unescape_for_suite
+from agentsys.contracts import AttackKind, NotInjectable, Victim
+from agentsys.errors import ConfigError, unknown_name
+from agentsys.models.chat import ChatModel, Usage
+from agentsys.models.model_card import ModelCard, parse_card
+from agentsys.models.pricing import cost_usd
+from agentsys.models.trace import Tracer, use_tracer
+from agentsys.records.schema import RoleUsage
+from agentsys.runs.build_record import sum_usage_by_role
+from agentsys.runs.cell import CellBuilder, resolve_model_config
+from agentsys.runs.compose import compose
+from agentsys.runs.instantiate import instantiate
+from agentsys.runs.jobs import JobBlock
+from agentsys.runs.plan import Job, Jobs
+from agentsys.runs.run_case import case_scene, run_case
+from agentsys.runs.search_plan import (
+    find_search_cases,
+    needs_search,
+    search_key,
+    searched_attack,
+    select_searched,
+)
+from agentsys.runs.search_target import build_quest
+from agentsys.runs.store import Store
+
+SAMPLES_PER_SUITE = 2
+"""Cases played per cell and suite."""
+
+CellKey = tuple[str, str, str]
+"""Labels of model, defense and attack."""
+
+
+@dataclass(frozen=True)
+class CostEstimate:
+    """A guess about one cell."""
+
+    tokens: int
+    """Prompt and completion tokens of all its cases."""
+    cost_usd: float | None
+    """US dollars; None where a model behind it has no price."""
+    fails: str | None = None
+    """Why its cases cannot run here; then nothing is known of what they cost."""
+
+
+def rehearse_jobs(jobs: Jobs, store: Store, config_dirs: Sequence[Path] = ()) -> Jobs:
+    """The same cases over the simulated model, to estimate what they will cost."""
+    builder = CellBuilder(store, tuple(config_dirs), rehearsal=True)
+    twins = {id(cell): builder.build(cell.settings) for cell in jobs.cells}
+    return jobs.replace_cells(lambda cell: twins[id(cell)])
+
+
+_MOST_PER_CASE = Usage(prompt=200_000, completion=5_000)
+"""More than a case takes under any shipped defense."""
+
+
+def can_cost_more(jobs: Jobs, usd: float) -> bool:
+    """Say whether some cases could cost more than this. Quick and generous: if not, no estimate is needed."""
+    by_cell = [(cell, Jobs(block for block in jobs.blocks if block.cell is cell)) for cell in jobs.cells]
+    most = 0.0
+    for cell, some in by_cell:
+        dearest = max(cost_usd(_MOST_PER_CASE, card.price) or 0.0 for card in cell.stack.cards)
+        most += (len(some) + count_queries(some)) * dearest
+    return most > usd
+
+
+def estimate_costs(jobs: Jobs, cards: Mapping[str, ModelCard]) -> dict[CellKey, CostEstimate]:
+    """Tokens and cost of every cell among `jobs`.
+
+    Args:
+        jobs: Cases over the simulated model (a session prepared as a rehearsal), in the plan's order.
+        cards: Model name -> card, for the models that play single roles.
+    """
+    grouped: defaultdict[CellKey, defaultdict[str, list[JobBlock]]] = defaultdict(lambda: defaultdict(list))
+    for block in jobs.blocks:
+        grouped[block.labels][block.suite].append(block)
+    return {key: _estimate_cell([*map(Jobs, suites.values())], cards) for key, suites in grouped.items()}
+
+
+def _estimate_cell(suites: Sequence[Jobs], cards: Mapping[str, ModelCard]) -> CostEstimate:
+    tokens, cost = 0.0, 0.0
+    known = True
+    for jobs in suites:
+        card = parse_card(resolve_model_config(jobs[0].cell.settings))
+        played = [
+            run_case(jobs[i * len(jobs) // SAMPLES_PER_SUITE])
+            for i in range(min(SAMPLES_PER_SUITE, len(jobs)))
+        ]
+        for run in played:
+            if run.ends_cell:
+                return CostEstimate(0, None, run.error)
+        samples = [_trace_usage(run.tracer) for run in played]
+        # Queries of searches are runs of the same agent; what their attacker costs comes on top.
+        runs = (len(jobs) + count_queries(jobs)) / len(samples)
+        weighed = [(runs, *item) for sample in samples for item in sample.items()]
+        for weight, role, usage in [*weighed, *estimate_attacker_usage(jobs)]:
+            tokens += weight * (usage.prompt + usage.completion)
+            asked = cards.get(card.roles.get(role, ""), card)
+            spent = cost_usd(Usage(usage.prompt, usage.completion), asked.price)
+            known = known and spent is not None
+            cost += weight * (spent or 0.0)
+    return CostEstimate(round(tokens), cost if known else None)
+
+
+def _trace_usage(tracer: Tracer) -> Mapping[str, RoleUsage]:
+    return sum_usage_by_role([call for span in tracer.spans for call in span.calls])
+
+
+_FEEDBACK = "x" * 450
+"""As long as what an attacker is usually told of an attempt."""
+
+
+def count_queries(jobs: Jobs) -> int:
+    """Queries that the searches behind some cases can make."""
+    searches = {search_key(job): searched_attack(job) for job in select_searched(jobs) if needs_search(job)}
+    return sum(attack.budget * attack.search_on for attack in searches.values())
+
+
+def estimate_attacker_usage(jobs: Jobs) -> list[tuple[int, str, RoleUsage]]:
+    """(searches, role, usage of one whole search) of the attacker behind some cases of one suite.
+
+    Args:
+        jobs: Cases over the simulated model, which also plays the attacker.
+    """
+    first = {search_key(job): job for job in reversed(select_searched(jobs)) if needs_search(job)}
+    for job in first.values():
+        try:
+            used = _rehearse_search(find_search_cases(job))
+            return [(len(first), role, usage) for role, usage in used.items() if role in ATTACKER_ROLES]
+        except NotInjectable:
+            continue
+    return []
+
+
+def _rehearse_search(homes: Sequence[Job]) -> Mapping[str, RoleUsage]:
+    tracer, job = Tracer(), homes[0]
+    with use_tracer(tracer):
+        quest = build_quest(homes)
+        searched_attack(job).search(quest, _UnmovedTarget(job.cell.stack.for_scene(case_scene(job))))
+    return _trace_usage(tracer)
+
+
+@dataclass
+class _UnmovedTarget:
+    """A target that nothing succeeds against; no agent is run."""
+
+    model: ChatModel
+    number: int = 0
+
+    def attempt(self, place: AttemptPosition, propose: Callable[[ChatModel], Proposal]) -> Attempt:
+        self.number += 1
+        proposal = propose(self.model)
+        return Attempt(self.number, place, proposal, success=False, judgement=Judgement(1, _FEEDBACK))
+
+
+@dataclass(frozen=True)
+class AttackText:
+    """The text for one injection vector."""
+
+    written: str
+    """As the attack wrote it."""
+    read: str
+    """As a model reads it: substitution into YAML folds line breaks and resolves escapes."""
+
+
+@dataclass(frozen=True)
+class AttackTexts:
+    """All that an attack writes for one pair of tasks."""
+
+    texts: Mapping[str, AttackText]
+    """Injection vector -> the text for it."""
+    sources: Sequence[str]
+    """Where the texts come from, a line each; empty where the attack wrote them."""
+
+
+def write_attack_texts(
+    overrides: Sequence[str],
+    suite_name: str,
+    user_task: str,
+    injection_task: str,
+    config_dirs: Sequence[Path] = (),
+) -> AttackTexts:
+    """The texts for one pair of tasks.
+
+    Args:
+        overrides: Hydra overrides that choose attack, benchmark and model (for the victim's name).
+        suite_name: The suite.
+        user_task: A user task's id, or its number.
+        injection_task: An injection task's id, or its number.
+        config_dirs: The user's own config folders.
+
+    Raises:
+        ConfigError: If a name is unknown, the attack writes nothing, or the task cannot be injected.
+    """
+    settings = compose(overrides, config_dirs)[0]
+    benchmark = instantiate("benchmark", settings.benchmark)
+    attack = instantiate("attack", settings.attack)
+    if attack.kind is AttackKind.NONE:
+        raise ConfigError("Attack 'none' writes nothing; name another one (agentsys list attacks).")
+    suite = benchmark.suite(suite_name)
+    victim = Victim(parse_card(settings.model).prose_name, benchmark.user_name)
+    user = _find_task("user_task", user_task, suite.user_tasks)
+    injection = _find_task("injection_task", injection_task, suite.injection_tasks)
+    try:
+        written: Mapping[str, str] = attack.injections(suite, user, injection, victim)
+    except NotInjectable as error:
+        raise ConfigError(f"{error}") from None
+    texts = {vector: AttackText(text, unescape_for_suite(suite, text)) for vector, text in written.items()}
+    return AttackTexts(texts, attack.provenance if isinstance(attack, NamesSources) else ())
+
+
+def _find_task(kind: str, name: str, tasks: Mapping[str, Any]) -> Any:
+    """A task by id or number."""
+    full = f"{kind}_{name}" if name.isdigit() else name
+    if full not in tasks:
+        raise ConfigError(unknown_name(kind.replace("_", " "), full, tasks))
+    return tasks[full]

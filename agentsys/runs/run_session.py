@@ -1,0 +1,357 @@
+"""`Session`: from overrides to a plan that is ready to execute. What the command line and notebooks call."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from agentsys.base.atomic_file import Process
+from agentsys.base.ledger import LEDGER_FILE, Ledger
+from agentsys.base.object_import import add_plugin_paths
+from agentsys.contracts import NotInjectable
+from agentsys.errors import ConfigError, Unavailable, find_missing_packages, not_installed_error
+from agentsys.models.budget import BUDGET_FILE_NAME as BUDGET_FILE
+from agentsys.models.budget import Meter, UsageLog
+from agentsys.records.schema import CaseRecord
+from agentsys.runs.cell import Cell, CellBuilder
+from agentsys.runs.claims import Claims
+from agentsys.runs.compose import compose
+from agentsys.runs.plan import Job, Plan, plan_cases
+from agentsys.runs.preflight import (
+    BlockedCell,
+    find_lacking_cells,
+    find_unreachable_cells,
+    refusal_error,
+    run_reading_tests,
+)
+from agentsys.runs.provenance import store_code_state, store_recipe
+from agentsys.runs.run_totals import Listener, RunOutcome
+from agentsys.runs.search_plan import (
+    SearchPlan,
+    artefact_path,
+    attempt_folders,
+    check_searches,
+    needs_search,
+    plan_searches,
+    select_searched,
+)
+from agentsys.runs.settings import ExecutorKind, Settings
+from agentsys.runs.store import Store, StoreError
+
+
+@dataclass(frozen=True)
+class RunRequest:
+    """What a run was asked for, as the command line has it."""
+
+    overrides: tuple[str, ...] = ()
+    config_dirs: tuple[Path, ...] = ()
+    plugin_paths: tuple[Path, ...] = ()
+    skip_unavailable: bool = False
+
+
+@dataclass(frozen=True)
+class Session:
+    """A planned run."""
+
+    settings: tuple[Settings, ...]
+    """One per cell."""
+    store: Store
+    plan: Plan
+    again: bool = False
+    """Whether every case is run anew, finished or not."""
+    books: UsageLog | None = None
+    """Where its requests are booked; None in a rehearsal."""
+    obstacles: tuple[BlockedCell, ...] = ()
+    """The cells that cannot run here, and so are not in the plan (in a rehearsal: would not be)."""
+    oddities: tuple[str, ...] = ()
+    """What the look at the models' servers found besides."""
+    request: RunRequest = RunRequest()
+    """What it was asked for, which other processes are asked for too."""
+
+    @property
+    def folders(self) -> list[Path]:
+        """The pipeline folders this run writes: what its tables are made of."""
+        names = (name for block in self.plan.jobs.blocks for name in block.pipelines)
+        return [self.store.root / name for name in dict.fromkeys(names)]
+
+    @property
+    def searches(self) -> SearchPlan:
+        """The searches that the cases to run need."""
+        return plan_searches(self.plan.todo, self.store)
+
+    @property
+    def artefacts(self) -> list[Path]:
+        """The files with what this run's searches found, as far as they exist."""
+        searched = filter(needs_search, select_searched(self.plan.jobs))
+        paths = dict.fromkeys(artefact_path(self.store, job) for job in searched)
+        return [path for path in paths if path.is_file()]
+
+    def execute(self, listener: Listener) -> RunOutcome:
+        """Run what is missing; before that, what is run anew is kept aside.
+
+        Raises:
+            StoreError: If the log folder cannot be written.
+            ConfigError: If all is to be run anew while another process runs it.
+        """
+        with Claims(self.store) as claims, self._shared_budget:
+            todo = self.plan.todo
+            others = claims.find_living_processes() if self.again else claims.other_processes()
+            if others:
+                listener.joined([process.pid for process in others])
+            if self.again:
+                _check_alone(others, self.store)
+                set_records_aside(self.plan.jobs, self.store)
+            self.store.remember_plan(self.plan.jobs.plan_parts)
+            for settings in self.settings:
+                self.store.remember_config(settings.config_hash, settings.identity)
+                store_recipe(self.store, settings)
+            return self._run(claims, listener) if todo else RunOutcome(finished=0, errors=0)
+
+    def _run(self, claims: Claims, listener: Listener) -> RunOutcome:
+        store_code_state(self.store)
+        executor, meter = self.settings[0].executor, None if self.books is None else self.books.meter
+        if executor.kind is ExecutorKind.RAY:
+            from agentsys.runs.executors import run_on_nodes
+
+            hashes = frozenset(one.config_hash for one in self.settings)
+            work = partial(run_as_node, self.request, executor.workers, hashes)
+            todo, store = self.plan.todo, self.store
+            return run_on_nodes(work, todo, executor, store=store, listener=listener, meter=meter)
+        # Here: a run in which nothing is left to do needs nothing that runs cases.
+        from agentsys.runs.executors import run_on_threads
+
+        todo, store = self.plan.todo, self.store
+        for cell in todo.cells:
+            cell.warm_up()
+        workers = executor.workers
+        return run_on_threads(
+            todo, workers=workers, store=store, claims=claims, listener=listener, meter=meter
+        )
+
+    @property
+    def _shared_budget(self) -> AbstractContextManager[None]:
+        """Inside it the budget is one with that of all commands that are at work in the log folder."""
+        return (
+            nullcontext()
+            if self.books is None
+            else self.books.meter.share_budget(self.store.own / BUDGET_FILE)
+        )
+
+    def without_cells(self, obstacles: Sequence[BlockedCell]) -> Session:
+        """The same run less some cells."""
+        gone = {id(obstacle.settings) for obstacle in obstacles}
+        jobs, todo = (
+            some.of_cells(lambda cell: id(cell.settings) not in gone)
+            for some in (self.plan.jobs, self.plan.todo)
+        )
+        left = tuple(one for one in self.settings if id(one) not in gone)
+        failed = self.plan.failed_before and sum(self.store.look(job.case).status == "error" for job in todo)
+        kept = replace(self.plan, jobs=jobs, todo=todo, finished=len(jobs) - len(todo), failed_before=failed)
+        return replace(self, settings=left, plan=kept, obstacles=tuple(obstacles))
+
+    def preflight(self, *, skip_unavailable: bool = False) -> Session:
+        """Ask every model that the run needs one small question (`preflight=false`: none).
+
+        Raises:
+            ConfigError: If some cannot be used, and their cells are not to be left out.
+        """
+        cells = self.plan.todo.cells
+        if not cells or not self.settings[0].preflight:
+            return self
+        obstacles, oddities = find_unreachable_cells(cells, self.books)
+        if obstacles and (not skip_unavailable or len(obstacles) == len(cells)):
+            raise refusal_error(obstacles, len(self.settings))
+        looked = self.without_cells([*self.obstacles, *obstacles]) if obstacles else self
+        return replace(looked, oddities=tuple(oddities))._note_readings()
+
+    def _note_readings(self) -> Session:
+        """The same run, in which the cells whose attack has to be read know whether the model can."""
+        cells = {id(cell): cell for cell in self.plan.todo.cells}
+        seen, unread = run_reading_tests(cells.values(), self.books)
+        noted = {one: replace(cells[one], notes=(note,)) for one, note in seen.items()}
+        jobs, todo = (
+            some.replace_cells(lambda cell: noted.get(id(cell), cell))
+            for some in (self.plan.jobs, self.plan.todo)
+        )
+        plan = replace(self.plan, jobs=jobs, todo=todo)
+        return replace(self, plan=plan, oddities=(*self.oddities, *unread))
+
+
+def _check_alone(others: Sequence[Process], store: Store) -> None:
+    if others:
+        raise ConfigError(
+            f"Process {others[0].pid} is at work in {store.root}, and --again would set its records aside: "
+            "let it finish first."
+        )
+
+
+def prepare_session(
+    overrides: Sequence[str],
+    *,
+    config_dirs: Sequence[Path] = (),
+    plugin_paths: Sequence[Path] = (),
+    rehearsal: bool = False,
+    again: bool = False,
+    skip_unavailable: bool = False,
+) -> Session:
+    """Compose, build and plan a run without running anything.
+
+    Args:
+        overrides: Hydra overrides as typed on the command line; comma lists sweep.
+        config_dirs: The user's own config folders.
+        plugin_paths: Folders the user's own modules are imported from.
+        rehearsal: Whether the simulated model stands in for every model (a dry run needs no key). Such
+            a session is for estimates; it must not be executed.
+        again: Whether finished cases are run anew too.
+        skip_unavailable: Whether cells that cannot run here are left out; else they are refused.
+
+    Raises:
+        ConfigError: For anything the user can mend.
+    """
+    add_plugin_paths(plugin_paths)
+    settings = compose(overrides, config_dirs)
+    _check_run(settings)
+    store = Store(settings[0].logdir)
+    books = None if rehearsal else UsageLog(Meter(settings[0].budget), Ledger(store.own / LEDGER_FILE))
+    builder = CellBuilder(store, tuple(config_dirs), rehearsal=rehearsal, books=books)
+    cells, obstacles = _build_cells(settings, builder)
+    if len(obstacles) == len(settings):
+        raise refusal_error(obstacles, len(settings))
+    _check_prices(cells)
+    found = plan_cases(cells, store, again=again)
+    # What is finished needs nothing any more.
+    waiting = {id(cell) for cell in found.todo.cells}
+    obstacles += find_lacking_cells(cell for cell in cells if id(cell) in waiting)
+    if not again:
+        check_searches(found.todo, store)
+    session = Session(
+        tuple(settings),
+        store,
+        found,
+        again,
+        books,
+        tuple(obstacles),
+        request=RunRequest(tuple(overrides), tuple(config_dirs), tuple(plugin_paths), skip_unavailable),
+    )
+    if rehearsal or not obstacles:
+        return session
+    if not skip_unavailable:
+        raise refusal_error(obstacles, len(settings))
+    return session.without_cells(obstacles)
+
+
+class _SilentListener(Listener):
+    """Tells nobody."""
+
+    def finished(self, record: CaseRecord) -> None:
+        """Nothing: what is stored is seen from the log folder."""
+
+
+def run_as_node(request: RunRequest, workers: int, hashes: frozenset[str]) -> RunOutcome:
+    """Run what was asked for on threads of this process, as one of several on the log folder.
+
+    Args:
+        request: What the run was asked for.
+        workers: Cases under way at once.
+        hashes: Hashes of the run's cells. A node with other code or versions finds other ones.
+
+    Raises:
+        ConfigError: If it cannot be run on this node.
+    """
+    kept = [text for text in request.overrides if not _sets_executor(text)]
+    session = prepare_session(
+        [*kept, "executor=threads", f"executor.workers={workers}"],
+        config_dirs=request.config_dirs,
+        plugin_paths=request.plugin_paths,
+        skip_unavailable=request.skip_unavailable,
+    )
+    if not {one.config_hash for one in session.settings} <= hashes:
+        raise ConfigError("it finds other package versions than the command: install the same on every node.")
+    return session.preflight(skip_unavailable=request.skip_unavailable).execute(_SilentListener())
+
+
+def _sets_executor(override: str) -> bool:
+    return override.lstrip("+~").partition("=")[0].partition(".")[0] == "executor"
+
+
+def _check_run(settings: Sequence[Settings]) -> None:
+    """What holds for a whole run must be the same in all of its cells."""
+    if len({s.logdir for s in settings}) > 1 or len({s.executor for s in settings}) > 1:
+        raise ConfigError("logdir and executor hold for a whole run; give each one value.")
+    if len({(s.budget, s.preflight, s.cache) for s in settings}) > 1:
+        raise ConfigError("budget, preflight and cache hold for a whole run; give each one value.")
+    if settings[0].executor.kind is ExecutorKind.RAY and (absent := find_missing_packages(["ray"])):
+        raise not_installed_error("executor=ray", absent, "distributed")
+
+
+def _check_prices(cells: Sequence[Cell]) -> None:
+    """Dollars can be counted only where every model has a price."""
+    for cell in cells:
+        unpriced = [card.name for card in cell.stack.cards if card.price is None and not card.simulated]
+        if cell.books is not None and cell.settings.budget.usd is not None and unpriced:
+            raise ConfigError(
+                f"budget.usd needs a price, and model '{unpriced[0]}' has none: give it one in its YAML "
+                "(price: {prompt: ..., completion: ..., as_of: ...}), or set budget.tokens instead."
+            )
+
+
+def _build_cells(settings: Sequence[Settings], builder: CellBuilder) -> tuple[list[Cell], list[BlockedCell]]:
+    """The cells that can be built here, and those that cannot (a key is missing, say)."""
+    cells, obstacles = list[Cell](), list[BlockedCell]()
+    for one in settings:
+        try:
+            cells.append(builder.build(one))
+        except Unavailable as error:
+            obstacles.append(BlockedCell(one, error))
+    return cells, obstacles
+
+
+def set_records_aside(jobs: Iterable[Job], store: Store) -> Path | None:
+    """Move what is stored of some cases, their searches included, out of the readers' sight.
+
+    Returns:
+        The folder it is in now, under the same paths as before; None if nothing was stored.
+
+    Raises:
+        StoreError: If a file cannot be moved. Those moved before stay where they are now.
+    """
+    stored = list(dict.fromkeys(path for path in _stored_paths(jobs, store) if path.exists()))
+    if not stored:
+        return None
+    folder = _new_aside_folder(store)
+    try:
+        for path in stored:
+            target = folder / path.relative_to(store.root)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with suppress(FileNotFoundError):  # another process was faster
+                path.rename(target)
+    except OSError as error:
+        raise StoreError(
+            f"Cannot keep the old records aside in {folder}: {error.strerror}. Give another logdir=..."
+        ) from None
+    return folder
+
+
+def _stored_paths(jobs: Iterable[Job], store: Store) -> Iterator[Path]:
+    for job in jobs:
+        yield store.root / job.case.key
+        if needs_search(job):
+            yield artefact_path(store, job)
+            try:
+                yield from (store.root / folder for folder in attempt_folders(job))
+            except NotInjectable:
+                continue
+
+
+def _new_aside_folder(store: Store) -> Path:
+    """A folder of this moment. A second process in the same second takes the next name."""
+    moment = time.strftime("%Y%m%d-%H%M%S")
+    for number in range(1, 1000):
+        folder = store.own / "aside" / (moment if number == 1 else f"{moment}-{number}")
+        if not folder.exists():
+            return folder
+    raise StoreError(f"{store.own / 'aside'} is full; give another logdir=...")

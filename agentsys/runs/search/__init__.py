@@ -1,1 +1,0 @@
-"""Searches: attacks that ask the defended agent, from plan to stored attempts."""

@@ -1,0 +1,303 @@
+"""Searches for attack texts as they are planned and stored: the cases of one, its attempts, its artefact.
+
+Nothing here runs a case: a session that has nothing left to do needs no more than this.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple, cast
+
+import orjson
+from pydantic import ValidationError
+
+from agentsys.attacks.attack_search import (
+    Attempt,
+    AttemptPosition,
+    Judgement,
+    Proposal,
+    SearchedAttack,
+    is_searched,
+)
+from agentsys.attacks.injection_vectors import find_injectable_vectors
+from agentsys.attacks.search_options import TRANSFER, Artefact, ArtefactEntry, read_artefact
+from agentsys.base.atomic_file import write_atomically
+from agentsys.contracts import NotInjectable, Suite, UserTask
+from agentsys.errors import ConfigError
+from agentsys.models.chat import Usage
+from agentsys.models.trace import ModelCall, Span
+from agentsys.records.case import safe_name
+from agentsys.records.schema import AttemptFacts, CaseRecord, StoredCall, StoredSpan
+from agentsys.runs.claims import Claims
+from agentsys.runs.plan import Job, Jobs, stale_message
+from agentsys.runs.store import Store
+
+
+class SearchKey(NamedTuple):
+    """One search."""
+
+    pipeline: str
+    """Model, defense, benchmark and epoch."""
+    attack: str
+    suite: str
+    injection_task: str
+    user_task: str | None
+    """None: one search for all user tasks."""
+
+
+def needs_search(job: Job) -> bool:
+    """Say whether a case's text has to be searched for. A model that replays runs dictates texts itself."""
+    attacked = job.case.injection_task_id is not None
+    return attacked and is_searched(job.cell.attack) and not job.cell.stack.replays_runs
+
+
+def select_searched(jobs: Jobs) -> Jobs:
+    """The cases of the cells some of whose texts have to be searched for."""
+    return jobs.of_cells(lambda cell: is_searched(cell.attack) and not cell.stack.replays_runs)
+
+
+def searched_attack(job: Job) -> SearchedAttack:
+    """The attack of a case that needs a search."""
+    return cast(SearchedAttack, job.cell.attack)
+
+
+def search_key(job: Job) -> SearchKey:
+    """The search of a case that needs one."""
+    case, mode = job.case, searched_attack(job).mode
+    own = None if mode == TRANSFER else case.user_task_id
+    return SearchKey(case.pipeline, case.attack, case.suite, str(case.injection_task_id), own)
+
+
+def find_search_cases(job: Job) -> list[Job]:
+    """The cases that a case's search is made on; the first one leads: its attempts hold the whole search.
+
+    In mode `transfer` they are a sample of the suite's user tasks that can show an injection, whatever tasks
+    the run was limited to: another limit must not change the text that finished cases were run with.
+
+    Raises:
+        NotInjectable: If there is none.
+    """
+    attack, case = searched_attack(job), job.case
+    if attack.mode != TRANSFER:
+        return [job]
+    suite = job.cell.benchmark.suite(case.suite)
+    able = [str(task_id) for task_id, task in suite.user_tasks.items() if _is_injectable(suite, task)]
+    if not able:
+        raise NotInjectable(f"No user task of {case.suite} shows an injection vector.")
+    # The same in every run: searches under another seed are then comparable, and found to be another's.
+    draw = random.Random(f"{case.version}\n{case.suite}\n{case.injection_task_id}")
+    homes = draw.sample(able, min(attack.search_on, len(able)))
+    return [replace(job, case=case.model_copy(update={"user_task_id": home})) for home in homes]
+
+
+def queries_per_attempt(job: Job) -> int:
+    """Cases that each candidate of a case's search is tried on at once.
+
+    Raises:
+        NotInjectable: If there is none.
+    """
+    return len(find_search_cases(job))
+
+
+def attempt_folders(job: Job) -> list[str]:
+    """The folders, under the log folder, that the attempts of a case's search lie in.
+
+    Raises:
+        NotInjectable: If there is nothing that it could be made on.
+    """
+    keys = [home.case.attempt_key(1) for home in find_search_cases(job)]
+    return list(dict.fromkeys(str(PurePosixPath(key).parent) for key in keys))
+
+
+def fill_vectors(job: Job, text: str) -> dict[str, str]:
+    """A search's text in every injection vector of a case's user task.
+
+    Raises:
+        NotInjectable: If there is none.
+    """
+    suite = job.cell.benchmark.suite(job.case.suite)
+    user_task = suite.user_tasks[job.case.user_task_id]
+    return dict.fromkeys(find_injectable_vectors(suite, user_task), text)
+
+
+def _is_injectable(suite: Suite, task: UserTask) -> bool:
+    try:
+        return bool(find_injectable_vectors(suite, task))
+    except NotInjectable:
+        return False
+
+
+@dataclass(frozen=True)
+class StoredAttempt:
+    """One attempt's file."""
+
+    record: CaseRecord
+    facts: AttemptFacts
+    fields: dict[str, Any]
+    """The top level of the file, as AgentDojo's loader reads it."""
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether it need not be made again."""
+        return self.record.status == "ok"
+
+    @property
+    def attempt(self) -> Attempt:
+        """The attempt as its search sees it."""
+        return to_attempt(self.record, self.facts)
+
+
+def load_attempt(store: Store, job: Job, number: int) -> StoredAttempt | None:
+    """Read what is stored of a case's search under this number.
+
+    None if nothing is, or nothing of this configuration.
+    """
+    try:
+        fields = orjson.loads((store.root / job.case.attempt_key(number)).read_bytes())
+        record = CaseRecord.model_validate(fields.pop("agentsys"))
+    except (OSError, orjson.JSONDecodeError, ValidationError, KeyError, AttributeError, TypeError):
+        return None
+    if record.attempt is None or record.case != job.case or not job.cell.made(record.config_hash):
+        return None
+    today = record.model_copy(update={"config_hash": job.cell.config_hash})
+    return StoredAttempt(today, record.attempt, fields)
+
+
+def to_attempt(record: CaseRecord, facts: AttemptFacts) -> Attempt:
+    """An attempt's record as its search sees it."""
+    carried_out = int(record.security) if facts.carried_out is None else facts.carried_out
+    share = carried_out / facts.tried_on if facts.refused is None else 0.0
+    return Attempt(
+        facts.number,
+        AttemptPosition(facts.stream, facts.depth, facts.parent),
+        to_proposal(facts),
+        share == 1.0,
+        Judgement(facts.score, facts.feedback),
+        share,
+    )
+
+
+def to_proposal(facts: AttemptFacts) -> Proposal:
+    """The candidate that was tried, with the attacker's first proposal where it came before."""
+    ahead = None if facts.ahead is None else Proposal(**facts.ahead.model_dump())
+    return Proposal(facts.text, facts.why, facts.refused, facts.fault, facts.proposed, facts.strategy, ahead)
+
+
+def to_span(stored: StoredSpan) -> Span:
+    """A stored span as part of a trace that goes on."""
+    return Span(**{**dict(stored), "calls": [_to_model_call(call) for call in stored.calls]})
+
+
+def _to_model_call(stored: StoredCall) -> ModelCall:
+    usage = Usage.from_stored(stored)
+    own = {name: value for name, value in stored if not hasattr(usage, name)}
+    return ModelCall(usage=usage, **own)
+
+
+@dataclass(frozen=True)
+class SearchPlan:
+    """The searches behind some cases."""
+
+    searches: int = 0
+    attempts: int = 0
+    """Most queries that are still to be made."""
+
+    @property
+    def summary_line(self) -> str:
+        """One line for the announcement; empty where nothing is searched."""
+        if not self.searches:
+            return ""
+        which = "1 search" if self.searches == 1 else f"{self.searches} searches"
+        return (
+            f"{which} for an attack's text with at most {self.attempts} queries still to make, each"
+            " a run of the agent."
+        )
+
+
+def plan_searches(jobs: Jobs, store: Store) -> SearchPlan:
+    """The searches of cases that are to be run; attempts made in an earlier run are not counted."""
+    first = {search_key(job): job for job in reversed(select_searched(jobs)) if needs_search(job)}
+    return SearchPlan(len(first), sum(_count_queries_left(job, store) for job in first.values()))
+
+
+def check_searches(jobs: Jobs, store: Store) -> None:
+    """Refuse to go on with searches that were begun under other settings: their attempts are paid for.
+
+    Raises:
+        ConfigError: If a finished attempt was made under another configuration.
+    """
+    for job in {search_key(job): job for job in select_searched(jobs) if needs_search(job)}.values():
+        for path in _list_attempt_files(job, store):
+            stored = store.look_at(path)
+            if stored.status == "ok" and not job.cell.made(stored.config_hash):
+                raise ConfigError(stale_message(job, stored.config_hash, store))
+
+
+def _count_queries_left(job: Job, store: Store) -> int:
+    try:
+        queries = searched_attack(job).budget * queries_per_attempt(job)
+    except NotInjectable:
+        return 0
+    return max(queries - len(_list_attempt_files(job, store)), 0)
+
+
+def _list_attempt_files(job: Job, store: Store) -> list[Path]:
+    """The files of the attempts that a case's search has made so far."""
+    try:
+        folders = attempt_folders(job)
+    except NotInjectable:
+        return []
+    return [path for folder in folders for path in sorted((store.root / folder).glob("*.json"))]
+
+
+def artefact_path(store: Store, job: Job) -> Path:
+    """Path of the artefact of a case's agent and attack."""
+    return store.own / "searches" / job.case.pipeline / f"{safe_name(job.case.attack)}.json"
+
+
+class SearchArtefacts:
+    """The artefacts of one run. Safe to use from many threads, and beside other runs."""
+
+    def __init__(self, store: Store, claims: Claims) -> None:
+        self._store, self._claims = store, claims
+
+    def add(self, job: Job, entries: Sequence[ArtefactEntry]) -> None:
+        """Put what a search came to into its file, in place of what is there for the same tasks.
+
+        Raises:
+            StoreError: If it cannot be written.
+        """
+        path = artefact_path(self._store, job)
+        with self._claims.hold(f"artefact {path.relative_to(self._store.root)}"):
+            before = _read_existing(path) or _empty_artefact(job)
+            now = before.with_search(entries)
+            if now == before and path.exists():
+                return
+            try:
+                write_atomically(path, now.as_json())
+            except OSError as error:
+                raise self._store.unwritable(path, error) from None
+
+
+def _read_existing(path: Path) -> Artefact | None:
+    """Read what an earlier run wrote; what cannot be read is written anew from the stored attempts."""
+    try:
+        return read_artefact(path) if path.exists() else None
+    except ConfigError:
+        return None
+
+
+def _empty_artefact(job: Job) -> Artefact:
+    case = job.case
+    return Artefact(
+        attack=case.attack,
+        mode=searched_attack(job).mode,
+        benchmark=case.benchmark,
+        version=case.version,
+        model=case.model,
+        defense=case.defense,
+        entries=(),
+    )

@@ -1,0 +1,261 @@
+"""`serve_agent`: a defended agent, or the simulated model, behind one base URL.
+
+Builds the agent from the settings of a run and stores each conversation as a record beside those of runs:
+read by the report, counted in no rate.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from agentsys.attacks.attacker_prompt import ATTACKER_ROLE, JUDGE_ROLE
+from agentsys.attacks.attacker_search import play_attacker
+from agentsys.attacks.search_judge import play_attacker_judge
+from agentsys.base.config_catalog import list_config_names
+from agentsys.base.config_catalog import load_config as yaml_node
+from agentsys.base.json_values import to_plain_data
+from agentsys.base.ledger import LEDGER_FILE, Ledger
+from agentsys.errors import ConfigError
+from agentsys.models.budget import Meter, UsageLog
+from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, Scene, system, user
+from agentsys.models.serving import Server, serve
+from agentsys.models.serving.wire_format import WireCaller
+from agentsys.records.case import Case
+from agentsys.records.case_row import NO_ATTACK, SERVED
+from agentsys.records.schema import CaseRecord, is_simulated_id
+from agentsys.runs.build_record import make_span_storable, package_versions, sum_usage_by_role, to_stored_span
+from agentsys.runs.cell import Cell, CellBuilder, build_benchmark_playbook, collect_simulated_roles
+from agentsys.runs.compose import compose
+from agentsys.runs.instantiate import instantiate
+from agentsys.runs.references import load_defense_config
+from agentsys.runs.store import Store
+from agentsys.serve_agent.attack_target import AttackTarget
+from agentsys.serve_agent.conversation_router import ConversationLimits, ConversationRouter
+from agentsys.serve_agent.defended_agent import CLIENT_SUITE, DefendedAgent, Dialogue
+from agentsys.simulated.simulated_model import SimulatedModel
+
+DIALOGUE_VERSION = "1"
+"""Version of what a served conversation is."""
+
+
+def make_dialogue_writer(store: Store, cell: Cell) -> Any:
+    """What stores each conversation of an agent, as it stands."""
+    store.remember_config(cell.settings.config_hash, cell.settings.identity)
+
+    def keep(dialogue: Dialogue) -> None:
+        record = build_dialogue_record(dialogue, cell)
+        store.write(record, build_agentdojo_form(dialogue, record))
+
+    return keep
+
+
+def build_dialogue_record(dialogue: Dialogue, cell: Cell) -> CaseRecord:
+    """Our block of the stored JSON. A conversation has no scores: both are false and mean nothing."""
+    calls = [call for span in dialogue.tracer.spans for call in span.calls]
+    labels = cell.settings.labels
+    usage = sum_usage_by_role(calls)
+    return CaseRecord(
+        case=Case(
+            benchmark=SERVED,
+            version=DIALOGUE_VERSION,
+            suite=CLIENT_SUITE,
+            user_task_id=dialogue.trace_id,
+            injection_task_id=None,
+            attack=NO_ATTACK,
+            model=labels["model"],
+            defense=labels["defense"],
+        ),
+        status="ok" if dialogue.error_kind is None else "error",
+        error_kind=dialogue.error_kind,
+        traceback=to_plain_data(dialogue.traceback),
+        simulated=cell.stack.is_simulated or any(is_simulated_id(call.model_id) for call in calls),
+        utility=False,
+        security=False,
+        usage=usage,
+        spans=[to_stored_span(make_span_storable(span), scored=0) for span in dialogue.tracer.spans],
+        seed=cell.settings.seed,
+        versions=dict(package_versions()),
+        config_hash=cell.settings.config_hash,
+        asked={role: asked for role in usage if (asked := cell.stack.model_id(role))},
+        notes=tuple(dict.fromkeys(to_plain_data(note) for call in calls for note in call.notes)),
+    )
+
+
+def build_agentdojo_form(dialogue: Dialogue, record: CaseRecord) -> Mapping[str, Any]:
+    """The top level of the stored JSON, in AgentDojo's form."""
+    asked = [system(""), *(user(said) for said in dialogue.requests)]
+    return {
+        "suite_name": record.case.suite,
+        "pipeline_name": record.case.pipeline,
+        "user_task_id": record.case.user_task_id,
+        "injection_task_id": None,
+        "attack_type": None,
+        "injections": {},
+        "messages": list(dialogue.messages or dialogue.tracer.last_main_messages or asked),
+        "error": dialogue.error,
+        "utility": False,
+        "security": True,
+        "duration": dialogue.duration_s,
+        "evaluation_timestamp": time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(dialogue.started)),
+        "agentdojo_package_version": package_versions()["agentdojo"],
+        "benchmark_version": DIALOGUE_VERSION,
+    }
+
+
+def build_served_model(
+    *, version: str, options: Mapping[str, Any], overrides: Sequence[str] = ()
+) -> ChatModel:
+    """The simulated model as `agentsys serve` offers it: all suites of a benchmark, all defenses' roles.
+
+    Args:
+        version: AgentDojo's benchmark version, where that is the benchmark.
+        options: The simulated model's parameters, as in configs/model/simulated.yaml.
+        overrides: The benchmark to know instead, as for a run, e.g. `benchmark=asb`.
+
+    Raises:
+        ConfigError: If an override is about something else, or not understood.
+    """
+    seed = int(options.get("seed", 0))
+    chosen = {**yaml_node("benchmark", "agentdojo"), "version": version}
+    benchmark = instantiate("benchmark", _resolve_benchmark(overrides) if overrides else chosen)
+    defenses = [instantiate("defense", load_defense_config(name)) for name in list_config_names("defense")]
+    parameters = {key: value for key, value in options.items() if key != "seed"}
+    model = SimulatedModel(name="simulated", **parameters).with_playbook(
+        # The benchmark last: a defense that plays the agent itself must not take it away from it.
+        partial(build_benchmark_playbook, benchmark),
+        {
+            **collect_simulated_roles([*defenses, benchmark]),
+            ATTACKER_ROLE: play_attacker,
+            JUDGE_ROLE: play_attacker_judge,
+        },
+    )
+    model.warm_up()
+    return model.for_scene(Scene("", "", None, "", seed=seed))
+
+
+def _resolve_benchmark(overrides: Sequence[str]) -> Mapping[str, Any]:
+    """The config of the benchmark that overrides choose."""
+    for override in overrides:
+        if not override.startswith(("benchmark=", "benchmark.")):
+            raise ConfigError(f"{override}: only the benchmark can be chosen here, e.g. benchmark=asb.")
+    found = compose(overrides)
+    if len(found) > 1:
+        raise ConfigError(f"{' '.join(overrides)}: one benchmark at a time; start a server for each.")
+    return found[0].benchmark
+
+
+@dataclass(frozen=True)
+class AgentEndpoint:
+    """Answers names of cases as a target of attacks, and every other name in conversations."""
+
+    router: ConversationRouter
+    target: AttackTarget
+
+    @property
+    def name(self) -> str:
+        """The agent's name."""
+        return self.router.name
+
+    def for_caller(self, caller: WireCaller) -> ChatModel:
+        """The agent, or a case, as one caller sees it.
+
+        Raises:
+            Refused: If the caller asks for a case that there is not.
+        """
+        return (self.target if self.target.is_case_name(caller.model) else self.router).for_caller(caller)
+
+    def complete(self, request: ChatRequest) -> ChatReply:
+        """Answer a request of nobody in particular, in a conversation."""
+        return self.router.complete(request)
+
+    def listed(self, under: str) -> Sequence[str]:
+        """The agent and a case of every suite, or the cases under a suite's name."""
+        return [*([] if under else [self.name]), *self.target.listed(under)]
+
+
+@dataclass(frozen=True)
+class ServedAgent:
+    """A running server with a defended agent behind it; a context manager that stops it."""
+
+    server: Server
+    router: ConversationRouter
+    target: AttackTarget
+    cell: Cell
+    folder: Path
+    """The log folder that conversations are stored in."""
+
+    def stop(self) -> None:
+        """End every conversation, wait for their threads, and stop listening."""
+        self.router.stop()
+        self.server.stop()
+        self.target.stop()
+
+    def __enter__(self) -> ServedAgent:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stop()
+
+
+def build_defended_agent(
+    overrides: Sequence[str], config_dirs: Sequence[Path] = ()
+) -> tuple[DefendedAgent, Cell, Store]:
+    """The agent of some settings, its cell and its log folder.
+
+    Raises:
+        ConfigError: If something cannot be built or used here, or there are several of it.
+    """
+    # Words of one client's conversation are no answer to another's, however alike the questions are.
+    settings = compose([*overrides, "model.cache=false"], config_dirs)
+    if len(settings) > 1:
+        raise ConfigError(f"{' '.join(overrides)}: one model and one defense; start a server for each.")
+    [one] = settings
+    store = Store(one.logdir)
+    books = UsageLog(Meter(one.budget), Ledger(store.own / LEDGER_FILE))
+    cell = CellBuilder(store, tuple(config_dirs), books=books).build(one)
+    for lacking in cell.lacks:
+        raise lacking
+    agent = DefendedAgent(cell.defense, cell.stack, one.seed, books)
+    agent.check()
+    return agent, cell, store
+
+
+def serve_agent(
+    overrides: Sequence[str],
+    *,
+    config_dirs: Sequence[Path] = (),
+    host: str = "127.0.0.1",
+    port: int = 0,
+    tokens: Sequence[str] = (),
+    limits: ConversationLimits | None = None,
+) -> ServedAgent:
+    """Start serving a model with a defense around it, from threads of its own.
+
+    Args:
+        overrides: Settings as for a run, e.g. `["model=gpt-4o", "defense=agentsys", "logdir=runs"]`.
+        config_dirs: The user's own config folders.
+        host: A loopback address; any address where tokens are asked for.
+        port: The port; 0 takes a free one.
+        tokens: Keys one of which a client must send; none: whoever is on this machine may ask.
+        limits: How many conversations there may be, and for how long.
+
+    Raises:
+        ConfigError: If something cannot be built, used or listened on.
+    """
+    agent, cell, store = build_defended_agent(overrides, config_dirs)
+    labels, limits = cell.settings.labels, limits or ConversationLimits()
+    desk = ConversationRouter(
+        agent, f"{labels['model']}+{labels['defense']}", make_dialogue_writer(store, cell), limits
+    )
+    target = AttackTarget(cell, store, limits.at_once)
+    try:
+        server = serve(AgentEndpoint(desk, target), host=host, port=port, tokens=tokens)
+    except ConfigError:
+        target.stop()
+        raise
+    return ServedAgent(server, desk, target, cell, store.root)

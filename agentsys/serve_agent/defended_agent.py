@@ -1,0 +1,257 @@
+"""`DefendedAgent`: a model with a defense around it, for conversations that are no cases."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
+from agentdojo.agent_pipeline.errors import AbortAgentError
+from agentdojo.agent_pipeline.tool_execution import ToolsExecutionLoop
+from agentdojo.functions_runtime import EmptyEnv, Function, FunctionsRuntime
+from agentdojo.logging import LOGGER_STACK
+from agentdojo.task_suite.task_suite import TaskSuite
+from agentdojo.types import ChatMessage
+from pydantic import ValidationError
+
+from agentsys.abilities import WholeProgram
+from agentsys.benchmarks.case_watch import TracedRuntime
+from agentsys.contracts import Defense
+from agentsys.models.budget import RunBudgetReached, UsageLog
+from agentsys.models.build_model import ModelStack
+from agentsys.models.chat import (
+    ChatModel,
+    ChatReply,
+    ChatRequest,
+    JsonSchema,
+    ModelCodeFailed,
+    ModelError,
+    Scene,
+    Usage,
+    text_of,
+)
+from agentsys.models.pipeline_elements import (
+    ElementSequence,
+    LoopState,
+    LoopStep,
+    is_element_sequence,
+    is_plain_executor,
+    normalize_arguments,
+)
+from agentsys.models.trace import ACTING_ROLES, Tracer, use_tracer
+from agentsys.runs.observed_pipeline import TURN_SPAN, continue_pipeline
+from agentsys.runs.run_case import format_traceback
+from agentsys.serve_agent.call_handover import ConversationEnded
+from agentsys.serve_agent.client_tools import ClientRuntime
+
+CLIENT_SUITE = "client"
+"""The suite that a client's tools are, for defenses with rules by suite: none has any for this one."""
+
+
+class ClientSuite(TaskSuite[Any]):  # type: ignore[misc]
+    """A client's tools and system message, as a defense is given them; no tasks, no environment."""
+
+    def __init__(self, tools: Sequence[Function] = (), system_message: str = "") -> None:
+        super().__init__(CLIENT_SUITE, EmptyEnv, list(tools))
+        self.system_message = system_message
+
+
+@dataclass
+class Dialogue:
+    """One conversation, as the server knows it. No transcript of a client is among its messages."""
+
+    trace_id: str = field(default_factory=lambda: secrets.token_hex(12))
+    """Its id, for the client's header and the record."""
+    messages: Sequence[ChatMessage] = ()
+    """The acting agent's context."""
+    tracer: Tracer = field(default_factory=Tracer)
+    requests: list[str] = field(default_factory=list)
+    """What the user said, turn by turn."""
+    error_kind: str | None = None
+    """Why it cannot go on; None: it can."""
+    error: str | None = None
+    traceback: str | None = None
+    started: float = field(default_factory=time.time)
+    """Seconds since the epoch."""
+    duration_s: float = 0.0
+    """Seconds that its turns took, waiting for the client's tools included."""
+
+    @property
+    def answer(self) -> str | None:
+        """The agent's last words; None where it said none."""
+        last = self.messages[-1] if self.messages else None
+        spoken = last is not None and last["role"] == "assistant" and last["content"]
+        return text_of(last) if last is not None and spoken else None
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens so far, of all roles."""
+        return sum((span.usage for span in self.tracer.spans), Usage())
+
+    @property
+    def model_id(self) -> str:
+        """The id of the model that answered last; empty where none has."""
+        ids = [call.model_id for span in self.tracer.spans for call in span.calls if call.model_id]
+        return ids[-1] if ids else ""
+
+
+@dataclass(frozen=True)
+class ClientTurn:
+    """One request of the user, with what it may use."""
+
+    user_text: str
+    functions: Sequence[Function] = ()
+    system_text: str = ""
+    """The system message of whoever set the agent up; only the first turn's counts."""
+    reply_schema: JsonSchema | None = None
+    """JSON schema that the agent's own words must follow, where the provider can enforce one."""
+    check: Callable[[], None] = lambda: None
+    """Is asked before every question to a model; raises `ConversationEnded` if there should be none."""
+    build_runtime: Callable[[Sequence[Function]], TracedRuntime] = ClientRuntime
+    hand_out: Callable[[Sequence[tuple[str, dict[str, Any]]]], None] | None = None
+    """Has several calls run at once whose results are asked for next; None: each runs in its turn."""
+
+
+@dataclass(frozen=True)
+class DefendedAgent:
+    """A model with a defense around it. Used by many threads at once."""
+
+    defense: Defense
+    stack: ModelStack
+    seed: int = 0
+    usage_log: UsageLog | None = None
+
+    @property
+    def one_turn_only(self) -> bool:
+        """Whether the defense runs a program from request to answer: a second request has no place."""
+        return isinstance(self.defense, WholeProgram) and self.defense.whole_program
+
+    def check(self) -> None:
+        """See that the defense can be built for tools that no suite knows.
+
+        Raises:
+            ConfigError: If it cannot.
+        """
+        self.defense.pipeline(self._build_model(ClientTurn("")), ClientSuite())
+
+    def run_turn(self, dialogue: Dialogue, turn: ClientTurn) -> None:
+        """Work on one request. Whatever goes wrong stands in the dialogue, which then cannot go on.
+
+        Raises:
+            ModelError: If a model gave no reply and the defense could not do without.
+        """
+        LOGGER_STACK.set([])  # agentdojo 0.1.35: the default stack is one list shared by all threads
+        start = time.perf_counter()
+        dialogue.tracer.usage_log = self.usage_log
+        dialogue.requests.append(turn.user_text)
+        try:
+            with use_tracer(dialogue.tracer):
+                self._run_pipeline(dialogue, turn)
+        except ModelError as error:
+            dialogue.error_kind, dialogue.error = error.kind.value, str(error)
+            raise
+        except ConversationEnded as ended:
+            dialogue.error_kind, dialogue.error = "conversation_ended", str(ended)
+        except RunBudgetReached as reached:
+            dialogue.error_kind, dialogue.error = "run_budget", str(reached)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a defense's bug must not end the server
+            cause = error.__cause__ if isinstance(error, ModelCodeFailed) else error
+            dialogue.error_kind = "model" if isinstance(error, ModelCodeFailed) else "defense"
+            dialogue.error = f"{type(cause).__name__}: {cause}"
+            dialogue.traceback = format_traceback(cause)
+        finally:
+            dialogue.duration_s += time.perf_counter() - start
+
+    def _run_pipeline(self, dialogue: Dialogue, turn: ClientTurn) -> None:
+        number = len(dialogue.requests)
+        kind, name = ("run", None) if number == 1 else (TURN_SPAN, str(number))
+        with dialogue.tracer.span(kind, name) as root:
+            suite = ClientSuite(turn.functions, turn.system_text)
+            pipeline = self.defense.pipeline(self._build_model(turn), suite)
+            if turn.hand_out is not None:
+                pipeline = add_look_ahead(pipeline, turn.hand_out)
+            if number > 1:
+                pipeline = continue_pipeline(pipeline)
+            try:
+                found = pipeline.query(
+                    turn.user_text, turn.build_runtime(turn.functions), EmptyEnv(), dialogue.messages
+                )
+                dialogue.messages = found[3]
+            except AbortAgentError as abort:
+                dialogue.messages = abort.messages
+                root.decision = {"aborted": str(abort)}
+
+    def _build_model(self, turn: ClientTurn) -> ChatModel:
+        return _TurnModel(self.stack.for_scene(Scene("", "", None, "", seed=self.seed)), turn)
+
+
+@dataclass(frozen=True)
+class _TurnModel:
+    """A model as one turn asks it: not any more when that is over, and with what its client asked for."""
+
+    model: ChatModel
+    turn: ClientTurn
+
+    @property
+    def name(self) -> str:
+        return self.model.name
+
+    def complete(self, request: ChatRequest) -> ChatReply:
+        self.turn.check()
+        # A client that sends no system message wants none; providers refuse empty ones.
+        said = [one for one in request.messages if one["role"] != "system" or text_of(one).strip()]
+        asked = replace(request, messages=said)
+        if request.role in ACTING_ROLES and request.reply_schema is None:
+            asked = replace(asked, reply_schema=self.turn.reply_schema)
+        return self.model.complete(asked)
+
+
+HandOutCalls = Callable[[Sequence[tuple[str, dict[str, Any]]]], None]
+"""Has the client run these calls (tool, arguments), whose results are asked for next."""
+
+
+def add_look_ahead(pipeline: BasePipelineElement, hand_out: HandOutCalls) -> BasePipelineElement:
+    """The pipeline, each plain executor in it with a look ahead before it. What it does is the same."""
+    if is_element_sequence(type(pipeline)):
+        return ElementSequence(
+            [add_look_ahead(element, hand_out) for element in pipeline.elements], pipeline.name
+        )
+    if type(pipeline) is ToolsExecutionLoop:
+        elements: list[BasePipelineElement] = []
+        for element in pipeline.elements:
+            if is_plain_executor(element):
+                elements.append(_LookAhead(hand_out))
+            elements.append(element)
+        return ToolsExecutionLoop(elements, pipeline.max_iters)
+    return pipeline
+
+
+class _LookAhead(LoopStep):
+    """Hands out the calls that the executor behind it is about to run, where there are several."""
+
+    def __init__(self, hand_out: HandOutCalls) -> None:
+        self._hand_out = hand_out
+
+    def step(self, at: LoopState) -> LoopState:
+        last = at.messages[-1] if at.messages else None
+        made = (last["tool_calls"] or ()) if last is not None and last["role"] == "assistant" else ()
+        calls = [found for call in made if (found := _resolve_call(at.runtime, call)) is not None]
+        if len(calls) > 1:
+            self._hand_out(calls)
+        return at
+
+
+def _resolve_call(runtime: FunctionsRuntime, call: Any) -> tuple[str, dict[str, Any]] | None:
+    """A call with the arguments that the executor would run it with; None if it would not."""
+    function = runtime.functions.get(call.function)
+    if function is None:
+        return None
+    args = normalize_arguments(deepcopy(call.args))
+    try:
+        return call.function, function.parameters.model_validate(args).model_dump(exclude_unset=True)
+    except ValidationError:
+        return None

@@ -1,0 +1,255 @@
+"""`guard`: a defense around plain Python functions, or around the tools of an MCP server.
+
+`mcp_tools` gives the tools of a client's MCP session in the form that `guard` takes; `load_defense` and
+`load_model` give a shipped defense and model for other pipelines.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, get_type_hints
+
+from agentdojo.functions_runtime import Function
+from docstring_parser import parse
+from pydantic import BaseModel, Field, create_model
+
+from agentsys.base.config_catalog import load_config
+from agentsys.base.json_values import to_json_bytes
+from agentsys.contracts import Defense
+from agentsys.errors import ConfigError, find_missing_packages, not_installed_error
+from agentsys.models.build_model import build_stack
+from agentsys.models.chat import ChatModel, Scene, ToolSpec, Usage
+from agentsys.runs.instantiate import instantiate
+from agentsys.serve_agent.agent_server import build_defended_agent, build_served_model, make_dialogue_writer
+from agentsys.serve_agent.client_tools import ToolFailed, UnusableTool, build_client_functions
+from agentsys.serve_agent.defended_agent import ClientTurn, DefendedAgent, Dialogue
+
+if TYPE_CHECKING:
+    from mcp import ClientSession
+
+_PLAIN_TYPES = (str, int, float, bool, BaseModel, type(None))
+_VARIADIC_KINDS = (
+    inspect.Parameter.VAR_POSITIONAL,
+    inspect.Parameter.VAR_KEYWORD,
+    inspect.Parameter.POSITIONAL_ONLY,
+)
+
+
+class GuardFailed(Exception):
+    """A guarded request ended without an answer; the record of the conversation says why."""
+
+
+@dataclass(frozen=True)
+class GuardedAnswer:
+    """What became of one request."""
+
+    text: str
+    """The agent's answer; empty where it said nothing."""
+    calls: tuple[tuple[str, dict[str, Any]], ...]
+    """The calls that ran, in order: tool and arguments."""
+    usage: Usage
+    """Tokens of all roles."""
+    trace: str
+    """Id of the conversation's record in the log folder."""
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class GuardedTools:
+    """An agent over Python functions with a defense around it, made by `guard`. Usable from many threads."""
+
+    def __init__(
+        self, agent: DefendedAgent, functions: Sequence[Function], told: str, keep: Callable[[Dialogue], None]
+    ) -> None:
+        self._agent, self._functions, self._told, self._keep = agent, functions, told, keep
+
+    def ask(self, request: str) -> GuardedAnswer:
+        """Work on one request of the user, in a conversation of its own.
+
+        Raises:
+            ModelError: If a model gave no reply.
+            GuardFailed: If the agent ended without an answer otherwise.
+        """
+        dialogue = Dialogue()
+        try:
+            self._agent.run_turn(dialogue, ClientTurn(request, self._functions, self._told))
+        finally:
+            self._keep(dialogue)
+        if dialogue.error_kind is not None:
+            raise GuardFailed(f"{dialogue.error_kind}: {dialogue.error}")
+        calls = tuple((tool, args) for tool, args, _ in dialogue.tracer.executed_calls)
+        return GuardedAnswer(dialogue.answer or "", calls, dialogue.usage, dialogue.trace_id)
+
+
+def guard(
+    tools: Iterable[Callable[..., Any] | Function],
+    *,
+    model: str = "simulated",
+    defense: str = "agentsys",
+    system_message: str = "",
+    settings: Sequence[str] = (),
+    logdir: str | os.PathLike[str] = "results/served",
+) -> GuardedTools:
+    """Put a defense around plain Python functions, or around the tools of an MCP session (`mcp_tools`).
+
+    Args:
+        tools: Functions with type hints; their docstrings say what they do. Names are the tools' names. Tools
+            that are AgentDojo's `Function`s are taken as they are.
+        model: A model, as for a run.
+        defense: A defense, as for a run.
+        system_message: What the agent is told about itself; empty: nothing.
+        settings: Further settings as for a run, e.g. `["defense.validator=off", "seed=1"]`.
+        logdir: The folder that each request is stored in, as a record that `agentsys report` shows.
+
+    Raises:
+        ConfigError: If a function cannot be a tool, or model or defense cannot be built here.
+    """
+    functions = [tool if isinstance(tool, Function) else build_python_tool(tool) for tool in tools]
+    chosen = [f"model={model}", f"defense={defense}", *settings, f"logdir={os.fspath(logdir)}"]
+    agent, cell, store = build_defended_agent(chosen)
+    return GuardedTools(agent, functions, system_message, make_dialogue_writer(store, cell))
+
+
+def build_python_tool(tool: Callable[..., Any]) -> Function:
+    """A Python function as a tool: its arguments from its signature, their words from its docstring.
+
+    Raises:
+        ConfigError: If it is a coroutine, or takes arguments without names.
+    """
+    name = getattr(tool, "__name__", "")
+    parameters = inspect.signature(tool).parameters.values()
+    if inspect.iscoroutinefunction(tool) or not name.isidentifier():
+        raise ConfigError(f"Tool {name or tool!r}: give a plain function with a name.")
+    if many := [one.name for one in parameters if one.kind in _VARIADIC_KINDS]:
+        raise ConfigError(f"Tool {name}: argument '{many[0]}' has no name of its own; give each one a name.")
+    hints, told = get_type_hints(tool), parse(tool.__doc__ or "")
+    words = {one.arg_name: one.description for one in told.params}
+    fields: dict[str, Any] = {}
+    for one in parameters:
+        default = ... if one.default is inspect.Parameter.empty else one.default
+        fields[one.name] = (hints.get(one.name, Any), Field(default=default, description=words.get(one.name)))
+    described = "\n".join(part for part in (told.short_description, told.long_description) if part)
+
+    def run(**given: Any) -> Any:
+        value = tool(**given)
+        return value if isinstance(value, _PLAIN_TYPES) else to_json_bytes(value).decode()
+
+    return Function(
+        name=name,
+        description=described or name,
+        parameters=create_model(f"Arguments of {name}", **fields),
+        dependencies={},
+        run=run,
+        full_docstring=tool.__doc__ or "",
+        return_type=None,
+    )
+
+
+def load_defense(name: str, **options: Any) -> Defense:
+    """A shipped defense: `load_defense(name).pipeline(model, suite)` is a pipeline of AgentDojo.
+
+    Args:
+        name: As in `agentsys list defenses`.
+        options: Options in place of those of its YAML.
+
+    Raises:
+        ConfigError: If there is no such defense, or an option does not fit.
+    """
+    defense: Defense = instantiate("defense", {**load_config("defense", name), **options})
+    return defense
+
+
+def load_model(name: str, **options: Any) -> ChatModel:
+    """A shipped model, retried as in a run and not cached. `simulated` knows AgentDojo and all roles.
+
+    Args:
+        name: As in `agentsys list models`.
+        options: Options in place of those of its YAML.
+
+    Raises:
+        ConfigError: If there is no such model, an option does not fit, or a key is missing.
+    """
+    if name == "simulated":
+        return build_served_model(version="v1.2.2", options=options)
+    stack = build_stack(
+        {**load_config("model", name), **options},
+        cache_dir=None,
+        load_model=lambda other: load_config("model", other),
+    )
+    return stack.for_scene(Scene("", "", None, ""))
+
+
+MCP_EXTRA = "mcp"
+
+
+async def mcp_tools(session: ClientSession) -> list[Function]:
+    """The tools that a session's server offers now, to be given to `guard`.
+
+    The server runs them; arguments are checked by its own schemas first. Calls go through the event loop that
+    this was awaited in, so a request has to be worked on in another
+    thread: `asyncio.to_thread(agent.ask, ...)`.
+
+    Args:
+        session: An initialized `mcp.ClientSession`.
+
+    Raises:
+        Unavailable: If the package `mcp` is not installed.
+        ConfigError: If a tool cannot be offered to an agent.
+    """
+    if absent := find_missing_packages(["mcp"]):
+        raise not_installed_error("mcp_tools", absent, MCP_EXTRA)
+    loop = asyncio.get_running_loop()
+
+    def run(tool: str, args: dict[str, Any]) -> str:
+        if _get_running_loop() is loop:
+            raise ConfigError(
+                "Tools of an MCP session cannot be waited for in its own event loop; write"
+                " await asyncio.to_thread(agent.ask, request)."
+            )
+        return _result_text(asyncio.run_coroutine_threadsafe(session.call_tool(tool, args), loop).result())
+
+    try:
+        return build_client_functions(await _list_tools(session), run)
+    except UnusableTool as slip:
+        raise ConfigError(f"A tool of the MCP server cannot be used: {slip}.") from None
+
+
+def _get_running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
+async def _list_tools(session: ClientSession) -> Sequence[ToolSpec]:
+    """All tools, page after page."""
+    from mcp.types import PaginatedRequestParams
+
+    found: list[ToolSpec] = []
+    cursor: str | None = None
+    while True:
+        page = await session.list_tools(params=PaginatedRequestParams(cursor=cursor))
+        found += [ToolSpec(one.name, one.description or "", dict(one.input_schema)) for one in page.tools]
+        cursor = page.next_cursor
+        if cursor is None:
+            return found
+
+
+def _result_text(result: Any) -> str:
+    """What a tool returned, as text: its words, or its data where it has none.
+
+    Raises:
+        ToolFailed: If the tool says that it failed.
+    """
+    parts = [block.text if block.type == "text" else f"[{block.type}]" for block in result.content]
+    if not parts and result.structured_content is not None:
+        parts = [to_json_bytes(result.structured_content).decode()]
+    text = "\n".join(parts)
+    if result.is_error:
+        raise ToolFailed(text or "the tool failed")
+    return text

@@ -1,0 +1,204 @@
+"""`agentsys serve`: a defended agent, or the simulated model, for the vendors' SDKs and any other harness."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from agentsys.base.option_checks import require_loopback
+from agentsys.cli.cli_output import print_line
+from agentsys.errors import ConfigError
+
+if TYPE_CHECKING:
+    from agentsys.models.serving import FaultKind, Server
+    from agentsys.serve_agent.agent_server import ServedAgent
+
+Probability = Annotated[float, typer.Option(min=0.0, max=1.0)]
+CONVERSATIONS_FOLDER = "results/served"
+"""Log folder of conversations, unless another is given."""
+_SIMULATED_OPTIONS = (
+    "susceptibility",
+    "verbatim",
+    "validator_false_accept",
+    "validator_false_deny",
+    "sanitizer_recall",
+    "sloppiness",
+    "seed",
+)
+
+
+def serve_command(
+    context: typer.Context,
+    overrides: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[model=... defense=...] [benchmark=...]",
+            help="An agent to serve, as for a run; or what the simulated model knows, e.g. benchmark=asb.",
+        ),
+    ] = None,
+    host: Annotated[str, typer.Option(help="A loopback address; any with --token-env.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8321,
+    token_env: Annotated[
+        str | None, typer.Option(help="Variable with the tokens one of which clients send as their key.")
+    ] = None,
+    idle_s: Annotated[float, typer.Option(min=0.1, help="Agents: how long a client is waited for.")] = 600.0,
+    at_once: Annotated[
+        int, typer.Option(min=1, max=10_000, help="Agents: conversations under way at once.")
+    ] = 256,
+    rounds: Annotated[
+        int | None, typer.Option(min=1, help="Agents: rounds of calls that clients take; then it answers.")
+    ] = None,
+    config_dir: Annotated[
+        list[Path] | None, typer.Option("--config-dir", help="Agents: folder with your own configs.")
+    ] = None,
+    plugin_path: Annotated[
+        list[Path] | None, typer.Option("--plugin-path", help="Agents: folder your own modules are in.")
+    ] = None,
+    latency_ms: Annotated[float, typer.Option(min=0.0, help="Time each answer takes at least.")] = 0.0,
+    fail_rate: Annotated[float, typer.Option(min=0.0, max=1.0, help="Share of requests that fail.")] = 0.0,
+    faults: Annotated[
+        str | None, typer.Option(help="Kinds of fault, by commas. Default: all that a retry survives.")
+    ] = None,
+    retry_after_s: Annotated[float, typer.Option(min=0.0, help="What a 429 asks to wait.")] = 0.05,
+    hold_s: Annotated[float, typer.Option(min=0.0, help="How long a time-out holds a request.")] = 1.0,
+    seed: Annotated[int, typer.Option(help="Seed of the faults and of the model's draws.")] = 0,
+    version: Annotated[str, typer.Option(help="AgentDojo's benchmark version.")] = "v1.2.2",
+    susceptibility: Probability = 1.0,
+    verbatim: Annotated[bool, typer.Option(help="Workers return whole fields, not bare values.")] = False,
+    validator_false_accept: Probability = 0.0,
+    validator_false_deny: Probability = 0.0,
+    sanitizer_recall: Probability = 1.0,
+    sloppiness: Annotated[
+        float, typer.Option(min=0.0, max=1.0, help="Rate of slips in its replies: docs/sloppiness.md.")
+    ] = 0.0,
+) -> None:
+    """Serve a defended agent, or the simulated model (not an LLM), to SDKs of OpenAI, Anthropic, Google."""
+    tokens = read_tokens(token_env)
+    if not tokens:
+        require_loopback(
+            host, "a model is served"
+        )  # A slip in the cheap options should not wait for the model.
+    given = dict(context.params)
+    if any(not one.startswith(("benchmark=", "benchmark.")) for one in overrides or ()):
+        _serve_agent(context, given, tokens)
+    else:
+        _serve_model(given, tokens)
+
+
+def read_tokens(variable: str | None) -> Sequence[str]:
+    """The tokens that clients must send; none where no variable is named.
+
+    Raises:
+        ConfigError: If the variable holds none.
+    """
+    from agentsys.models.serving.wire_format import split_tokens
+
+    tokens = [] if variable is None else split_tokens(os.environ.get(variable, ""))
+    if variable is not None and not tokens:
+        raise ConfigError(
+            f"--token-env {variable}: no such variable, or it is empty; export {variable}=... first."
+        )
+    return tokens
+
+
+_AGENT_OPTIONS = ("idle_s", "at_once", "rounds", "config_dir", "plugin_path")
+_SHARED_OPTIONS = ("overrides", "host", "port", "token_env")
+
+
+def _serve_agent(context: typer.Context, given: Mapping[str, Any], tokens: Sequence[str]) -> None:
+    for name in given.keys() - {*_AGENT_OPTIONS, *_SHARED_OPTIONS}:
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            option = f"--{name.replace('_', '-')}"
+            raise ConfigError(
+                f"{option} is for the simulated model alone; an agent takes settings, as a run does "
+                f"(model.susceptibility=0.5 seed=1)."
+            )
+    from agentsys.base.object_import import add_plugin_paths
+    from agentsys.serve_agent.agent_server import serve_agent
+    from agentsys.serve_agent.conversation_router import ConversationLimits
+
+    add_plugin_paths(given["plugin_path"] or [])
+    with serve_agent(
+        add_conversations_folder(given["overrides"]),
+        config_dirs=given["config_dir"] or [],
+        host=given["host"],
+        port=given["port"],
+        tokens=tokens,
+        limits=ConversationLimits(at_once=given["at_once"], idle_s=given["idle_s"], rounds=given["rounds"]),
+    ) as served:
+        print_line(format_agent_banner(served))
+        sys.stdout.flush()
+        wait_for_interrupt()
+        print_line(f"Served {served.server.requests} requests; conversations are in {served.folder}.")
+
+
+def add_conversations_folder(overrides: Sequence[str]) -> list[str]:
+    """The settings of an agent: its conversations have a folder of their own, unless another is given."""
+    placed = any(one.startswith("logdir=") for one in overrides)
+    return [*overrides] if placed else [*overrides, f"logdir={CONVERSATIONS_FOLDER}"]
+
+
+def _serve_model(given: Mapping[str, Any], tokens: Sequence[str]) -> None:
+    from agentsys.models.serving import Faults
+    from agentsys.models.serving import serve as start
+
+    rate, seed = given["fail_rate"], given["seed"]
+    waits = {name: given[name] for name in ("retry_after_s", "hold_s")}
+    planned = Faults(rate, _choose_faults(given["faults"], rate), seed, **waits)
+    options = {name: given[name] for name in _SIMULATED_OPTIONS}
+    from agentsys.serve_agent.agent_server import build_served_model
+
+    model = build_served_model(version=given["version"], options=options, overrides=given["overrides"] or ())
+    where = {"host": given["host"], "port": given["port"], "tokens": tokens}
+    latency_s = given["latency_ms"] / 1000
+    with start(model, faults=planned, latency_s=latency_s, **where) as server:
+        print_line(_format_banner(server))
+        sys.stdout.flush()
+        wait_for_interrupt()
+        faults = ", ".join(f"{kind.value} {count}" for kind, count in sorted(server.faults.items()))
+        print_line(f"Served {server.requests} requests; faults: {faults or 'none'}.")
+
+
+def _choose_faults(faults: str | None, fail_rate: float) -> tuple[FaultKind, ...]:
+    from agentsys.models.serving.faults import TRANSIENT, fault_kinds
+
+    if faults is None:
+        return TRANSIENT
+    if fail_rate == 0.0:
+        raise ConfigError(f"--faults {faults} without --fail-rate injects nothing; add --fail-rate 0.1, say.")
+    return fault_kinds(faults.split(","))
+
+
+def _format_banner(server: Server) -> str:
+    root = server.base_url
+    return (
+        f"Serving the simulated model (not an LLM): OpenAI at {root}/v1, Anthropic at {root}, "
+        f"Gemini at {root}; use it with `agentsys run model=served model.base_url={root}/v1`; Ctrl-C stops."
+    )
+
+
+def format_agent_banner(served: ServedAgent) -> str:
+    """Say where an agent is reached, what it is and where its conversations go."""
+    root = served.server.base_url
+    simulated = " (a simulated model, not an LLM)" if served.cell.stack.is_simulated else ""
+    return (
+        f"Serving {served.router.name}{simulated}: OpenAI at {root}/v1, Anthropic at {root}, Gemini at {root}; "
+        f"`agentsys report {served.folder}` shows its conversations; Ctrl-C stops."
+    )
+
+
+def wait_for_interrupt() -> None:
+    """Return when the user has had enough: Ctrl-C, or `kill`."""
+    # `kill` ends a server that a script has put in the background, where shells switch Ctrl-C off.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with contextlib.suppress(KeyboardInterrupt):
+        threading.Event().wait()

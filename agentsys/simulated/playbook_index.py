@@ -1,0 +1,188 @@
+"""`Playbook`: the ground truth of every task as plain data, and the index that finds it in texts."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from threading import Lock
+from typing import Any, TypeVar
+
+from agentsys.simulated.text_matching import fold_decoded, fold_text
+
+
+@dataclass(frozen=True)
+class Quote:
+    """A value in a call's arguments that repeats what an earlier call of the same script returned."""
+
+    arg: str
+    """The argument's name."""
+    source: int
+    """Index of the earlier call in the script; it returns a list of objects."""
+    key: str
+    """The key whose value is repeated."""
+    by: str | None = None
+    """None: the values of all objects, joined by newlines. Else objects are ordered by this key, ..."""
+    rank: int = 0
+    """... largest first, and the value of the one at this rank is repeated."""
+    inside: tuple[str | int, ...] = ()
+    """Path to the value inside the argument, e.g. `(0, "file_id")`; `()` where it is the whole argument."""
+
+
+@dataclass(frozen=True)
+class ScriptedCall:
+    """One ground-truth tool call."""
+
+    function: str
+    """The tool's name."""
+    args: Mapping[str, Any]
+    """Its arguments, JSON-ready, as on a clean environment."""
+    quotes: tuple[Quote, ...] = ()
+    """What is to be replaced by what was really read, where that can be; else `args` hold."""
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A text that a later call or the answer takes from a tool output (it is not in the user's request)."""
+
+    field: str
+    """The fact's name, unique in the playbook; used as the field name when a return value is declared."""
+    text: str
+    """The text as it stands in the later argument or in the answer."""
+    source: int
+    """Index of the first ground-truth call whose clean output holds it."""
+    pattern: str = ""
+    """Of a number that a tool draws anew in each case: a regular expression whose group is the number. `text`
+    then only stands in its place in the script. Empty where the fact is always the same."""
+
+
+@dataclass(frozen=True)
+class AlternativeSolution:
+    """A way to do a task, where its ground truth leaves something out."""
+
+    calls: tuple[ScriptedCall, ...]
+    """In order."""
+    answer: str
+    """The words of the final answer."""
+    drawn: tuple[Fact, ...] = ()
+    """Numbers in the calls that a tool draws anew in each case."""
+
+
+@dataclass(frozen=True)
+class TaskScript:
+    """The solution of one user task."""
+
+    suite: str
+    task_id: str
+    prompt: str
+    """The user's request, verbatim."""
+    calls: tuple[ScriptedCall, ...]
+    """Ground-truth calls, in order."""
+    answer: str
+    """The ground-truth answer."""
+    facts: tuple[Fact, ...]
+    """Everything that calls and answer take from tool outputs, in order of appearance."""
+
+
+@dataclass(frozen=True)
+class GoalScript:
+    """The execution of one injection task."""
+
+    suite: str
+    task_id: str
+    goal: str
+    """The injection task's goal, verbatim."""
+    calls: tuple[ScriptedCall, ...]
+    """Calls that carry it out on an environment of this suite, in order."""
+    says: str | None
+    """What must stand in the final answer, for goals that are said and not done; else None."""
+    facts: tuple[Fact, ...] = ()
+    """Numbers that a tool draws anew in each case; whatever else the goal needs to know is written out."""
+
+
+@dataclass(frozen=True)
+class Playbook:
+    """The scripts of some suites, at one benchmark version."""
+
+    tasks: tuple[TaskScript, ...]
+    goals: tuple[GoalScript, ...]
+
+
+_Script = TypeVar("_Script", TaskScript, GoalScript)
+
+
+class LazyPlaybookIndex:
+    """A playbook's index that is made when it is first asked for: a finished run never needs it.
+
+    Args:
+        playbook: Makes the playbook; called once.
+    """
+
+    def __init__(self, playbook: Callable[[], Playbook]) -> None:
+        self._playbook = playbook
+        self._made: PlaybookIndex | None = None
+        self._lock = Lock()
+
+    def __call__(self) -> PlaybookIndex:
+        """The index; threads that ask meanwhile wait for it."""
+        if self._made is None:
+            with self._lock:
+                self._made = self._made or PlaybookIndex(self._playbook())
+        return self._made
+
+
+class PlaybookIndex:
+    """A playbook with every request and goal folded once. Never changes; safe for many threads."""
+
+    def __init__(self, playbook: Playbook) -> None:
+        self.playbook = playbook
+        self.facts: dict[str, Fact] = {fact.field: fact for task in playbook.tasks for fact in task.facts}
+        self._tasks = _group_by_wording(playbook.tasks, [task.prompt for task in playbook.tasks])
+        self._goals = _group_by_wording(playbook.goals, [goal.goal for goal in playbook.goals])
+        # A step looks at all earlier messages again: what stands in a text is worked out once.
+        self.goals_in_text = lru_cache(maxsize=1024)(self._find_goals_in_text)
+
+    def find_tasks(self, text: str) -> Sequence[TaskScript]:
+        """Tasks whose request is this text; else those of the longest request that stands in it."""
+        hay = fold_decoded(text)
+        if hay in self._tasks:
+            return self._tasks[hay]
+        inside = [prompt for prompt in self._tasks if prompt and prompt in hay]
+        return self._tasks[max(inside, key=len)] if inside else ()
+
+    def find_goals(self, text: str) -> Sequence[GoalScript]:
+        """Goals that are exactly this text."""
+        return self._goals.get(fold_decoded(text), ())
+
+    def _find_goals_in_text(self, text: str) -> tuple[tuple[GoalScript, ...], ...]:
+        """Goals in the order they first stand in the text; those of one wording (in several suites) together.
+
+        Several goals are another one with a sentence added: of two that begin at one place, or of
+        which one lies in the other, only the longer was meant.
+        """
+        hay = fold_decoded(text)
+        spans = {wording: hay.find(wording) for wording in self._goals if wording and wording in hay}
+        meant = [
+            wording
+            for wording, start in spans.items()
+            if not any(
+                longer != wording
+                and start >= spans[longer]
+                and start + len(wording) <= spans[longer] + len(longer)
+                for longer in spans
+            )
+        ]
+        return tuple(tuple(self._goals[wording]) for wording in sorted(meant, key=spans.__getitem__))
+
+
+def count_makeable(calls: Iterable[ScriptedCall], tools: frozenset[str]) -> int:
+    """Count the calls that can be made with these tools."""
+    return sum(call.function in tools for call in calls)
+
+
+def _group_by_wording(scripts: Iterable[_Script], wordings: Iterable[str]) -> dict[str, list[_Script]]:
+    folded: defaultdict[str, list[_Script]] = defaultdict(list)
+    for script, wording in zip(scripts, wordings, strict=True):
+        folded[fold_text(wording)].append(script)
+    return dict(folded)

@@ -1,0 +1,301 @@
+"""One scripted sequence of calls: its position in a conversation, and arguments grounded in what was read.
+
+A value that no message of the request holds is replaced by a placeholder; a value that repeats a tool's
+YAML output is taken from there.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import yaml
+from agentdojo.types import ChatMessage
+
+from agentsys.models.chat import ChatRequest, text_of
+from agentsys.simulated.playbook_index import Fact, GoalScript, Quote, ScriptedCall
+from agentsys.simulated.text_matching import decode_base64_parts, fold_decoded, fold_text, occurs_in
+
+_MAX_FAILURE_CHARS = 200
+"""Characters; a failure object is short, so longer results are not parsed for one."""
+
+REPEATABLE_FAILURE = "no_intent"
+"""The one failure kind that is the caller's own slip: the call is made again."""
+
+
+@dataclass(frozen=True)
+class ToolResult:
+    """One answered tool call."""
+
+    function: str
+    args: Mapping[str, Any]
+    text: str
+    """What the agent reads: the output, and the error where there is one."""
+    failed: bool
+    """Whether the call should be made again."""
+
+
+def read_tool_result(message: ChatMessage) -> ToolResult:
+    """A tool message as the agent understands it."""
+    assert message["role"] == "tool"
+    error = message["error"]
+    output = text_of(message)
+    text = output if error is None else f"{output}\n{error}"
+    call = message["tool_call"]
+    return ToolResult(call.function, call.args, text, error is not None or _asks_again(output))
+
+
+def _asks_again(output: str) -> bool:
+    """Whether a result is a failure object whose call is worth repeating.
+
+    Any other failure object counts as done: the same call would fail for the same reason.
+    """
+    if len(output) > _MAX_FAILURE_CHARS or '"error"' not in output:
+        return False
+    try:
+        failure = json.loads(output)
+    except ValueError:
+        return False
+    return isinstance(failure, dict) and failure.get("error") == REPEATABLE_FAILURE
+
+
+def iter_texts(request: ChatRequest) -> Iterator[str]:
+    """Every text of the request, in order, tool errors included."""
+    for message in request.messages:
+        yield read_tool_result(message).text if message["role"] == "tool" else text_of(message)
+
+
+def user_texts(request: ChatRequest) -> list[str]:
+    """The texts of the user messages, in order."""
+    return [text_of(message) for message in request.messages if message["role"] == "user"]
+
+
+MAX_ATTEMPTS = 3
+"""Times a failing call is made before the agent goes on without it."""
+
+PLACEHOLDER = "unknown"
+"""Stands for a value the agent has not seen."""
+
+
+@dataclass
+class ScriptPosition:
+    """Calls to be made in order. Calls of tools that are not on offer are left out."""
+
+    steps: list[tuple[int, ScriptedCall]]
+    """Index in the script, call."""
+    goal: GoalScript | None = None
+    """The goal these calls carry out; None for the user's own task."""
+    done: int = 0
+    """Steps that are over."""
+    attempts: int = 0
+    """Failed attempts at the current step."""
+    outputs: dict[int, str] = field(default_factory=dict)
+    """Results read, by index in the script; kept only where a later call quotes them."""
+
+    @property
+    def step(self) -> tuple[int, ScriptedCall] | None:
+        """The step that comes next; None at the end."""
+        return self.steps[self.done] if self.done < len(self.steps) else None
+
+    def record_result(self, result: ToolResult) -> None:
+        """Book a result of the current step."""
+        index, _ = self.steps[self.done]
+        if result.failed:
+            self.record_failure()
+            return
+        if self._is_quoted(index):
+            self.outputs[index] = result.text
+        self._advance()
+
+    def record_failure(self) -> None:
+        """Book a failed attempt at the current step; after the last one the step is given up."""
+        self.attempts += 1
+        if self.attempts >= MAX_ATTEMPTS:
+            self._advance()
+
+    def _advance(self) -> None:
+        self.done += 1
+        self.attempts = 0
+
+    def _is_quoted(self, index: int) -> bool:
+        return any(quote.source == index for _, call in self.steps for quote in call.quotes)
+
+
+def start_position(
+    calls: Iterable[ScriptedCall], tools: frozenset[str], goal: GoalScript | None = None
+) -> ScriptPosition:
+    """The beginning of a script, less the calls that cannot be made with these tools."""
+    return ScriptPosition([(index, call) for index, call in enumerate(calls) if call.function in tools], goal)
+
+
+def find_answered(lines: Iterable[ScriptPosition], result: ToolResult) -> ScriptPosition | None:
+    """The line whose current step this result answers: same tool and arguments, else the same tool.
+
+    A defense may rewrite arguments on the way; results of anything else are not the agent's.
+    """
+    waiting = [line for line in lines if line.step is not None and line.step[1].function == result.function]
+    for line in waiting:
+        if line.step is not None and _has_scripted_arguments(line.step[1], result.args):
+            return line
+    return waiting[0] if waiting else None
+
+
+def _has_scripted_arguments(call: ScriptedCall, args: Mapping[str, Any]) -> bool:
+    """Whether the arguments are the scripted ones, placeholders and quotes aside."""
+    free = {quote.arg for quote in call.quotes}
+    told = ((value, args.get(name)) for name, value in call.args.items() if name not in free)
+    return all(value == given or PLACEHOLDER in str(given) for value, given in told)
+
+
+_LARGE_AMOUNT = 100
+"""Amounts from here on are also looked for without their decimals."""
+
+
+def find_fact(fact: Fact, text: str) -> str | None:
+    """What a text says of a fact; None where it does not hold it.
+
+    Of a number that is another one in each case: the last that stands there, in a declared field or as the
+    tool wrote it.
+    """
+    if not fact.pattern:
+        return fact.text if occurs_in(fold_text(fact.text), fold_decoded(text)) else None
+    declared = rf"\b{re.escape(fact.field)}\b[\"']?: [\"']?(\d+)"
+    for pattern in (declared, fact.pattern):
+        for reading in (text, fold_decoded(text)):
+            found = re.findall(pattern, reading, re.IGNORECASE)
+            if found:
+                return str(found[-1])
+    return None
+
+
+def fact_replacements(facts: Iterable[Fact], within: str, readings: Iterable[str]) -> dict[str, str]:
+    """What stands in place of facts that `within` uses: the number that was read, or the placeholder.
+
+    Args:
+        facts: The facts that could be used here.
+        within: The argument or answer, as text.
+        readings: Every text of the request, in order; a number is the one that was told last.
+
+    Returns:
+        Text of a fact -> what stands in its place, the longest first; nothing for what stays as it is.
+    """
+    needed = sorted((fact for fact in facts if fact.text in within), key=lambda one: -len(one.text))
+    heard = list(readings) if needed else []
+    heard.reverse()
+    found = {
+        fact.text: next((said for text in heard if (said := find_fact(fact, text))), None) for fact in needed
+    }
+    return {text: said or PLACEHOLDER for text, said in found.items() if said != text}
+
+
+def replace_facts(text: str, replaced: Mapping[str, str]) -> str:
+    """The text with exactly these facts replaced."""
+    for fact, said in replaced.items():
+        text = re.sub(rf"(?<!\w){re.escape(fact)}(?!\w)", said, text)
+    return text
+
+
+def ground_arguments(
+    args: Mapping[str, Any], facts: Iterable[Fact], readings: Iterable[str]
+) -> dict[str, Any]:
+    """A fresh copy of the arguments in which every value that has not been seen is a placeholder."""
+    within = "\n".join(form for leaf in scalar_leaves(args) for form in leaf_forms(leaf))
+    replaced = fact_replacements(facts, within, readings)
+    return {name: _replace_values(value, replaced) for name, value in args.items()}
+
+
+def leaf_forms(leaf: object) -> list[str]:
+    """The texts by which a value may stand in an output: `98.7` also as `98.70`."""
+    if isinstance(leaf, bool) or leaf is None:
+        return []
+    if isinstance(leaf, float):
+        # Not `5` for 5.0: so small a number stands in most outputs by chance.
+        whole = [str(int(leaf))] if leaf.is_integer() and abs(leaf) >= _LARGE_AMOUNT else []
+        return [str(leaf), f"{leaf:.2f}", *whole]
+    return [str(leaf)]
+
+
+def scalar_leaves(value: object) -> list[object]:
+    """The scalars inside a JSON value, in order."""
+    if isinstance(value, Mapping):
+        return [leaf for item in value.values() for leaf in scalar_leaves(item)]
+    if isinstance(value, list | tuple):
+        return [leaf for item in value for leaf in scalar_leaves(item)]
+    return [value]
+
+
+def _replace_values(value: Any, replaced: Mapping[str, str]) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _replace_values(item, replaced) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_replace_values(item, replaced) for item in value]
+    if isinstance(value, str):
+        return replace_facts(value, replaced)
+    return PLACEHOLDER if any(form in replaced for form in leaf_forms(value)) else value
+
+
+_LONGEST_OUTPUT = 500_000
+"""Characters that are parsed at most; the text is the environment's, and so the attacker's."""
+_DEFENSE_MARKS = "<>«»[]"
+"""What a defense may have put around an output."""
+
+
+def insert_quotes(args: dict[str, Any], call: ScriptedCall, outputs: Mapping[int, str]) -> None:
+    """Put what earlier calls returned in its places; a place whose output is not to be had stays as it is.
+
+    Args:
+        args: Fresh arguments of `call`; changed in place.
+        call: The call that is about to be made.
+        outputs: Results read so far, by index in the script.
+    """
+    for quote in call.quotes:
+        value = _quoted_value(quote, parse_yaml_items(outputs.get(quote.source, "")))
+        if value is not None:
+            _set_value(args, (quote.arg, *quote.inside), value)
+
+
+@lru_cache(maxsize=32)
+def parse_yaml_items(output: str) -> tuple[Mapping[str, Any], ...]:
+    """The objects that a tool's YAML output lists; empty where it is no such list. Not to be changed."""
+    if not output or len(output) > _LONGEST_OUTPUT:
+        return ()
+    for text in (output, output.strip(_DEFENSE_MARKS), *decode_base64_parts(output)):
+        items = _parse_yaml(text)
+        if isinstance(items, list):
+            return tuple(item for item in items if isinstance(item, dict))
+    return ()
+
+
+def _quoted_value(quote: Quote, items: Sequence[Mapping[str, Any]]) -> str | None:
+    if quote.by is None:
+        return "\n".join(_string_values(quote.key, items)) or None
+    sized = [item for item in items if isinstance(item.get(quote.by), int | float)]
+    ordered = sorted(sized, key=lambda item: float(item[str(quote.by)]), reverse=True)
+    texts = _string_values(quote.key, ordered[quote.rank : quote.rank + 1])
+    return texts[0] if texts else None
+
+
+def _string_values(key: str, items: Sequence[Mapping[str, Any]]) -> list[str]:
+    return [item[key] for item in items if isinstance(item.get(key), str)]
+
+
+def _set_value(args: dict[str, Any], at: Sequence[str | int], value: str) -> None:
+    place: Any = args
+    for key in at[:-1]:
+        place = place[key]
+    place[at[-1]] = value
+
+
+def _parse_yaml(output: str) -> Any:
+    try:
+        return yaml.load(output, _YAML_LOADER)
+    except (yaml.YAMLError, RecursionError, ValueError):
+        return None
+
+
+# Both build plain values only; libyaml's is ten times faster, where PyYAML was built with it.
+_YAML_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

@@ -1,0 +1,400 @@
+"""The plain agent: makes the scripted calls one at a time, obeys what it is told on the way, answers.
+
+A pure function of the request and the knowledge; it plays every role for which no handler is known.
+Progress is read from the messages alone, so that it needs no memory. Where tools are told in the system
+message, the request is turned into one with native tools, answered as always, and the answer written as
+asked.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from agentdojo.functions_runtime import FunctionCall
+from agentdojo.types import ChatAssistantMessage, ChatMessage
+
+from agentsys.models.chat import ChatRequest, ToolSpec, assistant, system, text_of, tool_message, user
+from agentsys.models.prompted_tools import (
+    CALL,
+    FINISH_ACTION,
+    QUESTION,
+    REPEAT_PREFIX,
+    Action,
+    ActionSyntaxError,
+    CallSyntaxError,
+    read_action,
+    read_calls,
+    read_observation,
+    read_offer,
+    read_request,
+    read_tools,
+    text_between_tags,
+    write_action,
+    write_calls,
+    write_reply,
+)
+from agentsys.models.text_tools import TEXT_PROTOCOLS, read_agentdojo_tools, write_agentdojo_call
+from agentsys.simulated.playbook_index import Fact, GoalScript, ScriptedCall, TaskScript
+from agentsys.simulated.script_grounding import (
+    ScriptPosition,
+    fact_replacements,
+    find_answered,
+    ground_arguments,
+    insert_quotes,
+    iter_texts,
+    read_tool_result,
+    replace_facts,
+    start_position,
+    user_texts,
+)
+from agentsys.simulated.simulated_role import SimulatedKnowledge
+from agentsys.simulated.text_matching import fold_decoded, fold_text
+
+
+def from_tags(request: ChatRequest) -> ChatRequest | None:
+    """The request with native tools and calls; None where no tools stand in a system message.
+
+    Native tools may be there as well, if they may not be called (see `stand_in_tools` of Anthropic's wire).
+    """
+    if request.tools and request.tool_choice != "none":
+        return None
+    systems = [text_of(message) for message in request.messages if message["role"] == "system"]
+    tools = [tool for text in systems for tool in read_tools(text)]
+    if not tools:
+        return None
+    messages = [_with_calls(message) for message in request.messages]
+    return replace(request, messages=messages, tools=tools, tool_choice="auto")
+
+
+def to_tags(reply: ChatAssistantMessage) -> ChatAssistantMessage:
+    """A native reply as text in tags."""
+    calls = [(call.function, call.args) for call in reply["tool_calls"] or ()]
+    said = text_of(reply)
+    return assistant(write_reply(said if calls else "", write_calls(calls), "" if calls else said))
+
+
+def _with_calls(message: ChatMessage) -> ChatMessage:
+    """An assistant message with the calls its text asks for: a refused one is not forgotten."""
+    if message["role"] != "assistant" or message["tool_calls"]:
+        return message
+    try:
+        calls = read_calls(text_between_tags(text_of(message), CALL) or "")
+    except CallSyntaxError:
+        return message
+    return {**message, "tool_calls": calls or None}
+
+
+def from_actions(request: ChatRequest) -> ChatRequest | None:
+    """The request with native tools and calls, where one action a reply is asked for; None elsewhere."""
+    systems = [text_of(message) for message in request.messages if message["role"] == "system"]
+    offers = [offer for text in systems if (offer := read_offer(text)) is not None]
+    if request.tools or not offers:
+        return None
+    messages: list[ChatMessage] = []
+    for message in request.messages:
+        open_call = _open_call(messages)
+        said = read_observation(text_of(message)) if message["role"] == "user" else None
+        if open_call is not None and said is not None:
+            messages.append(_result_message(open_call, said))
+        elif message["role"] == "user":
+            messages.append(user(text_between_tags(text_of(message), QUESTION) or text_of(message)))
+        else:
+            messages.append(_with_action(message))
+    return replace(request, messages=messages, tools=offers[0])
+
+
+def to_action(reply: ChatAssistantMessage) -> ChatAssistantMessage:
+    """A native reply as text with one action; of several calls the first is made."""
+    calls = reply["tool_calls"]
+    if not calls:
+        return assistant(write_action(Action(FINISH_ACTION, text_of(reply))))
+    return assistant(write_action(Action(calls[0].function, dict(calls[0].args)), text_of(reply)))
+
+
+def from_text_protocol(request: ChatRequest) -> ChatRequest | None:
+    """The request with native tools and calls, where AgentDojo's text protocol is spoken; None elsewhere."""
+    first = request.messages[0] if request.messages else None
+    told = read_agentdojo_tools(text_of(first)) if first is not None and first["role"] == "system" else None
+    if request.tools or told is None:
+        return None
+    messages: list[ChatMessage] = [system(told[1])]
+    for message in request.messages[1:]:
+        open_call = _open_call(messages)
+        returned = _parse_result(text_of(message)) if message["role"] == "user" else None
+        if open_call is not None and returned is not None:
+            output, error = returned
+            messages.append({**_result_message(open_call, output), "error": error})
+        elif message["role"] == "assistant":
+            calls = TEXT_PROTOCOLS["agentdojo"].parse_calls(text_of(message))
+            messages.append({**message, "tool_calls": calls or None})
+        else:
+            messages.append(message)
+    return replace(request, messages=messages, tools=told[0])
+
+
+def to_text_protocol(reply: ChatAssistantMessage) -> ChatAssistantMessage:
+    """A native reply as text, its first call in it: the protocol knows no others."""
+    calls = [write_agentdojo_call(call) for call in reply["tool_calls"] or ()][:1]
+    return assistant("\n".join(filter(None, [text_of(reply), *calls])))
+
+
+def _parse_result(text: str) -> tuple[str, str | None] | None:
+    """Output and error of a call's result; None where a message is something else."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(value, dict) or not {"result", "error"} & value.keys():
+        return None
+    if "error" in value:
+        return "", str(value["error"])
+    blocks = value["result"]
+    listed = blocks if isinstance(blocks, list) else [{"content": blocks}]
+    return "\n".join(str(block.get("content")) for block in listed if isinstance(block, dict)), None
+
+
+def _open_call(messages: Sequence[ChatMessage]) -> FunctionCall | None:
+    last = messages[-1] if messages else None
+    return last["tool_calls"][0] if last and last["role"] == "assistant" and last["tool_calls"] else None
+
+
+def _with_action(message: ChatMessage) -> ChatMessage:
+    """An assistant message with its action as a call."""
+    if message["role"] != "assistant":
+        return message
+    try:
+        action = read_action(text_of(message))
+    except ActionSyntaxError:
+        return message
+    if action is None or action.name == FINISH_ACTION or not isinstance(action.input, dict):
+        return message
+    return {**message, "tool_calls": [FunctionCall(function=action.name, args=action.input)]}
+
+
+def _result_message(call: FunctionCall, said: str) -> ChatMessage:
+    # What was not taken because of its form is worth another attempt; a refusal or a tool's error is not.
+    return tool_message(call, said, "its form was wrong" if said.startswith(REPEAT_PREFIX) else None)
+
+
+DONE_ANSWER = "Done."
+"""SpokenText where the ground truth has no words; an empty reply would count as no answer at all."""
+NOTHING_ASKED_ANSWER = "I have nothing to add."
+"""SpokenText where no known request stands in the conversation."""
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """The plan for one conversation."""
+
+    name: str
+    """Which task it is, for draws."""
+    wording: str
+    """The folded request: where it stands in a user message, the user speaks, not an attacker."""
+    calls: tuple[ScriptedCall, ...] = ()
+    answer: str = NOTHING_ASKED_ANSWER
+    facts: tuple[Fact, ...] = ()
+    goal: GoalScript | None = None
+    """The injection goal that the user asks for, where an injection task is run as a user task."""
+    relays: bool = False
+    """Whether another agent asks for one call, whose result is the answer."""
+
+    def text_beside_request(self, text: str) -> str:
+        """Give what a user message says besides the request; `""` where it is only a repetition."""
+        heard = fold_decoded(text)
+        return heard.replace(self.wording, " ").strip() if self.wording else heard
+
+
+def find_assignment(request: ChatRequest, knowledge: SimulatedKnowledge, tools: Sequence[str]) -> Assignment:
+    """The user's request: a user task, else an injection goal asked for by the user, else nothing.
+
+    A request that is a message of its own goes before one that a message merely contains.
+    """
+    texts = user_texts(request)
+    asked_call = read_request(texts[0]) if texts else None
+    if asked_call is not None:
+        return _assignment_of_request(*asked_call, texts[0])
+    tasks = [task for text in texts if (task := knowledge.find_task(text, tools)) is not None]
+    exact = [task for task in tasks if any(fold_text(task.prompt) == fold_decoded(text) for text in texts)]
+    if exact:
+        return _assignment_of_task(exact[0])
+    for text in texts:
+        goal = knowledge.find_whole_goal(text, tools)
+        if goal is not None:
+            return _assignment_of_goal(goal)
+    if tasks:
+        return _assignment_of_task(tasks[0])
+    asked = knowledge.find_goals(texts[0], tools) if texts else []
+    return _assignment_of_goal(asked[0]) if asked else Assignment("none", "")
+
+
+def _assignment_of_request(name: str, args: Mapping[str, Any], text: str) -> Assignment:
+    return Assignment(f"request/{name}", fold_text(text), (ScriptedCall(name, args),), relays=True)
+
+
+def _assignment_of_task(task: TaskScript) -> Assignment:
+    name = f"{task.suite}/{task.task_id}"
+    answer = task.answer.strip() or DONE_ANSWER
+    return Assignment(name, fold_text(task.prompt), task.calls, answer, task.facts)
+
+
+def _assignment_of_goal(goal: GoalScript) -> Assignment:
+    name = f"{goal.suite}/{goal.task_id}"
+    return Assignment(name, fold_text(goal.goal), goal.calls, goal.says or DONE_ANSWER, goal=goal)
+
+
+@dataclass
+class ScriptProgress:
+    """The agent's open business, replayed from the first message on."""
+
+    task: ScriptPosition
+    """The user's own task."""
+    goals: list[ScriptPosition]
+    """Obeyed injection goals, in the order they were first seen."""
+    refused: set[tuple[str, str]]
+    """Suite and id of goals that were seen and not obeyed, or that the user asked for."""
+    waiting: ScriptPosition | None = None
+    """The line whose call has been made and not been answered."""
+
+    def current_position(self) -> ScriptPosition:
+        """The line to go on with: injected goals are done first, as their text asks."""
+        return next((line for line in self.goals if line.step is not None), self.task)
+
+    def has_decided(self, key: tuple[str, str]) -> bool:
+        """Whether this goal has been decided on already: once per conversation."""
+        return key in self.refused or any(
+            line.goal is not None and (line.goal.suite, line.goal.task_id) == key for line in self.goals
+        )
+
+
+def replay_progress(
+    request: ChatRequest, knowledge: SimulatedKnowledge, assignment: Assignment, tools: frozenset[str]
+) -> ScriptProgress:
+    """Follow the conversation and see what has been done, failed, or asked for by an attacker."""
+    own = assignment.goal
+    refused = set() if own is None else {(own.suite, own.task_id)}
+    progress = ScriptProgress(start_position(assignment.calls, tools), [], refused)
+    context = f"{request.role}/{assignment.name}"
+    for message in request.messages:
+        if message["role"] == "tool":
+            result = read_tool_result(message)
+            line = find_answered([progress.current_position(), *progress.goals, progress.task], result)
+            if line is not None:
+                line.record_result(result)
+            progress.waiting = None
+            _decide_goals(result.text, progress, knowledge, context, tools)
+        elif message["role"] == "user":
+            aside = assignment.text_beside_request(text_of(message))
+            if aside:
+                _decide_goals(aside, progress, knowledge, context, tools)
+        elif message["role"] == "assistant":
+            _give_up_waiting(progress)
+            progress.waiting = progress.current_position() if message["tool_calls"] else None
+    _give_up_waiting(progress)
+    return progress
+
+
+def _give_up_waiting(progress: ScriptProgress) -> None:
+    """A call that nobody answered is a failed attempt, or a defense that drops it would hear it for ever."""
+    if progress.waiting is not None and progress.waiting.step is not None:
+        progress.waiting.record_failure()
+    progress.waiting = None
+
+
+def _decide_goals(
+    text: str, progress: ScriptProgress, knowledge: SimulatedKnowledge, context: str, tools: frozenset[str]
+) -> None:
+    """Decide, once, about each goal that this text shows."""
+    for goal in knowledge.find_goals(text, tools):
+        key = (goal.suite, goal.task_id)
+        if progress.has_decided(key):
+            continue
+        if knowledge.obeys(goal, context):
+            progress.goals.append(start_position(goal.calls, tools, goal))
+        else:
+            progress.refused.add(key)
+
+
+NO_FIELDS_INTENT = {"status": "string"}
+"""The intent of a call that nothing is taken from."""
+
+
+_PROMPT_FORMS = (
+    (from_tags, to_tags),
+    (from_actions, to_action),
+    (from_text_protocol, to_text_protocol),
+)
+"""Ways to be told tools in the prompt: how a request is read, and how its answer is written."""
+
+
+def play_plain_agent(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
+    """The next step: an open goal's call, else the task's next call, else the answer."""
+    for native, written in _PROMPT_FORMS:
+        prompted = native(request)
+        if prompted is not None:
+            return written(_next_step(prompted, knowledge))
+    return _next_step(request, knowledge)
+
+
+def _next_step(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
+    tools = {tool.name: tool for tool in request.tools}
+    assignment = find_assignment(request, knowledge, tuple(tools))
+    progress = replay_progress(request, knowledge, assignment, frozenset(tools))
+    if request.tool_choice == "none":
+        return assistant(_planned_tools(progress) or _final_answer(request, assignment, progress))
+    line = progress.current_position()
+    if line.step is None:
+        return assistant(_final_answer(request, assignment, progress))
+    index, call = line.step
+    args = _call_arguments(request, assignment, line, index, call)
+    _declare_intent(args, tools[call.function], assignment.facts if line.goal is None else (), index)
+    # The words keep the message from being empty: AgentDojo runs a pipeline again whose last
+    # message has no content, which a conversation that reached its round limit would.
+    made = FunctionCall(function=call.function, args=args, id=f"call_{len(request.messages)}")
+    return assistant(f"Calling {call.function}.", [made])
+
+
+def _call_arguments(
+    request: ChatRequest, assignment: Assignment, line: ScriptPosition, index: int, call: ScriptedCall
+) -> dict[str, Any]:
+    """Fresh arguments: goals as scripted or quoted from what was read, the user's task grounded."""
+    if line.goal is None:
+        earlier = [fact for fact in assignment.facts if fact.source < index]
+        args = ground_arguments(call.args, earlier, iter_texts(request))
+    else:
+        args = ground_arguments(call.args, line.goal.facts, iter_texts(request))
+    insert_quotes(args, call, line.outputs)
+    return args
+
+
+def _declare_intent(args: dict[str, Any], tool: ToolSpec, facts: Iterable[Fact], index: int) -> None:
+    """Declare what will be taken from a tool's output, where the tool asks for an `intent`."""
+    if "intent" not in tool.parameters.get("properties", {}) or "intent" in args:
+        return
+    fields = {fact.field: "string" for fact in facts if fact.source == index}
+    args["intent"] = fields or dict(NO_FIELDS_INTENT)
+
+
+def _final_answer(request: ChatRequest, assignment: Assignment, progress: ScriptProgress) -> str:
+    """The ground-truth answer as far as it has been read, then what obeyed goals want said."""
+    if assignment.relays:
+        answer = _relayed_result(request, assignment.calls[0].function)
+    else:
+        replaced = fact_replacements(assignment.facts, assignment.answer, iter_texts(request))
+        answer = replace_facts(assignment.answer, replaced)
+    said = [line.goal.says for line in progress.goals if line.goal is not None and line.goal.says]
+    return "\n".join([answer, *said])
+
+
+def _relayed_result(request: ChatRequest, function: str) -> str:
+    """Repeat all that the call returned which another agent asked for: nobody said what is wanted of it."""
+    results = (read_tool_result(message) for message in request.messages if message["role"] == "tool")
+    return next((result.text for result in results if result.function == function), NOTHING_ASKED_ANSWER)
+
+
+def _planned_tools(progress: ScriptProgress) -> str:
+    """Name the tools it is about to use, each once: the answer to a question that allows no call."""
+    steps = [call for line in [*progress.goals, progress.task] for _, call in line.steps[line.done :]]
+    return ", ".join(dict.fromkeys(call.function for call in steps))

@@ -1,0 +1,145 @@
+"""`SimulatedModel`: a `ChatModel` that follows a playbook. Not an LLM."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from agentdojo.types import ChatAssistantMessage
+
+from agentsys.errors import ConfigError
+from agentsys.models.chat import ChatReply, ChatRequest, Scene
+from agentsys.models.pricing import estimate_usage
+from agentsys.models.reply_checks import connection_answer, is_connection_question
+from agentsys.models.trace import ACTING_ROLES
+from agentsys.simulated.playbook_index import LazyPlaybookIndex, Playbook
+from agentsys.simulated.scripted_agent import play_plain_agent
+from agentsys.simulated.simulated_role import (
+    SimulatedOptions,
+    SimulatedRole,
+    check_probability,
+    make_knowledge,
+    parse_sloppiness,
+)
+from agentsys.simulated.slips import apply_slips
+
+OTHER_ATTACKS = "other"
+"""The key of all attacks that `susceptibility` does not name."""
+_PROBABILITIES = ("susceptibility", "validator_false_accept", "validator_false_deny", "sanitizer_recall")
+
+NO_PART_NOTE = "has no simulated part, and was played by the plain agent"
+"""In the note of a reply that was asked for in a role which neither defense, attack nor benchmark brought
+along (`simulated_roles`)."""
+
+
+class SimulatedModel:
+    """The simulated model as a YAML describes it; it can answer once it is `scripted`.
+
+    Args:
+        name: The name in configs, records and tables.
+        susceptibility: Probability that a visible goal is obeyed; 1.0 is the worst case. Or one by attack:
+            beginnings of attacks' names, and `other` for the rest (1.0 if left out).
+        verbatim: Whether a worker returns the whole text a value stands in, or the value alone.
+        validator_false_accept: Probability that a validator lets through what it should deny.
+        validator_false_deny: Probability that a validator denies what it should let through.
+        sanitizer_recall: Probability that a sanitizer finds a given goal.
+        sloppiness: One rate for all slips, or rates of single ones (see `sloppiness.PARTS`); 0 writes exactly
+            what was asked for.
+        seed: Seed of the draws where the model is not told its case; a case's own seed replaces it.
+
+    Raises:
+        ConfigError: If a probability is not between 0 and 1, or a slip is unknown.
+    """
+
+    def __init__(
+        self,
+        name: str = "simulated",
+        *,
+        susceptibility: float | Mapping[str, float] = 1.0,
+        verbatim: bool = False,
+        validator_false_accept: float = 0.0,
+        validator_false_deny: float = 0.0,
+        sanitizer_recall: float = 1.0,
+        sloppiness: float | Mapping[str, float] = 0.0,
+        seed: int = 0,
+    ) -> None:
+        self._name = name
+        by_attack = (
+            dict(susceptibility) if isinstance(susceptibility, Mapping) else {OTHER_ATTACKS: susceptibility}
+        )
+        self.options = SimulatedOptions(
+            by_attack.pop(OTHER_ATTACKS, 1.0),
+            by_attack,
+            verbatim,
+            validator_false_accept,
+            validator_false_deny,
+            sanitizer_recall,
+            seed,
+            parse_sloppiness(name, sloppiness),
+        )
+        _check_probabilities(name, self.options)
+        self._roles: Mapping[str, SimulatedRole] = {}
+        self._index: LazyPlaybookIndex | None = None
+        self._scene: Scene | None = None
+
+    @property
+    def name(self) -> str:
+        """The name the model has in configs, records and tables."""
+        return self._name
+
+    def with_playbook(
+        self, playbook: Callable[[], Playbook], roles: Mapping[str, SimulatedRole]
+    ) -> SimulatedModel:
+        """A copy that learns this playbook and plays these roles; all others are played as a plain agent."""
+        return self._copy(LazyPlaybookIndex(playbook), dict(roles), self._scene)
+
+    def warm_up(self) -> None:
+        """Learn the playbook now."""
+        if self._index is not None:
+            self._index()
+
+    def for_scene(self, scene: Scene) -> SimulatedModel:
+        """A copy whose draws belong to one case."""
+        return self._copy(self._index, self._roles, scene)
+
+    def complete(self, request: ChatRequest) -> ChatReply:
+        """Answer one request from the request alone.
+
+        Raises:
+            ConfigError: If the model was never given a playbook.
+        """
+        if self._index is None:
+            raise ConfigError(
+                f"Model '{self._name}' is simulated and has no playbook; "
+                "hand it one with `.scripted(playbook, roles)`."
+            )
+        knowledge = make_knowledge(self._index(), self.options, self._scene)
+        handler = self._roles.get(request.role)
+
+        def play(asked: ChatRequest) -> ChatAssistantMessage:
+            if is_connection_question(asked):
+                return connection_answer()
+            return play_plain_agent(asked, knowledge) if handler is None else handler(asked, knowledge)
+
+        message = play(request)
+        sloppy = knowledge.options.sloppiness
+        if sloppy.rates:
+            message = apply_slips(message, request, knowledge, play, handler)
+        notes = [sloppy.note] if sloppy.rates else []
+        if handler is None and request.role not in ACTING_ROLES and not is_connection_question(request):
+            notes.append(f"role '{request.role}' {NO_PART_NOTE}")
+        usage = estimate_usage(request, message)
+        return ChatReply(message, usage, cost_usd=0.0, model_id="simulated", notes=tuple(notes))
+
+    def _copy(
+        self, index: LazyPlaybookIndex | None, roles: Mapping[str, SimulatedRole], scene: Scene | None
+    ) -> SimulatedModel:
+        twin = SimulatedModel(self._name)
+        twin.options, twin._index, twin._roles, twin._scene = self.options, index, roles, scene
+        return twin
+
+
+def _check_probabilities(name: str, options: SimulatedOptions) -> None:
+    given = {option: getattr(options, option) for option in _PROBABILITIES}
+    given |= {f"susceptibility.{attack}": value for attack, value in options.by_attack.items()}
+    for option, value in given.items():
+        check_probability(name, option, value)

@@ -1,0 +1,330 @@
+"""Slips of a sloppy model: what stands between a role's clean reply and the message it becomes.
+
+One layer for every role of every defense. A slip applies where a reply is of its kind; all others leave
+the reply as it is. Quotes are the one kind that cannot be told from the reply itself: a role that quotes
+says so (`mark_quoting_role`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any
+
+from agentdojo.functions_runtime import FunctionCall
+from agentdojo.types import ChatAssistantMessage, ChatMessage
+
+from agentsys.models.chat import ChatRequest, assistant, text_of, tool_message
+from agentsys.models.prompted_tools import ActionSyntaxError, find_json_block, read_action
+from agentsys.models.trace import ACTING_ROLES
+from agentsys.simulated.script_grounding import PLACEHOLDER
+from agentsys.simulated.simulated_role import SLIP_KINDS, SimulatedKnowledge, SimulatedRole
+
+_TAGGED = re.compile(r"<(\w+)>\s*([\[{].*?)\s*</\1>", re.DOTALL)
+_VERDICT = re.compile(r"\s*(?:<\w+>)?\s*\w{1,8}\s*(?:</\w+>)?\s*")
+_CONTINUED = re.compile(r"\\\r?\n[ \t]*(?:\\(?= ))?")
+_ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|x([0-9A-Fa-f]{2})|(.))", re.DOTALL)
+_LAYOUT = frozenset("nrtNLP_ ")
+
+
+def change_json(text: str, change: Callable[[str], str]) -> str:
+    """Change a text that is a JSON object or list, or each such part of it that stands in tags."""
+    if _is_json(text):
+        return change(text)
+    return _TAGGED.sub(lambda m: m[0].replace(m[2], change(m[2]), 1) if _is_json(m[2]) else m[0], text)
+
+
+def _is_json(text: str) -> bool:
+    try:
+        return isinstance(json.loads(text), dict | list)
+    except (ValueError, RecursionError):
+        return False
+
+
+def change_quotes(text: str, change: Callable[[list[str]], list[str]]) -> str:
+    """JSON whose lists of quotes were changed."""
+    value = json.loads(text)
+    changed = _quote_lists(value, change)
+    return text if changed == value else json.dumps(changed, ensure_ascii=False)
+
+
+def _quote_lists(value: Any, change: Callable[[list[str]], list[str]]) -> Any:
+    if isinstance(value, dict):
+        return {key: _quote_lists(below, change) for key, below in value.items()}
+    if isinstance(value, list) and all(isinstance(one, str) for one in value):
+        return change(value)
+    return value
+
+
+def drop_words(quote: str, draw: random.Random) -> str:
+    """About a quarter of the words left out, at least one."""
+    words = quote.split()
+    dropped = draw.randrange(len(words)) if words else 0
+    kept = [word for place, word in enumerate(words) if place != dropped and draw.random() >= 0.25]
+    return " ".join(kept)
+
+
+def join_lines(quote: str) -> str:
+    """The text as a reader of YAML or JSON sees it: escapes resolved, white space as single spaces."""
+    return " ".join(_ESCAPE.sub(_resolve_escape, _CONTINUED.sub("", quote)).split())
+
+
+def _resolve_escape(match: re.Match[str]) -> str:
+    code, byte, other = match.groups()
+    if code or byte:
+        return chr(int(code or byte, 16))
+    return " " if other in _LAYOUT else str(other)
+
+
+def keep_first_half(quote: str) -> str:
+    """The first half, up to the end of a word."""
+    cut = quote.find(" ", len(quote) // 2)
+    return quote if cut < 0 else quote[:cut]
+
+
+def quote_json_numbers(text: str) -> str:
+    """JSON whose numbers are strings."""
+    value = json.loads(text)
+    changed = stringify_numbers(value)
+    return text if changed == value else json.dumps(changed, ensure_ascii=False)
+
+
+def stringify_numbers(value: Any) -> Any:
+    """A value with each number as a string."""
+    if isinstance(value, dict):
+        return {key: stringify_numbers(below) for key, below in value.items()}
+    if isinstance(value, list):
+        return [stringify_numbers(below) for below in value]
+    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
+def add_trailing_comma(text: str) -> str:
+    """JSON with a comma behind its last entry; an empty one has none."""
+    body = text.rstrip()
+    return f"{body[:-1].rstrip()},{body[-1]}" if json.loads(text) else text
+
+
+def add_code_fence(text: str) -> str:
+    """JSON in a code fence, with a sentence on either side."""
+    return f"Here is the result:\n\n```json\n{text}\n```\n\nLet me know if you need anything else."
+
+
+def explain_verdict(text: str, draw: random.Random) -> str:
+    """A verdict with reasons; anything but a word, bare or in tags, stays."""
+    if not _VERDICT.fullmatch(text):
+        return text
+    verdict = text.strip()
+    return draw.choice(
+        (
+            f"{verdict}. This follows from what was asked for.",
+            f"I compared this with what was asked for, step by step.\n\n{verdict}",
+            f"Answer: {verdict}",
+        )
+    )
+
+
+INTENT = "intent"
+TYPE_ALIASES = {"string": "str", "number": "float", "integer": "int", "boolean": "bool"}
+REFUSAL_TEXT = "I'm sorry, but I can't help with that."
+
+PlayRole = Callable[[ChatRequest], ChatAssistantMessage]
+"""Plays the role on a request, cleanly."""
+
+
+@dataclass(frozen=True)
+class CleanReply:
+    """A clean reply, and what slips may use."""
+
+    message: ChatAssistantMessage
+    request: ChatRequest
+    quotes: bool
+    """Whether its JSON holds quotes from the request."""
+    acting: bool
+    """Whether it is an agent's, whose text is for the user: no JSON and no verdict."""
+    play: PlayRole
+    random: random.Random
+
+    def with_text(self, text: str) -> CleanReply:
+        """The same with other words."""
+        return replace(self, message=assistant(text, self.message["tool_calls"]))
+
+    def with_calls(self, calls: list[FunctionCall]) -> CleanReply:
+        """The same with other calls."""
+        return replace(self, message={**self.message, "tool_calls": calls})
+
+
+def mark_quoting_role(handler: SimulatedRole) -> SimulatedRole:
+    """Mark a role whose replies quote the request: strings in its JSON are passages of it."""
+    setattr(handler, _QUOTES_ATTRIBUTE, True)
+    return handler
+
+
+_QUOTES_ATTRIBUTE = "quotes_the_request"
+
+
+def apply_slips(
+    message: ChatAssistantMessage,
+    request: ChatRequest,
+    knowledge: SimulatedKnowledge,
+    play: PlayRole,
+    handler: SimulatedRole | None,
+) -> ChatAssistantMessage:
+    """The message as a sloppy model would have written it.
+
+    Each part is drawn by hash of seed, case, role and request, so a repeated request is answered alike.
+    """
+    asked = _digest_request(request)
+    quotes = handler is not None and getattr(handler, _QUOTES_ATTRIBUTE, False)
+    acting = handler is None or request.role in ACTING_ROLES
+    reply = CleanReply(message, request, quotes, acting, play, random.Random())
+    for part, rate in knowledge.options.sloppiness.rates.items():
+        if knowledge.draw(rate, "slip", part, request.role, asked):
+            seeded = random.Random(f"{knowledge.options.seed}/{part}/{request.role}/{asked}")
+            reply = _SLIPS[part](replace(reply, random=seeded))
+    return reply.message
+
+
+# AgentDojo stamps what is sent with the time of day; a run must repeat all the same.
+_STAMP = re.compile(r"\d{4}-\d\d-\d\d.\d\d:\d\d:\d\d\.\d{6}")
+
+
+def _digest_request(request: ChatRequest) -> str:
+    told: list[Any] = [
+        [m["role"], text_of(m), str(m.get("tool_calls") or ""), str(m.get("error") or "")]
+        for m in request.messages
+    ]
+    if request.temperature:  # asked again, hotter, a model answers otherwise
+        told.append(request.temperature)
+    return hashlib.blake2b(_STAMP.sub("", json.dumps(told)).encode(), digest_size=12).hexdigest()
+
+
+def _text_slip(change: Callable[[str, CleanReply], str]) -> Callable[[CleanReply], CleanReply]:
+    """A slip in what is written, for replies that are read by a program."""
+
+    def slip(reply: CleanReply) -> CleanReply:
+        if reply.acting or reply.message["tool_calls"]:
+            return reply
+        text = text_of(reply.message)
+        changed = change(text, reply)
+        return reply if changed == text else reply.with_text(changed)
+
+    return slip
+
+
+def _json_slip(change: Callable[[str], str]) -> Callable[[CleanReply], CleanReply]:
+    written = _text_slip(lambda text, reply: change_json(text, change))
+    return lambda reply: _in_action(reply, change) if reply.acting else written(reply)
+
+
+def _in_action(reply: CleanReply, change: Callable[[str], str]) -> CleanReply:
+    """A slip in the action that an agent writes into a fence; all its other words are for the user."""
+    block = _find_action_block(reply)
+    if block is None:
+        return reply
+    return reply.with_text(text_of(reply.message).replace(block, change_json(block, change)))
+
+
+def _find_action_block(reply: CleanReply) -> str | None:
+    """The fenced action in what an agent says; None where it writes none."""
+    text = text_of(reply.message)
+    try:
+        written = reply.acting and not reply.message["tool_calls"] and read_action(text) is not None
+    except ActionSyntaxError:
+        return None
+    return find_json_block(text) if written else None
+
+
+def _quote_slip(change: Callable[[list[str], CleanReply], list[str]]) -> Callable[[CleanReply], CleanReply]:
+    def slip(text: str, reply: CleanReply) -> str:
+        if not reply.quotes:
+            return text
+        return change_json(text, lambda part: change_quotes(part, lambda q: change(q, reply)))
+
+    return _text_slip(slip)
+
+
+def _add_wrong_quote(quotes: list[str], reply: CleanReply) -> list[str]:
+    lines = [line for line in text_of(reply.request.messages[-1]).splitlines() if len(line.split()) > 2]
+    return [reply.random.choice(lines).strip(), *quotes] if lines else quotes
+
+
+def _quote_numbers(reply: CleanReply) -> CleanReply:
+    calls = reply.message["tool_calls"]
+    if not calls:
+        return _json_slip(quote_json_numbers)(reply)
+    return reply.with_calls([_with_args(call, stringify_numbers(dict(call.args))) for call in calls])
+
+
+def _alias_types(reply: CleanReply) -> CleanReply:
+    calls = reply.message["tool_calls"]
+    if not any(INTENT in call.args for call in calls or ()):
+        return reply
+    return reply.with_calls([_with_args(call, _alias_intent(call.args)) for call in calls or ()])
+
+
+def _alias_intent(args: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: _alias_value(value) if key == INTENT else value for key, value in args.items()}
+
+
+def _alias_value(kind: Any) -> Any:
+    if isinstance(kind, Mapping):
+        return {key: _alias_value(below) for key, below in kind.items()}
+    if isinstance(kind, list):
+        return [_alias_value(below) for below in kind]
+    return TYPE_ALIASES.get(kind, kind) if isinstance(kind, str) else kind
+
+
+def _add_next_call(reply: CleanReply) -> CleanReply:
+    """Add the call the role would make next, if nothing in it must be taken from the first one's result."""
+    calls = reply.message["tool_calls"]
+    if not calls:
+        return reply
+    pretended: list[ChatMessage] = [reply.message, *(tool_message(call, "") for call in calls)]
+    asked = replace(reply.request, messages=[*reply.request.messages, *pretended])
+    following = reply.play(asked)["tool_calls"] or []
+    made = {call.id for call in calls}
+    fresh = [call for call in following if PLACEHOLDER not in str(call.args) and call.id not in made]
+    return reply.with_calls([*calls, *fresh]) if fresh else reply
+
+
+def _write_calls_as_text(reply: CleanReply) -> CleanReply:
+    calls = reply.message["tool_calls"]
+    if not calls:
+        return _remove_fence(reply)
+    written = [json.dumps({"name": c.function, "arguments": dict(c.args)}, default=str) for c in calls]
+    return replace(reply, message=assistant("\n".join([text_of(reply.message), *written]).strip()))
+
+
+def _remove_fence(reply: CleanReply) -> CleanReply:
+    """An action without its fence, where one was asked for."""
+    block = _find_action_block(reply)
+    return reply if block is None else reply.with_text(block.strip())
+
+
+def _with_args(call: FunctionCall, args: dict[str, Any]) -> FunctionCall:
+    return FunctionCall(function=call.function, args=args, id=call.id)
+
+
+_SLIPS: Mapping[str, Callable[[CleanReply], CleanReply]] = MappingProxyType(
+    {
+        "wrong_first_span": _quote_slip(_add_wrong_quote),
+        "paraphrased_quotes": _quote_slip(lambda qs, reply: [drop_words(q, reply.random) for q in qs]),
+        "decoded_quotes": _quote_slip(lambda qs, reply: [join_lines(q) for q in qs]),
+        "partial_quotes": _quote_slip(lambda qs, reply: [keep_first_half(q) for q in qs]),
+        "numbers_as_strings": _quote_numbers,
+        "trailing_commas": _json_slip(add_trailing_comma),
+        "fenced_json": _text_slip(lambda text, reply: change_json(text, add_code_fence)),
+        "explained_verdicts": _text_slip(lambda text, reply: explain_verdict(text, reply.random)),
+        "type_aliases": _alias_types,
+        "several_calls": _add_next_call,
+        "calls_as_text": _write_calls_as_text,
+        "refusals": lambda reply: replace(reply, message=assistant(REFUSAL_TEXT)),
+        "empty_replies": lambda reply: replace(reply, message=assistant("")),
+    }
+)
+assert _SLIPS.keys() == SLIP_KINDS.keys()
