@@ -277,6 +277,6 @@ def test_relative_imports_are_resolved() -> None:
         "agentsys.runs.case.Case"
     ]
     assert list(imported("from . import case", "agentsys.runs", True)) == ["agentsys.runs.case"]
-    assert list(imported("from ..cli import run", "agentsys.runs.plan", False)) == [
+    assert list(imported("from ..cli import run_command", "agentsys.runs.plan", False)) == [
         "agentsys.cli.run_command"
     ]
