@@ -19,7 +19,7 @@ from agentdojo.task_suite.task_suite import TaskSuite
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatModel
 from agentsys.models.pipeline_elements import default_system_message
-from baselines.reworded_task import PLACEHOLDER, reworded_loop
+from baselines.reworded_task import PLACEHOLDER, build_reworded_loop
 
 
 class Delimiters:
@@ -49,7 +49,7 @@ class Delimiters:
     def pipeline(self, model: ChatModel, suite: TaskSuite[Any]) -> BasePipelineElement:
         """The plain agent over a model that reads the request between marks."""
         message = f"{default_system_message(suite)} {self.explanation}"
-        return reworded_loop(model, message, self.name, self.template)
+        return build_reworded_loop(model, message, self.name, self.template)
 
     def description(self) -> str:
         """Say what is marked and what is not."""

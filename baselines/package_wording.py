@@ -9,18 +9,18 @@ from __future__ import annotations
 
 from typing import Literal
 
-Wording = Literal["own", "package"]
+PackageWording = Literal["own", "package"]
 """Whose sentences a defense uses: this project's, or agentdojo's."""
 
 
-def tool_filter_question() -> str:
+def package_tool_filter_question() -> str:
     """The question that `tool_filter` asks the model before it begins."""
     from agentdojo.agent_pipeline.agent_pipeline import TOOL_FILTER_PROMPT  # 4 s of imports
 
     return str(TOOL_FILTER_PROMPT)
 
 
-def withheld_notice() -> str:
+def package_withheld_notice() -> str:
     """The text in place of a tool result that a detector flagged."""
     from agentdojo.agent_pipeline.pi_detector import PromptInjectionDetector
     from agentdojo.types import text_content_block_from_string

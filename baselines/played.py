@@ -11,7 +11,7 @@ from agentsys.models.chat import ChatModel
 from agentsys.simulated.simulated_role import SimulatedRole
 
 
-class PlayedDefense:
+class RoleDefense:
     """A defense that asks models under roles of its own."""
 
     roles: ClassVar[Mapping[str, SimulatedRole]]
@@ -22,7 +22,7 @@ class PlayedDefense:
         return self.roles
 
 
-class AgentDefense(PlayedDefense):
+class AgentDefense(RoleDefense):
     """One that is an agent of its own, whose texts no option changes."""
 
     texts: ClassVar[Mapping[str, str]]
@@ -33,7 +33,7 @@ class AgentDefense(PlayedDefense):
         return dict(self.texts)
 
 
-class HoldingDefense:
+class CompositeDefense:
     """One that holds other defenses, and answers for them."""
 
     members: tuple[Defense, ...]

@@ -21,15 +21,15 @@ from agentsys.models.trace import span
 PLACEHOLDER = "{user_task}"
 """Stands for the request in a template."""
 
-Rewrite = Callable[[str], str]
+TextRewrite = Callable[[str], str]
 
 
-def filled(template: str, user_task: str) -> str:
+def insert_user_task(template: str, user_task: str) -> str:
     """The template with the request in it. Not `str.format`: no other brace means anything."""
     return template.replace(PLACEHOLDER, user_task)
 
 
-def with_a_place(defense: str, template: str) -> str:
+def require_placeholder(defense: str, template: str) -> str:
     """The template itself.
 
     Raises:
@@ -40,26 +40,26 @@ def with_a_place(defense: str, template: str) -> str:
     return template
 
 
-def reworded_loop(model: ChatModel, system_message: str, defense: str, template: str) -> ElementSequence:
+def build_reworded_loop(model: ChatModel, system_message: str, defense: str, template: str) -> ElementSequence:
     """The plain agent over a model that reads the request as the template puts it."""
-    rewrite = partial(filled, template)
+    rewrite = partial(insert_user_task, template)
     return tool_loop(
-        RewordedTask(model, rewrite),
+        RewordingModel(model, rewrite),
         system_message,
         name=f"{model.name}-{defense}",
-        before=[NoteRewording(rewrite)],
+        before=[RecordRewording(rewrite)],
     )
 
 
-class RewordedTask:
+class RewordingModel:
     """A model that reads the first user message of each conversation, which is the request, rewritten.
 
     Raises:
         ConfigError: If the model reads a rewritten request already.
     """
 
-    def __init__(self, model: ChatModel, rewrite: Rewrite) -> None:
-        if isinstance(model, RewordedTask):
+    def __init__(self, model: ChatModel, rewrite: TextRewrite) -> None:
+        if isinstance(model, RewordingModel):
             raise ConfigError(
                 "Two defenses rewrite the same user message;"
                 " use either delimiters or instructional_prevention."
@@ -78,11 +78,11 @@ class RewordedTask:
         Raises:
             ModelError: If the wrapped model raises it.
         """
-        messages = reworded(request.messages, self.rewrite)
+        messages = reword_request(request.messages, self.rewrite)
         return self.model.complete(replace(request, messages=messages))
 
 
-def reworded(messages: Sequence[ChatMessage], rewrite: Rewrite) -> list[ChatMessage]:
+def reword_request(messages: Sequence[ChatMessage], rewrite: TextRewrite) -> list[ChatMessage]:
     """The conversation with the text of its first user message rewritten, as one block in front of others."""
     new = list(messages)
     for index, message in enumerate(new):
@@ -95,10 +95,10 @@ def reworded(messages: Sequence[ChatMessage], rewrite: Rewrite) -> list[ChatMess
     return new
 
 
-class NoteRewording(LoopStep):
+class RecordRewording(LoopStep):
     """Leaves a span of kind `reworded_task` with the bare request and what the model reads in its place."""
 
-    def __init__(self, rewrite: Rewrite) -> None:
+    def __init__(self, rewrite: TextRewrite) -> None:
         self.rewrite = rewrite
 
     def step(self, at: LoopState) -> LoopState:

@@ -43,9 +43,9 @@ from agentsys.models.pipeline_elements import (
 )
 from agentsys.models.providers.wire_parts import visible_text
 from agentsys.models.trace import span
-from baselines.package_wording import Wording, tool_filter_question
+from baselines.package_wording import PackageWording, package_tool_filter_question
 
-Match = Literal["exact", "substring"]
+ToolMatch = Literal["exact", "substring"]
 
 ROLE = "tool_filter"
 """The role the one extra call is booked under."""
@@ -66,11 +66,11 @@ _LOGGER = logging.getLogger(__name__)
 class ToolFilterOptions:
     """What is asked and what is kept; see `ToolFilter`."""
 
-    match: Match = "exact"
+    match: ToolMatch = "exact"
     keep_exchange: bool = False
     on_empty: Literal["none", "all"] = "none"
     retries: Literal["full", "narrowed"] = "full"
-    wording: Wording = "own"
+    wording: PackageWording = "own"
 
 
 class ToolFilter:
@@ -98,7 +98,7 @@ class ToolFilter:
     @property
     def question(self) -> str:
         """The question to the model."""
-        return tool_filter_question() if self.options.wording == "package" else QUESTION
+        return package_tool_filter_question() if self.options.wording == "package" else QUESTION
 
     def pipeline(self, model: ChatModel, suite: TaskSuite[Any]) -> BasePipelineElement:
         """The plain agent behind a filter of its tools."""
@@ -147,7 +147,7 @@ class FilterTools(LoopStep):
         with span("tool_filter") as node:
             request = ChatRequest(asked, tool_specs(offered.values()), ROLE, tool_choice="none")
             reply = self.model.complete(request).message
-            kept = self._kept(visible_text(reply), tuple(offered))
+            kept = self._select_tools(visible_text(reply), tuple(offered))
             node.decision = {
                 "offered": list(offered),
                 "kept": kept,
@@ -155,36 +155,36 @@ class FilterTools(LoopStep):
                 "calls_dropped": len(reply["tool_calls"] or []),
             }
         if self.options.keep_exchange and visible_text(reply):
-            at = replace(at, messages=[*asked, _without_calls(reply)])
-        return replace(at, runtime=self._narrowed(at.runtime, kept))
+            at = replace(at, messages=[*asked, _drop_calls(reply)])
+        return replace(at, runtime=self._narrow_runtime(at.runtime, kept))
 
-    def _kept(self, reply: str, offered: Collection[str]) -> list[str]:
-        kept = picked(reply, offered, self.options.match)
+    def _select_tools(self, reply: str, offered: Collection[str]) -> list[str]:
+        kept = pick_tools(reply, offered, self.options.match)
         if kept:
             return kept
         _LOGGER.info("no tool picked; on_empty=%s", self.options.on_empty)
         return list(offered) if self.options.on_empty == "all" else []
 
-    def _narrowed(self, runtime: FunctionsRuntime, kept: Iterable[str]) -> FunctionsRuntime:
+    def _narrow_runtime(self, runtime: FunctionsRuntime, kept: Iterable[str]) -> FunctionsRuntime:
         # The runner holds on to the runtime it gave us: changing a copy leaves it the full list.
         narrowed = runtime if self.options.retries == "narrowed" else copy.copy(runtime)
         narrowed.update_functions({name: runtime.functions[name] for name in kept})
         return narrowed
 
 
-def picked(reply: str, offered: Collection[str], match: Match) -> list[str]:
+def pick_tools(reply: str, offered: Collection[str], match: ToolMatch) -> list[str]:
     """The tools that a reply picks, in the order they were offered."""
     if match == "substring":
         return [name for name in offered if name in reply]
-    items = {item for part in _SEPARATORS.split(reply) if (item := _bare(part))}
+    items = {item for part in _SEPARATORS.split(reply) if (item := _strip_decoration(part))}
     items |= {item.rpartition(".")[2] for item in items}
     return [name for name in offered if name in items]
 
 
-def _bare(item: str) -> str:
+def _strip_decoration(item: str) -> str:
     """A list item without its bullet or number, and without what stands around the name."""
     return _NUMBERING.sub("", item).strip(_DECORATION)
 
 
-def _without_calls(message: ChatAssistantMessage) -> ChatAssistantMessage:
+def _drop_calls(message: ChatAssistantMessage) -> ChatAssistantMessage:
     return {**message, "tool_calls": None}

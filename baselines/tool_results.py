@@ -20,18 +20,18 @@ def rewrite_new_results(
     The latest turn is everything after the last assistant message, so a reminder that another
     element has already put behind the results does not hide them. `rewrite` makes a new message.
     """
-    start = turn_start(messages)
+    start = find_turn_start(messages)
     new = [rewrite(message) if message["role"] == "tool" else message for message in messages[start:]]
     return [*messages[:start], *new]
 
 
-def new_results(messages: Sequence[ChatMessage]) -> list[int]:
+def find_new_results(messages: Sequence[ChatMessage]) -> list[int]:
     """Find the places of the latest turn's tool results in the conversation, in order."""
-    start = turn_start(messages)
+    start = find_turn_start(messages)
     return [place for place in range(start, len(messages)) if messages[place]["role"] == "tool"]
 
 
-def rewrite_text(
+def rewrite_text_blocks(
     blocks: Sequence[MessageContentBlock], rewrite: Callable[[str], str]
 ) -> list[MessageContentBlock]:
     """New content blocks with the text of each text block rewritten; other blocks are kept."""
@@ -41,16 +41,16 @@ def rewrite_text(
     ]
 
 
-def saying(result: ChatToolResultMessage, text: str) -> ChatToolResultMessage:
+def replace_result_text(result: ChatToolResultMessage, text: str) -> ChatToolResultMessage:
     """The result with another text where models read it: the error of a failed call, else the content."""
     if result["error"]:
-        blank = rewrite_text(result["content"] or [], lambda _: "")
+        blank = rewrite_text_blocks(result["content"] or [], lambda _: "")
         return {**result, "content": blank, "error": text}
     others = [block for block in result["content"] or () if block["type"] != "text"]
     return {**result, "content": [text_content_block_from_string(text), *others]}
 
 
-def turn_start(messages: Sequence[ChatMessage]) -> int:
+def find_turn_start(messages: Sequence[ChatMessage]) -> int:
     """Place of the first message behind the last assistant's; 0 where there is none."""
     assistant = [index for index, message in enumerate(messages) if message["role"] == "assistant"]
     return assistant[-1] + 1 if assistant else 0

@@ -58,7 +58,7 @@ def test_a_thread_does_not_wait_while_another_writes(tmp_path: Path, monkeypatch
             ended.wait(60)
         return write(file, data)
 
-    monkeypatch.setattr(os, "write", slow)
+    monkeypatch.setattr(os, "write_policy", slow)
     threads = [threading.Thread(target=ledger.add, args=(ONE,), name=name) for name in ("slow", "quick")]
     threads[0].start()
     begun.wait(60)

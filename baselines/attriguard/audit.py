@@ -25,48 +25,48 @@ from baselines.attriguard.prompts import (
     REFUSED,
     STEPS,
     attenuation_question,
-    call_text,
+    write_call_line,
     judge_question,
 )
 from baselines.attriguard.verdict import (
     CallJudgement,
-    Survival,
-    comparable,
+    SurvivalRule,
+    comparable_calls,
     read_judgement,
     read_judgement_loosely,
-    read_likelier,
-    same,
-    signature,
+    read_truth_probability,
+    is_same_call,
+    call_signature,
 )
-from baselines.border.asking import GuardAnswer, ask, ask_whole, words_of
-from baselines.border.filter import BorderFilter, CallRuling, Turn
+from baselines.border.asking import GuardAnswer, ask_guard, ask_guard_reply, visible_words
+from baselines.border.filter import BoundaryFilter, CallRuling, FilterTurn
 from baselines.border.rewriter import WITHHELD
-from baselines.tool_results import new_results, saying
+from baselines.tool_results import find_new_results, replace_result_text
 
 SHADOW, ATTENUATOR, JUDGE_ROLE = "attriguard_shadow", "attriguard_attenuator", "attriguard_judge"
-OnUnreadable = Literal["block", "as_published"]
-Audited = Literal["all", "writes"]
+OnUnreadableVerdict = Literal["block", "as_published"]
+AuditedCalls = Literal["all", "writes"]
 JudgeReading = Literal["json", "logprobs"]
 """How a judge is read: by the object it writes, or by how likely "true" and "false" were."""
-Duplicates = Literal["separate", "merged"]
+DuplicateCalls = Literal["separate", "merged"]
 """Calls of one batch that are the same: each with a verdict and a result, or one of both for all."""
 _ALTERNATIVES = 5
 """Of each token of a judge's reply, as many as OpenAI told in the artifact's time."""
 
 
-External = Literal["unless_own", "fixed"]
+ExternalTools = Literal["unless_own", "fixed"]
 """`unless_own`: every tool but those known to repeat the agent's own words. `fixed`: a list, as published."""
 
 
 @cache
-def _names(kind: str) -> frozenset[str]:
+def _load_tool_names(kind: str) -> frozenset[str]:
     found = yaml.safe_load((files("baselines.attriguard") / "tools.yaml").read_text(encoding="utf-8"))
     return frozenset(found[kind])
 
 
-def is_external(tool: str, rule: External) -> bool:
+def is_external(tool: str, rule: ExternalTools) -> bool:
     """Whether a tool's results count as external. Under `unless_own` a tool that nobody knows does."""
-    return tool in _names("fixed") if rule == "fixed" else tool not in _names("own")
+    return tool in _load_tool_names("fixed") if rule == "fixed" else tool not in _load_tool_names("own")
 
 
 @dataclass(frozen=True)
@@ -74,20 +74,20 @@ class AuditOptions:
     """How calls are audited; see `AttriGuard`."""
 
     level: Annotated[int, Field(ge=1, le=3)] = 2
-    survival: Survival = "fuzzy"
-    external_tools: External = "unless_own"
+    survival: SurvivalRule = "fuzzy"
+    external_tools: ExternalTools = "unless_own"
     audit_after_empty: bool = True
     attenuate_errors: bool = True
-    on_unreadable: OnUnreadable = "block"
-    audit: Audited = "all"
+    on_unreadable: OnUnreadableVerdict = "block"
+    audit: AuditedCalls = "all"
     attenuation_temperature: Annotated[float, Field(ge=0, le=2)] | None = 0.2
     judge: JudgeReading = "json"
-    duplicates: Duplicates = "separate"
+    duplicates: DuplicateCalls = "separate"
     retries: AtLeast0 = 1
     seed: int = 0
 
 
-class AttributionAudit(BorderFilter):
+class AttributionAudit(BoundaryFilter):
     """Refuses calls that the agent does not propose once tool results have lost their directive force."""
 
     def __init__(self, model: ChatModel, options: AuditOptions) -> None:
@@ -96,55 +96,55 @@ class AttributionAudit(BorderFilter):
         self._weakened: dict[str, str] = {}
         """Text of a result -> its weakened form: each is weakened once in a case."""
 
-    def rule(self, turn: Turn, calls: Sequence[FunctionCall]) -> list[CallRuling]:
+    def rule_on_calls(self, turn: FilterTurn, calls: Sequence[FunctionCall]) -> list[CallRuling]:
         """Audit the calls of one turn."""
         history = turn.messages[:-1]
-        if not self._audited(history):
-            if self._met(history):
-                self._note_skipped(calls)
+        if not self._needs_audit(history):
+            if self._has_external_result(history):
+                self._record_skipped(calls)
             return [CallRuling(call) for call in calls]
-        audited = [call for call in calls if self._looks_at(call)]
-        shadow = self._shadow(turn, history) if audited else []
+        audited = [call for call in calls if self._is_in_scope(call)]
+        shadow = self._ask_shadow(turn, history) if audited else []
         found: dict[str, CallRuling] = {}
         rulings = []
         for place, call in enumerate(calls):
-            key = signature(call) if self.options.duplicates == "merged" else str(place)
+            key = call_signature(call) if self.options.duplicates == "merged" else str(place)
             if key not in found:
-                looked_at = self._looks_at(call)
-                found[key] = self._ruled(turn, call, shadow) if looked_at else CallRuling(call)
+                looked_at = self._is_in_scope(call)
+                found[key] = self._rule_on_call(turn, call, shadow) if looked_at else CallRuling(call)
             rulings.append(CallRuling(call, found[key].refusal))
         return rulings
 
-    def read(self, turn: Turn, results: Sequence[ChatToolResultMessage]) -> list[ChatToolResultMessage]:
+    def filter_results(self, turn: FilterTurn, results: Sequence[ChatToolResultMessage]) -> list[ChatToolResultMessage]:
         """Leave results alone; as published, calls of a batch that are the same all get the last one's."""
         if self.options.duplicates == "separate":
             return list(results)
-        last = {signature(result["tool_call"]): result for result in results}
-        shown = ((result, last[signature(result["tool_call"])]) for result in results)
+        last = {call_signature(result["tool_call"]): result for result in results}
+        shown = ((result, last[call_signature(result["tool_call"])]) for result in results)
         return [
             one if one is other else {**one, "content": other["content"], "error": other["error"]}
             for one, other in shown
         ]
 
-    def _note_skipped(self, calls: Sequence[FunctionCall]) -> None:
+    def _record_skipped(self, calls: Sequence[FunctionCall]) -> None:
         """Book the calls that run unaudited only because the step before them returned nothing."""
         for call in calls:
             with span("gate", call.function) as node:
                 node.decision = {"filter": "attriguard", "outcome": "allowed: not audited"}
 
-    def _looks_at(self, call: FunctionCall) -> bool:
+    def _is_in_scope(self, call: FunctionCall) -> bool:
         return self.options.audit == "all" or not is_external(call.function, "fixed")
 
-    def _audited(self, history: Sequence[ChatMessage]) -> bool:
+    def _needs_audit(self, history: Sequence[ChatMessage]) -> bool:
         """Whether an external tool has returned something: before, nobody else can have caused a call."""
         if self.options.audit_after_empty:
-            return self._met(history)
-        return self._met([history[place] for place in new_results(history)])
+            return self._has_external_result(history)
+        return self._has_external_result([history[place] for place in find_new_results(history)])
 
-    def _met(self, messages: Sequence[ChatMessage]) -> bool:
-        return any(message["role"] == "tool" and self._external(message) for message in messages)
+    def _has_external_result(self, messages: Sequence[ChatMessage]) -> bool:
+        return any(message["role"] == "tool" and self._is_external_result(message) for message in messages)
 
-    def _external(self, result: ChatToolResultMessage) -> bool:
+    def _is_external_result(self, result: ChatToolResultMessage) -> bool:
         """Whether a result holds text that somebody else may have written."""
         error = result["error"]
         if error and (not self.options.attenuate_errors or error.startswith(REFUSED)):
@@ -152,26 +152,26 @@ class AttributionAudit(BorderFilter):
         text = error or visible_text(result)
         return bool(text.strip()) and is_external(result["tool_call"].function, self.options.external_tools)
 
-    def _shadow(self, turn: Turn, history: Sequence[ChatMessage]) -> list[FunctionCall]:
+    def _ask_shadow(self, turn: FilterTurn, history: Sequence[ChatMessage]) -> list[FunctionCall]:
         """The calls that the agent proposes on the same conversation with weakened results. None is made."""
         with span("shadow") as node:
-            weakened = [self._weak(message) for message in history]
+            weakened = [self._weaken_message(message) for message in history]
             request = ChatRequest(weakened, tool_specs(turn.runtime.functions.values()), SHADOW)
             message = self.model.complete(request).message
             node.messages = (message,)
             calls = list(message["tool_calls"] or ())
-            node.decision = {"proposed": [call_text(call) for call in calls]}
+            node.decision = {"proposed": [write_call_line(call) for call in calls]}
         return calls
 
-    def _weak(self, message: ChatMessage) -> ChatMessage:
-        if message["role"] != "tool" or not self._external(message):
+    def _weaken_message(self, message: ChatMessage) -> ChatMessage:
+        if message["role"] != "tool" or not self._is_external_result(message):
             return message
         text = result_text(message)
         if text not in self._weakened:
-            self._weakened[text] = self._attenuated(text, message["tool_call"].function)
-        return saying(message, self._weakened[text])
+            self._weakened[text] = self._attenuate_text(text, message["tool_call"].function)
+        return replace_result_text(message, self._weakened[text])
 
-    def _attenuated(self, text: str, tool: str) -> str:
+    def _attenuate_text(self, text: str, tool: str) -> str:
         """A result's text, rewritten step by step; a notice where a step came back empty."""
         left = text
         with span("attenuation", tool) as node:
@@ -181,7 +181,7 @@ class AttributionAudit(BorderFilter):
                 messages = [system(STEPS[step]), user(attenuation_question(options.seed, left))]
                 heat = options.attenuation_temperature
                 request = ChatRequest(messages, role=ATTENUATOR, temperature=heat)
-                answer = ask(self.model, request, lambda reply: reply.strip() or None, options.retries)
+                answer = ask_guard(self.model, request, lambda reply: reply.strip() or None, options.retries)
                 node.decision["unreadable"] += answer.unreadable
                 if answer.value is None:
                     left = WITHHELD
@@ -190,22 +190,22 @@ class AttributionAudit(BorderFilter):
             node.decision |= {"chars_out": len(left), "weakened": left}
         return left
 
-    def _ruled(self, turn: Turn, call: FunctionCall, shadow: Sequence[FunctionCall]) -> CallRuling:
+    def _rule_on_call(self, turn: FilterTurn, call: FunctionCall, shadow: Sequence[FunctionCall]) -> CallRuling:
         with span("gate", call.function) as node:
-            node.decision = {"filter": "attriguard", "shadow": [call_text(other) for other in shadow]}
-            if any(same(call, other) for other in shadow):
+            node.decision = {"filter": "attriguard", "shadow": [write_call_line(other) for other in shadow]}
+            if any(is_same_call(call, other) for other in shadow):
                 node.decision |= {"allow": True, "outcome": "allowed: same"}
                 return CallRuling(call)
-            others = comparable(call, shadow, self.options.survival)
+            others = comparable_calls(call, shadow, self.options.survival)
             found = (
-                self._judged(turn, call, others) if others else {"allow": False, "outcome": "denied: absent"}
+                self._judge_call(turn, call, others) if others else {"allow": False, "outcome": "denied: absent"}
             )
             node.decision |= found
-        refusal = REFUSAL.format(call=call_text(call), task=turn.query)
+        refusal = REFUSAL.format(call=write_call_line(call), task=turn.query)
         return CallRuling(call, None if found["allow"] else refusal)
 
-    def _judged(self, turn: Turn, call: FunctionCall, others: Sequence[FunctionCall]) -> dict[str, Any]:
-        answer = self._judgement(judge_question(turn.query, call, others))
+    def _judge_call(self, turn: FilterTurn, call: FunctionCall, others: Sequence[FunctionCall]) -> dict[str, Any]:
+        answer = self._ask_judge(judge_question(turn.query, call, others))
         if answer.value is None:
             return {"allow": False, "outcome": "denied: unreadable", "unreadable": answer.unreadable}
         word = "allowed" if answer.value.legitimate else "denied"
@@ -216,7 +216,7 @@ class AttributionAudit(BorderFilter):
             "unreadable": answer.unreadable,
         }
 
-    def _judgement(self, question: str) -> GuardAnswer[CallJudgement]:
+    def _ask_judge(self, question: str) -> GuardAnswer[CallJudgement]:
         likelier = self.options.judge == "logprobs"
         request = ChatRequest(
             [system(JUDGE), user(question)], role=JUDGE_ROLE, logprobs=_ALTERNATIVES if likelier else 0
@@ -224,9 +224,9 @@ class AttributionAudit(BorderFilter):
         block = self.options.on_unreadable == "block"
         read = read_judgement if block else read_judgement_loosely
         # A reply without log-probabilities is read by its words, as the artifact does.
-        return ask_whole(
+        return ask_guard_reply(
             self.model,
             request,
-            lambda reply: (read_likelier(reply.logprobs) if likelier else None) or read(words_of(reply)),
+            lambda reply: (read_truth_probability(reply.logprobs) if likelier else None) or read(visible_words(reply)),
             self.options.retries if block else 0,
         )

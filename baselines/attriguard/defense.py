@@ -15,11 +15,11 @@ from agentsys.simulated.scripted_agent import play_plain_agent
 from agentsys.simulated.simulated_role import SimulatedKnowledge, SimulatedRole, remove_injected_passages
 from baselines.attriguard.audit import ATTENUATOR, JUDGE_ROLE, SHADOW, AttributionAudit, AuditOptions
 from baselines.attriguard.prompts import JUDGE, LEVELS, REFUSAL, STEPS
-from baselines.border.asking import inside_fences
-from baselines.border.defense import BorderDefense
-from baselines.border.filter import BorderFilter
+from baselines.border.asking import read_fenced_text
+from baselines.border.defense import BoundaryDefense
+from baselines.border.filter import BoundaryFilter
 from baselines.border.rewriter import WITHHELD
-from baselines.played import PlayedDefense
+from baselines.played import RoleDefense
 
 
 def play_shadow(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
@@ -29,31 +29,31 @@ def play_shadow(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssi
 
 def play_attenuator(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
     """The text without the goals that were found in it, else as it is."""
-    text = inside_fences(text_of(request.messages[-1]))
+    text = read_fenced_text(text_of(request.messages[-1]))
     return assistant(remove_injected_passages(text, ATTENUATOR, knowledge).strip() or "Nothing is reported.")
 
 
-def play_judge(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
+def play_attribution_judge(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
     """True of a call of the user task's ground truth."""
     lines = text_of(request.messages[-1])
     task = knowledge.find_task(lines.partition("\n\nProposed call: ")[0])
     call = json.loads(lines.partition("\n\nProposed call: ")[2].partition("\n")[0])
     right = task is not None and any(
         scripted.function == call["tool"]
-        and all(_plain(call["args"].get(name)) == _plain(value) for name, value in scripted.args.items())
+        and all(_as_sorted_json(call["args"].get(name)) == _as_sorted_json(value) for name, value in scripted.args.items())
         for scripted in task.calls
     )
     return assistant(json.dumps({"legitimate": right, "reason": "I compared it with the task."}))
 
 
-def _plain(value: Any) -> str:
+def _as_sorted_json(value: Any) -> str:
     return json.dumps(value, sort_keys=True, default=str).casefold()
 
 
-ROLES: dict[str, SimulatedRole] = {SHADOW: play_shadow, ATTENUATOR: play_attenuator, JUDGE_ROLE: play_judge}
+ROLES: dict[str, SimulatedRole] = {SHADOW: play_shadow, ATTENUATOR: play_attenuator, JUDGE_ROLE: play_attribution_judge}
 
 
-class AttriGuard(BorderDefense, PlayedDefense):
+class AttriGuard(BoundaryDefense, RoleDefense):
     """Causal attribution of tool calls by a shadow run on weakened tool results.
 
     Args:
@@ -90,7 +90,7 @@ class AttriGuard(BorderDefense, PlayedDefense):
         """True: the shadow run repeats it."""
         return True
 
-    def border(self, model: ChatModel, suite: TaskSuite[Any]) -> list[BorderFilter]:
+    def boundary_filters(self, model: ChatModel, suite: TaskSuite[Any]) -> list[BoundaryFilter]:
         """The audit between the agent and its tools."""
         return [AttributionAudit(model, self.options)]
 

@@ -12,37 +12,37 @@ from agentdojo.functions_runtime import FunctionCall
 
 from agentsys.models.loose_json import find_object_with
 
-Survival = Literal["strict", "fuzzy", "hyper_fuzzy"]
+SurvivalRule = Literal["strict", "fuzzy", "hyper_fuzzy"]
 """Which calls may survive besides the same: none, those of the same tool, or any, if the judge agrees."""
 _TRUTH = {"true": True, "yes": True, "false": False, "no": False}
 _EXACT = 2**53
 """Whole numbers below this are the same as floats."""
 
 
-def canonical(call: FunctionCall) -> str:
+def canonical_args(call: FunctionCall) -> str:
     """A call's arguments in one form: keys in order, numbers as numbers (1 is 1.0), texts as they are."""
-    return json.dumps(_plain(dict(call.args)), sort_keys=True, ensure_ascii=False, default=str)
+    return json.dumps(_normalize_numbers(dict(call.args)), sort_keys=True, ensure_ascii=False, default=str)
 
 
-def _plain(value: Any) -> Any:
+def _normalize_numbers(value: Any) -> Any:
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) < _EXACT:
         return float(value)
     if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
+        return {str(key): _normalize_numbers(item) for key, item in value.items()}
+    return [_normalize_numbers(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def signature(call: FunctionCall) -> str:
+def call_signature(call: FunctionCall) -> str:
     """A tool's name and a call's arguments in one form."""
-    return f"{call.function} {canonical(call)}"
+    return f"{call.function} {canonical_args(call)}"
 
 
-def same(call: FunctionCall, other: FunctionCall) -> bool:
+def is_same_call(call: FunctionCall, other: FunctionCall) -> bool:
     """Whether two calls are of the same tool with the same arguments."""
-    return signature(call) == signature(other)
+    return call_signature(call) == call_signature(other)
 
 
-def comparable(call: FunctionCall, shadow: Sequence[FunctionCall], survival: Survival) -> list[FunctionCall]:
+def comparable_calls(call: FunctionCall, shadow: Sequence[FunctionCall], survival: SurvivalRule) -> list[FunctionCall]:
     """The shadow's calls that a call which none of them equals may be compared with."""
     if survival == "strict":
         return []
@@ -67,7 +67,7 @@ def read_judgement(reply: str) -> CallJudgement | None:
     return CallJudgement(legitimate, str(found.get("reason", ""))[:500])
 
 
-def read_likelier(tokens: Sequence[Mapping[str, float]]) -> CallJudgement | None:
+def read_truth_probability(tokens: Sequence[Mapping[str, float]]) -> CallJudgement | None:
     """Read a judge's reply as the artifact does where it can: "true" must be at least as likely as "false".
 
     Args:

@@ -27,7 +27,7 @@ class GuardAnswer(Generic[Read]):
     """Those of them that could not be read."""
 
 
-def ask(
+def ask_guard(
     model: ChatModel, request: ChatRequest, read: Callable[[str], Read | None], retries: int = 1
 ) -> GuardAnswer[Read]:
     """Ask until a reply can be read.
@@ -41,22 +41,22 @@ def ask(
     Raises:
         ModelError: If the model gave no reply; that is never a verdict.
     """
-    return ask_whole(model, request, lambda reply: read(words_of(reply)), retries)
+    return ask_guard_reply(model, request, lambda reply: read(visible_words(reply)), retries)
 
 
-def ask_whole(
+def ask_guard_reply(
     model: ChatModel, request: ChatRequest, read: Callable[[ChatReply], Read | None], retries: int = 1
 ) -> GuardAnswer[Read]:
     """Ask as `ask` does where more than the words of a reply is read."""
     for place in range(retries + 1):
         reply = model.complete(request)
-        value = None if cut_off(reply, request) else read(reply)
+        value = None if is_cut_off(reply, request) else read(reply)
         if value is not None:
             return GuardAnswer(value, place + 1, place)
     return GuardAnswer(None, retries + 1, retries + 1)
 
 
-def words_of(reply: ChatReply) -> str:
+def visible_words(reply: ChatReply) -> str:
     """A reply's words without hidden reasoning, also where a server leaves it in the text (`<think>`)."""
     text = visible_text(reply.message)
     if not text.lstrip().startswith(_THOUGHT):
@@ -64,13 +64,13 @@ def words_of(reply: ChatReply) -> str:
     return text.partition(_THOUGHT_ENDS)[2]
 
 
-def cut_off(reply: ChatReply, request: ChatRequest) -> bool:
+def is_cut_off(reply: ChatReply, request: ChatRequest) -> bool:
     """Whether a reply ended at a bound on its tokens, by its server's word or by the tokens it used up."""
     bound = request.max_tokens
     return reply.cut or (bound is not None and reply.usage.completion >= bound)
 
 
-def fence(seed: int, *texts: str) -> str:
+def draw_fence_word(seed: int, *texts: str) -> str:
     """Draw a word that stands in none of the texts, for marks around them that they cannot close.
 
     It depends on the seed and all of the texts, so a run repeats it and who writes a part of them cannot
@@ -84,12 +84,12 @@ def fence(seed: int, *texts: str) -> str:
             return word
 
 
-def between_fences(word: str, text: str) -> str:
+def wrap_in_fences(word: str, text: str) -> str:
     """A text between two marks that hold the word."""
     return f"[begin {word}]\n{text}\n[end {word}]"
 
 
-def inside_fences(text: str, number: int = 0) -> str:
+def read_fenced_text(text: str, number: int = 0) -> str:
     """What stands between a question's marks, the pair of this number from 0, for the simulated model."""
     rest = text
     for _ in range(number + 1):

@@ -11,18 +11,18 @@ from agentdojo.task_suite.task_suite import TaskSuite
 
 from agentsys.models.chat import ChatModel
 from agentsys.models.pipeline_elements import default_system_message, tool_loop
-from baselines.border.elements import FilteredTools, History
-from baselines.border.filter import BorderFilter
+from baselines.border.elements import FilteredTools, CallHistory
+from baselines.border.filter import BoundaryFilter
 
 
-class BorderDefense(ABC):
+class BoundaryDefense(ABC):
     """A defense that acts at the border alone, so that it can be put in front of other agents too.
 
     A subclass gives the filter; its YAML makes it a config.
     """
 
     name: str
-    history: History = "proposed"
+    history: CallHistory = "proposed"
     """See `FilteredTools`."""
 
     @property
@@ -31,7 +31,7 @@ class BorderDefense(ABC):
         return False
 
     @abstractmethod
-    def border(self, model: ChatModel, suite: TaskSuite[Any]) -> Sequence[BorderFilter]:
+    def boundary_filters(self, model: ChatModel, suite: TaskSuite[Any]) -> Sequence[BoundaryFilter]:
         """The filters of one case, made afresh."""
 
     def pipeline(self, model: ChatModel, suite: TaskSuite[Any]) -> BasePipelineElement:
@@ -40,5 +40,5 @@ class BorderDefense(ABC):
             model,
             default_system_message(suite),
             name=f"{model.name}-{self.name}",
-            tools=FilteredTools(self.border(model, suite), self.history),
+            tools=FilteredTools(self.boundary_filters(model, suite), self.history),
         )

@@ -15,9 +15,9 @@ from agentdojo.types import (
 
 from agentsys.models.chat import assistant, tool_message
 from agentsys.models.pipeline_elements import LoopState, LoopStep, ToolsElement, parse_list_text
-from baselines.border.filter import BorderFilter, CallRuling, EndCase, Turn, filtered, fits, ruled
+from baselines.border.filter import BoundaryFilter, CallRuling, EndCase, FilterTurn, apply_to_results, tool_accepts, apply_to_calls
 
-History = Literal["proposed", "executed"]
+CallHistory = Literal["proposed", "executed"]
 """Which arguments stand in the conversation where a filter changed them."""
 
 
@@ -35,9 +35,9 @@ class FilteredTools(LoopStep):
 
     runs_tools = True
 
-    def __init__(self, filters: Sequence[BorderFilter], history: History = "proposed") -> None:
+    def __init__(self, filters: Sequence[BoundaryFilter], history: CallHistory = "proposed") -> None:
         self.filters = tuple(filters)
-        self.history: History = history
+        self.history: CallHistory = history
         self._executor = ToolsElement()
 
     def step(self, at: LoopState) -> LoopState:
@@ -50,35 +50,35 @@ class FilteredTools(LoopStep):
         last = at.messages[-1] if at.messages else None
         if last is None or last["role"] != "assistant" or not last["tool_calls"]:
             return at
-        turn = Turn(at.query, at.runtime, at.messages)
-        rulings = ruled(self.filters, turn, [_mended(call) for call in last["tool_calls"]])
-        answers = [self._answer(ruling, at) for ruling in rulings]
+        turn = FilterTurn(at.query, at.runtime, at.messages)
+        rulings = apply_to_calls(self.filters, turn, [_repair_call(call) for call in last["tool_calls"]])
+        answers = [self._answer_call(ruling, at) for ruling in rulings]
         open_ = [
             place
             for place, ruling in enumerate(rulings)
-            if ruling.refusal is None and fits(at.runtime, ruling.call)
+            if ruling.refusal is None and tool_accepts(at.runtime, ruling.call)
         ]
-        before = [*at.messages[:-1], self._shown(last, rulings)]
+        before = [*at.messages[:-1], self._message_to_show(last, rulings)]
         try:
-            read = filtered(self.filters, turn, [answers[place] for place in open_])
+            read = apply_to_results(self.filters, turn, [answers[place] for place in open_])
         except EndCase as end:
-            kept = _put(answers, open_, end.results)
-            raise AbortAgentError(str(end), [*before, *self._told(kept, last)], at.env) from None
-        return replace(at, messages=[*before, *self._told(_put(answers, open_, read), last)])
+            kept = _replace_at(answers, open_, end.results)
+            raise AbortAgentError(str(end), [*before, *self._pair_with_calls(kept, last)], at.env) from None
+        return replace(at, messages=[*before, *self._pair_with_calls(_replace_at(answers, open_, read), last)])
 
-    def _answer(self, ruling: CallRuling, at: LoopState) -> ChatToolResultMessage:
+    def _answer_call(self, ruling: CallRuling, at: LoopState) -> ChatToolResultMessage:
         if ruling.refusal is not None:
             return tool_message(ruling.call, "", ruling.refusal)
         run = self._executor.query(at.query, at.runtime, at.env, [assistant(None, [ruling.call])])[3]
         result: ChatToolResultMessage = run[-1]
         return result
 
-    def _shown(self, message: ChatAssistantMessage, rulings: Sequence[CallRuling]) -> ChatAssistantMessage:
+    def _message_to_show(self, message: ChatAssistantMessage, rulings: Sequence[CallRuling]) -> ChatAssistantMessage:
         if self.history == "proposed":
             return message
         return {**message, "tool_calls": [ruling.call for ruling in rulings]}
 
-    def _told(
+    def _pair_with_calls(
         self, results: Sequence[ChatToolResultMessage], message: ChatAssistantMessage
     ) -> list[ChatToolResultMessage]:
         """The results under the calls that the conversation shows."""
@@ -91,7 +91,7 @@ class FilteredTools(LoopStep):
         ]
 
 
-def _mended(call: FunctionCall) -> FunctionCall:
+def _repair_call(call: FunctionCall) -> FunctionCall:
     """The call as the executor will run it, so that filters see no other one.
 
     A list that a model wrote as a text becomes the list, in place, as AgentDojo's executor does it. A call
@@ -105,7 +105,7 @@ def _mended(call: FunctionCall) -> FunctionCall:
     return call
 
 
-def _put(messages: Sequence[Any], places: Sequence[int], new: Sequence[Any]) -> list[Any]:
+def _replace_at(messages: Sequence[Any], places: Sequence[int], new: Sequence[Any]) -> list[Any]:
     changed = list(messages)
     for place, message in zip(places, new, strict=True):
         changed[place] = message

@@ -13,7 +13,7 @@ from agentsys.models.trace import current_tracer
 
 
 @dataclass(frozen=True)
-class Turn:
+class FilterTurn:
     """One turn of an agent as a filter sees it."""
 
     query: str
@@ -46,10 +46,10 @@ class EndCase(Exception):
         self.results = tuple(results)
 
 
-class BorderFilter:
+class BoundaryFilter:
     """Lets everything pass. Made afresh for each case, so it may keep what belongs to one."""
 
-    def rule(self, turn: Turn, calls: Sequence[FunctionCall]) -> list[CallRuling]:
+    def rule_on_calls(self, turn: FilterTurn, calls: Sequence[FunctionCall]) -> list[CallRuling]:
         """Decide on the calls of one turn, all of which the tools would take, before the first of them runs.
 
         Returns:
@@ -60,7 +60,7 @@ class BorderFilter:
         """
         return [CallRuling(call) for call in calls]
 
-    def read(self, turn: Turn, results: Sequence[ChatToolResultMessage]) -> list[ChatToolResultMessage]:
+    def filter_results(self, turn: FilterTurn, results: Sequence[ChatToolResultMessage]) -> list[ChatToolResultMessage]:
         """Give what the agent reads in place of these results, in order of the calls that were run.
 
         Returns:
@@ -73,7 +73,7 @@ class BorderFilter:
         return list(results)
 
 
-def fits(runtime: FunctionsRuntime, call: FunctionCall) -> bool:
+def tool_accepts(runtime: FunctionsRuntime, call: FunctionCall) -> bool:
     """Whether a tool would take a call. Other calls are answered without one, in the agent's own words."""
     tool = runtime.functions.get(call.function)
     if tool is None:
@@ -85,7 +85,7 @@ def fits(runtime: FunctionsRuntime, call: FunctionCall) -> bool:
     return True
 
 
-def ruled(filters: Sequence[BorderFilter], turn: Turn, calls: Sequence[FunctionCall]) -> list[CallRuling]:
+def apply_to_calls(filters: Sequence[BoundaryFilter], turn: FilterTurn, calls: Sequence[FunctionCall]) -> list[CallRuling]:
     """Rule on calls by each filter in turn; a refused call is shown to no further one.
 
     Refused calls are booked in the trace.
@@ -95,9 +95,9 @@ def ruled(filters: Sequence[BorderFilter], turn: Turn, calls: Sequence[FunctionC
         places = [
             place
             for place, ruling in enumerate(rulings)
-            if ruling.refusal is None and fits(turn.runtime, ruling.call)
+            if ruling.refusal is None and tool_accepts(turn.runtime, ruling.call)
         ]
-        found = one.rule(turn, [rulings[place].call for place in places]) if places else []
+        found = one.rule_on_calls(turn, [rulings[place].call for place in places]) if places else []
         for place, ruling in zip(places, found, strict=True):
             rulings[place] = ruling
             if ruling.refusal is not None:
@@ -105,8 +105,8 @@ def ruled(filters: Sequence[BorderFilter], turn: Turn, calls: Sequence[FunctionC
     return rulings
 
 
-def filtered(
-    filters: Sequence[BorderFilter], turn: Turn, results: Sequence[ChatToolResultMessage]
+def apply_to_results(
+    filters: Sequence[BoundaryFilter], turn: FilterTurn, results: Sequence[ChatToolResultMessage]
 ) -> list[ChatToolResultMessage]:
     """What is left of results after each filter in turn.
 
@@ -115,5 +115,5 @@ def filtered(
     """
     read = list(results)
     for one in filters:
-        read = one.read(turn, read)
+        read = one.filter_results(turn, read)
     return read

@@ -10,8 +10,8 @@ from agentdojo.types import ChatToolResultMessage
 
 from agentsys.models.providers.wire_parts import result_text
 from agentsys.models.trace import current_tracer, span
-from baselines.border.filter import BorderFilter, Turn
-from baselines.tool_results import saying
+from baselines.border.filter import BoundaryFilter, FilterTurn
+from baselines.tool_results import replace_result_text
 
 OnDoubt = Literal["withhold", "keep"]
 """What follows where a guard gave no answer that can be used."""
@@ -23,7 +23,7 @@ EMPTIED = "<nothing is left of this tool result>"
 
 
 @dataclass(frozen=True)
-class Rewriting:
+class RewrittenResult:
     """What became of one result."""
 
     text: str
@@ -40,7 +40,7 @@ class Rewriting:
     """Whether the guard took the result for an injection; None: it gave no verdict, or has none to give."""
 
 
-class ResultRewriter(BorderFilter):
+class ResultRewriter(BoundaryFilter):
     """Reads each result by itself; blank ones are passed on unread.
 
     What is read is the error text of a failed call, else its content: a tool's error may quote what an
@@ -51,7 +51,7 @@ class ResultRewriter(BorderFilter):
     gives_verdicts: ClassVar[bool] = True
     """Whether it says of each result if it holds an injection; then its errors are counted."""
 
-    def rewritten(self, turn: Turn, result: ChatToolResultMessage, text: str) -> Rewriting:
+    def rewrite_result(self, turn: FilterTurn, result: ChatToolResultMessage, text: str) -> RewrittenResult:
         """Give what is to stand in place of a result's text, which is not blank.
 
         Raises:
@@ -59,17 +59,17 @@ class ResultRewriter(BorderFilter):
         """
         raise NotImplementedError
 
-    def read(self, turn: Turn, results: Sequence[ChatToolResultMessage]) -> list[ChatToolResultMessage]:
+    def filter_results(self, turn: FilterTurn, results: Sequence[ChatToolResultMessage]) -> list[ChatToolResultMessage]:
         """Rewrite each result in order."""
-        return [self._read(turn, result) for result in results]
+        return [self._rewrite_one(turn, result) for result in results]
 
-    def _read(self, turn: Turn, result: ChatToolResultMessage) -> ChatToolResultMessage:
+    def _rewrite_one(self, turn: FilterTurn, result: ChatToolResultMessage) -> ChatToolResultMessage:
         text = result_text(result)
         if not text.strip():
             return result
         with span("detector", result["tool_call"].function) as node:
             node.decision = {"filter": self.name}
-            found = self.rewritten(turn, result, text)
+            found = self.rewrite_result(turn, result, text)
             shown = found.text if found.text.strip() else EMPTIED
             node.decision |= {
                 "outcome": found.outcome,
@@ -83,13 +83,13 @@ class ResultRewriter(BorderFilter):
                 node.decision["raw"] = text
             if self.gives_verdicts:
                 current_tracer().guard_judged(node, text, found.flagged)
-        return result if shown == text else saying(result, shown)
+        return result if shown == text else replace_result_text(result, shown)
 
 
-def unread(
+def unreadable_result(
     text: str, doubt: str, asked: int, unreadable: int, facts: Mapping[str, Any] | None = None
-) -> Rewriting:
+) -> RewrittenResult:
     """A result about which a guard gave no answer that could be used: kept if the option says so."""
     kept = doubt == "keep"
     outcome = "unreadable" if kept else "withheld"
-    return Rewriting(text if kept else WITHHELD, outcome, asked, unreadable, facts or {})
+    return RewrittenResult(text if kept else WITHHELD, outcome, asked, unreadable, facts or {})

@@ -13,7 +13,7 @@ from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime, TaskEnvi
 from agentsys.models.chat import tool_message
 from agentsys.models.pipeline_elements import LoopState, LoopStep
 from agentsys.models.providers.wire_parts import visible_text
-from baselines.border.filter import BorderFilter, Turn, filtered, fits, ruled
+from baselines.border.filter import BoundaryFilter, FilterTurn, apply_to_results, tool_accepts, apply_to_calls
 
 
 class CallRefused(Exception):
@@ -26,11 +26,11 @@ class FilteredRuntime(FunctionsRuntime):  # type: ignore[misc]
     A result that no filter changed is handed on as the value it was; a changed one as its text.
     """
 
-    def __init__(self, inner: FunctionsRuntime, filters: Sequence[BorderFilter], query: str) -> None:
+    def __init__(self, inner: FunctionsRuntime, filters: Sequence[BoundaryFilter], query: str) -> None:
         super().__init__(list(inner.functions.values()))
         self.inner = inner
         self.filters = tuple(filters)
-        self.turn = Turn(query, inner)
+        self.turn = FilterTurn(query, inner)
 
     def run_function(
         self,
@@ -53,26 +53,26 @@ class FilteredRuntime(FunctionsRuntime):  # type: ignore[misc]
                 raise
             return "", str(refused)
         call = FunctionCall(function=function, args=resolved)
-        if not fits(self.inner, call):
+        if not tool_accepts(self.inner, call):
             own: tuple[Any, str | None] = self.inner.run_function(env, function, resolved, raise_on_error)
             return own
-        (ruling,) = ruled(self.filters, self.turn, [call])
+        (ruling,) = apply_to_calls(self.filters, self.turn, [call])
         if ruling.refusal is not None:
             if raise_on_error:
                 raise CallRefused(ruling.refusal)
             return "", ruling.refusal
         value, error = self.inner.run_function(env, function, dict(ruling.call.args), raise_on_error)
-        if not fits(self.inner, ruling.call):
+        if not tool_accepts(self.inner, ruling.call):
             return value, error
         returned = tool_message(ruling.call, tool_result_to_str(value), error)
-        (read,) = filtered(self.filters, self.turn, [returned])
+        (read,) = apply_to_results(self.filters, self.turn, [returned])
         return (value, error) if read is returned else (visible_text(read), read["error"])
 
 
-class AtBorder(LoopStep):
+class FilteredAgent(LoopStep):
     """Runs an agent with filtered tools."""
 
-    def __init__(self, agent: BasePipelineElement, filters: Sequence[BorderFilter]) -> None:
+    def __init__(self, agent: BasePipelineElement, filters: Sequence[BoundaryFilter]) -> None:
         self.agent = agent
         self.filters = tuple(filters)
 

@@ -65,13 +65,13 @@ class Camel(AgentDefense):
                 " them.",
                 "A quarantined model without tools turns text into values of a declared type, which stay"
                 " untrusted.",
-                *_policies(settings),
+                *_describe_policies(settings),
                 f"After {settings.attempts} failed programs the task ends without an answer.",
             ]
         )
 
 
-def _policies(settings: CamelSettings) -> list[str]:
+def _describe_policies(settings: CamelSettings) -> list[str]:
     if settings.enforcement == "off":
         return ["No policy judges the calls."]
     control = (

@@ -9,13 +9,13 @@ from typing import Any, Literal
 
 from agentsys.models.pipeline_elements import has_reading_name
 from baselines.camel.language.failure import ProgramError
-from baselines.flow.groups import Group, channel_members, event_participants, file_sharers, identities
+from baselines.flow.groups import GroupLookup, channel_members, event_participants, file_sharers, read_identities
 from baselines.flow.label import FlowLabel
-from baselines.flow.label_table import SuiteData, packaged
-from baselines.flow.values import Value, native
+from baselines.flow.label_table import SuiteData, load_packaged_file
+from baselines.flow.values import Value, to_native
 
 
-class Readable(SuiteData):
+class ReadableBy(SuiteData):
     """Some may read some arguments."""
 
     what: tuple[str, ...]
@@ -30,7 +30,7 @@ class Readable(SuiteData):
     """The argument that names a file."""
 
 
-class Condition(SuiteData):
+class CamelCondition(SuiteData):
     """What must hold, all of it; nothing at all always holds."""
 
     trusted: tuple[str, ...] = ()
@@ -41,49 +41,49 @@ class Condition(SuiteData):
     """Arguments that must not be, as an inverted rule has it."""
     public: tuple[str, ...] = ()
     """Arguments that everyone may read."""
-    readable: Readable | None = None
+    readable: ReadableBy | None = None
     attached_files_shared_with: tuple[str, ...] = ()
     """Arguments with identities who must share every file of `attachments`."""
-    any_of: tuple[Condition, ...] = ()
+    any_of: tuple[CamelCondition, ...] = ()
     """One of these must hold."""
     raises: Literal["KeyError", "NotImplementedError"] | None = None
     """The rule itself breaks, which the program meets as an error."""
 
 
-class Policies(SuiteData):
+class CamelPolicies(SuiteData):
     """The file of one suite."""
 
     free: tuple[str, ...]
     """Tools that change nothing."""
-    rules: Mapping[str, Condition]
+    rules: Mapping[str, CamelCondition]
     """Tool -> when it may run. A tool that stands nowhere may not."""
-    published: Mapping[str, Condition] = {}
+    published: Mapping[str, CamelCondition] = {}
     """Tool -> the rule of the reference implementation, where it is a slip that is mended in `rules`."""
     generated: bool = False
     """Whether they were made from the tools' names, for want of a file."""
 
 
 @lru_cache(maxsize=64)
-def written_policies(suite: str) -> Policies | None:
+def load_written_policies(suite: str) -> CamelPolicies | None:
     """The policies of a suite, or None if there is no file of its name."""
-    return packaged(f"{suite}.yaml", Policies, "baselines.camel", "policies")
+    return load_packaged_file(f"{suite}.yaml", CamelPolicies, "baselines.camel", "policies")
 
 
-def generated_policies(tools: Mapping[str, Iterable[str]]) -> Policies:
+def generate_policies(tools: Mapping[str, Iterable[str]]) -> CamelPolicies:
     """Policies for any tools: reading is free, and everything else takes trusted arguments alone."""
     free = tuple(name for name in tools if has_reading_name(name, "query"))
-    rules = {name: Condition(trusted=tuple(tools[name])) for name in tools if name not in free}
-    return Policies(free=free, rules=rules, generated=True)
+    rules = {name: CamelCondition(trusted=tuple(tools[name])) for name in tools if name not in free}
+    return CamelPolicies(free=free, rules=rules, generated=True)
 
 
 @dataclass(frozen=True)
-class Judge:
+class CamelJudge:
     """Decides on calls by the policies of a suite."""
 
-    policies: Policies
+    policies: CamelPolicies
     as_published: bool = False
 
-    def verdict(
+    def find_denial(
         self, tool: str, arguments: Mapping[str, Value], control: FlowLabel, environment: object
     ) -> str | None:
         """Why a call may not be made; None if it may.
@@ -99,72 +99,72 @@ class Judge:
         """
         if tool in self.policies.free:
             return None
-        if not control.public:
+        if not control.is_public:
             return "whether it is made depends on something that not everyone may read"
         rule = (self.as_published and self.policies.published.get(tool)) or self.policies.rules.get(tool)
         if rule is None:
             return "no policy allows it"
-        return _Question(arguments, environment).broken(rule)
+        return _PolicyCheck(arguments, environment).find_violation(rule)
 
 
 @dataclass(frozen=True)
-class _Question:
+class _PolicyCheck:
     arguments: Mapping[str, Value]
     environment: Any
 
-    def broken(self, rule: Condition) -> str | None:
+    def find_violation(self, rule: CamelCondition) -> str | None:
         """What of a condition does not hold."""
         if rule.raises is not None:
             raise ProgramError(rule.raises, "the policy of this tool is broken")
         given = [name for name in rule.trusted_if_given if name in self.arguments]
         for name in (*rule.trusted, *given):
-            if not self._value(name).full.trusted:
+            if not self._argument_value(name).full.is_trusted:
                 return f"{name} is not trusted"
         for name in rule.not_trusted:
-            if self._value(name).full.trusted:
+            if self._argument_value(name).full.is_trusted:
                 return f"{name} is trusted"
         for name in rule.public:
-            if not self._value(name).full.public:
+            if not self._argument_value(name).full.is_public:
                 return f"not everyone may read {name}"
-        unreadable = None if rule.readable is None else self._unreadable(rule.readable)
+        unreadable = None if rule.readable is None else self._find_unreadable(rule.readable)
         if unreadable is not None:
             return unreadable
         if rule.attached_files_shared_with and not self._files_are_shared(rule.attached_files_shared_with):
             return "an attached file is not shared with everyone addressed"
         reasons = []
         for option in rule.any_of:
-            reason = self.broken(option)
+            reason = self.find_violation(option)
             if reason is None:
                 return None
             reasons.append(reason)
         return ", and ".join(reasons) or None
 
-    def _unreadable(self, wanted: Readable) -> str | None:
-        readers = set(self._readers(wanted))
+    def _find_unreadable(self, wanted: ReadableBy) -> str | None:
+        readers = set(self._find_readers(wanted))
         for name in wanted.what:
-            if not self._value(name).full.readable_by(readers):
+            if not self._argument_value(name).full.is_readable_by(readers):
                 return f"somebody addressed may not read {name}"
         return None
 
-    def _readers(self, wanted: Readable) -> Iterable[str]:
+    def _find_readers(self, wanted: ReadableBy) -> Iterable[str]:
         for name in wanted.by:
-            yield from identities(native(self._value(name)))
-        groups: tuple[tuple[str | None, Group], ...] = (
+            yield from read_identities(to_native(self._argument_value(name)))
+        groups: tuple[tuple[str | None, GroupLookup], ...] = (
             (wanted.by_members_of, channel_members),
             (wanted.by_participants_of, event_participants),
             (wanted.by_sharers_of, file_sharers),
         )
         for argument, group in groups:
             if argument is not None:
-                yield from group(self.environment, str(native(self._value(argument))))
+                yield from group(self.environment, str(to_native(self._argument_value(argument))))
 
     def _files_are_shared(self, addressed: Iterable[str]) -> bool:
-        readers = {who for name in addressed for who in identities(native(self._value(name)))}
-        attached = [one for one in native(self._value("attachments")) or [] if isinstance(one, dict)]
+        readers = {who for name in addressed for who in read_identities(to_native(self._argument_value(name)))}
+        attached = [one for one in to_native(self._argument_value("attachments")) or [] if isinstance(one, dict)]
         files = [one.get("file_id") for one in attached if one.get("type") == "file"]
         return all(readers <= set(file_sharers(self.environment, str(file))) for file in files)
 
-    def _value(self, name: str) -> Value:
+    def _argument_value(self, name: str) -> Value:
         if name not in self.arguments:
             # Only where defaults are not filled in, as in the reference implementation.
             raise ProgramError("KeyError", repr(name))

@@ -11,21 +11,21 @@ from pydantic import BaseModel, create_model
 
 from agentsys.models.chat import ChatModel
 from baselines.camel.language.failure import ProgramError
-from baselines.camel.language.machine import ClassValue, Function
-from baselines.camel.language.rendering import shown, type_name
+from baselines.camel.language.machine import ClassValue, FunctionValue
+from baselines.camel.language.rendering import to_str, type_name
 from baselines.camel.prompts import AGAIN, QUARANTINED
 from baselines.camel.signatures import QUERY
-from baselines.flow.label import from_tool
-from baselines.flow.label_table import converted
-from baselines.flow.quarantine import NoAnswer, Quarantine
+from baselines.flow.label import label_from_tool
+from baselines.flow.label_table import to_value
+from baselines.flow.quarantine import NoTypedAnswer, QuarantinedModel
 from baselines.flow.values import Instance, Value
 
-ENOUGH = "have_enough_information"
-OUTPUT = "output"
+ENOUGH_FIELD = "have_enough_information"
+OUTPUT_FIELD = "output"
 _SCALARS: Mapping[str, type] = {"str": str, "int": int, "float": float, "bool": bool}
 
 
-class Answers(Protocol):
+class AnswerSource(Protocol):
     """Where answers come from."""
 
     def answer(self, question: str, schema: type) -> BaseModel | None:
@@ -34,25 +34,25 @@ class Answers(Protocol):
 
 
 @dataclass
-class Asked:
+class ModelAnswers:
     """Answers of a model; they are kept, in order."""
 
-    quarantine: Quarantine
-    given: list[BaseModel | None] = field(default_factory=list)
+    quarantine: QuarantinedModel
+    replies: list[BaseModel | None] = field(default_factory=list)
 
     def answer(self, question: str, schema: type) -> BaseModel | None:
         """Ask."""
         found: BaseModel | None
         try:
-            found = self.quarantine.ask(question, schema_with_flag(schema))
-        except NoAnswer:
+            found = self.quarantine.ask(question, add_answer_flag(schema))
+        except NoTypedAnswer:
             found = None
-        self.given.append(found)
+        self.replies.append(found)
         return found
 
 
 @dataclass
-class Served:
+class RecordedAnswers:
     """Recorded answers, in order; where none is left there is none."""
 
     recorded: Iterator[BaseModel | None]
@@ -62,12 +62,12 @@ class Served:
         return next(self.recorded, None)
 
 
-def asked(model: ChatModel, attempts: int) -> Asked:
+def build_model_answers(model: ChatModel, attempts: int) -> ModelAnswers:
     """Answers of this model."""
-    return Asked(Quarantine(model, QUARANTINED, AGAIN, attempts))
+    return ModelAnswers(QuarantinedModel(model, QUARANTINED, AGAIN, attempts))
 
 
-def read(answers: Answers, arguments: Mapping[str, Value]) -> Value:
+def query_assistant(answers: AnswerSource, arguments: Mapping[str, Value]) -> Value:
     """What `query_ai_assistant` returns: untrusted, whatever it was asked.
 
     Raises:
@@ -76,30 +76,30 @@ def read(answers: Answers, arguments: Mapping[str, Value]) -> Value:
     """
     if set(arguments) != {"query", "output_schema"}:
         raise ProgramError("TypeError", f"{QUERY} takes query and output_schema")
-    schema = _schema(arguments["output_schema"])
-    answer = answers.answer(shown(arguments["query"]), schema)
-    if answer is None or not getattr(answer, ENOUGH, False):
+    schema = _read_schema(arguments["output_schema"])
+    answer = answers.answer(to_str(arguments["query"]), schema)
+    if answer is None or not getattr(answer, ENOUGH_FIELD, False):
         raise ProgramError("NotEnoughInformationError", "")
-    label = from_tool(QUERY)
+    label = label_from_tool(QUERY)
     if issubclass(schema, BaseModel):
-        whole = converted(answer, label)
+        whole = to_value(answer, label)
         assert isinstance(whole, Instance)
         return Instance(label, schema, whole.fields)
-    return converted(getattr(answer, OUTPUT), label)
+    return to_value(getattr(answer, OUTPUT_FIELD), label)
 
 
-def _schema(value: Value) -> type:
-    if isinstance(value, Function) and value.name in _SCALARS:
+def _read_schema(value: Value) -> type:
+    if isinstance(value, FunctionValue) and value.name in _SCALARS:
         return _SCALARS[value.name]
     if isinstance(value, ClassValue) and (isinstance(value.of, EnumMeta) or issubclass(value.of, BaseModel)):
         return value.of
     raise ProgramError("TypeError", f"'{type_name(value)}' is no schema", value.full)
 
 
-def schema_with_flag(schema: type) -> type[BaseModel]:
+def add_answer_flag(schema: type) -> type[BaseModel]:
     """The schema as the model is asked for it: with a field that says whether the text held the answer."""
-    fields: dict[str, Any] = {ENOUGH: (bool, ...)}
+    fields: dict[str, Any] = {ENOUGH_FIELD: (bool, ...)}
     if issubclass(schema, BaseModel):
         return create_model(schema.__name__, __base__=schema, **fields)
-    fields = {OUTPUT: (schema, ...), **fields}
+    fields = {OUTPUT_FIELD: (schema, ...), **fields}
     return create_model("Answer", **fields)

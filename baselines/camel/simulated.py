@@ -15,10 +15,10 @@ from agentsys.simulated.script_grounding import MAX_ATTEMPTS, PLACEHOLDER, leaf_
 from agentsys.simulated.simulated_role import SimulatedKnowledge, SimulatedRole
 from baselines.camel.agent import ROLE
 from baselines.camel.language.failure import ProgramError
-from baselines.camel.language.parse import code_block
+from baselines.camel.language.parse import find_program
 from baselines.camel.signatures import QUERY
 from baselines.flow.quarantine import ROLE as READER
-from baselines.flow.simulated import play_reader, question
+from baselines.flow.simulated import play_quarantined_model, write_fact_question
 
 DONE = "Done."
 _TOOL = re.compile(r"^def (\w+)\(", re.MULTILINE)
@@ -26,7 +26,7 @@ _PLACE = re.compile(r"^In line (\d+)[.:]", re.MULTILINE)
 
 
 @dataclass(frozen=True)
-class _Script:
+class _PlannerScript:
     """What is to be done, whoever asked for it."""
 
     calls: tuple[ScriptedCall, ...]
@@ -34,25 +34,25 @@ class _Script:
     facts: tuple[Fact, ...]
 
 
-def play_planner(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
+def play_camel_planner(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
     """The ground truth as a program, one statement a line; after an error what is left of it."""
     prompt, query = text_of(request.messages[0]), text_of(request.messages[1])
     tools = _TOOL.findall(prompt)
-    lines = list(_program(_script(query, tools, knowledge), frozenset(tools)))
-    left = _left(lines, request.messages[2:])
+    lines = list(_write_program(_find_script(query, tools, knowledge), frozenset(tools)))
+    left = _remaining_lines(lines, request.messages[2:])
     return assistant("```python\n" + "\n".join(left) + "\n```")
 
 
-def _script(query: str, tools: Sequence[str], knowledge: SimulatedKnowledge) -> _Script:
+def _find_script(query: str, tools: Sequence[str], knowledge: SimulatedKnowledge) -> _PlannerScript:
     """The user task's; an injection task's where the user asks for one."""
     task = knowledge.find_task(query, tools)
     if task is not None:
-        return _Script(task.calls, task.answer.strip() or DONE, task.facts)
+        return _PlannerScript(task.calls, task.answer.strip() or DONE, task.facts)
     goal = next(iter(knowledge.find_goals(query, tools)), None)
-    return _Script((), DONE, ()) if goal is None else _Script(goal.calls, goal.says or DONE, ())
+    return _PlannerScript((), DONE, ()) if goal is None else _PlannerScript(goal.calls, goal.says or DONE, ())
 
 
-def _program(script: _Script, tools: frozenset[str]) -> Iterator[str]:
+def _write_program(script: _PlannerScript, tools: frozenset[str]) -> Iterator[str]:
     """Each call, with the questions before it whose answers it needs; then the answer."""
     known: dict[str, str] = {}
     for index, call in enumerate(script.calls):
@@ -61,39 +61,39 @@ def _program(script: _Script, tools: frozenset[str]) -> Iterator[str]:
         given = []
         facts = [fact for fact in script.facts if fact.source < index]
         for name, value in call.args.items():
-            for fact in _needed(facts, value, known):
+            for fact in _needed_facts(facts, value, known):
                 known[fact.text] = f"value_{len(known)}"
-                yield _asking(known[fact.text], fact, question(fact.field, name, call.function))
-            given.append(f"{name}={_expression(value, known)}")
+                yield _write_query(known[fact.text], fact, write_fact_question(fact.field, name, call.function))
+            given.append(f"{name}={_write_expression(value, known)}")
         yield f"result_{index} = {call.function}({', '.join(given)})"
-    for fact in _needed(script.facts, script.answer, known):
+    for fact in _needed_facts(script.facts, script.answer, known):
         known[fact.text] = f"value_{len(known)}"
-        yield _asking(known[fact.text], fact, question(fact.field, None, None))
-    yield f"print({_text(script.answer, known)})"
+        yield _write_query(known[fact.text], fact, write_fact_question(fact.field, None, None))
+    yield f"print({_write_text(script.answer, known)})"
 
 
-def _asking(name: str, fact: Fact, asked: str) -> str:
+def _write_query(name: str, fact: Fact, asked: str) -> str:
     return f"{name} = {QUERY}({asked!r} + '\\n' + str(result_{fact.source}), str)"
 
 
-def _needed(facts: Iterable[Fact], value: Any, known: Mapping[str, str]) -> list[Fact]:
+def _needed_facts(facts: Iterable[Fact], value: Any, known: Mapping[str, str]) -> list[Fact]:
     forms = "\n".join(form for leaf in scalar_leaves(value) for form in leaf_forms(leaf))
     return [fact for fact in facts if fact.text in forms and fact.text not in known]
 
 
-def _expression(value: Any, known: Mapping[str, str]) -> str:
+def _write_expression(value: Any, known: Mapping[str, str]) -> str:
     """A Python expression for a scripted value: what was read is a variable, the rest stands there."""
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{key!r}: {_expression(held, known)}" for key, held in value.items()) + "}"
+        return "{" + ", ".join(f"{key!r}: {_write_expression(held, known)}" for key, held in value.items()) + "}"
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(_expression(held, known) for held in value) + "]"
+        return "[" + ", ".join(_write_expression(held, known) for held in value) + "]"
     if isinstance(value, str):
-        return _text(value, known)
+        return _write_text(value, known)
     found = next((known[form] for form in leaf_forms(value) if form in known), None)
     return repr(value) if found is None else f"{type(value).__name__}({found})"
 
 
-def _text(text: str, known: Mapping[str, str]) -> str:
+def _write_text(text: str, known: Mapping[str, str]) -> str:
     """A text in which whole words that were read are variables."""
     if not known:
         return repr(text)
@@ -103,7 +103,7 @@ def _text(text: str, known: Mapping[str, str]) -> str:
     return " + ".join(written) or "''"
 
 
-def _left(lines: list[str], exchange: Sequence[ChatMessage]) -> list[str]:
+def _remaining_lines(lines: list[str], exchange: Sequence[ChatMessage]) -> list[str]:
     """What is left after the attempts so far: what ran is not run again, what failed thrice is given up."""
     failures = 0
     for program, report in zip(exchange[::2], exchange[1::2], strict=False):
@@ -114,20 +114,20 @@ def _left(lines: list[str], exchange: Sequence[ChatMessage]) -> list[str]:
         failures = 1 if ran else failures + 1
         lines = lines[ran:]
         if failures >= MAX_ATTEMPTS and lines:
-            lines, failures = [*_given_up(lines[0]), *lines[1:]], 0
+            lines, failures = [*_write_placeholder(lines[0]), *lines[1:]], 0
     return lines
 
 
 def _is_program(text: str) -> bool:
     try:
-        return bool(code_block(text))
+        return bool(find_program(text))
     except ProgramError:
         return False
 
 
-def _given_up(line: str) -> list[str]:
+def _write_placeholder(line: str) -> list[str]:
     name, assigned, _ = line.partition(" = ")
     return [f"{name} = {PLACEHOLDER!r}"] if assigned and name.isidentifier() else [f"print({PLACEHOLDER!r})"]
 
 
-ROLES: dict[str, SimulatedRole] = {ROLE: play_planner, READER: play_reader}
+ROLES: dict[str, SimulatedRole] = {ROLE: play_camel_planner, READER: play_quarantined_model}

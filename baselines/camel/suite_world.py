@@ -12,12 +12,12 @@ from agentdojo.types import ChatToolResultMessage
 from agentsys.models.chat import tool_message
 from agentsys.models.trace import span
 from baselines.camel.language.failure import CallDenied, ProgramError
-from baselines.camel.policy import Judge
-from baselines.camel.reader import Answers, read
+from baselines.camel.policy import CamelJudge
+from baselines.camel.reader import AnswerSource, query_assistant
 from baselines.camel.signatures import QUERY
 from baselines.flow.label import FROM_USER, FlowLabel
-from baselines.flow.label_table import LabelTable, converted
-from baselines.flow.values import Value, native
+from baselines.flow.label_table import LabelTable, to_value
+from baselines.flow.values import Value, to_native
 
 POLICY = "camel_policy"
 """The kind of the spans of verdicts."""
@@ -33,9 +33,9 @@ class SuiteWorld:
     runtime: FunctionsRuntime
     environment: TaskEnvironment
     table: LabelTable
-    judge: Judge | None
+    judge: CamelJudge | None
     """None: no policies."""
-    answers: Answers
+    answers: AnswerSource
     messages: list[ChatToolResultMessage] = field(default_factory=list)
     """A result for each call that ran since the list was emptied."""
 
@@ -48,11 +48,11 @@ class SuiteWorld:
             ModelError: If the quarantined model gave no reply.
         """
         if tool == QUERY:
-            return read(self.answers, arguments)
+            return query_assistant(self.answers, arguments)
         function = self.runtime.functions[tool]
         if self.judge is not None:
-            self._check(function, arguments, control, self.judge)
-        plain = {name: native(value) for name, value in arguments.items()}
+            self._check_policy(function, arguments, control, self.judge)
+        plain = {name: to_native(value) for name, value in arguments.items()}
         made = FunctionCall(function=tool, args=plain, id=f"call_{len(self.messages)}")
         # Tools may change the lists they are given, and the record shows what they were given.
         result, error = self.runtime.run_function(self.environment, tool, made.model_copy(deep=True).args)
@@ -62,16 +62,16 @@ class SuiteWorld:
         if error is not None:
             kind, _, text = error.partition(": ")
             raise ProgramError(kind if kind.isidentifier() else "ToolError", text)
-        return self.table.labelled(tool, result)
+        return self.table.label_result(tool, result)
 
-    def _check(
-        self, function: Function, arguments: Mapping[str, Value], control: FlowLabel, judge: Judge
+    def _check_policy(
+        self, function: Function, arguments: Mapping[str, Value], control: FlowLabel, judge: CamelJudge
     ) -> None:
-        filled = arguments if judge.as_published else {**defaults(function), **arguments}
-        if any(name not in filled for name in required(function)):
+        filled = arguments if judge.as_published else {**default_arguments(function), **arguments}
+        if any(name not in filled for name in required_arguments(function)):
             return  # The tool will say what is missing, and do nothing.
         with span(POLICY, function.name) as opened:
-            reason = judge.verdict(function.name, filled, control, self.environment)
+            reason = judge.find_denial(function.name, filled, control, self.environment)
             opened.decision = {"allow": reason is None, "reason": reason or ""}
             if judge.policies.generated:
                 opened.decision["generated"] = True
@@ -79,12 +79,12 @@ class SuiteWorld:
             raise CallDenied(function.name, reason)
 
 
-def defaults(function: Function) -> dict[str, Value]:
+def default_arguments(function: Function) -> dict[str, Value]:
     """Arguments that may be left out, with the values they then have."""
     fields = function.parameters.model_fields.items()
-    return {name: converted(field.default, FROM_USER) for name, field in fields if not field.is_required()}
+    return {name: to_value(field.default, FROM_USER) for name, field in fields if not field.is_required()}
 
 
-def required(function: Function) -> list[str]:
+def required_arguments(function: Function) -> list[str]:
     """Arguments that may not be left out."""
     return [name for name, field in function.parameters.model_fields.items() if field.is_required()]

@@ -10,23 +10,23 @@ from agentdojo.task_suite.task_suite import TaskSuite
 from agentsys.base.option_checks import check_options
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatModel
-from baselines.border.defense import BorderDefense
-from baselines.border.filter import BorderFilter
+from baselines.border.defense import BoundaryDefense
+from baselines.border.filter import BoundaryFilter
 from baselines.border.rewriter import EMPTIED, WITHHELD
 from baselines.datafilter.element import (
     INSTRUCTIONS,
     ROLE,
     ROLES,
     SEPARATOR,
-    FilterData,
-    FilterOptions,
-    template_digest,
-    unfit_filter,
+    DataRewriter,
+    DataFilterOptions,
+    digest_template,
+    find_filter_misfit,
 )
-from baselines.played import PlayedDefense
+from baselines.played import RoleDefense
 
 
-class DataFilter(BorderDefense, PlayedDefense):
+class DataFilter(BoundaryDefense, RoleDefense):
     """Results written again by a model that was trained to leave planted instructions out.
 
     Args:
@@ -48,13 +48,13 @@ class DataFilter(BorderDefense, PlayedDefense):
     roles = ROLES
 
     def __init__(self, name: str = "datafilter", *, template: str | None = None, **options: Any) -> None:
-        if template is not None and template != template_digest():
+        if template is not None and template != digest_template():
             raise ConfigError(
                 f"{name}: template is {template!r}, and what stands around the data here has the digest"
-                f" {template_digest()}: scores under two templates are not comparable. Give that one or null."
+                f" {digest_template()}: scores under two templates are not comparable. Give that one or null."
             )
         self.name = name
-        self.options = check_options(FilterOptions, name, options)
+        self.options = check_options(DataFilterOptions, name, options)
 
     @property
     def own_roles(self) -> Sequence[str]:
@@ -63,11 +63,11 @@ class DataFilter(BorderDefense, PlayedDefense):
 
     def unfit(self, role: str, model: ChatModel) -> str | None:
         """Ask the filter model about a known text with an order in it."""
-        return unfit_filter(model)
+        return find_filter_misfit(model)
 
-    def border(self, model: ChatModel, suite: TaskSuite[Any]) -> list[BorderFilter]:
+    def boundary_filters(self, model: ChatModel, suite: TaskSuite[Any]) -> list[BoundaryFilter]:
         """The filter between the tools and the agent."""
-        return [FilterData(model, self.options)]
+        return [DataRewriter(model, self.options)]
 
     def description(self) -> str:
         """What the filter model is shown, and what becomes of its words."""

@@ -17,12 +17,12 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from agentsys.errors import ConfigError
 from baselines.detectors.settings import ClassifierSettings
 
-COMMIT = re.compile(r"[0-9a-f]{40}")
-STOCK = "ForSequenceClassification"
+COMMIT_HASH = re.compile(r"[0-9a-f]{40}")
+STOCK_CLASS_ENDING = "ForSequenceClassification"
 """How the names of the stock classes with a pooled head end."""
 
 
-def source(settings: ClassifierSettings) -> dict[str, Any]:
+def hub_arguments(settings: ClassifierSettings) -> dict[str, Any]:
     """The arguments that name a repository's files to Hugging Face's loaders."""
     return {
         "pretrained_model_name_or_path": settings.model_id,
@@ -32,7 +32,7 @@ def source(settings: ClassifierSettings) -> dict[str, Any]:
 
 
 @contextmanager
-def reachable(settings: ClassifierSettings) -> Iterator[None]:
+def explain_load_errors(settings: ClassifierSettings) -> Iterator[None]:
     """Turns what loaders raise for files they cannot get or read into one line.
 
     Raises:
@@ -56,8 +56,8 @@ def read_config(settings: ClassifierSettings) -> Any:
         ConfigError: If it cannot be had, or says that the checkpoint was made for another head.
     """
     _check_pinned(settings)
-    with reachable(settings):
-        given, _ = PretrainedConfig.get_config_dict(**source(settings))
+    with explain_load_errors(settings):
+        given, _ = PretrainedConfig.get_config_dict(**hub_arguments(settings))
     if not given:
         raise ConfigError(f"Cannot load the detector model {settings.name}: it has no config.json.")
     _check_head(given, settings)
@@ -78,7 +78,7 @@ def _check_pinned(settings: ClassifierSettings) -> None:
         return
     if settings.model_id.startswith(("/", ".", "~")):
         raise ConfigError(f"Detector model_id={settings.model_id}: no such folder.")
-    if not COMMIT.fullmatch(settings.revision or ""):
+    if not COMMIT_HASH.fullmatch(settings.revision or ""):
         raise ConfigError(
             f"Detector model {settings.model_id}: revision is {settings.revision!r};"
             " give the full commit (40 hexadecimal digits), so that the scores can be repeated."
@@ -88,7 +88,7 @@ def _check_pinned(settings: ClassifierSettings) -> None:
 def _check_head(given: Mapping[str, Any], settings: ClassifierSettings) -> None:
     """Weights of one head load into the other without an error, and give scores that mean nothing."""
     names = given.get("architectures") or []
-    stock = not given.get("auto_map") and all(str(name).endswith(STOCK) for name in names)
+    stock = not given.get("auto_map") and all(str(name).endswith(STOCK_CLASS_ENDING) for name in names)
     if stock is not (settings.head == "pooled"):
         made_for = "the stock, pooled head" if stock else f"a class of its own ({', '.join(map(str, names))})"
         raise ConfigError(
@@ -97,7 +97,7 @@ def _check_head(given: Mapping[str, Any], settings: ClassifierSettings) -> None:
         )
 
 
-def safe_index(labels: Mapping[int, str], settings: ClassifierSettings) -> int:
+def find_safe_index(labels: Mapping[int, str], settings: ClassifierSettings) -> int:
     """Index of the safe label.
 
     Raises:
@@ -119,5 +119,5 @@ def read_tokenizer(settings: ClassifierSettings, config: Any) -> Any:
     Raises:
         ConfigError: If it cannot be had.
     """
-    with reachable(settings):
-        return AutoTokenizer.from_pretrained(**source(settings), config=config, trust_remote_code=False)
+    with explain_load_errors(settings):
+        return AutoTokenizer.from_pretrained(**hub_arguments(settings), config=config, trust_remote_code=False)

@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 
 from baselines.detectors.detector import WindowedDetector
 from baselines.detectors.settings import ClassifierSettings
-from baselines.detectors.tokens import Ids, Tokens
+from baselines.detectors.tokens import TokenIds, WindowTokenizer
 
-REMEMBERED = 20_000
+MOST_CACHED_TEXTS = 20_000
 """Texts whose scores are kept; tool results repeat from case to case."""
 
 
-class Network(Protocol):
+class ClassifierNetwork(Protocol):
     """A model that is ready to run, on torch or on ONNX runtime."""
 
     def logits(self, ids: NDArray[np.int64], mask: NDArray[np.int64]) -> NDArray[Any]:
@@ -37,7 +37,7 @@ class Classifier:
         safe: Index of the safe label among the logits.
     """
 
-    def __init__(self, settings: ClassifierSettings, tokens: Tokens, network: Network, safe: int) -> None:
+    def __init__(self, settings: ClassifierSettings, tokens: WindowTokenizer, network: ClassifierNetwork, safe: int) -> None:
         self.settings = settings
         self.tokens = tokens
         self.network = network
@@ -62,14 +62,14 @@ class Classifier:
         scores = iter(self._probabilities([ids for several in windows for ids in several]))
         return [[next(scores) for _ in several] for several in windows]
 
-    def _probabilities(self, windows: Sequence[Ids]) -> list[float]:
+    def _probabilities(self, windows: Sequence[TokenIds]) -> list[float]:
         # Windows of like length side by side, so that little of a batch is padding.
         order = sorted(range(len(windows)), key=lambda index: len(windows[index]))
         scores = [0.0] * len(windows)
         size = self.settings.batch_size
         for start in range(0, len(order), size):
             batch = order[start : start + size]
-            ids, mask = padded([windows[index] for index in batch], self.tokens.padding)
+            ids, mask = pad_batch([windows[index] for index in batch], self.tokens.padding)
             injected = 1.0 - softmax(self.network.logits(ids, mask))[:, self.safe]
             if not np.isfinite(injected).all():
                 raise ArithmeticError(f"{self.name} computed a score that is not a number")
@@ -78,13 +78,13 @@ class Classifier:
         return scores
 
 
-class Remembered:
+class CachedDetector:
     """A detector for many threads: asks one at a time and remembers the scores of texts it has seen.
 
     Of more than `most` texts the ones longest unused go first.
     """
 
-    def __init__(self, detector: WindowedDetector, most: int = REMEMBERED) -> None:
+    def __init__(self, detector: WindowedDetector, most: int = MOST_CACHED_TEXTS) -> None:
         self.detector = detector
         self._most = most
         self._lock = threading.Lock()
@@ -115,7 +115,7 @@ class Remembered:
         return found
 
 
-def padded(windows: Sequence[Ids], padding: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def pad_batch(windows: Sequence[TokenIds], padding: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Token ids and attention mask of a batch, each of shape `(n, longest)`."""
     shape = len(windows), max(len(ids) for ids in windows)
     ids, mask = np.full(shape, padding, dtype=np.int64), np.zeros(shape, dtype=np.int64)

@@ -10,16 +10,16 @@ from typing import Any
 
 from agentsys.base.option_checks import check_options
 from agentsys.errors import ConfigError, find_missing_packages, not_installed_error
-from baselines.detectors.classifier import Classifier, Network, Remembered
+from baselines.detectors.classifier import Classifier, ClassifierNetwork, CachedDetector
 from baselines.detectors.defense import DetectorDefense
-from baselines.detectors.extra import EXTRA, NEEDED, require
+from baselines.detectors.extra import EXTRA, PACKAGES_NEEDED, require_detector_packages
 from baselines.detectors.settings import ClassifierSettings
-from baselines.detectors.tokens import tokens_of
+from baselines.detectors.tokens import wrap_tokenizer
 
-_LOADING = threading.Lock()
-_FAILED: dict[ClassifierSettings, tuple[float, str]] = {}
+_LOADING_LOCK = threading.Lock()
+_RECENT_FAILURES: dict[ClassifierSettings, tuple[float, str]] = {}
 """Settings that could not be loaded: when (monotonic seconds), and why."""
-_FAILED_FOR_S = 60.0
+_FAILURE_KEPT_S = 60.0
 """How long a failure holds. Cases run side by side: without it each would try an unreachable hub in turn."""
 
 
@@ -50,12 +50,12 @@ class ClassifierDefense(DetectorDefense):
         Raises:
             Unavailable: If it is not.
         """
-        absent = find_missing_packages(NEEDED[self.settings.backend])
+        absent = find_missing_packages(PACKAGES_NEEDED[self.settings.backend])
         if absent:
             raise not_installed_error(f"The detector model {self.settings.name}", absent, EXTRA)
 
     @property
-    def detects(self) -> str:
+    def detector_description(self) -> str:
         """Name the classifier, and say how it reads long texts."""
         pieces = {
             "windows": f"overlapping pieces of {self.settings.max_length} tokens, of which the worst counts",
@@ -65,35 +65,35 @@ class ClassifierDefense(DetectorDefense):
         return f"the text classifier {self.settings.model_id} (a long text: {pieces})"
 
 
-def load_classifier(settings: ClassifierSettings) -> Remembered:
+def load_classifier(settings: ClassifierSettings) -> CachedDetector:
     """Load the detector of these settings once per process, for everyone who asks for the same.
 
     Raises:
         ConfigError: If a package is missing, or the model cannot be had or does not fit the settings.
     """
-    with _LOADING:
-        when, why = _FAILED.get(settings, (float("-inf"), ""))
-        if time.monotonic() - when < _FAILED_FOR_S:
+    with _LOADING_LOCK:
+        when, why = _RECENT_FAILURES.get(settings, (float("-inf"), ""))
+        if time.monotonic() - when < _FAILURE_KEPT_S:
             raise ConfigError(why)
         try:
-            return _loaded(settings)
+            return _load_cached(settings)
         except ConfigError as failure:
-            _FAILED[settings] = (time.monotonic(), str(failure))
+            _RECENT_FAILURES[settings] = (time.monotonic(), str(failure))
             raise
 
 
 @lru_cache(maxsize=4)
-def _loaded(settings: ClassifierSettings) -> Remembered:
-    require(settings, NEEDED[settings.backend])
-    from baselines.detectors.checkpoint import read_config, read_tokenizer, safe_index
+def _load_cached(settings: ClassifierSettings) -> CachedDetector:
+    require_detector_packages(settings, PACKAGES_NEEDED[settings.backend])
+    from baselines.detectors.checkpoint import read_config, read_tokenizer, find_safe_index
 
     config = read_config(settings)
-    safe = safe_index(config.id2label, settings)
-    tokens = tokens_of(read_tokenizer(settings, config))
-    return Remembered(Classifier(settings, tokens, _network(settings, config), safe))
+    safe = find_safe_index(config.id2label, settings)
+    tokens = wrap_tokenizer(read_tokenizer(settings, config))
+    return CachedDetector(Classifier(settings, tokens, _load_network(settings, config), safe))
 
 
-def _network(settings: ClassifierSettings, config: object) -> Network:
+def _load_network(settings: ClassifierSettings, config: object) -> ClassifierNetwork:
     if settings.backend == "torch":
         from baselines.detectors.torch_backend import load_torch
 

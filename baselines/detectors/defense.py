@@ -9,14 +9,14 @@ from agentdojo.task_suite.task_suite import TaskSuite
 
 from agentsys.base.option_checks import check_options
 from agentsys.models.chat import ChatModel
-from baselines.border.defense import BorderDefense
-from baselines.border.filter import BorderFilter
+from baselines.border.defense import BoundaryDefense
+from baselines.border.filter import BoundaryFilter
 from baselines.detectors.detector import Detector
 from baselines.detectors.element import ABORTED, NOTICE, DetectInjections, DetectionOptions
-from baselines.package_wording import withheld_notice
+from baselines.package_wording import package_withheld_notice
 
 
-class DetectorDefense(BorderDefense):
+class DetectorDefense(BoundaryDefense):
     """A defense from any detector; a subclass with a YAML makes it a config.
 
     Args:
@@ -41,14 +41,14 @@ class DetectorDefense(BorderDefense):
     @property
     def notice(self) -> str:
         """The text in a withheld result's place."""
-        return withheld_notice() if self.options.wording == "package" else NOTICE
+        return package_withheld_notice() if self.options.wording == "package" else NOTICE
 
     @property
     def needs_conversation(self) -> bool:
         """Whether it reads the conversation, or ends it."""
         return self.options.mode == "conversation" or self.options.on_injection == "abort"
 
-    def border(self, model: ChatModel, suite: TaskSuite[Any]) -> list[BorderFilter]:
+    def boundary_filters(self, model: ChatModel, suite: TaskSuite[Any]) -> list[BoundaryFilter]:
         """The detector between the tools and the agent.
 
         Raises:
@@ -70,7 +70,7 @@ class DetectorDefense(BorderDefense):
         threshold = f"{self.options.threshold:g}"
         return (
             "One agent reads the request and the tool results in one conversation. Between the tools and its"
-            f" next step a detector, {self.detects}, reads {reads}. It gives the probability that there is an"
+            f" next step a detector, {self.detector_description}, reads {reads}. It gives the probability that there is an"
             f" injection; a result is flagged if 1 minus that is below {threshold}, and then {then}."
             f" Error texts of failed calls {errors}. A result that is not flagged reaches the agent unchanged"
             " and unmarked. The detector knows neither the user's request nor what the agent does next. No"
@@ -78,7 +78,7 @@ class DetectorDefense(BorderDefense):
         )
 
     @property
-    def detects(self) -> str:
+    def detector_description(self) -> str:
         """Name the detector in a few words."""
         return "which gives a text a number"
 

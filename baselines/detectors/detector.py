@@ -43,11 +43,11 @@ class Detection:
     """Windows read; 0 where the text is blank and nothing was read."""
 
 
-BLANK = Detection(False, 0.0)
+BLANK_DETECTION = Detection(False, 0.0)
 """The verdict on a text with nothing in it."""
 
 
-def judge(detector: Detector, texts: Sequence[str], threshold: float) -> list[Detection]:
+def detect_injections(detector: Detector, texts: Sequence[str], threshold: float) -> list[Detection]:
     """Verdicts on texts, in order.
 
     Args:
@@ -59,19 +59,19 @@ def judge(detector: Detector, texts: Sequence[str], threshold: float) -> list[De
     """
     read = [index for index, text in enumerate(texts) if text.strip()]
     if not read:
-        return [BLANK] * len(texts)
-    scores = _window_scores(detector, [texts[index] for index in read])
-    verdicts = dict(zip(read, (_verdict(windows, threshold) for windows in scores), strict=True))
-    return [verdicts.get(index, BLANK) for index in range(len(texts))]
+        return [BLANK_DETECTION] * len(texts)
+    scores = _score_windows(detector, [texts[index] for index in read])
+    verdicts = dict(zip(read, (_combine_windows(windows, threshold) for windows in scores), strict=True))
+    return [verdicts.get(index, BLANK_DETECTION) for index in range(len(texts))]
 
 
-def _window_scores(detector: Detector, texts: Sequence[str]) -> list[list[float]]:
+def _score_windows(detector: Detector, texts: Sequence[str]) -> list[list[float]]:
     if isinstance(detector, WindowedDetector):
         return detector.score_windows(texts)
     return [[probability] for probability in detector.score(texts)]
 
 
-def _verdict(windows: Sequence[float], threshold: float) -> Detection:
+def _combine_windows(windows: Sequence[float], threshold: float) -> Detection:
     worst = max(range(len(windows)), key=windows.__getitem__)
     probability = windows[worst]
     return Detection(1.0 - probability < threshold, probability, worst, len(windows))

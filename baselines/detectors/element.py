@@ -11,10 +11,10 @@ from pydantic import Field
 
 from agentsys.models.providers.wire_parts import visible_text
 from agentsys.models.trace import current_tracer, span
-from baselines.border.filter import BorderFilter, EndCase, Turn
-from baselines.detectors.detector import Detection, Detector, judge
-from baselines.package_wording import Wording
-from baselines.tool_results import rewrite_text
+from baselines.border.filter import BoundaryFilter, EndCase, FilterTurn
+from baselines.detectors.detector import Detection, Detector, detect_injections
+from baselines.package_wording import PackageWording
+from baselines.tool_results import rewrite_text_blocks
 
 NOTICE = "<withheld: this tool result was taken for a prompt injection>"
 """What stands in place of every text of a flagged result."""
@@ -34,10 +34,10 @@ class DetectionOptions:
     """`withhold` the result, or `abort` the case."""
     read_errors: bool = True
     """Whether the error text of a failed call is read (and withheld) too."""
-    wording: Wording = "own"
+    wording: PackageWording = "own"
 
 
-class DetectInjections(BorderFilter):
+class DetectInjections(BoundaryFilter):
     """Has a detector read tool results before the agent does, all those of a turn in one batch.
 
     Blocks that are not text (which no detector here can read) stay as they are and are named in the span of
@@ -49,40 +49,40 @@ class DetectInjections(BorderFilter):
         self.options = options
         self.notice = notice
 
-    def read(self, turn: Turn, results: Sequence[ChatToolResultMessage]) -> list[ChatToolResultMessage]:
+    def filter_results(self, turn: FilterTurn, results: Sequence[ChatToolResultMessage]) -> list[ChatToolResultMessage]:
         """Replace flagged results.
 
         Raises:
             EndCase: If a result is flagged and the case is to be aborted.
         """
-        texts = [self._text(turn, results[: place + 1]) for place in range(len(results))]
-        verdicts = judge(self.detector, texts, self.options.threshold)
+        texts = [self._text_to_read(turn, results[: place + 1]) for place in range(len(results))]
+        verdicts = detect_injections(self.detector, texts, self.options.threshold)
         seen = []
         for result, verdict in zip(results, verdicts, strict=True):
-            self._note(result, verdict)
-            seen.append(self._withheld(result) if verdict.injected else result)
+            self._record_detection(result, verdict)
+            seen.append(self._withhold_result(result) if verdict.injected else result)
         if self.options.on_injection == "abort" and any(verdict.injected for verdict in verdicts):
             raise EndCase(ABORTED, seen)
         return seen
 
-    def _text(self, turn: Turn, results: Sequence[ChatToolResultMessage]) -> str:
+    def _text_to_read(self, turn: FilterTurn, results: Sequence[ChatToolResultMessage]) -> str:
         """What is read for the last of these results."""
         if self.options.mode == "message":
-            return self._readable(results[-1])
+            return self._message_text(results[-1])
         messages = [*turn.messages, *results]
-        return "\n".join(f"{message['role']}: {self._readable(message)}" for message in messages)
+        return "\n".join(f"{message['role']}: {self._message_text(message)}" for message in messages)
 
-    def _readable(self, message: ChatMessage) -> str:
+    def _message_text(self, message: ChatMessage) -> str:
         """A message's text, after the error text where there is one: models are sent that first or alone."""
         error = message["error"] if message["role"] == "tool" and self.options.read_errors else None
         return "\n".join(text for text in (error, visible_text(message)) if text)
 
-    def _withheld(self, result: ChatToolResultMessage) -> ChatToolResultMessage:
-        content = rewrite_text(result["content"] or [], lambda _: self.notice)
+    def _withhold_result(self, result: ChatToolResultMessage) -> ChatToolResultMessage:
+        content = rewrite_text_blocks(result["content"] or [], lambda _: self.notice)
         error = self.notice if result["error"] and self.options.read_errors else result["error"]
         return {**result, "content": content, "error": error}
 
-    def _note(self, result: ChatToolResultMessage, verdict: Detection) -> None:
+    def _record_detection(self, result: ChatToolResultMessage, verdict: Detection) -> None:
         raw = {"raw": visible_text(result), "raw_error": result["error"]} if verdict.injected else {}
         with span("detector", result["tool_call"].function) as node:
             node.decision = {
@@ -95,4 +95,4 @@ class DetectInjections(BorderFilter):
                 **raw,
             }
             if verdict.windows:
-                current_tracer().guard_judged(node, self._readable(result), verdict.injected)
+                current_tracer().guard_judged(node, self._message_text(result), verdict.injected)

@@ -9,23 +9,23 @@ from agentsys.errors import not_installed_error
 from baselines.detectors.settings import ClassifierSettings
 
 EXTRA = "detectors"
-NEEDED = {"torch": ("torch", "transformers"), "onnx": ("onnxruntime", "transformers")}
+PACKAGES_NEEDED = {"torch": ("torch", "transformers"), "onnx": ("onnxruntime", "transformers")}
 """Backend -> packages."""
-NEEDED_TO_EXPORT = ("torch", "onnx", "onnxscript")
+PACKAGES_TO_EXPORT = ("torch", "onnx", "onnxscript")
 
 
-def require(settings: ClassifierSettings, packages: Sequence[str]) -> None:
+def require_detector_packages(settings: ClassifierSettings, packages: Sequence[str]) -> None:
     """Check that optional packages are there.
 
     Raises:
         Unavailable: Naming those that are not, and the extra that brings them.
     """
-    missing = [package for package in packages if not _importable(package)]
+    missing = [package for package in packages if not _can_import(package)]
     if missing:
         raise not_installed_error(f"The detector model {settings.name}", missing, EXTRA)
 
 
-def _importable(package: str) -> bool:
+def _can_import(package: str) -> bool:
     try:
         importlib.import_module(package)
     except ImportError:

@@ -15,10 +15,10 @@ from huggingface_hub import hf_hub_download
 from numpy.typing import NDArray
 
 from agentsys.errors import ConfigError
-from baselines.detectors.checkpoint import reachable
-from baselines.detectors.extra import NEEDED_TO_EXPORT, require
+from baselines.detectors.checkpoint import explain_load_errors
+from baselines.detectors.extra import PACKAGES_TO_EXPORT, require_detector_packages
 from baselines.detectors.settings import ClassifierSettings
-from baselines.detectors.torch_backend import load_model
+from baselines.detectors.torch_backend import load_checkpoint_model
 
 MADE_FROM = "agentsys.made_from"
 """Metadata of a file we exported: model, revision and head, so that it is not used for another."""
@@ -50,31 +50,31 @@ def load_onnx(settings: ClassifierSettings, config: Any) -> OnnxNetwork:
     Raises:
         ConfigError: If it cannot be had, was made from another model, or the device is not there.
     """
-    path = _file(settings, config)
+    path = _find_onnx_file(settings, config)
     providers = _providers(settings.device)
     try:
         session = onnxruntime.InferenceSession(str(path), providers=providers)
     except Exception as error:  # noqa: BLE001 - its exceptions have no other base in common
         raise ConfigError(f"onnx_file={path} cannot be loaded: {str(error).splitlines()[0]}") from None
-    made_from = session.get_modelmeta().custom_metadata_map.get(MADE_FROM, made(settings))
-    if made_from != made(settings):
+    made_from = session.get_modelmeta().custom_metadata_map.get(MADE_FROM, identify_export(settings))
+    if made_from != identify_export(settings):
         raise ConfigError(f"onnx_file={path} was made from {made_from}; name another file, or delete it.")
     return OnnxNetwork(session)
 
 
-def made(settings: ClassifierSettings) -> str:
+def identify_export(settings: ClassifierSettings) -> str:
     """Identify the checkpoint and head that a file was exported from."""
     return f"{settings.name} ({settings.head})"
 
 
-def _file(settings: ClassifierSettings, config: Any) -> Path:
+def _find_onnx_file(settings: ClassifierSettings, config: Any) -> Path:
     named = Path(settings.onnx_file or "").expanduser()
     if named.is_absolute():
-        return named if named.is_file() else _exported(settings, config, named)
+        return named if named.is_file() else _ensure_export(settings, config, named)
     folder = Path(settings.model_id)
     if folder.is_dir():
         return folder / named
-    with reachable(settings):
+    with explain_load_errors(settings):
         found = hf_hub_download(
             settings.model_id,
             named.as_posix(),
@@ -84,13 +84,13 @@ def _file(settings: ClassifierSettings, config: Any) -> Path:
     return Path(found)
 
 
-def _exported(settings: ClassifierSettings, config: Any, path: Path) -> Path:
-    require(settings, NEEDED_TO_EXPORT)
+def _ensure_export(settings: ClassifierSettings, config: Any, path: Path) -> Path:
+    require_detector_packages(settings, PACKAGES_TO_EXPORT)
 
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        export_onnx(settings, config, partial, {MADE_FROM: made(settings)})
+        export_onnx(settings, config, partial, {MADE_FROM: identify_export(settings)})
         partial.replace(path)
     except OSError as error:
         raise ConfigError(f"onnx_file={path} cannot be written: {error.strerror}.") from None
@@ -115,7 +115,7 @@ def _providers(device: str) -> list[str]:
     )
 
 
-class _Logits(torch.nn.Module):  # type: ignore[misc]
+class _LogitsModule(torch.nn.Module):  # type: ignore[misc]
     """The model with nothing but its logits as output."""
 
     def __init__(self, model: Any) -> None:
@@ -135,7 +135,7 @@ def export_onnx(settings: ClassifierSettings, config: Any, path: Path, metadata:
         ConfigError: If the checkpoint cannot be had.
         OSError: If the file cannot be written.
     """
-    model = _Logits(load_model(settings, config)).eval()
+    model = _LogitsModule(load_checkpoint_model(settings, config)).eval()
     example = torch.ones((2, 8), dtype=torch.int64)
     axes = {0: torch.export.Dim("batch"), 1: torch.export.Dim("length", max=65536)}
     with warnings.catch_warnings():

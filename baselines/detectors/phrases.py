@@ -52,6 +52,6 @@ class PhraseDefense(DetectorDefense):
         super().__init__("phrase_detector", lambda: detector)
 
     @property
-    def detects(self) -> str:
+    def detector_description(self) -> str:
         """A list of wordings."""
         return "a short list of tell-tale wordings (regular expressions, 1 where one of them stands, else 0)"

@@ -8,11 +8,11 @@ from typing import Literal
 from agentsys.base.option_checks import AtLeast1
 from agentsys.errors import ConfigError
 
-Head = Literal["pooled", "first_token"]
+ClassifierHead = Literal["pooled", "first_token"]
 LongInput = Literal["windows", "truncate", "whole"]
-Backend = Literal["torch", "onnx"]
+ClassifierBackend = Literal["torch", "onnx"]
 
-WHOLE = 8192
+MOST_TOKENS_AT_ONCE = 8192
 """Most tokens of a text that is read in one pass."""
 
 
@@ -28,7 +28,7 @@ class ClassifierSettings:
     """Name on the Hugging Face hub, or a folder."""
     revision: str | None
     """Commit of the model's repository; None for a folder."""
-    head: Head
+    head: ClassifierHead
     """`pooled`: the stock head. `first_token`: a linear layer on the first token's hidden state."""
     safe_label: str
     """The model's label for texts without an injection, in any case."""
@@ -42,7 +42,7 @@ class ClassifierSettings:
     """Windows per pass."""
     device: str = "auto"
     """`auto` (a GPU if there is one), `cpu`, `cuda`, `cuda:1`, `mps`."""
-    backend: Backend = "torch"
+    backend: ClassifierBackend = "torch"
     onnx_file: str | None = None
     """Backend `onnx`: a file of the model's repository, or one on disk (an absolute path; it is made by
     export from the checkpoint if it does not exist)."""

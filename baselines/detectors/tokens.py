@@ -6,50 +6,50 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from baselines.detectors.settings import WHOLE, ClassifierSettings
+from baselines.detectors.settings import MOST_TOKENS_AT_ONCE, ClassifierSettings
 
-Ids = list[int]
+TokenIds = list[int]
 
 
 @dataclass(frozen=True)
-class Tokens:
+class WindowTokenizer:
     """A tokenizer with the special tokens it puts around a text."""
 
     tokenizer: Any
     """A `transformers` tokenizer."""
-    before: Ids
+    before: TokenIds
     """Special tokens in front of a text, e.g. `[CLS]`."""
-    after: Ids
+    after: TokenIds
     """Special tokens behind it, e.g. `[SEP]`."""
     padding: int
     """Id that fills up the shorter windows of a batch."""
 
-    def windows(self, text: str, settings: ClassifierSettings) -> list[Ids]:
+    def windows(self, text: str, settings: ClassifierSettings) -> list[TokenIds]:
         """The passes in which a text is read: special tokens included, none longer than the settings say."""
-        ids = plain_ids(self.tokenizer, text)
-        most = WHOLE if settings.long_input == "whole" else settings.max_length
+        ids = encode_plain(self.tokenizer, text)
+        most = MOST_TOKENS_AT_ONCE if settings.long_input == "whole" else settings.max_length
         room = most - len(self.before) - len(self.after)
-        pieces = overlapping(ids, room, settings.stride) if settings.long_input == "windows" else [ids[:room]]
+        pieces = split_overlapping(ids, room, settings.stride) if settings.long_input == "windows" else [ids[:room]]
         return [[*self.before, *piece, *self.after] for piece in pieces]
 
 
-def tokens_of(tokenizer: Any) -> Tokens:
+def wrap_tokenizer(tokenizer: Any) -> WindowTokenizer:
     """A tokenizer with its special tokens, found by tokenizing a word with and without them."""
     probe = "a"
-    bare, full = plain_ids(tokenizer, probe), list(tokenizer(probe, verbose=False)["input_ids"])
+    bare, full = encode_plain(tokenizer, probe), list(tokenizer(probe, verbose=False)["input_ids"])
     places = range(len(full) - len(bare) + 1)
     start = next(place for place in places if full[place : place + len(bare)] == bare)
     padding = tokenizer.pad_token_id
-    return Tokens(tokenizer, full[:start], full[start + len(bare) :], 0 if padding is None else int(padding))
+    return WindowTokenizer(tokenizer, full[:start], full[start + len(bare) :], 0 if padding is None else int(padding))
 
 
-def plain_ids(tokenizer: Any, text: str) -> Ids:
+def encode_plain(tokenizer: Any, text: str) -> TokenIds:
     """A text's token ids without special ones, however many (`verbose` would warn of long texts)."""
     text = text.encode("utf-8", "replace").decode()  # tokenizers refuse lone surrogates
     return list(tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
 
 
-def overlapping(ids: Sequence[int], size: int, overlap: int) -> list[Ids]:
+def split_overlapping(ids: Sequence[int], size: int, overlap: int) -> list[TokenIds]:
     """Windows of at most `size` that share `overlap` with their neighbours and leave nothing out.
 
     Args:

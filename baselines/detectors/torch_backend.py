@@ -14,10 +14,10 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 from transformers.utils import logging as transformers_logging
 
 from agentsys.errors import ConfigError
-from baselines.detectors.checkpoint import reachable, source
+from baselines.detectors.checkpoint import explain_load_errors, hub_arguments
 from baselines.detectors.settings import ClassifierSettings
 
-UNUSED = frozenset({"pooler.dense.weight", "pooler.dense.bias"})
+UNUSED_WEIGHTS = frozenset({"pooler.dense.weight", "pooler.dense.bias"})
 """Parameters that PIGuard's checkpoint may hold and its head does not use."""
 
 
@@ -69,14 +69,14 @@ def load_torch(settings: ClassifierSettings, config: Any) -> TorchNetwork:
         ConfigError: If it or the device cannot be had.
     """
     device = _device(settings)
-    model = load_model(settings, config)
+    model = load_checkpoint_model(settings, config)
     try:
         return TorchNetwork(model.to(device), device)
     except (RuntimeError, AssertionError) as error:  # torch raises either for hardware that is not there
-        raise ConfigError(f"detector device {settings.device!r}: {_line(error)}; try device=cpu.") from None
+        raise ConfigError(f"detector device {settings.device!r}: {_first_line(error)}; try device=cpu.") from None
 
 
-def load_model(settings: ClassifierSettings, config: Any) -> Any:
+def load_checkpoint_model(settings: ClassifierSettings, config: Any) -> Any:
     """The checkpoint in the class of its head, on the CPU, in evaluation mode and single precision.
 
     Raises:
@@ -85,16 +85,16 @@ def load_model(settings: ClassifierSettings, config: Any) -> Any:
     """
     stock = settings.head == "pooled"
     kind = AutoModelForSequenceClassification if stock else FirstTokenClassifier
-    with reachable(settings), _no_progress_bar():
+    with explain_load_errors(settings), _no_progress_bar():
         # Only safetensors: the older format is a pickle, which runs code.
         model, report = kind.from_pretrained(
-            **source(settings),
+            **hub_arguments(settings),
             config=config,
             dtype=torch.float32,
             use_safetensors=True,
             output_loading_info=True,
         )
-    wrong = {kind: _wrong(report.get(kind), kind, stock) for kind in ("missing_keys", "unexpected_keys")}
+    wrong = {kind: _wrong_weights_text(report.get(kind), kind, stock) for kind in ("missing_keys", "unexpected_keys")}
     found = [f"{len(keys)} {kind.replace('_keys', '')} ({keys[0]})" for kind, keys in wrong.items() if keys]
     if found:
         raise ConfigError(
@@ -104,8 +104,8 @@ def load_model(settings: ClassifierSettings, config: Any) -> Any:
     return model.eval()
 
 
-def _wrong(keys: Any, kind: str, stock: bool) -> list[str]:
-    harmless = UNUSED if kind == "unexpected_keys" and not stock else frozenset()
+def _wrong_weights_text(keys: Any, kind: str, stock: bool) -> list[str]:
+    harmless = UNUSED_WEIGHTS if kind == "unexpected_keys" and not stock else frozenset()
     # Older versions of transformers saved this table of numbers with the weights.
     return sorted(k for k in keys or () if k not in harmless and not k.endswith("position_ids"))
 
@@ -128,8 +128,8 @@ def _device(settings: ClassifierSettings) -> Any:
     try:
         return torch.device(settings.device)
     except RuntimeError as error:
-        raise ConfigError(f"detector device {settings.device!r}: {_line(error)}") from None
+        raise ConfigError(f"detector device {settings.device!r}: {_first_line(error)}") from None
 
 
-def _line(error: Exception) -> str:
+def _first_line(error: Exception) -> str:
     return str(error).splitlines()[0]

@@ -6,7 +6,7 @@ from agentsys.models.chat import ChatModel, ChatRequest, system, user
 from agentsys.models.providers.wire_parts import visible_text
 
 
-def ask(model: ChatModel, role: str, instructions: str, question: str) -> str:
+def ask_role(model: ChatModel, role: str, instructions: str, question: str) -> str:
     """Ask the model in this role and give its words, hidden reasoning left out.
 
     Raises:

@@ -14,11 +14,11 @@ from agentsys.base.python_parser import literal_eval
 from agentsys.models.chat import ChatModel
 from agentsys.models.prompted_tools import wrap_in_tag
 from agentsys.models.trace import span
-from baselines.drift.asking import ask
+from baselines.drift.asking import ask_role
 from baselines.drift.prompts import FORMATTER
-from baselines.drift.refusal import Mismatch
+from baselines.drift.refusal import ChecklistMismatch
 
-ROLE = "drift_formatter"
+FORMATTER_ROLE = "drift_formatter"
 NAME, REQUIRED, CONDITIONS = "name", "required parameters", "conditions"
 """Keys of an entry."""
 _TEMPLATE = re.compile(r"\{.*\}", re.DOTALL)
@@ -26,39 +26,39 @@ _TEMPLATE = re.compile(r"\{.*\}", re.DOTALL)
 _OPEN = {"none", "null"}
 
 
-def question(query: str, checklist: str) -> str:
+def write_formatter_question(query: str, checklist: str) -> str:
     """Write the formatter's question."""
     return "\n".join([wrap_in_tag("user_query", query), wrap_in_tag("parameter_checklist", checklist)])
 
 
-def formatted(model: ChatModel, query: str, checklist: str, attempts: int) -> str | None:
+def format_checklist(model: ChatModel, query: str, checklist: str, attempts: int) -> str | None:
     """The checklist as the formatter writes it, repaired to be JSON; None if no attempt gives any.
 
     Raises:
         ModelError: If the model gave no reply.
     """
-    with span(ROLE) as opened:
+    with span(FORMATTER_ROLE) as opened:
         for attempt in range(attempts):
-            text = repaired(ask(model, ROLE, FORMATTER, question(query, checklist)))
+            text = repair_json_text(ask_role(model, FORMATTER_ROLE, FORMATTER, write_formatter_question(query, checklist)))
             opened.decision = {"attempts": attempt + 1, "checklist": text}
             if text is not None:
                 return text
     return None
 
 
-def repaired(text: str) -> str | None:
+def repair_json_text(text: str) -> str | None:
     """The JSON in a text, mended where it is nearly JSON; None where there is none."""
     try:
-        mended = mend(text)
+        mended = repair_in_linear_time(text)
         json.loads(mended)
     except (ValueError, RecursionError):
         return None
     return mended
 
 
-def readable_entries(text: str) -> list[Any] | None:
+def read_entries(text: str) -> list[Any] | None:
     """The entries of a checklist that is JSON, a Python literal, or nearly JSON; None if it is no list."""
-    for read in (json.loads, literal_eval, lambda raw: json.loads(mend(raw))):
+    for read in (json.loads, literal_eval, lambda raw: json.loads(repair_in_linear_time(raw))):
         try:
             # Written and read again: a literal may hold what JSON does not know.
             found = json.loads(json.dumps(read(text.strip()), default=str))
@@ -75,7 +75,7 @@ _LOOKS = 6
 """Looks at the text for each of its characters. A checklist takes 2 to 5, a model in a loop a thousand."""
 
 
-def mend(text: str) -> str:
+def repair_in_linear_time(text: str) -> str:
     """Repair a text with `json_repair`, in time that grows with the text's length and not its square.
 
     Raises:
@@ -84,18 +84,18 @@ def mend(text: str) -> str:
     if len(text) > _LONGEST:
         raise ValueError(f"{len(text)} characters are too many to mend")
     try:
-        return repair_json(_Paced(text, [1000 + _LOOKS * len(text)]))
+        return repair_json(_PacedText(text, [1000 + _LOOKS * len(text)]))
     except AssertionError:  # json-repair 0.55.1: a fence inside a string that never ends
         raise ValueError("json_repair cannot read it") from None
 
 
-class _Paced(str):
+class _PacedText(str):
     """A text that can be looked at so often and no oftener; its parts and sums share what is left."""
 
     __slots__ = ("left",)
     left: list[int]
 
-    def __new__(cls, text: str, left: list[int]) -> _Paced:
+    def __new__(cls, text: str, left: list[int]) -> _PacedText:
         made = super().__new__(cls, text)
         made.left = left
         return made
@@ -105,19 +105,19 @@ class _Paced(str):
         if self.left[0] < 0:
             raise ValueError("json_repair goes over it again and again")
         found = super().__getitem__(place)
-        return _Paced(found, self.left) if isinstance(place, slice) else found
+        return _PacedText(found, self.left) if isinstance(place, slice) else found
 
-    def __add__(self, more: str) -> _Paced:
-        return _Paced(super().__add__(more), self.left)
+    def __add__(self, more: str) -> _PacedText:
+        return _PacedText(super().__add__(more), self.left)
 
 
-def aligned(checklist: str, plan: Sequence[str]) -> str:
+def align_checklist(checklist: str, plan: Sequence[str]) -> str:
     """The checklist as JSON with one entry for each planned call, in the plan's order.
 
     A call takes the entry at its own place if that bears its name, or the first unused one that does;
     otherwise, and where the entry is not one, it gets an entry that asks nothing.
     """
-    unused = [_entry(raw) for raw in readable_entries(checklist) or []]
+    unused = [_read_entry(raw) for raw in read_entries(checklist) or []]
     found: list[dict[str, Any]] = []
     for place, name in enumerate(plan):
         here = unused[place] if place < len(unused) else None
@@ -130,25 +130,25 @@ def aligned(checklist: str, plan: Sequence[str]) -> str:
     return json.dumps(found, default=str)
 
 
-def _entry(raw: Any) -> dict[str, Any] | None:
+def _read_entry(raw: Any) -> dict[str, Any] | None:
     """An entry whose open values are null; None where it is none."""
     if not isinstance(raw, dict) or not isinstance(raw.get(NAME), str):
         return None
     required = raw.get(REQUIRED)
     values = (
-        {str(key): _value(value) for key, value in required.items()} if isinstance(required, dict) else None
+        {str(key): _read_entry_value(value) for key, value in required.items()} if isinstance(required, dict) else None
     )
     return {NAME: raw[NAME], REQUIRED: values or None, CONDITIONS: raw.get(CONDITIONS)}
 
 
-def _value(value: Any) -> Any:
+def _read_entry_value(value: Any) -> Any:
     # `json_repair` reads Python's None as a text, and models write "null" in quotes.
     return None if isinstance(value, str) and value.strip().casefold() in _OPEN else value
 
 
-def compare(
+def compare_with_checklist(
     checklist: str, start: int, batch: Sequence[FunctionCall], *, every_call: bool
-) -> Mismatch | None:
+) -> ChecklistMismatch | None:
     """Hold a batch against the checklist from entry `start` on; None if nothing speaks against it.
 
     A negative `start` counts from the end. Calls beyond the checklist pass, and so does everything where the
@@ -170,19 +170,19 @@ def compare(
             return None
         if entry[NAME] != call.function:
             reason = f"the call in place {place + 1} is {call.function}, the checklist has {entry[NAME]}."
-            return Mismatch("name", place, reason, tuple(batch), checklist)
+            return ChecklistMismatch("name", place, reason, tuple(batch), checklist)
         required = entry[REQUIRED]
         if required is not None and not isinstance(required, Mapping):
             return None
         if required is None and not every_call:
             return None
-        fault = _fault(required or {}, call)
+        fault = _find_mismatch(required or {}, call)
         if fault is not None:
-            return Mismatch(fault[0], place, fault[1], tuple(batch), checklist)
+            return ChecklistMismatch(fault[0], place, fault[1], tuple(batch), checklist)
     return None
 
 
-def _fault(required: Mapping[str, Any], call: FunctionCall) -> tuple[str, str] | None:
+def _find_mismatch(required: Mapping[str, Any], call: FunctionCall) -> tuple[str, str] | None:
     """Cause and reason why a call's arguments do not agree."""
     for key, value in required.items():
         expected = str(value)

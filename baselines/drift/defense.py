@@ -15,8 +15,8 @@ from agentsys.errors import ConfigError, unknown_name
 from agentsys.models.chat import ChatModel
 from agentsys.models.pipeline_elements import default_system_message, named_pipeline
 from baselines.drift.agent import DriftAgent
-from baselines.drift.fixes import ALL, NONE
-from baselines.drift.permission import Permission, PermissionBook
+from baselines.drift.fixes import ALL_FIXES, NO_FIXES
+from baselines.drift.permission import ToolPermission, PermissionCache
 from baselines.drift.prompts import ENVIRONMENT, PROMPTS
 from baselines.drift.settings import DriftSettings
 from baselines.drift.simulated import ROLES
@@ -59,10 +59,10 @@ class Drift(AgentDefense):
         **options: Any,
     ) -> None:
         self.name = name
-        known = _permissions(name, permissions or {})
-        mended = NONE if compat else ALL
+        known = _read_permissions(name, permissions or {})
+        mended = NO_FIXES if compat else ALL_FIXES
         self.settings = check_options(DriftSettings, name, options, fixes=mended, permissions=known)
-        self._book = PermissionBook()
+        self._book = PermissionCache()
 
     def pipeline(self, model: ChatModel, suite: TaskSuite[Any]) -> BasePipelineElement:
         """The agent for one case. No system message stands in the conversation: each call builds its own."""
@@ -75,8 +75,8 @@ class Drift(AgentDefense):
         settings = self.settings
         parts = [
             "One agent works through the request and reads tool results in one conversation.",
-            *_plan(settings),
-            *_isolator(settings),
+            *_describe_plan(settings),
+            *_describe_isolator(settings),
             f"Calls run only while the agent was asked with at most {settings.message_cap} messages, in at"
             " most"
             f" {settings.max_rounds} turns after the first.",
@@ -84,15 +84,15 @@ class Drift(AgentDefense):
         return " ".join(parts)
 
 
-def _permissions(name: str, given: Mapping[str, str]) -> Mapping[str, Permission]:
-    known = [permission.value for permission in Permission]
+def _read_permissions(name: str, given: Mapping[str, str]) -> Mapping[str, ToolPermission]:
+    known = [permission.value for permission in ToolPermission]
     for tool, word in given.items():
         if word not in known:
             raise ConfigError(unknown_name(f"permission of {tool} in {name}", str(word), known))
-    return MappingProxyType({tool: Permission(word) for tool, word in given.items()})
+    return MappingProxyType({tool: ToolPermission(word) for tool, word in given.items()})
 
 
-def _plan(settings: DriftSettings) -> list[str]:
+def _describe_plan(settings: DriftSettings) -> list[str]:
     if not settings.build_constraints:
         return ["There is no plan, so that calls are held against nothing.", "No call is judged."]
     planned = [
@@ -111,7 +111,7 @@ def _plan(settings: DriftSettings) -> list[str]:
     ]
 
 
-def _isolator(settings: DriftSettings) -> list[str]:
+def _describe_isolator(settings: DriftSettings) -> list[str]:
     if not settings.injection_isolation:
         return ["Nothing is cut out of tool results.", "No model looks through them before the agent does."]
     unreadable = {"withhold": "a notice stands for the result", "keep": "the result is kept"}

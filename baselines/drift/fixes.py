@@ -45,7 +45,7 @@ class DriftFix(Enum):
     """The loop goes on after a refusal. Reference: after any message that holds the refusal's mark."""
 
 
-NONE: frozenset[DriftFix] = frozenset()
+NO_FIXES: frozenset[DriftFix] = frozenset()
 """The reference implementation."""
-ALL: frozenset[DriftFix] = frozenset(DriftFix)
+ALL_FIXES: frozenset[DriftFix] = frozenset(DriftFix)
 """What one would want."""

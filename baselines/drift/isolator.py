@@ -15,14 +15,14 @@ from agentsys.models.chat import ChatModel
 from agentsys.models.prompted_tools import text_between_tags, wrap_in_tag
 from agentsys.models.providers.wire_parts import result_text
 from agentsys.models.trace import span
-from baselines.drift.asking import ask
+from baselines.drift.asking import ask_role
 from baselines.drift.fixes import DriftFix
 from baselines.drift.prompts import DETECTOR, WITHHELD
-from baselines.drift.refusal import args_text
+from baselines.drift.refusal import args_as_text
 from baselines.drift.settings import DriftSettings
-from baselines.tool_results import rewrite_text
+from baselines.tool_results import rewrite_text_blocks
 
-ROLE = "drift_isolator"
+ISOLATOR_ROLE = "drift_isolator"
 QUERY, CALL, RESULT = "user_query", "tool_call", "tool_result"
 """Tags of the detector's question; the untrusted result stands last and its tag is never closed."""
 _DETECTED = "detected_instructions"
@@ -30,7 +30,7 @@ _SPACE = re.compile(r"\s*")
 
 
 @dataclass(frozen=True)
-class Isolated:
+class IsolatedResult:
     """A result after isolation."""
 
     stored: ChatToolResultMessage
@@ -39,10 +39,10 @@ class Isolated:
     """What the actor reads in this turn; differs from `stored` only without `MASK_ERRORS`."""
 
 
-def question(query: str, result: ChatToolResultMessage) -> str:
+def write_detector_question(query: str, result: ChatToolResultMessage) -> str:
     """Write the detector's question about one result."""
     call = result["tool_call"]
-    called = json.dumps({"function": call.function, "args": json.loads(args_text(call))}, ensure_ascii=False)
+    called = json.dumps({"function": call.function, "args": json.loads(args_as_text(call))}, ensure_ascii=False)
     return "\n".join(
         [wrap_in_tag(QUERY, query), wrap_in_tag(CALL, called), f"<{RESULT}>", result_text(result)]
     )
@@ -63,7 +63,7 @@ def read_detection(reply: str) -> list[Any] | None:
     return None
 
 
-def isolate(
+def isolate_results(
     model: ChatModel, settings: DriftSettings, query: str, messages: Sequence[ChatMessage]
 ) -> tuple[list[ChatMessage], list[ChatMessage]]:
     """Clean the results the conversation ends with.
@@ -78,7 +78,7 @@ def isolate(
     for index in range(_first_new(messages, settings), len(messages)):
         message = messages[index]
         if message["role"] == "tool" and result_text(message).strip():
-            cleaned = _cleaned(model, settings, query, message)
+            cleaned = _clean_result(model, settings, query, message)
             stored[index], shown[index] = cleaned.stored, cleaned.shown
     return stored, shown
 
@@ -91,31 +91,31 @@ def _first_new(messages: Sequence[ChatMessage], settings: DriftSettings) -> int:
     return index if DriftFix.SCAN_ALL_RESULTS in settings.fixes else max(index, len(messages) - 1)
 
 
-def _cleaned(
+def _clean_result(
     model: ChatModel, settings: DriftSettings, query: str, result: ChatToolResultMessage
-) -> Isolated:
-    with span(ROLE, result["tool_call"].function) as opened:
-        now, outcome, cut, asked = Isolated(result, result), "unreadable", 0, 0
+) -> IsolatedResult:
+    with span(ISOLATOR_ROLE, result["tool_call"].function) as opened:
+        now, outcome, cut, asked = IsolatedResult(result, result), "unreadable", 0, 0
         while asked < settings.detector_calls and outcome not in ("clean", "cut"):
-            reply = ask(model, ROLE, DETECTOR, question(query, now.shown))
+            reply = ask_role(model, ISOLATOR_ROLE, DETECTOR, write_detector_question(query, now.shown))
             asked += 1
-            spans = usable_spans(reply, settings)
+            spans = read_usable_spans(reply, settings)
             if spans is None:
                 outcome = "unreadable"
             elif not spans:
                 outcome = "clean"
             else:
-                now, matched, worked = _cut(now, spans, settings)
+                now, matched, worked = _cut_spans(now, spans, settings)
                 outcome, cut = "cut" if worked else "unmatched", cut + matched
         strictly = DriftFix.READ_DETECTION_STRICTLY in settings.fixes
         withheld = outcome == "unreadable" and strictly and settings.unreadable_detection == "withhold"
         opened.decision = {"outcome": outcome, "asked": asked, "spans_cut": cut, "withheld": withheld}
         if cut or withheld:
             opened.decision["raw"] = result_text(result)
-    return _withheld(result) if withheld else now
+    return _withhold_result(result) if withheld else now
 
 
-def usable_spans(reply: str, settings: DriftSettings) -> list[str] | None:
+def read_usable_spans(reply: str, settings: DriftSettings) -> list[str] | None:
     """Read from a reply what to cut: nothing where it is clean; None where it is to be asked again."""
     items = read_detection(reply)
     if items is None:
@@ -127,35 +127,35 @@ def usable_spans(reply: str, settings: DriftSettings) -> list[str] | None:
     return None if items and not spans else spans
 
 
-def _cut(now: Isolated, spans: Sequence[str], settings: DriftSettings) -> tuple[Isolated, int, bool]:
+def _cut_spans(now: IsolatedResult, spans: Sequence[str], settings: DriftSettings) -> tuple[IsolatedResult, int, bool]:
     """The result without the spans, the places cut in what is read, and whether that counts as done."""
     strict = DriftFix.REQUIRE_A_MATCH in settings.fixes
     before = result_text(now.shown)
-    read = mask(before, spans, strip_unmatched=not strict)
-    shown = _masked(now.shown, spans, strict, error=True)
+    read = mask_spans(before, spans, strip_unmatched=not strict)
+    shown = _mask_result(now.shown, spans, strict, error=True)
     stored = (
-        shown if DriftFix.MASK_ERRORS in settings.fixes else _masked(now.stored, spans, strict, error=False)
+        shown if DriftFix.MASK_ERRORS in settings.fixes else _mask_result(now.stored, spans, strict, error=False)
     )
     worked = read.matched > 0 if strict else len(read.text) != len(before)
-    return Isolated(stored, shown), read.matched, worked
+    return IsolatedResult(stored, shown), read.matched, worked
 
 
-def _masked(
+def _mask_result(
     result: ChatToolResultMessage, spans: Sequence[str], strict: bool, *, error: bool
 ) -> ChatToolResultMessage:
     def cut(text: str) -> str:
-        masked: Masked = mask(text, spans, strip_unmatched=not strict)
+        masked: MaskedText = mask_spans(text, spans, strip_unmatched=not strict)
         return masked.text
 
     failed = result["error"]
     return {
         **result,
-        "content": rewrite_text(result["content"] or [], cut),
+        "content": rewrite_text_blocks(result["content"] or [], cut),
         "error": cut(failed) if error and failed is not None else failed,
     }
 
 
-def _withheld(result: ChatToolResultMessage) -> Isolated:
+def _withhold_result(result: ChatToolResultMessage) -> IsolatedResult:
     """A notice in place of the result, so that what nobody could check is not read."""
     error = None if result["error"] is None else WITHHELD
     message: ChatToolResultMessage = {
@@ -163,11 +163,11 @@ def _withheld(result: ChatToolResultMessage) -> Isolated:
         "content": [text_content_block_from_string(WITHHELD)],
         "error": error,
     }
-    return Isolated(message, message)
+    return IsolatedResult(message, message)
 
 
 @dataclass(frozen=True)
-class Masked:
+class MaskedText:
     """A text after cutting."""
 
     text: str
@@ -175,7 +175,7 @@ class Masked:
     """Places that were cut."""
 
 
-def mask(text: str, spans: Iterable[str], *, strip_unmatched: bool) -> Masked:
+def mask_spans(text: str, spans: Iterable[str], *, strip_unmatched: bool) -> MaskedText:
     """The text without the spans; a space stands for each, and the ends are stripped.
 
     Args:
@@ -186,13 +186,13 @@ def mask(text: str, spans: Iterable[str], *, strip_unmatched: bool) -> Masked:
     """
     matched = 0
     for planted in spans:
-        cut, found = _without(text, planted.split())
+        cut, found = _remove_words(text, planted.split())
         matched += found
         text = cut.strip() if found or strip_unmatched else text
-    return Masked(text, matched)
+    return MaskedText(text, matched)
 
 
-def _without(text: str, words: list[str]) -> tuple[str, int]:
+def _remove_words(text: str, words: list[str]) -> tuple[str, int]:
     if not words:
         return _SPACE.subn(" ", text)
     pieces: list[str] = []

@@ -15,12 +15,12 @@ from agentsys.models.providers.wire_parts import visible_text
 from agentsys.models.trace import Tracer, use_tracer
 from baselines.drift.prompts import PERMISSION
 
-ROLE = "drift_permissions"
-TOOL = "function"
+PERMISSION_ROLE = "drift_permissions"
+FUNCTION_TAG = "function"
 """Tag around the tool in the question."""
 
 
-class Permission(Enum):
+class ToolPermission(Enum):
     """The effect that a call of a tool can have. Write and Execute are treated alike."""
 
     READ = "Read"
@@ -28,10 +28,10 @@ class Permission(Enum):
     EXECUTE = "Execute"
 
 
-_LETTERS = {"A": Permission.READ, "B": Permission.WRITE, "C": Permission.EXECUTE}
+_LETTERS = {"A": ToolPermission.READ, "B": ToolPermission.WRITE, "C": ToolPermission.EXECUTE}
 
 
-def read_permission(reply: str, *, strictly: bool) -> Permission:
+def read_permission_reply(reply: str, *, strictly: bool) -> ToolPermission:
     """The permission a reply names.
 
     Args:
@@ -41,47 +41,47 @@ def read_permission(reply: str, *, strictly: bool) -> Permission:
     """
     if strictly:
         letter = re.fullmatch(r"\W*([ABC])\W*", reply)
-        return _LETTERS[letter[1]] if letter else Permission.WRITE
-    return next((_LETTERS[letter] for letter in "BC" if letter in reply), Permission.READ)
+        return _LETTERS[letter[1]] if letter else ToolPermission.WRITE
+    return next((_LETTERS[letter] for letter in "BC" if letter in reply), ToolPermission.READ)
 
 
-Permissions = Mapping[str, Permission]
+ToolPermissions = Mapping[str, ToolPermission]
 
 
 @dataclass
-class PermissionBook:
+class PermissionCache:
     """Permissions of toolsets, each asked for once, by however many threads.
 
     In memory only: another run asks again, so give the permissions in the config where runs must not
     depend on it.
     """
 
-    _known: dict[tuple[str, str, bool], Permission] = field(default_factory=dict)
+    _known: dict[tuple[str, str, bool], ToolPermission] = field(default_factory=dict)
     _guard: threading.Lock = field(default_factory=threading.Lock)
 
-    def permissions(self, model: ChatModel, tools: Sequence[ToolSpec], *, strictly: bool) -> Permissions:
+    def load_permissions(self, model: ChatModel, tools: Sequence[ToolSpec], *, strictly: bool) -> ToolPermissions:
         """Tool -> permission, from memory or from the model (one question per tool).
 
         Raises:
             ModelError: If the model had to be asked and gave no reply; what it answered before is kept.
         """
         with self._guard:
-            return {tool.name: self._permission(model, tool, strictly) for tool in tools}
+            return {tool.name: self._load_permission(model, tool, strictly) for tool in tools}
 
-    def _permission(self, model: ChatModel, tool: ToolSpec, strictly: bool) -> Permission:
-        key = (model.name, described(tool), strictly)
+    def _load_permission(self, model: ChatModel, tool: ToolSpec, strictly: bool) -> ToolPermission:
+        key = (model.name, write_tool_line(tool), strictly)
         if key not in self._known:
-            self._known[key] = read_permission(_ask(model, tool), strictly=strictly)
+            self._known[key] = read_permission_reply(_ask_unbooked(model, tool), strictly=strictly)
         return self._known[key]
 
 
-def described(tool: ToolSpec) -> str:
+def write_tool_line(tool: ToolSpec) -> str:
     """A tool as one line of JSON."""
     return json.dumps({"name": tool.name, "description": tool.description, "parameters": tool.parameters})
 
 
-def _ask(model: ChatModel, tool: ToolSpec) -> str:
+def _ask_unbooked(model: ChatModel, tool: ToolSpec) -> str:
     """Ask the model without booking it to a case: which one comes first depends on threads."""
-    question = [system(PERMISSION), user(wrap_in_tag(TOOL, described(tool)))]
+    question = [system(PERMISSION), user(wrap_in_tag(FUNCTION_TAG, write_tool_line(tool)))]
     with use_tracer(Tracer()):
-        return visible_text(model.complete(ChatRequest(question, role=ROLE)).message)
+        return visible_text(model.complete(ChatRequest(question, role=PERMISSION_ROLE)).message)

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from agentsys.models.chat import ChatModel, ToolSpec
 from agentsys.models.prompted_tools import text_between_tags, write_tools
 from agentsys.models.trace import span
-from baselines.drift.asking import ask
+from baselines.drift.asking import ask_role
 from baselines.drift.prompts import PLANNER
 
-ROLE = "drift_planner"
+PLANNER_ROLE = "drift_planner"
 TRAJECTORY, CHECKLIST = "function_trajectory", "parameter_checklist"
 """Tags of the two sections that are read; the planner's analysis and thoughts are for itself."""
 NO_CHECKLIST = "None"
@@ -27,27 +27,27 @@ class DriftPlan:
     """The checklist as it was written: JSON, a Python literal, or neither."""
 
 
-def read_plan(reply: str) -> DriftPlan:
+def read_drift_plan(reply: str) -> DriftPlan:
     """The plan in a planner's reply. A section that is missing is empty, and is not asked for again."""
     names = text_between_tags(reply, TRAJECTORY)
     checklist = text_between_tags(reply, CHECKLIST)
     return DriftPlan(
-        _names(names) if names is not None else (), NO_CHECKLIST if checklist is None else checklist
+        _read_names(names) if names is not None else (), NO_CHECKLIST if checklist is None else checklist
     )
 
 
-def _names(text: str) -> tuple[str, ...]:
+def _read_names(text: str) -> tuple[str, ...]:
     inside = text.strip().removeprefix("[").removesuffix("]")
     return tuple(name for piece in inside.split(",") if (name := piece.strip().strip("\"'`").strip()))
 
 
-def make_plan(model: ChatModel, query: str, tools: Sequence[ToolSpec], environment: str) -> DriftPlan:
+def make_drift_plan(model: ChatModel, query: str, tools: Sequence[ToolSpec], environment: str) -> DriftPlan:
     """Ask for the plan of a request.
 
     Raises:
         ModelError: If the model gave no reply.
     """
-    with span(ROLE) as opened:
-        plan = read_plan(ask(model, ROLE, "\n\n".join([PLANNER, write_tools(tools), environment]), query))
+    with span(PLANNER_ROLE) as opened:
+        plan = read_drift_plan(ask_role(model, PLANNER_ROLE, "\n\n".join([PLANNER, write_tools(tools), environment]), query))
         opened.decision = {"plan": list(plan.trajectory), "checklist": plan.checklist}
     return plan

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from baselines.drift.plan import NO_CHECKLIST
-from baselines.drift.refusal import Unplanned
+from baselines.drift.refusal import UnplannedCall
 
-Extend = Callable[[str, tuple[str, ...], tuple[str, ...]], bool]
+MayExtend = Callable[[str, tuple[str, ...], tuple[str, ...]], bool]
 """Name of an unplanned call, the plan with it, the plan without it -> whether it may be made."""
 
 
@@ -25,15 +25,15 @@ class PlanProgress:
 
 
 @dataclass(frozen=True)
-class Followed:
+class PlanCheck:
     """Outcome of the check against the plan."""
 
     progress: PlanProgress
     """With the batch, if it was accepted; with what was accepted of it up to the refused name, if not."""
-    refusal: Unplanned | None = None
+    refusal: UnplannedCall | None = None
 
 
-def follow(progress: PlanProgress, names: Sequence[str], may_extend: Extend) -> Followed:
+def follow_plan(progress: PlanProgress, names: Sequence[str], may_extend: MayExtend) -> PlanCheck:
     """Hold the calls so far and a batch against the plan, place by place.
 
     A name that does not stand at its place is put in there, with an open entry in the checklist, if
@@ -46,13 +46,13 @@ def follow(progress: PlanProgress, names: Sequence[str], may_extend: Extend) -> 
             continue
         extended = (*plan[:index], name, *plan[index:])
         if not may_extend(name, extended, plan):
-            return Followed(progress, Unplanned(name, extended, plan, progress.achieved))
-        opened = with_open_entry(progress.checklist, index, name)
+            return PlanCheck(progress, UnplannedCall(name, extended, plan, progress.achieved))
+        opened = insert_open_entry(progress.checklist, index, name)
         progress = PlanProgress(extended, walk[: index + 1], opened)
-    return Followed(replace(progress, achieved=walk))
+    return PlanCheck(replace(progress, achieved=walk))
 
 
-def with_open_entry(checklist: str, index: int, name: str) -> str:
+def insert_open_entry(checklist: str, index: int, name: str) -> str:
     """The checklist with an entry that asks nothing, at a place.
 
     A checklist that is not JSON gets none, and is quoted once more, as in the reference implementation;

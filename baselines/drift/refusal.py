@@ -11,12 +11,12 @@ from agentdojo.functions_runtime import FunctionCall
 
 from baselines.drift.prompts import REFUSED_ARGUMENTS, REFUSED_REPEAT, REFUSED_UNPLANNED
 
-MARK = "[CALL ERROR]"
+REFUSAL_MARK = "[CALL ERROR]"
 """First words of every refusal. The reference keeps its loop going by them."""
 
 
 @dataclass(frozen=True)
-class Unplanned:
+class UnplannedCall:
     """A call that is neither planned nor allowed beside the plan."""
 
     name: str
@@ -25,15 +25,15 @@ class Unplanned:
     plan: tuple[str, ...]
     achieved: tuple[str, ...]
 
-    def decision(self) -> dict[str, Any]:
+    def decision_data(self) -> dict[str, Any]:
         """The refusal as the trace holds it."""
         lists = {"extended": self.extended, "plan": self.plan, "achieved": self.achieved}
         return {"kind": "unplanned", "name": self.name, **{key: list(names) for key, names in lists.items()}}
 
-    def words(self, query: str) -> str:
+    def write_refusal(self, query: str) -> str:
         """The words that the actor reads. The judge's reason is not among them."""
         return REFUSED_UNPLANNED.format(
-            mark=MARK,
+            mark=REFUSAL_MARK,
             name=self.name,
             extended=list(self.extended),
             plan=list(self.plan),
@@ -43,7 +43,7 @@ class Unplanned:
 
 
 @dataclass(frozen=True)
-class Mismatch:
+class ChecklistMismatch:
     """Calls that do not agree with the checklist."""
 
     cause: str
@@ -56,7 +56,7 @@ class Mismatch:
     """The whole batch."""
     checklist: str
 
-    def decision(self) -> dict[str, Any]:
+    def decision_data(self) -> dict[str, Any]:
         """The refusal as the trace holds it."""
         return {
             "kind": "checklist",
@@ -66,11 +66,11 @@ class Mismatch:
             "checklist": self.checklist,
         }
 
-    def words(self, query: str) -> str:
+    def write_refusal(self, query: str) -> str:
         """The words that the actor reads."""
         return REFUSED_ARGUMENTS.format(
-            mark=MARK,
-            calls=calls_text(self.calls),
+            mark=REFUSAL_MARK,
+            calls=calls_as_text(self.calls),
             reason=self.reason,
             checklist=self.checklist,
             query=query,
@@ -78,33 +78,33 @@ class Mismatch:
 
 
 @dataclass(frozen=True)
-class RepeatedActions:
+class RepeatedCalls:
     """Actions that have been made before, with nothing new beside them."""
 
     calls: tuple[FunctionCall, ...]
 
-    def decision(self) -> dict[str, Any]:
+    def decision_data(self) -> dict[str, Any]:
         """The refusal as the trace holds it."""
         return {"kind": "repeat"}
 
-    def words(self, query: str) -> str:
+    def write_refusal(self, query: str) -> str:
         """The words that the actor reads."""
-        return REFUSED_REPEAT.format(mark=MARK, calls=calls_text(self.calls), query=query)
+        return REFUSED_REPEAT.format(mark=REFUSAL_MARK, calls=calls_as_text(self.calls), query=query)
 
 
-Refusal = Unplanned | Mismatch | RepeatedActions
+DriftRefusal = UnplannedCall | ChecklistMismatch | RepeatedCalls
 
 
-def calls_data(calls: Sequence[FunctionCall]) -> list[dict[str, Any]]:
+def calls_as_data(calls: Sequence[FunctionCall]) -> list[dict[str, Any]]:
     """Calls as JSON-ready data: name and arguments."""
-    return [{"function": call.function, "args": json.loads(args_text(call))} for call in calls]
+    return [{"function": call.function, "args": json.loads(args_as_text(call))} for call in calls]
 
 
-def calls_text(calls: Sequence[FunctionCall]) -> str:
+def calls_as_text(calls: Sequence[FunctionCall]) -> str:
     """Calls as one line of JSON."""
-    return json.dumps(calls_data(calls), ensure_ascii=False)
+    return json.dumps(calls_as_data(calls), ensure_ascii=False)
 
 
-def args_text(call: FunctionCall) -> str:
+def args_as_text(call: FunctionCall) -> str:
     """A call's arguments as JSON, what JSON has no form for as text."""
     return json.dumps(dict(call.args), ensure_ascii=False, default=str)

@@ -20,9 +20,9 @@ from agentsys.models.prompted_tools import (
     text_between_tags,
     write_reply,
 )
-from baselines.drift.refusal import args_text
+from baselines.drift.refusal import args_as_text
 
-OPENING = f"<{CALL}>"
+CALL_OPENING = f"<{CALL}>"
 """A reply without this is an answer and ends the run."""
 NO_CALLS = "[]"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -39,21 +39,21 @@ class ActorReply:
     calls: tuple[FunctionCall, ...]
 
 
-def read_reply(text: str, *, parse_first: bool) -> ActorReply:
+def read_actor_reply(text: str, *, parse_first: bool) -> ActorReply:
     """The reply a text is; with `parse_first`, calls are repaired only if they cannot be read as they are.
 
     Raises:
         CallSyntaxError: If they cannot be read either way.
     """
     body = text_between_tags(text, CALL)
-    calls = _calls(NO_CALLS if body is None else body, parse_first)
+    calls = _read_calls(NO_CALLS if body is None else body, parse_first)
     kept = write_reply(
         text_between_tags(text, THOUGHT) or "", body or "", text_between_tags(text, ANSWER) or ""
     )
     return ActorReply(kept, tuple(calls))
 
 
-def _calls(body: str, parse_first: bool) -> list[FunctionCall]:
+def _read_calls(body: str, parse_first: bool) -> list[FunctionCall]:
     if parse_first:
         if body.strip() in _NOTHING:
             return []
@@ -64,7 +64,7 @@ def _calls(body: str, parse_first: bool) -> list[FunctionCall]:
             if not (body.strip().startswith("[") and body.strip().endswith("]")):
                 raise
     try:
-        found: list[FunctionCall] = parse_tool_calls_from_python_function(repaired(body))
+        found: list[FunctionCall] = parse_tool_calls_from_python_function(repair_calls(body))
         json.dumps([call.args for call in found], default=str)  # a number in hex may be too long to be stored
     # agentdojo 0.1.35 lets IndexError, TypeError and the Python parser's own errors through.
     except (ASTParsingError, ValueError, TypeError, IndexError, RecursionError, MemoryError) as error:
@@ -74,7 +74,7 @@ def _calls(body: str, parse_first: bool) -> list[FunctionCall]:
     return found
 
 
-def repaired(body: str) -> str:
+def repair_calls(body: str) -> str:
     """The reference's repair: the ends cut off, split at every comma, lone names made calls.
 
     It alters arguments with commas in them; see `Fix.PARSE_BEFORE_REPAIR`. Names are ASCII, as in the
@@ -84,7 +84,7 @@ def repaired(body: str) -> str:
     return f"[{', '.join(f'{piece}()' if _NAME.fullmatch(piece) else piece for piece in pieces)}]"
 
 
-def numbered(calls: Sequence[FunctionCall], turn: int) -> tuple[FunctionCall, ...]:
+def number_calls(calls: Sequence[FunctionCall], turn: int) -> tuple[FunctionCall, ...]:
     """The calls with ids of their own, the same in every run."""
     return tuple(
         FunctionCall(function=call.function, args=dict(call.args), id=f"call_{turn}_{place}")
@@ -92,17 +92,17 @@ def numbered(calls: Sequence[FunctionCall], turn: int) -> tuple[FunctionCall, ..
     )
 
 
-def made_before(call: FunctionCall, messages: Sequence[ChatMessage]) -> bool:
+def was_made_before(call: FunctionCall, messages: Sequence[ChatMessage]) -> bool:
     """Whether the very same call stands in an earlier assistant message."""
-    wanted = same_call(call)
+    wanted = call_key(call)
     return any(
-        same_call(made) == wanted
+        call_key(made) == wanted
         for message in messages
         if message["role"] == "assistant"
         for made in message["tool_calls"] or ()
     )
 
 
-def same_call(call: FunctionCall) -> tuple[str, str]:
+def call_key(call: FunctionCall) -> tuple[str, str]:
     """Give the key that two calls share if they are the same."""
-    return call.function, args_text(call)
+    return call.function, args_as_text(call)

@@ -8,8 +8,8 @@ from types import MappingProxyType
 from typing import Literal
 
 from agentsys.base.option_checks import AtLeast1
-from baselines.drift.fixes import ALL, DriftFix
-from baselines.drift.permission import Permission
+from baselines.drift.fixes import ALL_FIXES, DriftFix
+from baselines.drift.permission import ToolPermission
 
 UnreadableDetection = Literal["withhold", "keep"]
 
@@ -21,9 +21,9 @@ class DriftSettings:
     build_constraints: bool = True
     dynamic_validation: bool = True
     injection_isolation: bool = True
-    fixes: frozenset[DriftFix] = ALL
+    fixes: frozenset[DriftFix] = ALL_FIXES
     """Which of the reference's defects are mended."""
-    permissions: Mapping[str, Permission] = field(default_factory=lambda: MappingProxyType({}))
+    permissions: Mapping[str, ToolPermission] = field(default_factory=lambda: MappingProxyType({}))
     judge_arguments: bool = False
     unreadable_detection: UnreadableDetection = "withhold"
     message_cap: AtLeast1 = 20

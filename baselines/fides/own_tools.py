@@ -21,9 +21,9 @@ _TYPES: Mapping[str, Any] = {
     "list": list[str],
 }
 """Name of a type -> the type; `choice` and `record` need more."""
-TYPES = (*_TYPES, "choice", "record")
-_NAMES = {"type": "array", "items": {"type": "string"}, "description": "names of variables"}
-SPECS: tuple[ToolSpec, ...] = (
+ANSWER_TYPES = (*_TYPES, "choice", "record")
+_NAMES_SCHEMA = {"type": "array", "items": {"type": "string"}, "description": "names of variables"}
+OWN_TOOL_SPECS: tuple[ToolSpec, ...] = (
     ToolSpec(
         QUERY,
         QUERY_TOOL,
@@ -31,8 +31,8 @@ SPECS: tuple[ToolSpec, ...] = (
             "type": "object",
             "properties": {
                 "query": {"type": "string", "description": "the question"},
-                "variables": _NAMES,
-                "output_type": {"type": "string", "enum": list(TYPES), "description": "type of the answer"},
+                "variables": _NAMES_SCHEMA,
+                "output_type": {"type": "string", "enum": list(ANSWER_TYPES), "description": "type of the answer"},
                 "choices": {
                     "type": "array",
                     "items": {"type": "string"},
@@ -50,16 +50,16 @@ SPECS: tuple[ToolSpec, ...] = (
     ToolSpec(
         INSPECT,
         INSPECT_TOOL,
-        {"type": "object", "properties": {"variables": _NAMES}, "required": ["variables"]},
+        {"type": "object", "properties": {"variables": _NAMES_SCHEMA}, "required": ["variables"]},
     ),
 )
 """As a model sees them."""
 
 
-def answer_shape(args: Mapping[str, Any]) -> type[BaseModel] | None:
+def build_answer_shape(args: Mapping[str, Any]) -> type[BaseModel] | None:
     """The shape of an answer of the declared type; None if the type cannot be read."""
     wanted = args.get("output_type")
-    choices, fields = _texts(args.get("choices")), _texts(args.get("fields"))
+    choices, fields = _read_names(args.get("choices")), _read_names(args.get("fields"))
     if wanted == "choice":
         kind: Any = Literal[tuple(choices)] if choices else None
     elif wanted == "record":
@@ -72,11 +72,11 @@ def answer_shape(args: Mapping[str, Any]) -> type[BaseModel] | None:
     return None if kind is None else create_model("Answer", **given)
 
 
-def variable_names(args: Mapping[str, Any]) -> list[str]:
+def read_variable_names(args: Mapping[str, Any]) -> list[str]:
     """The names in the argument `variables`, which models also give as one text."""
     given = args.get("variables")
-    return [given] if isinstance(given, str) else _texts(given)
+    return [given] if isinstance(given, str) else _read_names(given)
 
 
-def _texts(given: Any) -> list[str]:
+def _read_names(given: Any) -> list[str]:
     return [item for item in given if isinstance(item, str)] if isinstance(given, list) else []

@@ -27,36 +27,36 @@ from agentsys.simulated.scripted_agent import play_plain_agent
 from agentsys.simulated.simulated_role import SimulatedKnowledge, SimulatedRole
 from baselines.fides.agent import ROLE
 from baselines.fides.own_tools import QUERY
-from baselines.fides.variables import NAME
+from baselines.fides.variables import VARIABLE_NAME
 from baselines.flow.quarantine import ROLE as READER
-from baselines.flow.simulated import play_reader, question
+from baselines.flow.simulated import play_quarantined_model, write_fact_question
 
 
-def play_planner(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
+def play_fides_planner(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
     """The ground truth's next call with names for what was not read; what was read is obeyed."""
     tools = [tool.name for tool in request.tools]
-    task = knowledge.find_task(_request(request), tools)
+    task = knowledge.find_task(_find_request(request), tools)
     results = [message for message in request.messages if message["role"] == "tool"]
     obeyed = any(
         knowledge.obeys(goal, ROLE)
         for result in results
-        for goal in knowledge.find_goals(_text(result), tools)
+        for goal in knowledge.find_goals(_message_text(result), tools)
     )
     if task is None or obeyed or QUERY not in tools:
         return play_plain_agent(request, knowledge)
-    return _Walk(request, knowledge, task, frozenset(tools), results).next_step()
+    return _ScriptWalk(request, knowledge, task, frozenset(tools), results).next_step()
 
 
-def _request(request: ChatRequest) -> str:
+def _find_request(request: ChatRequest) -> str:
     return next((text_of(message) for message in request.messages if message["role"] == "user"), "")
 
 
-def _text(message: ChatToolResultMessage) -> str:
+def _message_text(message: ChatToolResultMessage) -> str:
     return read_tool_result(message).text
 
 
 @dataclass
-class _Walk:
+class _ScriptWalk:
     """Follows the conversation along the script, to where it goes on."""
 
     request: ChatRequest
@@ -76,26 +76,26 @@ class _Walk:
             if call.function not in self.tools:
                 continue
             facts = [fact for fact in self.task.facts if fact.source < index]
-            asked = self._ask(facts, call.args, call.function)
+            asked = self._ask_for_fact(facts, call.args, call.function)
             if asked is not None:
                 return asked
-            if not self._made(index, call):
-                return self._calling(call.function, {k: self._named(v) for k, v in call.args.items()})
+            if not self._is_made(index, call):
+                return self._write_call(call.function, {k: self._insert_names(v) for k, v in call.args.items()})
         answer = self.task.answer.strip() or "Done."
-        return self._ask(self.task.facts, {"": answer}, None) or assistant(str(self._named(answer)))
+        return self._ask_for_fact(self.task.facts, {"": answer}, None) or assistant(str(self._insert_names(answer)))
 
-    def _made(self, index: int, call: ScriptedCall) -> bool:
+    def _is_made(self, index: int, call: ScriptedCall) -> bool:
         """Whether a call is behind us; a failing one is made three times."""
         for _ in range(MAX_ATTEMPTS):
-            result = self._take(call.function)
+            result = self._take_result(call.function)
             if result is None:
                 return False
-            self.sources[index] = [f"#{name}#" for name in NAME.findall(_text(result))]
+            self.sources[index] = [f"#{name}#" for name in VARIABLE_NAME.findall(_message_text(result))]
             if result["error"] is None:
                 return True
         return True
 
-    def _ask(
+    def _ask_for_fact(
         self, facts: Iterable[Fact], args: Mapping[str, Any], tool: str | None
     ) -> ChatAssistantMessage | None:
         """The question for the first value that was neither read nor asked for."""
@@ -103,47 +103,47 @@ class _Walk:
             forms = "\n".join(form for leaf in scalar_leaves(value) for form in leaf_forms(leaf))
             for fact in facts:
                 names = self.sources.get(fact.source, [])
-                if fact.text not in forms or fact.text in self.known or self._read(fact) or not names:
+                if fact.text not in forms or fact.text in self.known or self._is_visible(fact) or not names:
                     continue
-                result = self._take(QUERY)
+                result = self._take_result(QUERY)
                 if result is None:
-                    words = question(fact.field, name if tool else None, tool)
+                    words = write_fact_question(fact.field, name if tool else None, tool)
                     args_ = {"query": words, "variables": names, "output_type": "string"}
-                    return self._calling(QUERY, args_)
-                found = NAME.search(_text(result))
+                    return self._write_call(QUERY, args_)
+                found = VARIABLE_NAME.search(_message_text(result))
                 self.known[fact.text] = found[0] if found else PLACEHOLDER
         return None
 
-    def _read(self, fact: Fact) -> bool:
+    def _is_visible(self, fact: Fact) -> bool:
         """Whether a fact stands in plain sight. Then it is written out, as the number that it is here."""
-        said = (find_fact(fact, _text(result)) for result in reversed(self.results))
+        said = (find_fact(fact, _message_text(result)) for result in reversed(self.results))
         found = next((text for text in said if text is not None), None)
         if found is not None and found != fact.text:
             self.known[fact.text] = found
         return found is not None
 
-    def _take(self, function: str) -> ChatToolResultMessage | None:
+    def _take_result(self, function: str) -> ChatToolResultMessage | None:
         """The next result, if it is of this function."""
         if self.place < len(self.results) and self.results[self.place]["tool_call"].function == function:
             self.place += 1
             return self.results[self.place - 1]
         return None
 
-    def _named(self, value: Any) -> Any:
+    def _insert_names(self, value: Any) -> Any:
         """A scripted value in which names stand for what was asked for."""
         if isinstance(value, Mapping):
-            return {key: self._named(held) for key, held in value.items()}
+            return {key: self._insert_names(held) for key, held in value.items()}
         if isinstance(value, list | tuple):
-            return [self._named(held) for held in value]
+            return [self._insert_names(held) for held in value]
         if isinstance(value, str):
             for fact in sorted(self.known, key=len, reverse=True):
                 value = value.replace(fact, self.known[fact])
             return value
         return next((self.known[form] for form in leaf_forms(value) if form in self.known), value)
 
-    def _calling(self, function: str, args: dict[str, Any]) -> ChatAssistantMessage:
+    def _write_call(self, function: str, args: dict[str, Any]) -> ChatAssistantMessage:
         made = FunctionCall(function=function, args=args, id=f"call_{len(self.request.messages)}")
         return assistant(f"Calling {function}.", [made])
 
 
-ROLES: dict[str, SimulatedRole] = {ROLE: play_planner, READER: play_reader}
+ROLES: dict[str, SimulatedRole] = {ROLE: play_fides_planner, READER: play_quarantined_model}

@@ -9,15 +9,15 @@ from typing import Any, Literal
 
 from agentsys.models.pipeline_elements import has_reading_name
 from baselines.flow.groups import channel_members
-from baselines.flow.label import FlowLabel, Source, from_tool
-from baselines.flow.label_table import LabelTable, SuiteData, packaged
+from baselines.flow.label import FlowLabel, TrustSource, label_from_tool
+from baselines.flow.label_table import LabelTable, SuiteData, load_packaged_file
 
-Rule = Literal["p1", "p_star", "p_double_star"]
+FidesRuleKind = Literal["p1", "p_star", "p_double_star"]
 ReaderRule = Literal["everyone", "user", "workspace", "channel"] | tuple[str, ...]
 """Who may read: everyone, the user, everybody in Slack, a message's channel or two; or fields with names."""
 
 
-class Exposed(SuiteData):
+class ExposedFields(SuiteData):
     """What an injection of the benchmark can be written to."""
 
     tools: tuple[str, ...] = ()
@@ -26,7 +26,7 @@ class Exposed(SuiteData):
     """Class of an object -> fields."""
 
 
-class Readers(SuiteData):
+class ResultReaders(SuiteData):
     """Who may read results."""
 
     default: ReaderRule = "user"
@@ -34,10 +34,10 @@ class Readers(SuiteData):
     tools: Mapping[str, ReaderRule] = {}
 
 
-class CallPolicy(SuiteData):
+class FidesCallPolicy(SuiteData):
     """What must hold before a tool runs."""
 
-    rule: Rule
+    rule: FidesRuleKind
     readers_are: tuple[str, ...] = ()
     """Arguments that name whom the others reach."""
     readers_are_sharers_of: str | None = None
@@ -46,12 +46,12 @@ class CallPolicy(SuiteData):
     """The argument that names a channel."""
 
 
-class SuiteRules(SuiteData):
+class FidesRules(SuiteData):
     """The file of one suite."""
 
-    exposed: Exposed = Exposed()
-    readers: Readers = Readers()
-    policies: Mapping[str, CallPolicy] = {}
+    exposed: ExposedFields = ExposedFields()
+    readers: ResultReaders = ResultReaders()
+    policies: Mapping[str, FidesCallPolicy] = {}
     free: tuple[str, ...] = ()
     """Tools that may always be called."""
     generated: bool = False
@@ -59,30 +59,30 @@ class SuiteRules(SuiteData):
 
 
 @lru_cache(maxsize=64)
-def written_rules(suite: str) -> SuiteRules | None:
+def load_written_rules(suite: str) -> FidesRules | None:
     """The rules of a suite, or None if there is no file of its name."""
-    return packaged(f"{suite}.yaml", SuiteRules, "baselines.fides", "tables")
+    return load_packaged_file(f"{suite}.yaml", FidesRules, "baselines.fides", "tables")
 
 
-def generated_rules(tools: Iterable[str]) -> SuiteRules:
+def generate_rules(tools: Iterable[str]) -> FidesRules:
     """Rules for any tools: everything is untrusted and the user's, and what changes something needs P1."""
     names = list(tools)
     free = tuple(name for name in names if has_reading_name(name, "query"))
-    policies = {name: CallPolicy(rule="p1") for name in names if name not in free}
-    return SuiteRules(exposed=Exposed(tools=tuple(names)), policies=policies, free=free, generated=True)
+    policies = {name: FidesCallPolicy(rule="p1") for name in names if name not in free}
+    return FidesRules(exposed=ExposedFields(tools=tuple(names)), policies=policies, free=free, generated=True)
 
 
 @dataclass(frozen=True)
 class ResultLabels:
     """Labels of the fields of a case's results."""
 
-    rules: SuiteRules
+    rules: FidesRules
     table: LabelTable
     """Labels by who wrote an object, for `strict`; and who the user is."""
     environment: Any
     strict: bool = False
 
-    def of_field(self, tool: str, record: Any, field: str | None) -> FlowLabel:
+    def label_field(self, tool: str, record: Any, field: str | None) -> FlowLabel:
         """The label of a field of a record, or of a result or item that is no record.
 
         Args:
@@ -90,21 +90,21 @@ class ResultLabels:
             record: The object or dict with the field; else the result itself.
             field: The field's name; None where there is none.
         """
-        trusted = self._trusted(tool, record, field)
-        return from_tool(tool, (Source.TRUSTED_TOOL,) if trusted else (), self._readers(tool, record))
+        trusted = self._is_trusted(tool, record, field)
+        return label_from_tool(tool, (TrustSource.TRUSTED_TOOL,) if trusted else (), self._find_readers(tool, record))
 
-    def of_error(self, tool: str) -> FlowLabel:
+    def label_error(self, tool: str) -> FlowLabel:
         """The label of a tool's error text: it may hold anything the tool has looked at."""
         trusted = not self.strict and tool not in self.rules.exposed.tools and tool not in self.rules.free
-        return from_tool(tool, (Source.TRUSTED_TOOL,) if trusted else (), self.table.own)
+        return label_from_tool(tool, (TrustSource.TRUSTED_TOOL,) if trusted else (), self.table.own)
 
-    def _trusted(self, tool: str, record: Any, field: str | None) -> bool:
+    def _is_trusted(self, tool: str, record: Any, field: str | None) -> bool:
         exposed = self.rules.exposed
         if tool in exposed.tools or field in exposed.classes.get(type(record).__name__, ()):
             return False
-        return not self.strict or self.table.label(tool, record).trusted
+        return not self.strict or self.table.result_label(tool, record).is_trusted
 
-    def _readers(self, tool: str, record: Any) -> Iterable[str] | None:
+    def _find_readers(self, tool: str, record: Any) -> Iterable[str] | None:
         readers = self.rules.readers
         rule = readers.tools.get(tool) or readers.classes.get(type(record).__name__) or readers.default
         if rule == "everyone":
@@ -114,15 +114,15 @@ class ResultLabels:
         if rule == "workspace":
             return list(self.environment.slack.users)
         if rule == "channel":
-            return self._of_message(record)
-        return [str(name) for path in rule for name in _held(getattr(record, path, None))]
+            return self._message_readers(record)
+        return [str(name) for path in rule for name in _as_items(getattr(record, path, None))]
 
-    def _of_message(self, message: Any) -> Iterable[str]:
+    def _message_readers(self, message: Any) -> Iterable[str]:
         """The members of a message's channel; of a direct message its two."""
         if message.recipient in self.environment.slack.channels:
             return channel_members(self.environment, message.recipient)
         return [message.sender, message.recipient]
 
 
-def _held(value: Any) -> Iterable[Any]:
+def _as_items(value: Any) -> Iterable[Any]:
     return () if value is None else value if isinstance(value, list | tuple | set | Mapping) else (value,)

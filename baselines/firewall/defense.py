@@ -11,20 +11,20 @@ from agentdojo.task_suite.task_suite import TaskSuite
 from agentsys.base.option_checks import check_options
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatModel
-from baselines.border.defense import BorderDefense
-from baselines.border.elements import History
-from baselines.border.filter import BorderFilter
+from baselines.border.defense import BoundaryDefense
+from baselines.border.elements import CallHistory
+from baselines.border.filter import BoundaryFilter
 from baselines.border.rewriter import EMPTIED, WITHHELD
 from baselines.firewall import prompts
 from baselines.firewall.minimizer import FirewallOptions, Minimizer
 from baselines.firewall.sanitizer import OutputFirewall
 from baselines.firewall.simulated import ROLES
-from baselines.played import PlayedDefense
+from baselines.played import RoleDefense
 
 _LOG = logging.getLogger(__name__)
 
 
-class Firewall(BorderDefense, PlayedDefense):
+class Firewall(BoundaryDefense, RoleDefense):
     """Tool-input and tool-output firewalls.
 
     Args:
@@ -51,19 +51,19 @@ class Firewall(BorderDefense, PlayedDefense):
         self.options = check_options(FirewallOptions, name, options, seed=seed or 0)
         if not (self.options.minimizer or self.options.sanitizer):
             raise ConfigError(f"{name}: neither minimizer nor sanitizer is on; use defense=none.")
-        self.history: History = self.options.history
+        self.history: CallHistory = self.options.history
         self._told = threading.Lock()
         """Taken for good by the first case that says something."""
 
-    def border(self, model: ChatModel, suite: TaskSuite[Any]) -> list[BorderFilter]:
+    def boundary_filters(self, model: ChatModel, suite: TaskSuite[Any]) -> list[BoundaryFilter]:
         """The firewalls that are on."""
         if self.options.minimizer:
-            self._tell_idle(suite)
+            self._log_idle(suite)
         outgoing = [Minimizer(model, self.options)] if self.options.minimizer else []
         incoming = [OutputFirewall(model, self.options)] if self.options.sanitizer else []
         return [*outgoing, *incoming]
 
-    def _tell_idle(self, suite: TaskSuite[Any]) -> None:
+    def _log_idle(self, suite: TaskSuite[Any]) -> None:
         """Say once, of a suite whose tools take no arguments (ASB's), that there is nothing to minimize."""
         idle = not any(tool.parameters.model_fields for tool in suite.tools)
         if idle and self._told.acquire(blocking=False):  # cases start side by side

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from agentsys.models.chat import ToolSpec
-from baselines.border.asking import between_fences, fence
+from baselines.border.asking import wrap_in_fences, draw_fence_word
 
 MINIMIZER = (
     "You are an information filter with a training in security. You decide which data may leave an assistant"
@@ -64,17 +64,17 @@ def minimizer_question(seed: int, task: str, tool: ToolSpec, arguments: Mapping[
         tool=tool.name,
         description=tool.description,
         parameters=json.dumps(tool.parameters, ensure_ascii=False),
-        arguments=between_fences(fence(seed, task, written), written),
+        arguments=wrap_in_fences(draw_fence_word(seed, task, written), written),
     )
 
 
 def sanitizer_question(seed: int, task: str, tool: str, arguments: Mapping[str, Any], output: str) -> str:
     """Ask for a clean form of a tool's output."""
     written = json.dumps(dict(arguments), ensure_ascii=False, default=str)
-    word = fence(seed, task, written, output)
+    word = draw_fence_word(seed, task, written, output)
     return SANITIZER_QUESTION.format(
         task=task,
         tool=tool,
-        arguments=between_fences(word, written),
-        output=between_fences(word, output),
+        arguments=wrap_in_fences(word, written),
+        output=wrap_in_fences(word, output),
     )

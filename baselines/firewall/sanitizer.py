@@ -12,13 +12,13 @@ from agentdojo.types import ChatToolResultMessage
 
 from agentsys.models.chat import ChatModel, ChatRequest, JsonSchema, system, user
 from agentsys.models.loose_json import find_outer_objects
-from baselines.border.asking import ask
-from baselines.border.filter import Turn
-from baselines.border.rewriter import ResultRewriter, Rewriting, unread
+from baselines.border.asking import ask_guard
+from baselines.border.filter import FilterTurn
+from baselines.border.rewriter import ResultRewriter, RewrittenResult, unreadable_result
 from baselines.firewall.minimizer import FirewallOptions
 from baselines.firewall.prompts import SANITIZER, sanitizer_question
 
-ROLE = "firewall_sanitizer"
+SANITIZER_ROLE = "firewall_sanitizer"
 REPLY_SCHEMA: JsonSchema = {
     "type": "object",
     "properties": {
@@ -33,7 +33,7 @@ _TRUTH = {"true": True, "yes": True, "false": False, "no": False}
 
 
 @dataclass(frozen=True)
-class Sanitized:
+class SanitizedReply:
     """What a reply says of an output."""
 
     safe: bool
@@ -41,17 +41,17 @@ class Sanitized:
     """The cleaned output; None where there is none, which only a safe one may do without."""
 
 
-def read_sanitized(reply: str) -> Sanitized | None:
+def read_sanitized(reply: str) -> SanitizedReply | None:
     """Read a reply; None if it does not say, or says two things."""
-    found = {_key(sanitized): sanitized for value in find_outer_objects(reply) if (sanitized := _of(value))}
+    found = {_comparison_key(sanitized): sanitized for value in find_outer_objects(reply) if (sanitized := _read_object(value))}
     return next(iter(found.values())) if len(found) == 1 else None
 
 
-def _key(sanitized: Sanitized) -> tuple[bool, str | None]:
+def _comparison_key(sanitized: SanitizedReply) -> tuple[bool, str | None]:
     return sanitized.safe, sanitized.text
 
 
-def _of(value: Mapping[str, Any]) -> Sanitized | None:
+def _read_object(value: Mapping[str, Any]) -> SanitizedReply | None:
     if not {"was_safe", "sanitized_output"} & value.keys():
         return None
     said = value.get("was_safe")
@@ -63,31 +63,31 @@ def _of(value: Mapping[str, Any]) -> Sanitized | None:
         text = str(text)
     if not isinstance(safe, bool | None) or (text is None and safe is not True):
         return None
-    return Sanitized(safe is True, text)
+    return SanitizedReply(safe is True, text)
 
 
 class OutputFirewall(ResultRewriter):
     """Asks for a clean form of each result. Knows the task and the one call, no more."""
 
-    name = ROLE
+    name = SANITIZER_ROLE
 
     def __init__(self, model: ChatModel, options: FirewallOptions) -> None:
         self.model, self.options = model, options
 
-    def rewritten(self, turn: Turn, result: ChatToolResultMessage, text: str) -> Rewriting:
+    def rewrite_result(self, turn: FilterTurn, result: ChatToolResultMessage, text: str) -> RewrittenResult:
         """Sanitize one result."""
         call = result["tool_call"]
         question = sanitizer_question(self.options.seed, turn.query, call.function, call.args, text)
-        request = ChatRequest([system(SANITIZER), user(question)], role=ROLE, reply_schema=REPLY_SCHEMA)
-        answer = ask(self.model, request, read_sanitized, self.options.retries)
+        request = ChatRequest([system(SANITIZER), user(question)], role=SANITIZER_ROLE, reply_schema=REPLY_SCHEMA)
+        answer = ask_guard(self.model, request, read_sanitized, self.options.retries)
         counted = answer.asked, answer.unreadable
         found = answer.value
         if found is None:
-            return unread(text, self.options.on_unreadable, *counted)
+            return unreadable_result(text, self.options.on_unreadable, *counted)
         if found.text is None or (found.safe and self.options.on_safe == "original"):
-            return Rewriting(text, "clean", *counted, flagged=not found.safe)
-        lost = lost_tokens(text, found.text)
-        return Rewriting(
+            return RewrittenResult(text, "clean", *counted, flagged=not found.safe)
+        lost = find_lost_tokens(text, found.text)
+        return RewrittenResult(
             found.text,
             "clean" if found.text == text else "rewritten",
             *counted,
@@ -101,7 +101,7 @@ _MOST_LOST = 200
 """Data tokens listed in a record; an emptied file would list thousands."""
 
 
-def lost_tokens(raw: str, shown: str) -> list[str]:
+def find_lost_tokens(raw: str, shown: str) -> list[str]:
     """The addresses and tokens with a digit (ids, IBANs, amounts, dates) of a text that another lacks."""
     wanted = dict.fromkeys(token.rstrip(".,;:") for token in _DATA.findall(raw))
     there = set(_DATA.findall(shown)) | {token.rstrip(".,;:") for token in _DATA.findall(shown)}

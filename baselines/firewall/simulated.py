@@ -10,7 +10,7 @@ from agentdojo.types import ChatAssistantMessage
 from agentsys.models.chat import ChatRequest, assistant, text_of
 from agentsys.simulated.script_grounding import leaf_forms, scalar_leaves
 from agentsys.simulated.simulated_role import SimulatedKnowledge, SimulatedRole, remove_injected_passages
-from baselines.border.asking import inside_fences
+from baselines.border.asking import read_fenced_text
 from baselines.firewall import minimizer, sanitizer
 from baselines.firewall.prompts import MINIMIZER_QUESTION
 
@@ -24,9 +24,9 @@ def play_minimizer(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatA
     The ground truth stands for the results that values were taken from, which a Minimizer does not see.
     """
     question = text_of(request.messages[-1])
-    args = json.loads(inside_fences(question))
+    args = json.loads(read_fenced_text(question))
     task = question.partition(_TASK)[2].partition(f"\n\n{_TOOL}")[0]
-    required = json.loads(_line(question, _PARAMETERS)).get("required", [])
+    required = json.loads(_read_line(question, _PARAMETERS)).get("required", [])
     script = knowledge.find_task(task)
     known = {
         form
@@ -37,16 +37,16 @@ def play_minimizer(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatA
     kept = {
         name: value
         for name, value in args.items()
-        if name in required or _told(value, task, known, knowledge)
+        if name in required or _is_known(value, task, known, knowledge)
     }
-    return assistant(json.dumps({"reasoning": "What the task needs.", minimizer.KEY: kept}))
+    return assistant(json.dumps({"reasoning": "What the task needs.", minimizer.ARGUMENTS_KEY: kept}))
 
 
-def _line(question: str, title: str) -> str:
+def _read_line(question: str, title: str) -> str:
     return question.partition(f"\n{title}")[2].partition("\n")[0]
 
 
-def _told(value: Any, task: str, known: set[str], knowledge: SimulatedKnowledge) -> bool:
+def _is_known(value: Any, task: str, known: set[str], knowledge: SimulatedKnowledge) -> bool:
     """Whether every leaf of a value stands in the task or the ground truth; flags and nulls tell nothing."""
     forms = [leaf_forms(leaf) for leaf in scalar_leaves(value)]
     return all(
@@ -55,10 +55,10 @@ def _told(value: Any, task: str, known: set[str], knowledge: SimulatedKnowledge)
     )
 
 
-def play_sanitizer(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
+def play_output_sanitizer(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
     """The output without the goals that were found in it."""
-    output = inside_fences(text_of(request.messages[-1]), 1)
-    clean = remove_injected_passages(output, sanitizer.ROLE, knowledge)
+    output = read_fenced_text(text_of(request.messages[-1]), 1)
+    clean = remove_injected_passages(output, sanitizer.SANITIZER_ROLE, knowledge)
     said = {
         "reasoning": "I looked for instructions.",
         "was_safe": clean == output,
@@ -67,4 +67,4 @@ def play_sanitizer(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatA
     return assistant(json.dumps(said, ensure_ascii=False))
 
 
-ROLES: dict[str, SimulatedRole] = {minimizer.ROLE: play_minimizer, sanitizer.ROLE: play_sanitizer}
+ROLES: dict[str, SimulatedRole] = {minimizer.MINIMIZER_ROLE: play_minimizer, sanitizer.SANITIZER_ROLE: play_output_sanitizer}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-Group = Callable[[Any, str], Iterable[str]]
+GroupLookup = Callable[[Any, str], Iterable[str]]
 """From an environment and a name to the people."""
 
 
@@ -27,7 +27,7 @@ def file_sharers(environment: Any, file: str) -> list[str]:
     return [] if found is None else [str(found.owner), *(str(person) for person in found.shared_with)]
 
 
-def identities(held: Any) -> list[str]:
+def read_identities(held: Any) -> list[str]:
     """The identities in an argument: a text, a list of texts, or nothing."""
     if held is None:
         return []

@@ -13,12 +13,12 @@ from typing import Any, Literal, TypeVar
 import yaml
 from pydantic import BaseModel, ConfigDict
 
-from baselines.flow.label import FlowLabel, FromTool, Source, from_tool
+from baselines.flow.label import FlowLabel, ToolOrigin, TrustSource, label_from_tool
 from baselines.flow.values import Dictionary, Instance, Scalar, Series, Value
 
 _Shape = TypeVar("_Shape", bound=BaseModel)
-Plain = Literal["nobody", "user", "trusted"]
-PLAIN = (bool, int, float, str, datetime.datetime, datetime.date, datetime.time, datetime.timedelta, Enum)
+WriterKind = Literal["nobody", "user", "trusted"]
+PLAIN_TYPES = (bool, int, float, str, datetime.datetime, datetime.date, datetime.time, datetime.timedelta, Enum)
 """What stays as it is; anything else that is no container becomes its text."""
 
 
@@ -31,7 +31,7 @@ class SuiteData(BaseModel):
 class ResultRule(SuiteData):
     """How one kind of result is labelled."""
 
-    written_by: Plain | tuple[str, ...] = "nobody"
+    written_by: WriterKind | tuple[str, ...] = "nobody"
     """Fields that name the writers (`shared_with.rw`: those with write access), or `user`, `trusted`;
     `nobody`: no writer is known, so it is anybody's."""
     readers: Literal["everyone", "nobody"] | tuple[str, ...] = "everyone"
@@ -54,12 +54,12 @@ class SuiteLabels(SuiteData):
 
 
 @lru_cache(maxsize=64)
-def suite_labels(suite: str) -> SuiteLabels | None:
+def load_suite_labels(suite: str) -> SuiteLabels | None:
     """The labels of a suite, or None if there is no file of its name."""
-    return packaged(f"{suite}.yaml", SuiteLabels, "baselines.flow", "tables")
+    return load_packaged_file(f"{suite}.yaml", SuiteLabels, "baselines.flow", "tables")
 
 
-def packaged(file: str, shape: type[_Shape], package: str, folder: str) -> _Shape | None:
+def load_packaged_file(file: str, shape: type[_Shape], package: str, folder: str) -> _Shape | None:
     """A YAML file of the package, read into a model; None if there is none."""
     place = resources.files(package) / folder / file
     if "/" in file or not place.is_file():
@@ -76,80 +76,80 @@ class LabelTable:
     """The user's identities in this environment."""
     as_published: bool = False
 
-    def labelled(self, tool: str, result: Any) -> Value:
+    def label_result(self, tool: str, result: Any) -> Value:
         """What a tool returned, with its labels.
 
         A list's items are labelled one by one. Parts of an object or dict have the label of the whole.
         """
         if isinstance(result, list | tuple):
-            return Series(from_tool(tool), "list", tuple(self.labelled(tool, item) for item in result))
-        return converted(result, self.label(tool, result))
+            return Series(label_from_tool(tool), "list", tuple(self.label_result(tool, item) for item in result))
+        return to_value(result, self.result_label(tool, result))
 
-    def label(self, tool: str, result: Any) -> FlowLabel:
+    def result_label(self, tool: str, result: Any) -> FlowLabel:
         """The label of a result that is no list."""
         if result is None:
-            return FlowLabel(frozenset((FromTool(tool, frozenset((Source.TRUSTED_TOOL,))),)))
+            return FlowLabel(frozenset((ToolOrigin(tool, frozenset((TrustSource.TRUSTED_TOOL,))),)))
         rule = self.rules.classes.get(type(result).__name__) if isinstance(result, BaseModel) else None
         rule = rule or (self.as_published and self.rules.published.get(tool)) or self.rules.tools.get(tool)
         if rule is None:
-            return from_tool(tool)
-        return from_tool(tool, self._writers(rule, result), self._readers(rule, result))
+            return label_from_tool(tool)
+        return label_from_tool(tool, self._find_writers(rule, result), self._find_readers(rule, result))
 
-    def _writers(self, rule: ResultRule, result: Any) -> Iterable[Source | str]:
+    def _find_writers(self, rule: ResultRule, result: Any) -> Iterable[TrustSource | str]:
         if isinstance(rule.written_by, str):
-            return {"nobody": (), "user": (Source.USER,), "trusted": (Source.TRUSTED_TOOL,)}[rule.written_by]
-        return [Source.USER if name in self.own else name for name in _names(result, rule.written_by)]
+            return {"nobody": (), "user": (TrustSource.USER,), "trusted": (TrustSource.TRUSTED_TOOL,)}[rule.written_by]
+        return [TrustSource.USER if name in self.own else name for name in _identities_at_paths(result, rule.written_by)]
 
-    def _readers(self, rule: ResultRule, result: Any) -> Iterable[str] | None:
+    def _find_readers(self, rule: ResultRule, result: Any) -> Iterable[str] | None:
         if isinstance(rule.readers, str):
             return None if rule.readers == "everyone" else ()
-        return _names(result, rule.readers)
+        return _identities_at_paths(result, rule.readers)
 
 
-def table_for(suite: str, environment: object, *, as_published: bool = False) -> LabelTable:
+def build_label_table(suite: str, environment: object, *, as_published: bool = False) -> LabelTable:
     """The table of one case; for a suite without a file one in which everything is untrusted."""
-    rules = suite_labels(suite)
+    rules = load_suite_labels(suite)
     if rules is None:
         return LabelTable()
-    return LabelTable(rules, own_identities(rules, environment), as_published)
+    return LabelTable(rules, find_own_identities(rules, environment), as_published)
 
 
-def own_identities(rules: SuiteLabels, environment: object) -> frozenset[str]:
+def find_own_identities(rules: SuiteLabels, environment: object) -> frozenset[str]:
     """Who the user is in this environment."""
-    found = [_at(environment, path.split(".")) for path in rules.own]
+    found = [_resolve_path(environment, path.split(".")) for path in rules.own]
     return frozenset([*(str(name) for name in found if name is not None), *rules.own_words])
 
 
-def converted(raw: Any, label: FlowLabel) -> Value:
+def to_value(raw: Any, label: FlowLabel) -> Value:
     """Native data as a labelled value, every part with the one label.
 
     Objects of pydantic classes become instances, enumerations stay members, and what is none of the plain
     types becomes its text: nothing of Python's own machinery is left to reach for.
     """
     if isinstance(raw, BaseModel):
-        fields = {name: converted(getattr(raw, name), label) for name in type(raw).model_fields}
+        fields = {name: to_value(getattr(raw, name), label) for name in type(raw).model_fields}
         return Instance(label, type(raw), fields)
     if isinstance(raw, Mapping):
         return Dictionary(
-            label, {_key(key): (converted(key, label), converted(held, label)) for key, held in raw.items()}
+            label, {_native_key(key): (to_value(key, label), to_value(held, label)) for key, held in raw.items()}
         )
     if isinstance(raw, list | tuple):
         kind: Literal["list", "tuple"] = "tuple" if isinstance(raw, tuple) else "list"
-        return Series(label, kind, tuple(converted(item, label) for item in raw))
+        return Series(label, kind, tuple(to_value(item, label) for item in raw))
     if isinstance(raw, set | frozenset):
-        return Series(label, "set", tuple(converted(item, label) for item in sorted(raw, key=repr)))
-    return Scalar(label, raw if raw is None or isinstance(raw, PLAIN) else str(raw))
+        return Series(label, "set", tuple(to_value(item, label) for item in sorted(raw, key=repr)))
+    return Scalar(label, raw if raw is None or isinstance(raw, PLAIN_TYPES) else str(raw))
 
 
-def _key(raw: Any) -> Any:
-    return raw if raw is None or isinstance(raw, PLAIN) else str(raw)
+def _native_key(raw: Any) -> Any:
+    return raw if raw is None or isinstance(raw, PLAIN_TYPES) else str(raw)
 
 
-def _names(result: Any, paths: Iterable[str]) -> list[str]:
-    return [name for path in paths for name in _named(result, path)]
+def _identities_at_paths(result: Any, paths: Iterable[str]) -> list[str]:
+    return [name for path in paths for name in _identities_at(result, path)]
 
 
-def _named(result: Any, path: str) -> list[str]:
+def _identities_at(result: Any, path: str) -> list[str]:
     """The identities in a field: a text, the items of a list, or the keys of a mapping."""
     name, _, access = path.partition(".")
     held = getattr(result, name, None)
@@ -160,7 +160,7 @@ def _named(result: Any, path: str) -> list[str]:
     return [] if held is None else [str(held)]
 
 
-def _at(environment: object, path: Iterable[str]) -> object:
+def _resolve_path(environment: object, path: Iterable[str]) -> object:
     for step in path:
         environment = getattr(environment, step, None)
     return environment

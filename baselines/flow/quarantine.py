@@ -16,11 +16,11 @@ ROLE = "query"
 _Shape = TypeVar("_Shape", bound=BaseModel)
 
 
-class NoAnswer(Exception):
+class NoTypedAnswer(Exception):
     """No reply had the declared type."""
 
 
-class Quarantine:
+class QuarantinedModel:
     """Asks for typed answers. What follows a reply that does not fit (`again`) names nothing of the reply."""
 
     def __init__(self, model: ChatModel, instructions: str, again: str, attempts: int) -> None:
@@ -40,7 +40,7 @@ class Quarantine:
         with span(ROLE) as opened:
             for attempt in range(1, self.attempts + 1):
                 reply = self.model.complete(ChatRequest(messages, role=ROLE, reply_schema=schema)).message
-                answer = _read(text_of(reply), shape)
+                answer = _parse_reply(text_of(reply), shape)
                 if answer is not None:
                     opened.messages = [*messages, reply]
                     opened.decision = {"answered": True, "attempts": attempt}
@@ -49,15 +49,15 @@ class Quarantine:
                 messages += [assistant(text_of(reply) or "(nothing)"), user(self.again)]
             opened.messages = messages
             opened.decision = {"answered": False, "attempts": self.attempts}
-        raise NoAnswer
+        raise NoTypedAnswer
 
 
-def _read(text: str, shape: type[_Shape]) -> _Shape | None:
+def _parse_reply(text: str, shape: type[_Shape]) -> _Shape | None:
     """The object in a reply, whatever stands around it."""
     start, end = text.find("{"), text.rfind("}")
     if not 0 <= start < end:
         return None
-    for candidate in _candidates(text[start : end + 1]):
+    for candidate in _reply_variants(text[start : end + 1]):
         try:
             return shape.model_validate_json(candidate)
         except (ValidationError, RecursionError):
@@ -65,7 +65,7 @@ def _read(text: str, shape: type[_Shape]) -> _Shape | None:
     return None
 
 
-def _candidates(text: str) -> Sequence[str]:
+def _reply_variants(text: str) -> Sequence[str]:
     """The text as it is, and without a comma behind the last entry, which many models write."""
     inside = text[:-1].rstrip()
     return [text, f"{inside[:-1]}}}"] if inside.endswith(",") else [text]

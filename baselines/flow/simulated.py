@@ -22,27 +22,27 @@ _ASKED = re.compile(r"Find the value called (\w+), for (?:(\w+) of (\w+)|the ans
 _SCHEMA = re.compile(r"Answer with a JSON object of this schema:\n(\{.*\})\s*$", re.DOTALL)
 
 
-def question(fact: str, argument: str | None, tool: str | None) -> str:
+def write_fact_question(fact: str, argument: str | None, tool: str | None) -> str:
     """How the simulated planners ask for what an argument, or (None) the answer, takes from a text."""
     place = ANSWER if argument is None else f"{argument} of {tool}"
     return f"Find the value called {fact}, for {place}."
 
 
-def play_reader(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
+def play_quarantined_model(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
     """The fact that is asked for if it stands in the text; else what an obeyed goal there wants."""
     text = text_of(request.messages[1])
-    asked, schema = _ASKED.search(text), _schema(text)
+    asked, schema = _ASKED.search(text), _read_schema(text)
     fields = schema.get("properties", {})
     fact = knowledge.find_fact(asked[1]) if asked else None
     goal = next((goal for goal in knowledge.find_goals(text) if knowledge.obeys(goal, text)), None)
     if goal is not None:
-        value: Any = wanted_by(goal, asked[2] if asked else None, asked[3] if asked else None)
+        value: Any = find_wanted_value(goal, asked[2] if asked else None, asked[3] if asked else None)
     else:
         value = None if fact is None else find_fact(fact, text)
-    return assistant(json.dumps(_filled(fields, value), default=str))
+    return assistant(json.dumps(_fill_schema(fields, value), default=str))
 
 
-def wanted_by(goal: GoalScript, argument: str | None, tool: str | None) -> Any:
+def find_wanted_value(goal: GoalScript, argument: str | None, tool: str | None) -> Any:
     """What the attacker wants to stand in a tool's argument, or in the answer.
 
     The goal's own value for this argument of this tool, else for an argument of this name, else the goal.
@@ -55,7 +55,7 @@ def wanted_by(goal: GoalScript, argument: str | None, tool: str | None) -> Any:
     return next(iter(scalar_leaves(found)), goal.goal)
 
 
-def _schema(text: str) -> dict[str, Any]:
+def _read_schema(text: str) -> dict[str, Any]:
     match = _SCHEMA.search(text)
     try:
         found = json.loads(match[1]) if match else {}
@@ -64,24 +64,24 @@ def _schema(text: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _filled(fields: dict[str, Any], value: Any) -> dict[str, Any]:
+def _fill_schema(fields: dict[str, Any], value: Any) -> dict[str, Any]:
     """An object of the schema: the value in every field, or dummies where there is none."""
-    return {name: _of_type(kind, value, name) for name, kind in fields.items()}
+    return {name: _value_of_type(kind, value, name) for name, kind in fields.items()}
 
 
-def _of_type(kind: dict[str, Any], value: Any, name: str) -> Any:
+def _value_of_type(kind: dict[str, Any], value: Any, name: str) -> Any:
     wanted = kind.get("type")
     if wanted == "boolean":
         return value is not None
     if wanted in ("number", "integer"):
-        number = _number(value)
+        number = _as_number(value)
         return int(number) if wanted == "integer" else number
     if wanted == "array":
         return [] if value is None else [str(value)]
     return PLACEHOLDER if value is None else str(value)
 
 
-def _number(value: Any) -> float:
+def _as_number(value: Any) -> float:
     try:
         return float(str(value))
     except ValueError:

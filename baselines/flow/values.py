@@ -10,9 +10,9 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from baselines.flow.label import FROM_USER, FlowLabel, joined
+from baselines.flow.label import FROM_USER, FlowLabel, join_labels
 
-Kind = Literal["list", "tuple", "set"]
+SeriesKind = Literal["list", "tuple", "set"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +42,7 @@ class Value:
         parts = self.parts()
         # Parts mostly share one label object: join each once.
         labels = {id(part.full): part.full for part in parts}
-        object.__setattr__(self, "full", joined((self.label, *labels.values())))
+        object.__setattr__(self, "full", join_labels((self.label, *labels.values())))
         object.__setattr__(self, "size", 1 + sum(part.size for part in parts))
         object.__setattr__(self, "count", 1 + sum(part.count for part in parts))
         object.__setattr__(self, "depth", 1 + max((part.depth for part in parts), default=0))
@@ -69,7 +69,7 @@ class Scalar(Value):
 class Series(Value):
     """A list, tuple or set."""
 
-    kind: Kind = "list"
+    kind: SeriesKind = "list"
     items: tuple[Value, ...] = ()
 
     def parts(self) -> tuple[Value, ...]:
@@ -113,34 +113,34 @@ class Instance(Value):
         return Instance(label, self.of, {name: change(value) for name, value in self.fields.items()})
 
 
-def literal(raw: Any) -> Scalar:
+def literal_value(raw: Any) -> Scalar:
     """A value that stands in a program: the user's, for everyone."""
     return Scalar(FROM_USER, raw)
 
 
-def deeply(value: Value, label: FlowLabel) -> Value:
+def join_deeply(value: Value, label: FlowLabel) -> Value:
     """The value with a label joined to it and to everything inside."""
     if value.label | label is value.label and value.full is value.label:
         return value
-    return value.with_parts(lambda part: deeply(part, label), value.label | label)
+    return value.with_parts(lambda part: join_deeply(part, label), value.label | label)
 
 
-def own(value: Value, label: FlowLabel) -> Value:
+def join_outer(value: Value, label: FlowLabel) -> Value:
     """The value with a label joined to its own; its parts stay."""
     merged = value.label | label
     return value if merged is value.label else value.with_parts(lambda part: part, merged)
 
 
-def native(value: Value) -> Any:
+def to_native(value: Value) -> Any:
     """The plain data behind a value: fresh lists, tuples, sets and dicts; objects as dicts."""
     match value:
         case Scalar(raw=raw):
             return raw
         case Series(kind=kind, items=items):
-            inside = [native(item) for item in items]
+            inside = [to_native(item) for item in items]
             return inside if kind == "list" else tuple(inside) if kind == "tuple" else set(inside)
         case Dictionary(entries=entries):
-            return {raw: native(held) for raw, (_, held) in entries.items()}
+            return {raw: to_native(held) for raw, (_, held) in entries.items()}
         case Instance(fields=fields):
-            return {name: native(held) for name, held in fields.items()}
+            return {name: to_native(held) for name, held in fields.items()}
     return str(value)

@@ -12,7 +12,7 @@ import yaml
 from agentsys.models.chat import ToolSpec
 from baselines.isolategpt.settings import IsolateGPTSettings
 
-ONE_APP = "assistant"
+ONE_APP_NAME = "assistant"
 """Name of the app that has every tool, where nothing is kept apart."""
 
 _APPS = yaml.safe_load((files("baselines.isolategpt") / "apps.yaml").read_text(encoding="utf-8"))
@@ -27,13 +27,13 @@ class SpokeApp:
     name: str
     tools: tuple[ToolSpec, ...]
 
-    def tool(self, name: str) -> ToolSpec | None:
+    def find_tool(self, name: str) -> ToolSpec | None:
         """Its tool of this name."""
         return next((tool for tool in self.tools if tool.name == name), None)
 
 
 @dataclass(frozen=True)
-class AppBook:
+class InstalledApps:
     """The apps that are installed."""
 
     apps: tuple[SpokeApp, ...]
@@ -43,17 +43,17 @@ class AppBook:
         """All their tools, app by app."""
         return tuple(tool for app in self.apps for tool in app.tools)
 
-    def owner(self, tool: str) -> SpokeApp | None:
+    def find_owner(self, tool: str) -> SpokeApp | None:
         """The app that has a tool of this name."""
-        return next((app for app in self.apps if app.tool(tool) is not None), None)
+        return next((app for app in self.apps if app.find_tool(tool) is not None), None)
 
 
-def installed(tools: Sequence[ToolSpec], settings: IsolateGPTSettings) -> AppBook:
+def group_into_apps(tools: Sequence[ToolSpec], settings: IsolateGPTSettings) -> InstalledApps:
     """The apps that some tools make up, in the order of their first tools."""
     members: dict[str, list[ToolSpec]] = {}
     for tool in tools:
         members.setdefault(_app_name(tool.name, settings), []).append(tool)
-    return AppBook(tuple(SpokeApp(name, tuple(found)) for name, found in members.items()))
+    return InstalledApps(tuple(SpokeApp(name, tuple(found)) for name, found in members.items()))
 
 
 def _app_name(tool: str, settings: IsolateGPTSettings) -> str:
@@ -63,4 +63,4 @@ def _app_name(tool: str, settings: IsolateGPTSettings) -> str:
         case "per_app":
             return settings.app_of.get(tool, tool)
         case "one_app":
-            return ONE_APP
+            return ONE_APP_NAME

@@ -20,13 +20,13 @@ from agentsys.models.pipeline_elements import (
     named_pipeline,
     tool_specs,
 )
-from baselines.isolategpt.apps import APP_OF, installed
-from baselines.isolategpt.hub import Hub
-from baselines.isolategpt.permissions import as_data
-from baselines.isolategpt.plan import ROLES, nearest
+from baselines.isolategpt.apps import APP_OF, group_into_apps
+from baselines.isolategpt.hub import IsolationHub
+from baselines.isolategpt.permissions import permission_as_data
+from baselines.isolategpt.plan import ROLES, find_nearest_tools
 from baselines.isolategpt.prompts import PROMPTS
 from baselines.isolategpt.settings import IsolateGPTSettings
-from baselines.isolategpt.tool_bench import ToolBench
+from baselines.isolategpt.tool_bench import ToolRunner
 from baselines.played import AgentDefense
 
 EXTRA = "isolategpt"
@@ -89,8 +89,8 @@ class IsolateGPT(AgentDefense):
                 f" It is shown only the {settings.retrieved} tools that are spelled most like the request."
             )
         if settings.apps == "one_app":
-            return " ".join([plan, *_one_agent(settings), _END])
-        return " ".join([plan, *_spokes(settings), *_messages(settings), *_permissions(settings), _END])
+            return " ".join([plan, *_describe_one_agent(settings), _CLOSING])
+        return " ".join([plan, *_describe_spokes(settings), *_describe_messages(settings), *_describe_permissions(settings), _CLOSING])
 
 
 class IsolateGPTAgent(LoopStep):
@@ -109,23 +109,23 @@ class IsolateGPTAgent(LoopStep):
             ModelError: If a model gave no reply.
         """
         tools = tool_specs(at.runtime.functions.values())
-        bench = ToolBench(at)
-        hub = Hub(self.model, self.settings, installed(tools, self.settings), bench)
+        bench = ToolRunner(at)
+        hub = IsolationHub(self.model, self.settings, group_into_apps(tools, self.settings), bench)
         most = self.settings.retrieved
-        answer = hub.answer(at.query, tools if most is None else nearest(at.query, tools, most))
+        answer = hub.answer_request(at.query, tools if most is None else find_nearest_tools(at.query, tools, most))
         kept = {
             **hub.route_data(),
             "messages": hub.messages,
-            "permissions": [as_data(prompt, granted) for prompt, granted in hub.desk.asked],
+            "permissions": [permission_as_data(prompt, granted) for prompt, granted in hub.desk.asked],
         }
         said = at.with_messages(*bench.log, assistant(answer, []))
         return replace(said, extra={**at.extra, EXTRA: kept})
 
 
-_END = "What an agent does with its own tools, and what it says in the end, is not checked."
+_CLOSING = "What an agent does with its own tools, and what it says in the end, is not checked."
 
 
-def _one_agent(settings: IsolateGPTSettings) -> list[str]:
+def _describe_one_agent(settings: IsolateGPTSettings) -> list[str]:
     answer = "refuses" if settings.permissions == "deny_all" else "agrees"
     return [
         "All tools belong to one agent, which reads all results raw in one conversation: nothing is kept"
@@ -135,7 +135,7 @@ def _one_agent(settings: IsolateGPTSettings) -> list[str]:
     ]
 
 
-def _spokes(settings: IsolateGPTSettings) -> list[str]:
+def _describe_spokes(settings: IsolateGPTSettings) -> list[str]:
     own = {
         "per_tool": "Each tool has an agent of its own, with a conversation of its own",
         "per_app": "The tools of an app share an agent, which has a conversation of its own",
@@ -147,7 +147,7 @@ def _spokes(settings: IsolateGPTSettings) -> list[str]:
     ]
 
 
-def _messages(settings: IsolateGPTSettings) -> list[str]:
+def _describe_messages(settings: IsolateGPTSettings) -> list[str]:
     most = " of at most 256 characters" if settings.strict_response else ""
     return [
         "An agent reaches another one's tool only through a hub, by a typed request that must follow the"
@@ -155,7 +155,7 @@ def _messages(settings: IsolateGPTSettings) -> list[str]:
     ]
 
 
-def _permissions(settings: IsolateGPTSettings) -> list[str]:
+def _describe_permissions(settings: IsolateGPTSettings) -> list[str]:
     return {
         "expected_only": [
             "The hub asks a user before it lets one agent use another's tool, and warns where the plan does"

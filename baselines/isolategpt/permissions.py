@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from agentsys.models.trace import span
-from baselines.isolategpt.settings import Policy
+from baselines.isolategpt.settings import PermissionPolicy
 
-SPAN = "isolategpt_permission"
+PERMISSION_SPAN = "isolategpt_permission"
 
 
-class PromptKind(Enum):
+class PermissionKind(Enum):
     """What a user is asked about."""
 
     EXEC = "exec"
@@ -24,7 +24,7 @@ class PromptKind(Enum):
 class PermissionPrompt:
     """One question to the user."""
 
-    kind: PromptKind
+    kind: PermissionKind
     requester: str | None
     """Which spoke wants it; None: the hub itself, for the user."""
     app: str
@@ -34,23 +34,23 @@ class PermissionPrompt:
 
 
 @dataclass
-class PermissionDesk:
+class PermissionPrompter:
     """Answers the prompts of one task. Nothing that was allowed outlives it."""
 
-    policy: Policy
+    policy: PermissionPolicy
     asked: list[tuple[PermissionPrompt, bool]] = field(default_factory=list)
     """Every prompt with its answer, in order."""
 
-    def allows(self, prompt: PermissionPrompt) -> bool:
+    def is_allowed(self, prompt: PermissionPrompt) -> bool:
         """The policy's answer, kept as a span."""
-        answer = granted(self.policy, prompt)
+        answer = answer_permission(self.policy, prompt)
         self.asked.append((prompt, answer))
-        with span(SPAN, prompt.app) as opened:
-            opened.decision = as_data(prompt, answer)
+        with span(PERMISSION_SPAN, prompt.app) as opened:
+            opened.decision = permission_as_data(prompt, answer)
         return answer
 
 
-def granted(policy: Policy, prompt: PermissionPrompt) -> bool:
+def answer_permission(policy: PermissionPolicy, prompt: PermissionPrompt) -> bool:
     """What a user of this kind answers."""
     match policy:
         case "always_allow":
@@ -61,6 +61,6 @@ def granted(policy: Policy, prompt: PermissionPrompt) -> bool:
             return prompt.expected
 
 
-def as_data(prompt: PermissionPrompt, answer: bool) -> dict[str, str | bool | None]:
+def permission_as_data(prompt: PermissionPrompt, answer: bool) -> dict[str, str | bool | None]:
     """A prompt and its answer, JSON-ready."""
     return {**vars(prompt), "kind": prompt.kind.value, "allow": answer}

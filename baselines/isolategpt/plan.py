@@ -27,12 +27,12 @@ from agentsys.models.trace import span
 from agentsys.simulated.playbook_index import ScriptedCall, TaskScript
 from agentsys.simulated.script_grounding import leaf_forms, scalar_leaves
 from agentsys.simulated.simulated_role import SimulatedKnowledge, SimulatedRole
-from baselines.isolategpt.apps import AppBook
+from baselines.isolategpt.apps import InstalledApps
 from baselines.isolategpt.prompts import PLAN_AGAIN, PLANNER
-from baselines.isolategpt.settings import Grouping
+from baselines.isolategpt.settings import AppGrouping
 from baselines.melon.char_ngrams import CharNgrams
 
-ROLE = "isolategpt_planner"
+PLANNER_ROLE = "isolategpt_planner"
 ATTEMPTS = 2
 
 
@@ -56,7 +56,7 @@ class StepGroup:
     """Apps of the steps, in their order; the first one is where the group begins."""
 
 
-class Route(Enum):
+class AnswerRoute(Enum):
     """Who answers the user."""
 
     VANILLA = "vanilla"
@@ -67,16 +67,16 @@ class Route(Enum):
     """A spoke without tools of its own that asks apps: there are several groups."""
 
 
-def route_of(groups: Sequence[StepGroup]) -> Route:
+def choose_route(groups: Sequence[StepGroup]) -> AnswerRoute:
     """The route that goes with so many groups."""
-    return (Route.VANILLA, Route.DIRECT, Route.ROUTING)[min(len(groups), 2)]
+    return (AnswerRoute.VANILLA, AnswerRoute.DIRECT, AnswerRoute.ROUTING)[min(len(groups), 2)]
 
 
-class PlanUnreadable(ValueError):
+class UnreadablePlan(ValueError):
     """A planner's reply that holds no plan."""
 
 
-def read_steps(reply: str) -> tuple[PlannedStep, ...]:
+def read_plan_steps(reply: str) -> tuple[PlannedStep, ...]:
     """The steps in a planner's reply, bare or in a fence. Items without a name are left out.
 
     Raises:
@@ -85,22 +85,22 @@ def read_steps(reply: str) -> tuple[PlannedStep, ...]:
     try:
         value = parse_json(find_json_block(reply) or reply)
     except ModelError:
-        raise PlanUnreadable("no JSON") from None
+        raise UnreadablePlan("no JSON") from None
     steps = value.get("steps", [] if not value else None) if isinstance(value, dict) else value
     if not isinstance(steps, list):
-        raise PlanUnreadable("no list of steps")
+        raise UnreadablePlan("no list of steps")
     named = (item for item in steps if isinstance(item, dict) and isinstance(item.get("name"), str))
-    return tuple(_step(item) for item in named)
+    return tuple(_read_step(item) for item in named)
 
 
-def _step(item: Mapping[str, Any]) -> PlannedStep:
+def _read_step(item: Mapping[str, Any]) -> PlannedStep:
     given, output = item.get("input"), item.get("output")
     return PlannedStep(
         item["name"], given if isinstance(given, dict) else {}, output if isinstance(output, str) else ""
     )
 
 
-def nearest(query: str, tools: Sequence[ToolSpec], count: int) -> list[ToolSpec]:
+def find_nearest_tools(query: str, tools: Sequence[ToolSpec], count: int) -> list[ToolSpec]:
     """The tools whose names and descriptions are spelled most like the request, in the order they came in."""
     texts = [f" {query} ", *(f"{tool.name}: {tool.description}" for tool in tools)]
     rows = np.array(CharNgrams().embed(texts))
@@ -109,19 +109,19 @@ def nearest(query: str, tools: Sequence[ToolSpec], count: int) -> list[ToolSpec]
     return [tools[place] for place in sorted(kept)]
 
 
-def make_plan(model: ChatModel, query: str, tools: Sequence[ToolSpec]) -> tuple[PlannedStep, ...]:
+def make_app_plan(model: ChatModel, query: str, tools: Sequence[ToolSpec]) -> tuple[PlannedStep, ...]:
     """Ask for the plan of a request; once more if it cannot be read, then there is none.
 
     Raises:
         ModelError: If the model gave no reply.
     """
     messages = [system("\n\n".join([PLANNER, write_tools(tools)])), user(query)]
-    with span(ROLE) as opened:
+    with span(PLANNER_ROLE) as opened:
         for attempt in range(ATTEMPTS):
-            said = visible_text(model.complete(ChatRequest(messages, role=ROLE)).message)
+            said = visible_text(model.complete(ChatRequest(messages, role=PLANNER_ROLE)).message)
             try:
-                steps = read_steps(said)
-            except PlanUnreadable as problem:
+                steps = read_plan_steps(said)
+            except UnreadablePlan as problem:
                 opened.decision = {"steps": [], "unreadable": str(problem), "attempts": attempt + 1}
                 messages = [*messages, *([assistant(said)] if said else []), user(PLAN_AGAIN)]
                 continue
@@ -130,7 +130,7 @@ def make_plan(model: ChatModel, query: str, tools: Sequence[ToolSpec]) -> tuple[
     return ()
 
 
-def grouped(steps: Iterable[PlannedStep], apps: AppBook, grouping: Grouping) -> tuple[StepGroup, ...]:
+def group_steps(steps: Iterable[PlannedStep], apps: InstalledApps, grouping: AppGrouping) -> tuple[StepGroup, ...]:
     """The groups of a plan's steps; steps with names that no app offers are left out.
 
     A step joins the first group with a step whose output it takes (`<key>`), else opens one. Where an app
@@ -138,10 +138,10 @@ def grouped(steps: Iterable[PlannedStep], apps: AppBook, grouping: Grouping) -> 
     """
     groups: list[StepGroup] = []
     for step in steps:
-        owner = apps.owner(step.name)
+        owner = apps.find_owner(step.name)
         if owner is None:
             continue
-        joins = next((i for i, group in enumerate(groups) if _takes_from(step, group)), None)
+        joins = next((i for i, group in enumerate(groups) if _uses_output_of(step, group)), None)
         if joins is None and grouping != "per_tool":
             joins = next((i for i, group in enumerate(groups) if owner.name in group.apps), None)
         if joins is None:
@@ -153,32 +153,32 @@ def grouped(steps: Iterable[PlannedStep], apps: AppBook, grouping: Grouping) -> 
     return tuple(groups)
 
 
-def _takes_from(step: PlannedStep, group: StepGroup) -> bool:
+def _uses_output_of(step: PlannedStep, group: StepGroup) -> bool:
     keys = {f"<{earlier.output}>" for earlier in group.steps if earlier.output}
     return any(isinstance(value, str) and value in keys for value in step.input.values())
 
 
-def _plan_text(steps: Iterable[PlannedStep]) -> str:
+def _write_plan(steps: Iterable[PlannedStep]) -> str:
     """A plan as a planner writes it."""
     return json.dumps({"steps": [vars(step) for step in steps]}, ensure_ascii=False, default=str)
 
 
-def play_planner(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
+def play_app_planner(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
     """The ground truth's calls; an argument that an earlier one's result settles is that call's key."""
     tools = [tool.name for tool in read_tools(text_of(request.messages[0]))]
     task = knowledge.find_task(text_of(request.messages[1]), tools)
     if task is None:
-        return assistant(_plan_text(()))
+        return assistant(_write_plan(()))
     chosen = [(index, call) for index, call in enumerate(task.calls) if call.function in tools]
-    return assistant(_plan_text(_planned(index, call, task) for index, call in chosen))
+    return assistant(_write_plan(_write_planned_call(index, call, task) for index, call in chosen))
 
 
-def _planned(index: int, call: ScriptedCall, task: TaskScript) -> PlannedStep:
-    values = {name: _value(index, name, value, call, task) for name, value in call.args.items()}
+def _write_planned_call(index: int, call: ScriptedCall, task: TaskScript) -> PlannedStep:
+    values = {name: _write_planned_value(index, name, value, call, task) for name, value in call.args.items()}
     return PlannedStep(call.function, values, f"result_{index}")
 
 
-def _value(index: int, name: str, value: Any, call: ScriptedCall, task: TaskScript) -> Any:
+def _write_planned_value(index: int, name: str, value: Any, call: ScriptedCall, task: TaskScript) -> Any:
     quoted = [quote.source for quote in call.quotes if quote.arg == name]
     forms = [form for leaf in scalar_leaves(value) for form in leaf_forms(leaf)]
     taken = [fact.source for fact in task.facts if fact.source < index and any(fact.text in f for f in forms)]
@@ -186,4 +186,4 @@ def _value(index: int, name: str, value: Any, call: ScriptedCall, task: TaskScri
     return f"<result_{sources[0]}>" if sources else value
 
 
-ROLES: dict[str, SimulatedRole] = {ROLE: play_planner}
+ROLES: dict[str, SimulatedRole] = {PLANNER_ROLE: play_app_planner}

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from agentsys.models.chat import ToolSpec
 
-Wire = Callable[[bytes], bytes]
+HubConnection = Callable[[bytes], bytes]
 """Carries a spoke's message to the hub and its answer back."""
 
 
@@ -87,7 +87,7 @@ _REQUESTS: TypeAdapter[SpokeRequest] = TypeAdapter(Annotated[SpokeRequest, Field
 _REPLIES: TypeAdapter[HubReply] = TypeAdapter(Annotated[HubReply, Field(discriminator="type")])
 
 
-def as_line(message: BaseModel) -> bytes:
+def encode_message(message: BaseModel) -> bytes:
     """A message as its JSON document."""
     return message.model_dump_json().encode()
 
@@ -114,22 +114,22 @@ LONGEST_STRICT = 256
 """Characters of a response under `strict_response`, as in the published specifications."""
 
 
-def specification(tool: ToolSpec, *, strict: bool) -> FunctionalitySpec:
+def specify_tool(tool: ToolSpec, *, strict: bool) -> FunctionalitySpec:
     """What others are told of a tool, made from the tool itself."""
     return FunctionalitySpec(
         name=tool.name,
         description=tool.description,
         request=tool.parameters,
-        response=response_schema(strict=strict),
+        response=build_response_schema(strict=strict),
     )
 
 
-def response_schema(*, strict: bool) -> Mapping[str, Any]:
+def build_response_schema(*, strict: bool) -> Mapping[str, Any]:
     """The JSON schema of every response: text, and not none."""
     most = {"maxLength": LONGEST_STRICT} if strict else {}
     return {"type": "string", "minLength": 1, **most}
 
 
-def fits(value: object, schema: Mapping[str, Any]) -> bool:
+def fits_schema(value: object, schema: Mapping[str, Any]) -> bool:
     """Whether a value is what a JSON schema asks for."""
     return bool(Draft202012Validator(schema).is_valid(value))

@@ -9,19 +9,19 @@ from typing import Literal
 
 from agentsys.base.option_checks import AtLeast1
 
-Grouping = Literal["per_tool", "per_app", "one_app"]
-Policy = Literal["expected_only", "always_allow", "deny_all"]
-Placeholders = Literal["bare", "described"]
+AppGrouping = Literal["per_tool", "per_app", "one_app"]
+PermissionPolicy = Literal["expected_only", "always_allow", "deny_all"]
+PlaceholderStyle = Literal["bare", "described"]
 
 
 @dataclass(frozen=True)
 class IsolateGPTSettings:
     """What a variant does. Options as in `IsolateGPT`, which explains them."""
 
-    apps: Grouping = "per_tool"
+    apps: AppGrouping = "per_tool"
     app_of: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    permissions: Policy = "expected_only"
-    placeholders: Placeholders = "bare"
+    permissions: PermissionPolicy = "expected_only"
+    placeholders: PlaceholderStyle = "bare"
     strict_response: bool = False
     max_iterations: AtLeast1 = 15
     max_depth: AtLeast1 = 5

@@ -38,14 +38,14 @@ from baselines.isolategpt.protocol import (
     FunctionalitySpec,
     FunctionProbeRequest,
     FunctionProbeResponse,
-    Wire,
-    as_line,
-    fits,
+    HubConnection,
+    encode_message,
+    fits_schema,
     read_hub_reply,
 )
 
-ROLE = "agent"
-SPAN = "spoke"
+SPOKE_ROLE = "agent"
+SPOKE_SPAN = "spoke"
 
 
 @dataclass
@@ -65,12 +65,12 @@ class Spoke:
     others: Mapping[str, str]
     model: ChatModel
     run_tool: Callable[[str, dict[str, Any]], str]
-    wire: Wire
+    wire: HubConnection
     max_iterations: int
     specs: dict[str, FunctionalitySpec] = field(default_factory=dict)
     """What it has learned of other apps in this task."""
 
-    def answer(self, question: str) -> str:
+    def answer_question(self, question: str) -> str:
         """Work on a question, in its tags, in a conversation of its own, and give the final answer.
 
         Raises:
@@ -78,42 +78,42 @@ class Spoke:
         """
         offer = write_offer(self.app.tools, self.others)
         messages = [system(f"{SPOKE}\n\n{offer}"), user(f"{question}\n\n{REMINDER}")]
-        with span(SPAN, self.app.name) as opened:
+        with span(SPOKE_SPAN, self.app.name) as opened:
             opened.messages = messages
             for _ in range(self.max_iterations):
                 said = text_before_observation(self._ask(messages))
                 messages.append(assistant(said, []))
-                outcome = self._outcome(said)
+                outcome = self._read_outcome(said)
                 if outcome.is_answer:
                     return outcome.text
                 messages.append(user(write_observation(outcome.text)))
             return OUT_OF_TURNS
 
     def _ask(self, messages: list[ChatMessage]) -> str:
-        return visible_text(self.model.complete(ChatRequest(tuple(messages), role=ROLE)).message)
+        return visible_text(self.model.complete(ChatRequest(tuple(messages), role=SPOKE_ROLE)).message)
 
-    def _outcome(self, said: str) -> TurnResult:
+    def _read_outcome(self, said: str) -> SpokeTurn:
         try:
             action = read_action(said)
         except ActionSyntaxError:
-            return TurnResult(UNREADABLE)
+            return SpokeTurn(UNREADABLE)
         if action is None:
-            return TurnResult(said, is_answer=True)
+            return SpokeTurn(said, is_answer=True)
         if action.name == FINISH_ACTION:
-            return TurnResult(_as_text(action.input), is_answer=True)
-        return TurnResult(self._observation(action))
+            return SpokeTurn(_answer_text(action.input), is_answer=True)
+        return SpokeTurn(self._observe_action(action))
 
-    def _observation(self, action: Action) -> str:
+    def _observe_action(self, action: Action) -> str:
         """What came of an action that is no answer."""
         if action.name in self.others:
             return self._collaborate(action)
-        if self.app.tool(action.name) is None:
-            return NO_SUCH_ACTION.format(name=action.name, names=", ".join(self._names()))
+        if self.app.find_tool(action.name) is None:
+            return NO_SUCH_ACTION.format(name=action.name, names=", ".join(self._action_names()))
         if not isinstance(action.input, dict):
             return UNREADABLE
         return self.run_tool(action.name, action.input)
 
-    def _names(self) -> list[str]:
+    def _action_names(self) -> list[str]:
         return [FINISH_ACTION, *(tool.name for tool in self.app.tools), *self.others]
 
     def _collaborate(self, action: Action) -> str:
@@ -121,23 +121,23 @@ class Spoke:
         spec = self.specs.get(action.name)
         if spec is None:
             probe = FunctionProbeRequest(spoke_id=self.app.name, requested_functionality=action.name)
-            reply = read_hub_reply(self.wire(as_line(probe)))
+            reply = read_hub_reply(self.wire(encode_message(probe)))
             if not isinstance(reply, FunctionProbeResponse):
-                return NOT_AVAILABLE.format(name=action.name, reason=_reason(reply))
+                return NOT_AVAILABLE.format(name=action.name, reason=_denial_reason(reply))
             spec = self.specs[action.name] = reply.functionality_offered
-        if not isinstance(action.input, dict) or not fits(action.input, spec.request):
+        if not isinstance(action.input, dict) or not fits_schema(action.input, spec.request):
             return SEND_AGAIN.format(name=action.name, schema=json.dumps(spec.request))
         request = AppRequest(
             spoke_id=self.app.name, functionality_request=action.name, request_body=action.input
         )
-        reply = read_hub_reply(self.wire(as_line(request)))
+        reply = read_hub_reply(self.wire(encode_message(request)))
         if not isinstance(reply, AppResponse):
-            return NOT_AVAILABLE.format(name=action.name, reason=_reason(reply))
-        return reply.response if fits(reply.response, spec.response) else ILL_FORMED.format(name=action.name)
+            return NOT_AVAILABLE.format(name=action.name, reason=_denial_reason(reply))
+        return reply.response if fits_schema(reply.response, spec.response) else ILL_FORMED.format(name=action.name)
 
 
 @dataclass(frozen=True)
-class TurnResult:
+class SpokeTurn:
     """What a reply of the model leads to."""
 
     text: str
@@ -145,9 +145,9 @@ class TurnResult:
     """Whether it ends the run; else it is the next observation."""
 
 
-def _as_text(answer: object) -> str:
+def _answer_text(answer: object) -> str:
     return answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)
 
 
-def _reason(reply: object) -> str:
+def _denial_reason(reply: object) -> str:
     return str(getattr(reply, "response", ""))

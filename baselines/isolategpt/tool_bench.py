@@ -12,7 +12,7 @@ from agentsys.models.pipeline_elements import LoopState, ToolsElement
 from agentsys.models.providers.wire_parts import result_text
 
 
-class ToolBench:
+class ToolRunner:
     """The one place where the environment is touched."""
 
     def __init__(self, at: LoopState) -> None:
@@ -21,7 +21,7 @@ class ToolBench:
         self._at = at
         self._executor = ToolsElement()
 
-    def run(self, name: str, args: dict[str, Any]) -> str:
+    def run_tool(self, name: str, args: dict[str, Any]) -> str:
         """Run a tool: its value as text, or its error."""
         call = FunctionCall(function=name, args=args, id=f"call_{len(self.log)}")
         asked = [assistant(f"Calling {name}.", [call])]

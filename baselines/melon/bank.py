@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from agentsys.models.providers.wire_parts import malformed_reply
 from baselines.melon.embedder import Embedder
 
-Vectors = NDArray[np.float64]
+CallVectors = NDArray[np.float64]
 """Shape `(texts, dimensions)`; every row has length 1."""
 
 
 @dataclass(frozen=True)
-class Match:
+class CallMatch:
     """The proposed call that is most like a banked one."""
 
     proposed: str
@@ -26,18 +26,18 @@ class Match:
 
 
 @dataclass
-class Bank:
+class MaskedCallBank:
     """Texts of masked calls in the order they first came, and every vector this task has asked for."""
 
     masked: list[str] = field(default_factory=list)
-    vectors: dict[str, Vectors] = field(default_factory=dict)
+    vectors: dict[str, CallVectors] = field(default_factory=dict)
     """Text -> its unit vector, of masked and proposed calls alike: no text is embedded twice."""
 
-    def add(self, texts: Iterable[str]) -> None:
+    def add_calls(self, texts: Iterable[str]) -> None:
         """Bank the calls of a masked pass; they stay for good."""
         self.masked += [text for text in dict.fromkeys(texts) if text not in self.masked]
 
-    def nearest(self, proposed: Sequence[str], embedder: Embedder) -> Match | None:
+    def find_nearest(self, proposed: Sequence[str], embedder: Embedder) -> CallMatch | None:
         """The likest pair of a proposed and a banked call; None where one side is empty.
 
         Raises:
@@ -45,24 +45,24 @@ class Bank:
         """
         if not proposed or not self.masked:
             return None
-        self._embed([*self.masked, *proposed], embedder)
-        similarity = self._stacked(proposed) @ self._stacked(self.masked).T
+        self._embed_missing([*self.masked, *proposed], embedder)
+        similarity = self._stack_vectors(proposed) @ self._stack_vectors(self.masked).T
         row, column = np.unravel_index(int(similarity.argmax()), similarity.shape)
-        return Match(proposed[int(row)], self.masked[int(column)], float(similarity[row, column]))
+        return CallMatch(proposed[int(row)], self.masked[int(column)], float(similarity[row, column]))
 
-    def _embed(self, texts: Sequence[str], embedder: Embedder) -> None:
+    def _embed_missing(self, texts: Sequence[str], embedder: Embedder) -> None:
         new = [text for text in dict.fromkeys(texts) if text not in self.vectors]
         if new:
-            self.vectors.update(zip(new, unit_rows(embedder.embed(new), len(new)), strict=True))
+            self.vectors.update(zip(new, normalize_rows(embedder.embed(new), len(new)), strict=True))
 
-    def _stacked(self, texts: Sequence[str]) -> Vectors:
+    def _stack_vectors(self, texts: Sequence[str]) -> CallVectors:
         rows = [self.vectors[text] for text in texts]
         if len({len(vector) for vector in self.vectors.values()}) > 1:
             raise malformed_reply("the embedder changed the length of its vectors between two requests")
         return np.stack(rows)
 
 
-def unit_rows(rows: Sequence[Sequence[float]], count: int) -> Vectors:
+def normalize_rows(rows: Sequence[Sequence[float]], count: int) -> CallVectors:
     """The rows as unit vectors, checked: a bad one must not let a call through.
 
     Returns:
@@ -83,5 +83,5 @@ def unit_rows(rows: Sequence[Sequence[float]], count: int) -> Vectors:
     norms = np.sqrt((matrix * matrix).sum(axis=1, keepdims=True))
     if not np.isfinite(norms).all() or not (norms > 0).all():
         raise malformed_reply("the embedder returned a vector without a direction")
-    unit: Vectors = matrix / norms
+    unit: CallVectors = matrix / norms
     return unit

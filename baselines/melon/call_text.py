@@ -14,7 +14,7 @@ KeyArguments = Mapping[str, Sequence[str]]
 """Tool -> the only arguments that count; a tool that is not named counts with all of them."""
 
 
-def call_text(call: FunctionCall, key_arguments: KeyArguments, style: CallStyle = "joined") -> str:
+def write_compared_text(call: FunctionCall, key_arguments: KeyArguments, style: CallStyle = "joined") -> str:
     """`name(first = value, second = value)`, arguments in the model's order, values as Python's `str`.
 
     Args:

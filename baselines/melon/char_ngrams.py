@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 _SIZES = (2, 3, 4)
 """Characters per n-gram."""
 _DIMENSIONS = 4096
-_ODD = np.uint64(0x9E3779B97F4A7C15)
+_HASH_FACTOR = np.uint64(0x9E3779B97F4A7C15)
 """2**64 divided by the golden ratio: spreads neighbouring code points over all 64 bits."""
 
 
@@ -26,10 +26,10 @@ class CharNgrams:
 
     def embed(self, texts: Sequence[str]) -> list[list[float]]:
         """One vector per text; it is never all zeros for a text of two characters or more."""
-        return [_counts(text).tolist() for text in texts]
+        return [_count_ngrams(text).tolist() for text in texts]
 
 
-def _counts(text: str) -> NDArray[np.float64]:
+def _count_ngrams(text: str) -> NDArray[np.float64]:
     codes = np.frombuffer(text.lower().encode("utf-32-le", "surrogatepass"), dtype="<u4").astype(np.uint64)
     counts = np.zeros(_DIMENSIONS)
     for size in _SIZES:
@@ -45,6 +45,6 @@ def _ngram_hashes(codes: NDArray[np.uint64], size: int) -> NDArray[np.uint64]:
     count = max(0, len(codes) - size + 1)
     hashes = np.full(count, size, dtype=np.uint64)
     for place in range(size):
-        hashes = (hashes ^ codes[place : place + count]) * _ODD
+        hashes = (hashes ^ codes[place : place + count]) * _HASH_FACTOR
         hashes ^= hashes >> np.uint64(29)
     return hashes

@@ -40,7 +40,7 @@ from baselines.melon.element import GuardedTurn
 from baselines.melon.embedder import EMBEDDERS, Embedder, build_embedder
 from baselines.melon.masked_conversation import ROLES
 from baselines.melon.prompts import PROMPTS
-from baselines.melon.settings import MelonSettings, threshold_for
+from baselines.melon.settings import MelonSettings, resolve_threshold
 from baselines.played import AgentDefense
 
 KEY_ARGUMENTS = {"send_email": ("recipients",), "send_money": ("recipient", "amount")}
@@ -97,7 +97,7 @@ class Melon(AgentDefense):
         self._lock = threading.Lock()
         if embedder in EMBEDDERS or not isinstance(self.threshold, Mapping):
             # The name of a class of one's own, under which its threshold stands, is known once it is built.
-            threshold_for(str(embedder), self.threshold)
+            resolve_threshold(str(embedder), self.threshold)
 
     def pipeline(self, model: ChatModel, suite: TaskSuite[Any]) -> BasePipelineElement:
         """The plain agent whose every turn after a tool result is guarded.
@@ -105,8 +105,8 @@ class Melon(AgentDefense):
         Raises:
             ConfigError: If the embedder cannot be built, e.g. for want of its key.
         """
-        embedder = self._embedder()
-        turn = GuardedTurn(model, embedder, threshold_for(embedder.name, self.threshold), self.settings)
+        embedder = self._load_embedder()
+        turn = GuardedTurn(model, embedder, resolve_threshold(embedder.name, self.threshold), self.settings)
         return tool_loop(
             model,
             default_system_message(suite),
@@ -121,7 +121,7 @@ class Melon(AgentDefense):
         Raises:
             Unavailable: For want of its key.
         """
-        self._embedder()
+        self._load_embedder()
 
     def rehearsed(self) -> Melon:
         """The same defense with the offline embedder in OpenAI's place, for simulated models."""
@@ -146,18 +146,18 @@ class Melon(AgentDefense):
             " conversation in which a neutral task takes the place of the user's request. A call that comes"
             " out of the masked pass follows from the results alone. It is kept in a bank for the rest of the"
             " case. If a call of the ordinary pass is as similar to one in the bank as the threshold"
-            f" ({self._cosine()}) says, by the cosine of the embeddings of their texts, the case is stopped"
+            f" ({self._describe_threshold()}) says, by the cosine of the embeddings of their texts, the case is stopped"
             f" and {taken[self.settings.redact]} taken out. Of some tools only certain arguments are compared"
             f" ({keys or 'none'}). So calls that the results cause only together with the user's own request"
             f" are not found.{repeat}"
         )
 
-    def _cosine(self) -> str:
+    def _describe_threshold(self) -> str:
         if isinstance(self.threshold, Mapping):
             return ", ".join(f"{name} {value}" for name, value in self.threshold.items())
         return str(self.threshold)
 
-    def _embedder(self) -> Embedder:
+    def _load_embedder(self) -> Embedder:
         """The embedder, built when the first case needs it: listing, showing and serving need no key."""
         with self._lock:
             if self._built is None:

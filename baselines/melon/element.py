@@ -22,13 +22,13 @@ from agentsys.models.chat import (
 )
 from agentsys.models.pipeline_elements import LoopState, LoopStep, tool_specs
 from agentsys.models.trace import ModelCall, Span, span
-from baselines.melon.bank import Bank, Match
-from baselines.melon.call_text import call_text
+from baselines.melon.bank import MaskedCallBank, CallMatch
+from baselines.melon.call_text import write_compared_text
 from baselines.melon.embedder import Embedder
-from baselines.melon.masked_conversation import MASKED_ROLE, masked_conversation
+from baselines.melon.masked_conversation import MASKED_ROLE, build_masked_conversation
 from baselines.melon.prompts import NOTICE, PLACEHOLDER
-from baselines.melon.settings import MelonSettings, Redact
-from baselines.tool_results import new_results, turn_start
+from baselines.melon.settings import MelonSettings, RedactionScope
+from baselines.tool_results import find_new_results, find_turn_start
 
 ROLE = "agent"
 
@@ -37,11 +37,11 @@ _BANK = "melon_bank"
 
 
 @dataclass(frozen=True)
-class StepVerdict:
+class MelonVerdict:
     """The decision about one step."""
 
     blocked: bool
-    match: Match | None = None
+    match: CallMatch | None = None
     """The likest pair; None where there was nothing to compare."""
     failure: str | None = None
     """Kind of the model error that stands for a verdict (`on_failure: block`)."""
@@ -69,93 +69,93 @@ class GuardedTurn(LoopStep):
         messages = at.messages
         if not messages or messages[-1]["role"] != "tool":
             return at
-        bank = _bank_of(messages, at.extra)
+        bank = _get_bank(messages, at.extra)
         tools = tool_specs(at.runtime.functions.values())
         asked = [*messages, user(at.query)] if self.settings.repeat_request else list(messages)
         reply = self.model.complete(ChatRequest(asked, tools, ROLE))
-        if self._judged(reply, messages, tools, bank).blocked:
-            conversation = [*_redacted(asked, self.settings.redact), assistant(NOTICE)]
+        if self._judge_step(reply, messages, tools, bank).blocked:
+            conversation = [*_redact_results(asked, self.settings.redact), assistant(NOTICE)]
         else:
             conversation = [*asked, reply.message]
         # A new dict: AgentDojo hands every task of a process the same one where the caller gave none.
         return replace(at, messages=conversation, extra={**at.extra, _BANK: bank})
 
-    def _judged(
-        self, reply: ChatReply, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec], bank: Bank
-    ) -> StepVerdict:
+    def _judge_step(
+        self, reply: ChatReply, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec], bank: MaskedCallBank
+    ) -> MelonVerdict:
         """Masked pass, bank and comparison, under a span that holds exactly what they cost."""
-        proposed = self._texts(reply.message["tool_calls"])
+        proposed = self._write_call_texts(reply.message["tool_calls"])
         with span("melon") as opened:
             opened.decision = {"proposed": proposed, "threshold": self.threshold}
             opened.decision["embedder"] = self.embedder.name
             try:
-                verdict = self._verdict(proposed, messages, tools, bank, opened)
+                verdict = self._compare_calls(proposed, messages, tools, bank, opened)
             except ModelError as error:
                 opened.decision["failure"] = error.kind.value
                 if self.settings.on_failure == "error" or error.kind.consequence is Consequence.END_RUN:
                     raise
-                verdict = StepVerdict(bool(proposed), failure=error.kind.value)
-            _note(opened, verdict, bank, reply)
+                verdict = MelonVerdict(bool(proposed), failure=error.kind.value)
+            _record_verdict(opened, verdict, bank, reply)
         return verdict
 
-    def _verdict(
+    def _compare_calls(
         self,
         proposed: Sequence[str],
         messages: Sequence[ChatMessage],
         tools: Sequence[ToolSpec],
-        bank: Bank,
+        bank: MaskedCallBank,
         opened: Span,
-    ) -> StepVerdict:
+    ) -> MelonVerdict:
         if not proposed and self.settings.skip_last_masked:
-            return StepVerdict(False)
-        conversation = masked_conversation(messages, show_errors=self.settings.show_errors)
+            return MelonVerdict(False)
+        conversation = build_masked_conversation(messages, show_errors=self.settings.show_errors)
         masked = self.model.complete(ChatRequest(conversation, tools, MASKED_ROLE)).message
         # Its words are kept for the record; only its calls count, and none of them is ever made.
         opened.messages = (masked,)
-        bank.add(self._texts(masked["tool_calls"]))
-        match = bank.nearest(proposed, self.embedder)
-        return StepVerdict(match is not None and match.similarity > self.threshold, match)
+        bank.add_calls(self._write_call_texts(masked["tool_calls"]))
+        match = bank.find_nearest(proposed, self.embedder)
+        return MelonVerdict(match is not None and match.similarity > self.threshold, match)
 
-    def _texts(self, calls: Iterable[FunctionCall] | None) -> list[str]:
+    def _write_call_texts(self, calls: Iterable[FunctionCall] | None) -> list[str]:
         options = self.settings
-        return [call_text(call, options.key_arguments, options.call_style) for call in calls or ()]
+        return [write_compared_text(call, options.key_arguments, options.call_style) for call in calls or ()]
 
 
-def _bank_of(messages: Sequence[ChatMessage], extra: dict[str, Any]) -> Bank:
+def _get_bank(messages: Sequence[ChatMessage], extra: dict[str, Any]) -> MaskedCallBank:
     """The task's bank; a new one at the first tool step, whatever an earlier task has left behind."""
-    first = not any(message["role"] == "tool" for message in messages[: turn_start(messages)])
+    first = not any(message["role"] == "tool" for message in messages[: find_turn_start(messages)])
     kept = extra.get(_BANK)
-    return kept if isinstance(kept, Bank) and not first else Bank()
+    return kept if isinstance(kept, MaskedCallBank) and not first else MaskedCallBank()
 
 
-def _note(opened: Span, verdict: StepVerdict, bank: Bank, reply: ChatReply) -> None:
+def _record_verdict(opened: Span, verdict: MelonVerdict, bank: MaskedCallBank, reply: ChatReply) -> None:
     """Note what the record keeps of a step. `allow` is only there where a call was to be judged."""
     if opened.decision["proposed"]:
         opened.decision["allow"] = not verdict.blocked
     if verdict.match is not None:
         opened.decision["nearest"] = dict(vars(verdict.match))
     opened.decision["bank"] = list(bank.masked)
-    opened.decision["overhead"] = _overhead(opened.calls, reply.usage)
+    opened.decision["overhead"] = _overhead_data(opened.calls, reply.usage)
 
 
-def _redacted(messages: Sequence[ChatMessage], redact: Redact) -> list[ChatMessage]:
+def _redact_results(messages: Sequence[ChatMessage], redact: RedactionScope) -> list[ChatMessage]:
     """The conversation with tool results of the latest step replaced; the messages given stay as they are.
 
     Args:
         messages: The conversation, which may end with a repeated request.
         redact: `step`: all of them, with their error texts. `newest`: the content of the last one.
     """
-    results = new_results(messages)
+    results = find_new_results(messages)
     chosen = results if redact == "step" else results[-1:]
     new = list(messages)
     for index in chosen:
         message = messages[index]
         assert message["role"] == "tool"
-        new[index] = _without_text(message, keep_error=redact == "newest")
+        new[index] = _replace_with_placeholder(message, keep_error=redact == "newest")
     return new
 
 
-def _without_text(message: ChatToolResultMessage, *, keep_error: bool) -> ChatToolResultMessage:
+def _replace_with_placeholder(message: ChatToolResultMessage, *, keep_error: bool) -> ChatToolResultMessage:
     error = message["error"]
     return {
         **message,
@@ -164,7 +164,7 @@ def _without_text(message: ChatToolResultMessage, *, keep_error: bool) -> ChatTo
     }
 
 
-def _overhead(calls: Sequence[ModelCall], own: Usage) -> dict[str, Any]:
+def _overhead_data(calls: Sequence[ModelCall], own: Usage) -> dict[str, Any]:
     """The overhead of a step, JSON-ready; `own` are the tokens of the agent's own question.
 
     Returns:

@@ -46,10 +46,10 @@ def build_embedder(name: str, openai: Mapping[str, Any]) -> Embedder:
         except Unavailable as error:
             text = f"{error} Without a key: defense.embedder=char_ngrams."
             raise Unavailable(text, needs=error.needs) from None
-    return _own(name)
+    return _load_own_embedder(name)
 
 
-def _own(path: str) -> Embedder:
+def _load_own_embedder(path: str) -> Embedder:
     module, _, class_name = path.rpartition(".")
     if not module:
         raise ConfigError(f"melon: {unknown_name('embedder', path, EMBEDDERS)} Or package.module.Class.")

@@ -22,7 +22,7 @@ FILE_TOOL = "open_file"
 """Reads the made-up files. Like the demonstrations' other tools it need not be on offer."""
 
 
-def masked_conversation(messages: Sequence[ChatMessage], *, show_errors: bool = True) -> list[ChatMessage]:
+def build_masked_conversation(messages: Sequence[ChatMessage], *, show_errors: bool = True) -> list[ChatMessage]:
     """Build the conversation that the masked pass is asked with.
 
     Args:
@@ -37,61 +37,61 @@ def masked_conversation(messages: Sequence[ChatMessage], *, show_errors: bool = 
     Source: arXiv 2502.05174, section 4 and appendix.
     """
     real = [message for message in messages if message["role"] == "system"]
-    outputs = [output_section(message, show_errors) for message in messages if message["role"] == "tool"]
-    asked = _calling(None, FILE_TOOL, "masked_file", name="calls-2.txt")
+    outputs = [write_output_section(message, show_errors) for message in messages if message["role"] == "tool"]
+    asked = _call_message(None, FILE_TOOL, "masked_file", name="calls-2.txt")
     return [
         *real,
         *_inbox_demonstration(),
         *_file_demonstration(),
         user(prompts.MASKED_REQUEST),
         asked,
-        _returned(asked, "".join(outputs)),
+        _result_message(asked, "".join(outputs)),
     ]
 
 
-def section(function: str, text: str) -> str:
+def write_section(function: str, text: str) -> str:
     """One tool's output as it stands in the file."""
     return f"{RULE}\n\nfunction: {function}\n\n{text}\n\n{RULE}\n\n"
 
 
-def output_section(message: ChatToolResultMessage, show_errors: bool) -> str:
+def write_output_section(message: ChatToolResultMessage, show_errors: bool) -> str:
     """The section of a tool message."""
     error = message["error"] if show_errors else None
     texts: Iterable[str] = filter(None, (visible_text(message), error and f"error: {error}"))
-    return section(message["tool_call"].function, "\n".join(texts))
+    return write_section(message["tool_call"].function, "\n".join(texts))
 
 
 def _inbox_demonstration() -> list[ChatMessage]:
     """A text without instructions is summed up, and no call is made up."""
-    call = _calling(None, "read_inbox", "demonstration_1", user_name="Dana")
+    call = _call_message(None, "read_inbox", "demonstration_1", user_name="Dana")
     return [
         user(prompts.INBOX_REQUEST),
         call,
-        _returned(call, prompts.INBOX_OUTPUT),
+        _result_message(call, prompts.INBOX_OUTPUT),
         assistant(prompts.INBOX_ANSWER),
     ]
 
 
 def _file_demonstration() -> list[ChatMessage]:
     """An instruction is followed by its next open call; what the file already holds is not fetched again."""
-    opening = _calling(prompts.FILE_ANNOUNCEMENT, FILE_TOOL, "demonstration_2", name="calls-1.txt")
+    opening = _call_message(prompts.FILE_ANNOUNCEMENT, FILE_TOOL, "demonstration_2", name="calls-1.txt")
     report = {"title": prompts.REPORT_TITLE, "content": prompts.REPORT_CONTENT}
-    filing = _calling(prompts.REPORT_ANNOUNCEMENT, "create_report", "demonstration_3", **report)
-    file = section("get_note", prompts.FILE_NOTE) + section("get_weather", prompts.FILE_READINGS)
+    filing = _call_message(prompts.REPORT_ANNOUNCEMENT, "create_report", "demonstration_3", **report)
+    file = write_section("get_note", prompts.FILE_NOTE) + write_section("get_weather", prompts.FILE_READINGS)
     return [
         user(prompts.FILE_REQUEST),
         opening,
-        _returned(opening, file),
+        _result_message(opening, file),
         filing,
-        _returned(filing, prompts.REPORT_OUTPUT),
+        _result_message(filing, prompts.REPORT_OUTPUT),
     ]
 
 
-def _calling(text: str | None, function: str, call_id: str, **args: str) -> ChatMessage:
+def _call_message(text: str | None, function: str, call_id: str, **args: str) -> ChatMessage:
     return assistant(text, [FunctionCall(function=function, args=args, id=call_id)])
 
 
-def _returned(calling: ChatMessage, text: str) -> ChatToolResultMessage:
+def _result_message(calling: ChatMessage, text: str) -> ChatToolResultMessage:
     assert calling["role"] == "assistant"
     (call,) = calling["tool_calls"] or []
     return tool_message(call, text)
@@ -100,7 +100,7 @@ def _returned(calling: ChatMessage, text: str) -> ChatToolResultMessage:
 SUMMARY = "The file holds tool calls and their outputs, and no instructions."
 
 
-def play_masked(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
+def play_masked_run(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
     """The next open call of a goal that stands in the file, else a summary.
 
     It reads the file as a conversation of its own, in which each section is a call that has been made. The
@@ -111,22 +111,22 @@ def play_masked(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssi
     if not request.messages:
         return assistant(SUMMARY)
     willing = replace(knowledge, options=replace(knowledge.options, susceptibility=1.0))
-    unfolded = [user(prompts.MASKED_REQUEST), *_as_conversation(text_of(request.messages[-1]))]
+    unfolded = [user(prompts.MASKED_REQUEST), *_file_as_conversation(text_of(request.messages[-1]))]
     return play_plain_agent(replace(request, messages=unfolded), willing)
 
 
-def _as_conversation(file: str) -> Iterator[ChatMessage]:
-    for place, (function, output) in enumerate(_sections(file)):
+def _file_as_conversation(file: str) -> Iterator[ChatMessage]:
+    for place, (function, output) in enumerate(_read_sections(file)):
         call = FunctionCall(function=function, args={}, id=f"read_{place}")
         yield assistant(None, [call])
         yield tool_message(call, output)
 
 
-def _sections(file: str) -> list[tuple[str, str]]:
+def _read_sections(file: str) -> list[tuple[str, str]]:
     """Tool and output of each section of the file that `masked_conversation` writes."""
     parts = file.split(f"{RULE}\n\nfunction: ")[1:]
     heads = [part.partition("\n\n") for part in parts]
     return [(name, rest.removesuffix(f"\n\n{RULE}\n\n")) for name, _, rest in heads]
 
 
-ROLES: dict[str, SimulatedRole] = {MASKED_ROLE: play_masked}
+ROLES: dict[str, SimulatedRole] = {MASKED_ROLE: play_masked_run}

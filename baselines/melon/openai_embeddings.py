@@ -25,7 +25,7 @@ from agentsys.models.wrappers.accounting import MeteredModel, RecordingModel
 from agentsys.models.wrappers.rate_limit import RateLimitedModel, RateLimiter
 from agentsys.models.wrappers.retry import RetryingModel, RetryPolicy
 
-ROLE = "melon_embedding"
+EMBEDDING_ROLE = "melon_embedding"
 """The role embedding requests are booked under."""
 
 MOST_BYTES = 8000
@@ -82,8 +82,8 @@ class OpenAIEmbeddings:
         """
         vectors: list[list[float]] = []
         for start in range(0, len(texts), MOST_TEXTS):
-            batch = [user(_fitting(text)) for text in texts[start : start + MOST_TEXTS]]
-            reply = self._model.complete(ChatRequest(batch, role=ROLE))
+            batch = [user(_fit_text(text)) for text in texts[start : start + MOST_TEXTS]]
+            reply = self._model.complete(ChatRequest(batch, role=EMBEDDING_ROLE))
             vectors += json.loads(text_of(reply.message))
         return vectors
 
@@ -102,10 +102,10 @@ class EmbeddingEndpoint(OpenAIModel):
         return encode_for_wire({"model": self.model_id, "input": texts, "encoding_format": "float"})
 
     def _read_reply(self, answer: bytes, request: ChatRequest) -> ChatReply:
-        return _vectors(parse_body(answer, self._key), len(request.messages), self.model_id, self.price)
+        return _read_vectors(parse_body(answer, self._key), len(request.messages), self.model_id, self.price)
 
 
-def _vectors(answer: Mapping[str, Any], count: int, model: str, price: Price | None) -> ChatReply:
+def _read_vectors(answer: Mapping[str, Any], count: int, model: str, price: Price | None) -> ChatReply:
     rows = answer.get("data")
     if not isinstance(rows, list) or len(rows) != count:
         raise malformed_reply(f"the embedding service did not answer with {count} vectors")
@@ -122,6 +122,6 @@ def _vectors(answer: Mapping[str, Any], count: int, model: str, price: Price | N
     )
 
 
-def _fitting(text: str) -> str:
+def _fit_text(text: str) -> str:
     """The text without lone surrogates and not longer than the service takes."""
     return str(clean_json(text)).encode()[:MOST_BYTES].decode("utf-8", "ignore")

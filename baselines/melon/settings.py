@@ -9,9 +9,9 @@ from typing import Literal
 from agentsys.errors import ConfigError
 from baselines.melon.call_text import CallStyle
 
-Redact = Literal["step", "newest"]
+RedactionScope = Literal["step", "newest"]
 """What a block takes out: every tool message of the blocked step, or (the reference) the last one."""
-OnFailure = Literal["error", "block"]
+OnEmbeddingFailure = Literal["error", "block"]
 """What a failed masked pass or embedding means: the case errs, or the step is blocked."""
 
 
@@ -22,13 +22,13 @@ class MelonSettings:
     key_arguments: Mapping[str, tuple[str, ...]]
     call_style: CallStyle = "joined"
     show_errors: bool = True
-    redact: Redact = "step"
-    on_failure: OnFailure = "error"
+    redact: RedactionScope = "step"
+    on_failure: OnEmbeddingFailure = "error"
     repeat_request: bool = False
     skip_last_masked: bool = False
 
 
-def threshold_for(embedder: str, threshold: float | Mapping[str, float]) -> float:
+def resolve_threshold(embedder: str, threshold: float | Mapping[str, float]) -> float:
     """The threshold that belongs to an embedder.
 
     Raises:

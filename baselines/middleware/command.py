@@ -45,18 +45,18 @@ def guard(
     """Scan an untrusted text: its risk, what is done with it, and why."""
     from baselines.middleware import Guard
 
-    screened = Guard(layers=layer or ["normalization", "policy"]).text(_input(file))
+    screened = Guard(layers=layer or ["normalization", "policy"]).text(_read_input(file))
     if form is GuardFormat.JSON:
-        print(json.dumps(_data(screened), ensure_ascii=True, indent=2))
+        print(json.dumps(_screened_as_data(screened), ensure_ascii=True, indent=2))
     elif form is GuardFormat.TEXT:
         sys.stdout.write(escape_controls(screened.text))
     else:
-        _show(screened)
+        _print_screened(screened)
     if strict and screened.handling.value != "allow":
         raise typer.Exit(1)
 
 
-def _input(file: Path | None) -> str:
+def _read_input(file: Path | None) -> str:
     try:
         raw = sys.stdin.buffer.read() if file is None else file.read_bytes()
     except OSError as error:
@@ -64,21 +64,21 @@ def _input(file: Path | None) -> str:
     return raw.decode("utf-8", "replace")
 
 
-def _data(screened: Screened) -> dict[str, object]:
+def _screened_as_data(screened: Screened) -> dict[str, object]:
     return {
         "handling": screened.handling.value,
         "score": screened.score,
         "changed": screened.changed,
-        "findings": [finding.as_data() | {"why": why(finding.category)} for finding in screened.findings],
+        "findings": [finding.as_data() | {"why": explain_category(finding.category)} for finding in screened.findings],
         "text": screened.text,
     }
 
 
-def _show(screened: Screened) -> None:
+def _print_screened(screened: Screened) -> None:
     print(f"{screened.handling.value}: risk {screened.score:.1f} of 10")
     for found in sorted(screened.findings, key=lambda one: -one.weight):
         print_line(
-            f"  {found.weight:.2f}  {found.layer}/{found.kind}: {why(found.category)}", hang="        "
+            f"  {found.weight:.2f}  {found.layer}/{found.kind}: {explain_category(found.category)}", hang="        "
         )
         print_line(f"        {escape_to_line(found.excerpt[:EXCERPT])}", hang="        ")
     if not screened.findings:
@@ -88,7 +88,7 @@ def _show(screened: Screened) -> None:
         print(escape_controls(screened.text).rstrip("\n"))
 
 
-_WHY = {
+_CATEGORY_PHRASES = {
     "override": "speaks to the model and wants its task replaced",
     "role": "gives the model another role, or takes its limits away",
     "extraction": "asks for the prompt, the conversation or secrets",
@@ -99,6 +99,6 @@ _WHY = {
 }
 
 
-def why(category: str) -> str:
+def explain_category(category: str) -> str:
     """One phrase on what texts of a category go for."""
-    return _WHY[category]
+    return _CATEGORY_PHRASES[category]

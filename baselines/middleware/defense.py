@@ -24,21 +24,21 @@ from agentsys.models.pipeline_elements import (
     tool_specs,
 )
 from agentsys.models.trace import span
-from baselines.middleware.extra import require
+from baselines.middleware.extra import require_middleware_packages
 from baselines.middleware.guard import Guard
 from baselines.middleware.guarded_model import GuardedModel
-from baselines.middleware.guarded_runtime import SPAN, GuardedRuntime, held
-from baselines.middleware.policy.policy import ArgumentRule, load_policy, shipped_policies
-from baselines.middleware.policy.propose import proposed
-from baselines.middleware.settings import GuardSettings, Layer
-from baselines.played import HoldingDefense
+from baselines.middleware.guarded_runtime import MIDDLEWARE_SPAN, GuardedRuntime, screened_as_record
+from baselines.middleware.policy.policy import ArgumentRule, load_tool_policy, list_shipped_policies
+from baselines.middleware.policy.propose import propose_policy
+from baselines.middleware.settings import GuardSettings, GuardLayer
+from baselines.played import CompositeDefense
 
 OF_SUITE = "suite"
 """The option `policy` for: the suite's own policy where one is shipped, else one proposed from its tools."""
-Tools = Mapping[str, Mapping[str, ArgumentRule]]
+ToolRules = Mapping[str, Mapping[str, ArgumentRule]]
 
 
-class Middleware(HoldingDefense):
+class Middleware(CompositeDefense):
     """Three layers of checks between an agent, its tools and other agents. No model is asked.
 
     Args:
@@ -70,7 +70,7 @@ class Middleware(HoldingDefense):
     ) -> None:
         self.name = name
         self.options = options
-        self.settings = GuardSettings.of(**options)
+        self.settings = GuardSettings.from_options(**options)
         self.policy, self.role = policy, role
         self.inner_roles = tuple(inner_roles)
         self.inner = inner
@@ -80,28 +80,28 @@ class Middleware(HoldingDefense):
                 f"defense '{name}': inner is no defense; give a name or a node with a `_target_`."
             )
         if policy != OF_SUITE:
-            load_policy(policy).tools_of(role)
+            load_tool_policy(policy).tools_of(role)
         self._guard = lru_cache(maxsize=1)(self._new_guard)
 
     def pipeline(self, model: ChatModel, suite: TaskSuite[Any]) -> BasePipelineElement:
         """The agent for one case, guarded."""
         watched = GuardedModel(model, self.inner_roles)
-        agent = self._agent(watched, suite)
-        tools = self.allowed(suite) if self.settings.has(Layer.POLICY) else None
-        return named_pipeline(f"{model.name}-{self.name}", Guarded(agent, self._guard(), tools, watched))
+        agent = self._build_agent(watched, suite)
+        tools = self.allowed_tools(suite) if self.settings.has(GuardLayer.POLICY) else None
+        return named_pipeline(f"{model.name}-{self.name}", MiddlewareAgent(agent, self._guard(), tools, watched))
 
-    def _agent(self, model: ChatModel, suite: TaskSuite[Any]) -> BasePipelineElement:
+    def _build_agent(self, model: ChatModel, suite: TaskSuite[Any]) -> BasePipelineElement:
         if self.inner is not None:
             return self.inner.pipeline(model, suite)
         return tool_loop(model, default_system_message(suite), name=f"{model.name}-{self.name}")
 
-    def allowed(self, suite: TaskSuite[Any]) -> Tools:
+    def allowed_tools(self, suite: TaskSuite[Any]) -> ToolRules:
         """What the policy allows on a suite."""
         if self.policy != OF_SUITE:
-            return load_policy(self.policy).tools_of(self.role)
-        if suite.name in shipped_policies():
-            return load_policy(suite.name).tools_of(self.role)
-        return proposed(tool_specs(suite.tools)).tools_of(self.role)
+            return load_tool_policy(self.policy).tools_of(self.role)
+        if suite.name in list_shipped_policies():
+            return load_tool_policy(suite.name).tools_of(self.role)
+        return propose_policy(tool_specs(suite.tools)).tools_of(self.role)
 
     def _new_guard(self) -> Guard:
         return Guard(**self.options)
@@ -112,7 +112,7 @@ class Middleware(HoldingDefense):
         Raises:
             Unavailable: Naming what is missing.
         """
-        require()
+        require_middleware_packages()
         super().ready()
 
     def rehearsed(self) -> Middleware:
@@ -131,24 +131,24 @@ class Middleware(HoldingDefense):
     def description(self) -> str:
         """Which layers act and what they do, and what they are put around."""
         if self.inner is None:
-            return described(self.settings, None)
+            return describe_layers(self.settings, None)
         inner = (
             self.inner.description()
             if isinstance(self.inner, DescribesItself)
             else f"It is {self.inner.name}."
         )
-        return described(self.settings, inner)
+        return describe_layers(self.settings, inner)
 
     def prompts(self) -> Mapping[str, str]:
         """The texts of the defense inside; the middleware says nothing to a model."""
         return self.inner.prompts() if isinstance(self.inner, NamesPrompts) else {}
 
 
-class Guarded(LoopStep):
+class MiddlewareAgent(LoopStep):
     """Runs an agent with guarded tools, and screens its answer. Each run is a conversation of its own."""
 
     def __init__(
-        self, agent: BasePipelineElement, guard: Guard, tools: Tools | None, model: GuardedModel
+        self, agent: BasePipelineElement, guard: Guard, tools: ToolRules | None, model: GuardedModel
     ) -> None:
         self.agent = agent
         self.guard = guard
@@ -167,8 +167,8 @@ class Guarded(LoopStep):
         if said and said[-1]["role"] == "assistant" and not said[-1]["tool_calls"]:
             answer = session.passes_on(text_of(said[-1]), "answer")
             if answer.findings:
-                with span(SPAN, "answer") as node:
-                    node.decision = {"what": "answer", "texts": [held(answer)]}
+                with span(MIDDLEWARE_SPAN, "answer") as node:
+                    node.decision = {"what": "answer", "texts": [screened_as_record(answer)]}
             if answer.changed:
                 said = [*said[:-1], {**said[-1], "content": [text_content_block_from_string(answer.text)]}]
         return replace(at, env=env, messages=said, extra=extra)
@@ -190,24 +190,24 @@ _CONTAGION = (
 )
 
 
-def described(settings: GuardSettings, inner: str | None) -> str:
+def describe_layers(settings: GuardSettings, inner: str | None) -> str:
     """The layers that act, and what they are put around."""
     limits = settings.thresholds
     scores = {"rewrite": limits.rewrite, "quarantine": limits.quarantine, "block": limits.block}
     held = "the text" if settings.scope == "text" else "what gives instructions in the text"
     texts = {
-        Layer.NORMALIZATION: _NORMALIZATION,
-        Layer.POLICY: _POLICY.format(**scores, held=held),
-        Layer.CONTAGION: _CONTAGION,
+        GuardLayer.NORMALIZATION: _NORMALIZATION,
+        GuardLayer.POLICY: _POLICY.format(**scores, held=held),
+        GuardLayer.CONTAGION: _CONTAGION,
     }
-    acting = [layer for layer in Layer if settings.has(layer)]
+    acting = [layer for layer in GuardLayer if settings.has(layer)]
     names = ", ".join(acting)
     start = (
         f"Code without a model stands between the agent, its tools and other agents (layers: {names})."
         + "".join(texts[layer] for layer in acting)
     )
     if inner is not None:
-        return f"{start} Behind it works another defense. {_beginning(inner)}"
+        return f"{start} Behind it works another defense. {_first_sentences(inner)}"
     return (
         f"{start} The agent itself is the plain one, which reads the request and the screened results in one"
         " conversation. The checks know neither the user's request nor the model's reasons."
@@ -215,7 +215,7 @@ def described(settings: GuardSettings, inner: str | None) -> str:
     )
 
 
-def _beginning(text: str) -> str:
+def _first_sentences(text: str) -> str:
     """The first sentences of a description: a few, so that both together stay readable."""
     sentences = text.split(". ")
     return ". ".join(sentences[:3]).rstrip(".") + "."

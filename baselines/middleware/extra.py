@@ -9,12 +9,12 @@ from types import ModuleType
 from agentsys.errors import find_missing_packages, not_installed_error
 
 EXTRA = "middleware"
-PACKAGES = ("ada_url", "bs4", "confusable_homoglyphs", "html5lib", "idna", "jsonschema", "sklearn")
+REQUIRED_PACKAGES = ("ada_url", "bs4", "confusable_homoglyphs", "html5lib", "idna", "jsonschema", "sklearn")
 """What the extra brings, by import name."""
 
 
 @lru_cache(maxsize=32)
-def optional(module: str) -> ModuleType:
+def load_optional(module: str) -> ModuleType:
     """An optional package's module.
 
     Raises:
@@ -26,12 +26,12 @@ def optional(module: str) -> ModuleType:
     return importlib.import_module(module)
 
 
-def require() -> None:
+def require_middleware_packages() -> None:
     """Look whether every package of the extra is here; imports none.
 
     Raises:
         Unavailable: Naming those that are not.
     """
-    gone = find_missing_packages(PACKAGES)
+    gone = find_missing_packages(REQUIRED_PACKAGES)
     if gone:
         raise not_installed_error("The middleware", gone, EXTRA)

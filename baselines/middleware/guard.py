@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeVar
 
-from baselines.middleware.contagion.spread import SpreadWatch
-from baselines.middleware.extra import require
-from baselines.middleware.normalization.normalize import normalized
-from baselines.middleware.policy.policy import ArgumentRule, Policy, load_policy
-from baselines.middleware.policy.rules import argument_texts, violations
+from baselines.middleware.contagion.spread import ContagionMonitor
+from baselines.middleware.extra import require_middleware_packages
+from baselines.middleware.normalization.normalize import normalize_text
+from baselines.middleware.policy.policy import ArgumentRule, ToolPolicy, load_tool_policy
+from baselines.middleware.policy.rules import iterate_argument_texts, find_violations
 from baselines.middleware.risk.finding import RiskFinding
-from baselines.middleware.risk.reading import sightings, without_instructions
-from baselines.middleware.risk.score import Handling, combined
-from baselines.middleware.settings import GuardSettings, Layer
+from baselines.middleware.risk.reading import find_sightings, remove_instructions
+from baselines.middleware.risk.score import Handling, combine_weights
+from baselines.middleware.settings import GuardSettings, GuardLayer
 
 _KEPT = 4096
 """Texts whose screening is remembered; agents read the same mails again and again."""
@@ -99,15 +99,15 @@ class Guard:
         self,
         *,
         layers: Sequence[str] | str | None = None,
-        policy: Policy | str | None = None,
+        policy: ToolPolicy | str | None = None,
         role: str | None = None,
         thresholds: Mapping[str, float] | None = None,
         combine: str = "accumulate",
         scope: str = "text",
     ) -> None:
-        require()
-        self.settings = GuardSettings.of(layers, thresholds, combine=combine, scope=scope)
-        found = load_policy(policy) if isinstance(policy, str) else policy
+        require_middleware_packages()
+        self.settings = GuardSettings.from_options(layers, thresholds, combine=combine, scope=scope)
+        found = load_tool_policy(policy) if isinstance(policy, str) else policy
         self.tools = None if found is None else found.tools_of(role)
         self._screened = lru_cache(maxsize=_KEPT)(self._screen)
 
@@ -122,15 +122,15 @@ class Guard:
     def _screen(self, text: str) -> Screened:
         cleaned = text
         findings: list[RiskFinding] = []
-        if self.settings.has(Layer.NORMALIZATION):
-            result = normalized(text)
+        if self.settings.has(GuardLayer.NORMALIZATION):
+            result = normalize_text(text)
             cleaned, findings = result.text, list(result.findings)
-        if not self.settings.has(Layer.POLICY):
+        if not self.settings.has(GuardLayer.POLICY):
             handling = Handling.REWRITE if cleaned != text else Handling.ALLOW
             return Screened(text, cleaned, handling, self.score(findings), tuple(findings))
-        return self.handled(text, cleaned, [*findings, *_of_text(cleaned)])
+        return self.decide_handling(text, cleaned, [*findings, *_find_risks(cleaned)])
 
-    def handled(self, original: str, cleaned: str, findings: Sequence[RiskFinding]) -> Screened:
+    def decide_handling(self, original: str, cleaned: str, findings: Sequence[RiskFinding]) -> Screened:
         """What becomes of a text with these findings."""
         settings, score = self.settings, self.score(findings)
         handling = settings.thresholds.handling(score)
@@ -140,15 +140,15 @@ class Guard:
         # A text that is cut must be harmless without what was cut: what gives an order over several
         # sentences is held back whole.
         if handling is Handling.REWRITE or settings.scope == "sentences":
-            rest = without_instructions(cleaned, between=settings.scope == "sentences")
-            if rest != cleaned and self.score(_of_text(rest)) < settings.thresholds.rewrite:
+            rest = remove_instructions(cleaned, between=settings.scope == "sentences")
+            if rest != cleaned and self.score(_find_risks(rest)) < settings.thresholds.rewrite:
                 return Screened(original, rest, handling, score, tuple(findings))
             handling = Handling.QUARANTINE if handling is Handling.REWRITE else handling
-        return Screened(original, placeholder(handling, original), handling, score, tuple(findings))
+        return Screened(original, write_placeholder(handling, original), handling, score, tuple(findings))
 
     def score(self, findings: Sequence[RiskFinding]) -> float:
         """The risk of some findings, 0 to 10."""
-        return combined([finding.weight for finding in findings], self.settings.combine)
+        return combine_weights([finding.weight for finding in findings], self.settings.combine)
 
 
 class GuardSession:
@@ -156,17 +156,17 @@ class GuardSession:
 
     def __init__(self, guard: Guard) -> None:
         self.guard = guard
-        self.spread = SpreadWatch()
+        self.spread = ContagionMonitor()
         self.held: dict[str, Screened] = {}
         """Everything that was held back so far, by id."""
 
     def reads(self, text: str, source: str = "input") -> Screened:
         """Screen an untrusted text before an agent reads it."""
         screened = self.guard.text(text)
-        if self.guard.settings.has(Layer.CONTAGION):
+        if self.guard.settings.has(GuardLayer.CONTAGION):
             # As it came: what was taken out here may still be met by another way.
-            self.spread.came_in(text, source)
-        return self._kept(screened)
+            self.spread.record_input(text, source)
+        return self._remember(screened)
 
     def calls(
         self,
@@ -177,19 +177,19 @@ class GuardSession:
         """Judge a tool call before it runs; `tools` takes the place of the guard's own policy."""
         findings: list[RiskFinding] = []
         settings = self.guard.settings
-        if settings.has(Layer.POLICY):
-            findings += violations(tool, args, self.guard.tools if tools is None else tools)
-        if settings.has(Layer.CONTAGION):
-            for text in argument_texts(args):
-                findings += self.spread.goes_out(text, f"argument of {tool}")
+        if settings.has(GuardLayer.POLICY):
+            findings += find_violations(tool, args, self.guard.tools if tools is None else tools)
+        if settings.has(GuardLayer.CONTAGION):
+            for text in iterate_argument_texts(args):
+                findings += self.spread.check_output(text, f"argument of {tool}")
         score = self.guard.score(findings)
         return CallDecision(tool, settings.thresholds.handling(score), score, tuple(findings))
 
     def passes_on(self, text: str, stage: str) -> Screened:
         """Screen what an agent wrote before it reaches another agent or the user (layer 3)."""
-        if not self.guard.settings.has(Layer.CONTAGION):
+        if not self.guard.settings.has(GuardLayer.CONTAGION):
             return Screened(text, text, Handling.ALLOW, 0.0)
-        return self._kept(self.guard.handled(text, text, self.spread.goes_out(text, stage)))
+        return self._remember(self.guard.decide_handling(text, text, self.spread.check_output(text, stage)))
 
     def tool(self, function: Callable[..., _Result], name: str | None = None) -> Callable[..., Any]:
         """A function as a guarded tool: its call is judged, and texts that it returns are screened.
@@ -203,7 +203,7 @@ class GuardSession:
             decision = self.calls(called, args)
             if not decision.allowed:
                 raise GuardDenied(decision)
-            return screened_value(function(**args), lambda text: self.reads(text, called))
+            return screen_value(function(**args), lambda text: self.reads(text, called))
 
         return guarded
 
@@ -215,22 +215,22 @@ class GuardSession:
 
         return guarded
 
-    def _kept(self, screened: Screened) -> Screened:
+    def _remember(self, screened: Screened) -> Screened:
         if screened.handling in (Handling.QUARANTINE, Handling.BLOCK):
             self.held[screened.id] = screened
         return screened
 
 
-def screened_value(value: Any, screen: Callable[[str], Screened]) -> Any:
+def screen_value(value: Any, screen: Callable[[str], Screened]) -> Any:
     """JSON-like data with every text in it screened; the very same object if none changed."""
     if isinstance(value, str):
         seen = screen(value)
         return seen.text if seen.changed else value
     if isinstance(value, Mapping):
-        items = {key: screened_value(item, screen) for key, item in value.items()}
+        items = {key: screen_value(item, screen) for key, item in value.items()}
         return items if any(items[key] is not value[key] for key in items) else value
     if isinstance(value, list | tuple):
-        parts = [screened_value(item, screen) for item in value]
+        parts = [screen_value(item, screen) for item in value]
         return parts if any(new is not old for new, old in zip(parts, value, strict=True)) else value
     return value
 
@@ -240,21 +240,21 @@ def text_id(text: str) -> str:
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()
 
 
-def placeholder(handling: Handling, original: str) -> str:
+def write_placeholder(handling: Handling, original: str) -> str:
     """What stands in place of a text that is held back. It quotes nothing of it."""
     if handling is Handling.QUARANTINE:
         return f"[held for review: {text_id(original)}]"
     return f"[blocked: text with instructions, {text_id(original)}]"
 
 
-def _of_text(text: str) -> list[RiskFinding]:
+def _find_risks(text: str) -> list[RiskFinding]:
     """What a text says, as findings of the second layer."""
-    found = [(seen, seen.hit.pattern) for seen in sightings(text)]
+    found = [(seen, seen.hit.pattern) for seen in find_sightings(text)]
     return [
-        RiskFinding("policy", _kind(pattern.id, seen.view), pattern.category, seen.weight, seen.excerpt)
+        RiskFinding("policy", _finding_kind(pattern.id, seen.view), pattern.category, seen.weight, seen.excerpt)
         for seen, pattern in found
     ]
 
 
-def _kind(pattern: str, view: str) -> str:
+def _finding_kind(pattern: str, view: str) -> str:
     return pattern if view == "plain" else f"{pattern} ({view})"

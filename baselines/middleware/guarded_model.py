@@ -11,8 +11,8 @@ from agentdojo.types import ChatAssistantMessage, text_content_block_from_string
 
 from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, text_of
 from agentsys.models.trace import current_tracer, span
-from baselines.middleware.guard import GuardSession, Screened, screened_value
-from baselines.middleware.guarded_runtime import SPAN, held
+from baselines.middleware.guard import GuardSession, Screened, screen_value
+from baselines.middleware.guarded_runtime import MIDDLEWARE_SPAN, screened_as_record
 
 NOT_AVAILABLE = "Not Available: "
 """Begins every replaced value in a returned object, as return gates expect it of a missing one."""
@@ -45,9 +45,9 @@ class GuardedModel:
         reply = self.model.complete(request)
         if self.session is None or request.role not in self.roles or reply.message["tool_calls"]:
             return reply
-        return replace(reply, message=self._screened(reply.message, request.role, self.session))
+        return replace(reply, message=self._screen_message(reply.message, request.role, self.session))
 
-    def _screened(
+    def _screen_message(
         self, message: ChatAssistantMessage, role: str, session: GuardSession
     ) -> ChatAssistantMessage:
         text = text_of(message)
@@ -57,16 +57,16 @@ class GuardedModel:
             seen.append(session.passes_on(part, f"return of {role}"))
             return seen[-1]
 
-        shown = _replaced(text, screen)
-        with span(SPAN, f"return of {role}") as node:
-            node.decision = {"what": "return", "texts": [held(one) for one in seen if one.findings]}
+        shown = _replace_text(text, screen)
+        with span(MIDDLEWARE_SPAN, f"return of {role}") as node:
+            node.decision = {"what": "return", "texts": [screened_as_record(one) for one in seen if one.findings]}
         if shown == text:
             return message
         current_tracer().text_rewritten(text, shown)
         return {**message, "content": [text_content_block_from_string(shown)]}
 
 
-def _replaced(text: str, screen: Any) -> str:
+def _replace_text(text: str, screen: Any) -> str:
     try:
         data = json.loads(text)
     except ValueError:
@@ -78,5 +78,5 @@ def _replaced(text: str, screen: Any) -> str:
         found: Screened = screen(part)
         return replace(found, text=NOT_AVAILABLE + found.text) if found.changed else found
 
-    cleaned = screened_value(data, marked)
+    cleaned = screen_value(data, marked)
     return text if cleaned is data else json.dumps(cleaned, ensure_ascii=False)

@@ -11,11 +11,11 @@ from agentdojo.functions_runtime import FunctionsRuntime, TaskEnvironment
 from pydantic import BaseModel
 
 from agentsys.models.trace import current_tracer, span
-from baselines.middleware.guard import CallDecision, GuardSession, Screened, screened_value
+from baselines.middleware.guard import CallDecision, GuardSession, Screened, screen_value
 from baselines.middleware.policy.policy import ArgumentRule
-from baselines.middleware.risk.score import strictest
+from baselines.middleware.risk.score import strictest_handling
 
-SPAN = "middleware"
+MIDDLEWARE_SPAN = "middleware"
 
 
 class GuardedRuntime(FunctionsRuntime):  # type: ignore[misc]
@@ -53,16 +53,16 @@ class GuardedRuntime(FunctionsRuntime):  # type: ignore[misc]
             return unknown
         # Calls inside arguments run here, so that they are guarded, too.
         args = self._execute_nested_calls(env, kwargs)
-        decision = self.session.calls(function, _plain(args), self.tools)
+        decision = self.session.calls(function, _to_typed_plain_data(args), self.tools)
         if not decision.allowed:
-            _note_call(decision, args)
+            _record_call(decision, args)
             if raise_on_error:
                 raise ValueError(decision.reason)
             return "", decision.reason
         value, error = self.inner.run_function(env, function, args, raise_on_error)
-        return self._screened(function, value, error, decision)
+        return self._screen_result(function, value, error, decision)
 
-    def _screened(
+    def _screen_result(
         self, tool: str, value: Any, error: str | None, decision: CallDecision
     ) -> tuple[Any, str | None]:
         seen: list[Screened] = []
@@ -72,41 +72,41 @@ class GuardedRuntime(FunctionsRuntime):  # type: ignore[misc]
             return seen[-1]
 
         shown_error = None if error is None else screen(error).text
-        screened = [screen(text) for text in _texts(value)]
+        screened = [screen(text) for text in _iterate_texts(value)]
         if not any(one.changed for one in screened):
             shown = value
         else:
-            shown = _as_text(value, screened_value(_plain(value), screen))
+            shown = _write_as_agentdojo(value, screen_value(_to_typed_plain_data(value), screen))
             current_tracer().text_rewritten(tool_result_to_str(value), shown)
-        _note_result(tool, seen, decision)
+        _record_result(tool, seen, decision)
         return shown, shown_error
 
 
-def _note_call(decision: CallDecision, args: Mapping[str, Any]) -> None:
-    with span(SPAN, decision.tool) as node:
+def _record_call(decision: CallDecision, args: Mapping[str, Any]) -> None:
+    with span(MIDDLEWARE_SPAN, decision.tool) as node:
         node.decision = {
             "what": "call",
             "handling": decision.handling.value,
             "score": decision.score,
             "findings": [finding.as_data() for finding in decision.findings],
-            "args": _plain(args),
+            "args": _to_typed_plain_data(args),
         }
 
 
-def _note_result(tool: str, seen: list[Screened], decision: CallDecision) -> None:
+def _record_result(tool: str, seen: list[Screened], decision: CallDecision) -> None:
     """One span for a result: what was changed with the original, so that it can be recovered."""
     unique = {one.original: one for one in seen if one.findings}
-    with span(SPAN, tool) as node:
+    with span(MIDDLEWARE_SPAN, tool) as node:
         node.decision = {
             "what": "result",
-            "handling": strictest(one.handling for one in seen).value,
+            "handling": strictest_handling(one.handling for one in seen).value,
             "score": max((one.score for one in seen), default=0.0),
-            "texts": [held(one) for one in unique.values()],
+            "texts": [screened_as_record(one) for one in unique.values()],
             "call_score": decision.score,
         }
 
 
-def held(screened: Screened) -> dict[str, Any]:
+def screened_as_record(screened: Screened) -> dict[str, Any]:
     """A screened text for the record; the original stands there whole where it was changed."""
     original = {"original": screened.original, "shown": screened.text} if screened.changed else {}
     return {
@@ -118,30 +118,30 @@ def held(screened: Screened) -> dict[str, Any]:
     }
 
 
-def _texts(value: Any) -> Iterator[str]:
+def _iterate_texts(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, BaseModel):
-        yield from _texts(vars(value))
+        yield from _iterate_texts(vars(value))
     elif isinstance(value, Mapping):
         for item in value.values():
-            yield from _texts(item)
+            yield from _iterate_texts(item)
     elif isinstance(value, list | tuple | set | frozenset):
         for item in value:
-            yield from _texts(item)
+            yield from _iterate_texts(item)
 
 
-def _plain(value: Any) -> Any:
+def _to_typed_plain_data(value: Any) -> Any:
     """Models as plain data, their types otherwise kept (a date stays a date)."""
     if isinstance(value, BaseModel):
         return value.model_dump()
     if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
+        return {key: _to_typed_plain_data(item) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
-        return [_plain(item) for item in value]
+        return [_to_typed_plain_data(item) for item in value]
     return value
 
 
-def _as_text(value: Any, data: Any) -> str:
+def _write_as_agentdojo(value: Any, data: Any) -> str:
     """Changed data as AgentDojo would have written the value that it comes from."""
     return str(yaml.safe_dump(data)).strip() if isinstance(value, BaseModel | list) else str(data)

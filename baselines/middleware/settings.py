@@ -9,13 +9,13 @@ from typing import Any, Literal
 
 from agentsys.base.option_checks import check_options
 from agentsys.errors import ConfigError, unknown_name
-from baselines.middleware.risk.score import Combine, Thresholds
+from baselines.middleware.risk.score import CombineRule, Thresholds
 
-Scope = Literal["text", "sentences"]
+GuardScope = Literal["text", "sentences"]
 """What is held back of a text that is quarantined or blocked: all, or its sentences with instructions."""
 
 
-class Layer(StrEnum):
+class GuardLayer(StrEnum):
     """One of the three, each usable alone."""
 
     NORMALIZATION = "normalization"
@@ -27,13 +27,13 @@ class Layer(StrEnum):
 class GuardSettings:
     """Everything a decision depends on besides the text, the policy and what was read before."""
 
-    layers: frozenset[Layer] = frozenset(Layer)
+    layers: frozenset[GuardLayer] = frozenset(GuardLayer)
     thresholds: Thresholds = field(default_factory=Thresholds)
-    combine: Combine = "accumulate"
-    scope: Scope = "text"
+    combine: CombineRule = "accumulate"
+    scope: GuardScope = "text"
 
     @classmethod
-    def of(
+    def from_options(
         cls,
         layers: Sequence[str] | str | None = None,
         thresholds: Mapping[str, float] | None = None,
@@ -44,23 +44,23 @@ class GuardSettings:
         Raises:
             ConfigError: If an option has a value it cannot have.
         """
-        names = [layers] if isinstance(layers, str) else list(Layer) if layers is None else list(layers)
+        names = [layers] if isinstance(layers, str) else list(GuardLayer) if layers is None else list(layers)
         for name in names:
-            if name not in [*Layer]:
-                raise ConfigError(unknown_name("middleware layer", str(name), [*Layer]))
+            if name not in [*GuardLayer]:
+                raise ConfigError(unknown_name("middleware layer", str(name), [*GuardLayer]))
         if not names:
-            raise ConfigError("middleware: layers is empty; name at least one of " + ", ".join(Layer) + ".")
-        scores = _thresholds(thresholds or {})
+            raise ConfigError("middleware: layers is empty; name at least one of " + ", ".join(GuardLayer) + ".")
+        scores = _read_thresholds(thresholds or {})
         return check_options(
-            cls, "middleware", options, layers=frozenset(map(Layer, names)), thresholds=scores
+            cls, "middleware", options, layers=frozenset(map(GuardLayer, names)), thresholds=scores
         )
 
-    def has(self, layer: Layer) -> bool:
+    def has(self, layer: GuardLayer) -> bool:
         """Whether a layer acts."""
         return layer in self.layers
 
 
-def _thresholds(given: Mapping[str, float]) -> Thresholds:
+def _read_thresholds(given: Mapping[str, float]) -> Thresholds:
     known = list(Thresholds.__dataclass_fields__)
     for name, value in given.items():
         if name not in known:

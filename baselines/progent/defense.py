@@ -11,18 +11,18 @@ from agentdojo.task_suite.task_suite import TaskSuite
 from agentsys.base.option_checks import check_options
 from agentsys.models.chat import ChatModel
 from agentsys.models.pipeline_elements import default_system_message, tool_loop
-from baselines.played import PlayedDefense
-from baselines.progent.fixes import ALL, NONE, ProgentFix
+from baselines.played import RoleDefense
+from baselines.progent.fixes import ALL_FIXES, NO_FIXES, ProgentFix
 from baselines.progent.gate import GatedTools
 from baselines.progent.narrower import require_z3
-from baselines.progent.policy_steps import BeginTask, UpdateRules
-from baselines.progent.prompts import HINTED, prompts_of
-from baselines.progent.rule_form import read_rules
+from baselines.progent.policy_steps import BeginProgentTask, UpdatePolicy
+from baselines.progent.prompts import HINTED, select_prompts
+from baselines.progent.rule_form import read_config_rules
 from baselines.progent.settings import ProgentSettings
 from baselines.progent.simulated import ROLES
 
 
-class Progent(PlayedDefense):
+class Progent(RoleDefense):
     """Progent: a call runs only as a policy allows that was written before anything was read.
 
     Args:
@@ -57,18 +57,18 @@ class Progent(PlayedDefense):
         **options: Any,
     ) -> None:
         self.name = name
-        own, mended = read_rules(name, rules), NONE if compat else ALL
+        own, mended = read_config_rules(name, rules), NO_FIXES if compat else ALL_FIXES
         self.settings = check_options(ProgentSettings, name, options, fixes=mended, rules=own)
 
     def pipeline(self, model: ChatModel, suite: TaskSuite[Any]) -> BasePipelineElement:
         """The plain agent behind the gate."""
         settings = self.settings
-        updates = [UpdateRules(model, settings)] if settings.generate and settings.update else []
+        updates = [UpdatePolicy(model, settings)] if settings.generate and settings.update else []
         return tool_loop(
             model,
             default_system_message(suite),
             name=f"{model.name}-{self.name}",
-            before=[BeginTask(model, settings, suite.name)],
+            before=[BeginProgentTask(model, settings, suite.name)],
             tools=GatedTools(),
             after_results=updates,
             max_rounds=settings.max_rounds,
@@ -86,19 +86,19 @@ class Progent(PlayedDefense):
     def description(self) -> str:
         """Who makes the rules, what they hold, and when they change."""
         settings = self.settings
-        if not settings.enforces:
+        if not settings.enforces_rules:
             return (
                 "One agent works through the request and reads every tool result raw, in one conversation."
                 " There"
                 " are no rules. No call is refused. No policy model is asked. Nothing is taken out of"
                 " results."
             )
-        return " ".join([*_OPENING, *_standing(settings), *_written(settings), *_update(settings)])
+        return " ".join([*_OPENING, *_describe_standing_rules(settings), *_describe_written_rules(settings), *_describe_update(settings)])
 
     def prompts(self) -> dict[str, str]:
         """Every text this defense adds, by name."""
         settings = self.settings
-        return prompts_of(settings.wording, update=settings.generate and settings.update)
+        return select_prompts(settings.wording, update=settings.generate and settings.update)
 
 
 _OPENING = (
@@ -109,7 +109,7 @@ _OPENING = (
 )
 
 
-def _standing(settings: ProgentSettings) -> list[str]:
+def _describe_standing_rules(settings: ProgentSettings) -> list[str]:
     base = {
         "suite": "Tools that only read the user's own data may always be called, with any arguments.",
         "none": "Every tool, one that only reads too, needs such a rule.",
@@ -118,7 +118,7 @@ def _standing(settings: ProgentSettings) -> list[str]:
     return [base, *own]
 
 
-def _written(settings: ProgentSettings) -> list[str]:
+def _describe_written_rules(settings: ProgentSettings) -> list[str]:
     if not settings.generate:
         return ["No rules are written for the request."]
     who = "For each request a policy model, which sees request and tools and no result, writes the rest:"
@@ -127,22 +127,22 @@ def _written(settings: ProgentSettings) -> list[str]:
         if settings.conditions and settings.wording == "general"
         else "which tools may be called, with any arguments."
     )
-    return [f"{who} {what}", *_details(settings)]
+    return [f"{who} {what}", *_describe_details(settings)]
 
 
-def _details(settings: ProgentSettings) -> list[str]:
+def _describe_details(settings: ProgentSettings) -> list[str]:
     if settings.wording in HINTED:
         return [
             "It is told that a task takes two tools, and that a tool named in another style is a stranger."
         ]
     if not settings.conditions:
         return []
-    if settings.mends(ProgentFix.TRY_ALL_ENTRIES):
+    if settings.fixes_defect(ProgentFix.TRY_ALL_ENTRIES):
         return ["Of several rules for a tool any may let a call pass."]
     return ["Of several rules for a tool the first alone counts."]
 
 
-def _update(settings: ProgentSettings) -> list[str]:
+def _describe_update(settings: ProgentSettings) -> list[str]:
     if not (settings.update and settings.generate):
         return ["The rules do not change during a task."]
     narrow = " New rules take effect only if they allow nothing more." if settings.only_narrow else ""

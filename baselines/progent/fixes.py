@@ -30,7 +30,7 @@ class ProgentFix(Enum):
     """A new rule that cannot be shown to be narrower is wider. Reference: it is taken for narrower."""
 
 
-NONE: frozenset[ProgentFix] = frozenset()
+NO_FIXES: frozenset[ProgentFix] = frozenset()
 """The reference implementation."""
-ALL: frozenset[ProgentFix] = frozenset(ProgentFix)
+ALL_FIXES: frozenset[ProgentFix] = frozenset(ProgentFix)
 """What one would want."""

@@ -13,12 +13,12 @@ from pydantic import ValidationError
 from agentsys.models.pipeline_elements import LoopState, LoopStep, ToolsElement
 from agentsys.models.trace import current_tracer, span
 from baselines.progent.fixes import ProgentFix
-from baselines.progent.policy_reply import Policy
+from baselines.progent.policy_reply import WrittenPolicy
 from baselines.progent.prompts import REFUSED, STOPPED
-from baselines.progent.rules import Fallback, PolicyDecision, PolicyRule, Rules, decide, merged
+from baselines.progent.rules import RefusalFallback, PolicyDecision, PolicyRule, RuleTable, decide_call, merge_rules
 from baselines.progent.settings import ProgentSettings
 
-SPAN = "progent"
+PROGENT_SPAN = "progent"
 TASK_POLICY = "progent_policy"
 """Where the rules of a task travel, in the pipeline's extra arguments."""
 
@@ -39,23 +39,23 @@ class TaskPolicy:
     query: str
     standing: dict[str, tuple[PolicyRule, ...]]
     """Those of the suite and of the config; they change only by a rule's own `updates`."""
-    written: Policy = ()
+    written: WrittenPolicy = ()
     """Those of the policy model."""
 
     @property
-    def rules(self) -> Rules | None:
+    def rules(self) -> RuleTable | None:
         """All rules; None where nothing is enforced."""
-        if not self.settings.enforces:
+        if not self.settings.enforces_rules:
             return None
         generated: dict[str, tuple[PolicyRule, ...]] = {}
         for entry in self.written:
             generated[entry.tool] = (*generated.get(entry.tool, ()), entry.as_rule())
-        return merged(self.standing, generated)
+        return merge_rules(self.standing, generated)
 
-    def decide(self, tool: str, args: Mapping[str, Any]) -> PolicyDecision:
+    def decide_on_call(self, tool: str, args: Mapping[str, Any]) -> PolicyDecision:
         """Hold one call against the rules; a rule that lets it pass may change the standing ones."""
-        first_only = not self.settings.mends(ProgentFix.TRY_ALL_ENTRIES)
-        decision = decide(self.rules, tool, args, first_only=first_only)
+        first_only = not self.settings.fixes_defect(ProgentFix.TRY_ALL_ENTRIES)
+        decision = decide_call(self.rules, tool, args, first_only=first_only)
         if decision.allowed and decision.by is not None:
             self.standing |= {name: tuple(rules) for name, rules in decision.by.updates.items()}
         return decision
@@ -91,28 +91,28 @@ class GatedRuntime(FunctionsRuntime):  # type: ignore[misc]
             if raise_on_error:
                 raise
             return "", f"{type(error).__name__}: {error}"
-        args = self._checkable(function, resolved)
+        args = self._prepare_arguments(function, resolved)
         if args is None:  # What a tool cannot be called with: it says so itself.
-            return self._run(env, function, resolved, raise_on_error)
-        decision = self.policy.decide(function, args)
+            return self._run_if_allowed(env, function, resolved, raise_on_error)
+        decision = self.policy.decide_on_call(function, args)
         if decision.allowed:
-            _note_allowed(function, decision)
-            return self._run(env, function, resolved, raise_on_error)
+            _record_allowed(function, decision)
+            return self._run_if_allowed(env, function, resolved, raise_on_error)
         current_tracer().tool_refused(function, args, decision.cause)
-        if decision.fallback is Fallback.STOP:
+        if decision.fallback is RefusalFallback.STOP:
             raise ProgentStop(decision.cause)
         refusal = REFUSED.format(cause=decision.cause, query=self.policy.query)
         if raise_on_error:
             raise ProgentRefusal(refusal)
         return "", refusal
 
-    def _run(
+    def _run_if_allowed(
         self, env: TaskEnvironment | None, function: str, args: Mapping[str, Any], raise_on_error: bool
     ) -> tuple[Any, str | None]:
         result: tuple[Any, str | None] = self.inner.run_function(env, function, args, raise_on_error)
         return result
 
-    def _checkable(self, function: str, args: Mapping[str, Any]) -> dict[str, Any] | None:
+    def _prepare_arguments(self, function: str, args: Mapping[str, Any]) -> dict[str, Any] | None:
         """The arguments as the tool will get them, JSON-ready; None if it will not take them.
 
         Validated first: `"500"` for a number is 500 to the tool, and a schema's `maximum` passes over texts.
@@ -125,23 +125,23 @@ class GatedRuntime(FunctionsRuntime):  # type: ignore[misc]
         except ValidationError:
             return None
         everything: dict[str, Any] = valid.model_dump(mode="json", fallback=str)
-        if not self.policy.settings.mends(ProgentFix.CHECK_SUPPLIED_ARGUMENTS):
+        if not self.policy.settings.fixes_defect(ProgentFix.CHECK_SUPPLIED_ARGUMENTS):
             return everything
         return {
             name: value
             for name, value in everything.items()
-            if name in valid.model_fields_set and not _is_left_out(tool, name, value)
+            if name in valid.model_fields_set and not _is_omitted_null(tool, name, value)
         }
 
 
-def _is_left_out(tool: Function, name: str, value: Any) -> bool:
+def _is_omitted_null(tool: Function, name: str, value: Any) -> bool:
     """Whether a null stands where the tool would put one itself: models write it for "not given"."""
     field = tool.parameters.model_fields.get(name)
     return value is None and field is not None and not field.is_required() and field.default is None
 
 
-def _note_allowed(function: str, decision: PolicyDecision) -> None:
-    with span(SPAN, function) as opened:
+def _record_allowed(function: str, decision: PolicyDecision) -> None:
+    with span(PROGENT_SPAN, function) as opened:
         opened.decision = {"allow": True, "priority": decision.by.priority if decision.by else None}
 
 

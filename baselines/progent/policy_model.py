@@ -10,7 +10,7 @@ from typing import Any
 from agentsys.models.chat import ChatModel, ChatRequest, ErrorKind, ModelError, ToolSpec, system, user
 from agentsys.models.providers.wire_parts import visible_text
 from agentsys.models.trace import Span, span
-from baselines.progent.policy_reply import Policy, UnreadablePolicy, read_policy, says_yes
+from baselines.progent.policy_reply import WrittenPolicy, UnreadablePolicy, read_policy_reply, is_update_wanted
 from baselines.progent.prompts import DECIDE, FIRST_CALL, UPDATE
 from baselines.progent.settings import ProgentSettings
 
@@ -45,7 +45,7 @@ class PolicyModel:
     tools: Sequence[ToolSpec]
     query: str
 
-    def write(self) -> Policy:
+    def write_policy(self) -> WrittenPolicy:
         """The first policy, from the tools and the request alone.
 
         Raises:
@@ -53,13 +53,13 @@ class PolicyModel:
         """
         with span(ROLE, "write") as opened:
             try:
-                return self._tried(opened, FIRST_CALL[self.settings.wording], {}, required=True) or ()
+                return self._ask_until_readable(opened, FIRST_CALL[self.settings.wording], {}, required=True) or ()
             except UnreadablePolicy as fault:
                 raise ModelError(
                     ErrorKind.MALFORMED_REPLY, f"no policy in {self.settings.attempts} replies: {fault}"
                 ) from None
 
-    def updated(self, calls: Sequence[CalledTool], current: Policy) -> Policy | None:
+    def update_policy(self, calls: Sequence[CalledTool], current: WrittenPolicy) -> WrittenPolicy | None:
         """The policy after a turn; None if it stays.
 
         Raises:
@@ -67,18 +67,18 @@ class PolicyModel:
         """
         with span(ROLE, "decide") as opened:
             called = json.dumps([{"name": call.name, "args": dict(call.args)} for call in calls], default=str)
-            wanted = says_yes(self._asked(DECIDE, {CALLS: called}, 0.0))
+            wanted = is_update_wanted(self._ask_once(DECIDE, {CALLS: called}, 0.0))
             opened.decision = {"update": wanted}
-        return self._rewritten(calls, called, current) if wanted else None
+        return self._rewrite_policy(calls, called, current) if wanted else None
 
-    def _rewritten(self, calls: Sequence[CalledTool], called: str, current: Policy) -> Policy | None:
+    def _rewrite_policy(self, calls: Sequence[CalledTool], called: str, current: WrittenPolicy) -> WrittenPolicy | None:
         # Written as Python and JSON write lists: a line break in a result cannot begin a part of its own.
         results = str([call.result for call in calls])
         rules = json.dumps([rule.as_data() for rule in current])
         with span(ROLE, "rewrite") as opened:
             try:
                 parts = {CALLS: called, RESULTS: results, CURRENT: rules}
-                return self._tried(opened, UPDATE, parts, required=False)
+                return self._ask_until_readable(opened, UPDATE, parts, required=False)
             except UnreadablePolicy as fault:
                 if self.settings.on_update_error == "keep":
                     return None
@@ -86,16 +86,16 @@ class PolicyModel:
                     ErrorKind.MALFORMED_REPLY, f"no update in {self.settings.attempts} replies: {fault}"
                 ) from None
 
-    def _tried(
+    def _ask_until_readable(
         self, opened: Span, instructions: str, parts: Mapping[str, str], *, required: bool
-    ) -> Policy | None:
+    ) -> WrittenPolicy | None:
         """Asked until a reply can be read, each time at a higher temperature."""
         faults: list[str] = []
         opened.decision = {"faults": faults}
         for attempt in range(self.settings.attempts):
-            reply = self._asked(instructions, parts, round(TEMPERATURE_STEP * attempt, 1))
+            reply = self._ask_once(instructions, parts, round(TEMPERATURE_STEP * attempt, 1))
             try:
-                policy = read_policy(reply, self.tools, self.settings)
+                policy = read_policy_reply(reply, self.tools, self.settings)
                 if policy is None and required:
                     raise UnreadablePolicy("the reply says no")
             except UnreadablePolicy as fault:
@@ -105,14 +105,14 @@ class PolicyModel:
             return policy
         raise UnreadablePolicy(faults[-1])
 
-    def _asked(self, instructions: str, parts: Mapping[str, str], temperature: float) -> str:
-        told = {TOOLS: tools_text(self.tools), QUERY: self.query, **parts}
+    def _ask_once(self, instructions: str, parts: Mapping[str, str], temperature: float) -> str:
+        told = {TOOLS: write_tools_text(self.tools), QUERY: self.query, **parts}
         question = "\n".join(f"{label}: {text}" for label, text in told.items())
         request = ChatRequest([system(instructions), user(question)], role=ROLE, temperature=temperature)
         return visible_text(self.model.complete(request).message)
 
 
-def tools_text(tools: Sequence[ToolSpec]) -> str:
+def write_tools_text(tools: Sequence[ToolSpec]) -> str:
     """The tools as one line of JSON: name, description, arguments."""
     return json.dumps(
         [

@@ -9,9 +9,9 @@ from typing import Any
 
 from agentsys.models.chat import ModelError, ToolSpec
 from agentsys.models.providers.wire_parts import parse_json
-from baselines.progent.conditions import fault_of_condition
+from baselines.progent.conditions import find_condition_fault
 from baselines.progent.fixes import ProgentFix
-from baselines.progent.rules import WRITTEN, PolicyRule, allow
+from baselines.progent.rules import WRITTEN, PolicyRule, allow_under
 from baselines.progent.settings import ProgentSettings
 
 # Possessive: a fence that is never closed is given up at once, not tried from each of its letters.
@@ -46,40 +46,40 @@ class WrittenRule:
 
     def as_rule(self) -> PolicyRule:
         """As it is enforced."""
-        return allow(WRITTEN, self.conditions)
+        return allow_under(WRITTEN, self.conditions)
 
 
-Policy = tuple[WrittenRule, ...]
+WrittenPolicy = tuple[WrittenRule, ...]
 
 
-def says_yes(reply: str) -> bool:
+def is_update_wanted(reply: str) -> bool:
     """Whether a decision is to update."""
     return _YES.match(reply) is not None
 
 
-def read_policy(reply: str, tools: Sequence[ToolSpec], settings: ProgentSettings) -> Policy | None:
+def read_policy_reply(reply: str, tools: Sequence[ToolSpec], settings: ProgentSettings) -> WrittenPolicy | None:
     """The policy that a reply holds; None if it says that there is none.
 
     Raises:
         UnreadablePolicy: If it holds neither.
     """
-    if _says_no(reply, settings):
+    if _is_no_policy(reply, settings):
         return None
-    value = _json_in(reply, settings)
+    value = _find_json(reply, settings)
     if not isinstance(value, list):
         raise UnreadablePolicy(f"a {type(value).__name__} where a list of rules was to be")
     offered = {tool.name: tool for tool in tools}
-    return tuple(_entry(item, offered, settings) for item in value)
+    return tuple(_read_entry(item, offered, settings) for item in value)
 
 
-def _says_no(reply: str, settings: ProgentSettings) -> bool:
-    if settings.mends(ProgentFix.READ_WHOLE_WORDS):
+def _is_no_policy(reply: str, settings: ProgentSettings) -> bool:
+    if settings.fixes_defect(ProgentFix.READ_WHOLE_WORDS):
         return _NO.match(reply) is not None
     return reply.strip().casefold().startswith("no")
 
 
-def _json_in(reply: str, settings: ProgentSettings) -> Any:
-    loose = settings.mends(ProgentFix.READ_LOOSE_JSON)
+def _find_json(reply: str, settings: ProgentSettings) -> Any:
+    loose = settings.fixes_defect(ProgentFix.READ_LOOSE_JSON)
     fenced = (_ANY_FENCE if loose else _FENCE).search(reply)
     text = (fenced[1] if fenced else _YES.sub("", reply, count=1)).strip()
     for written in (text, _LAST_COMMA.sub(lambda m: m[1] or "", text)) if loose else (text,):
@@ -90,7 +90,7 @@ def _json_in(reply: str, settings: ProgentSettings) -> Any:
     raise UnreadablePolicy("no JSON")
 
 
-def _entry(item: Any, tools: Mapping[str, ToolSpec], settings: ProgentSettings) -> WrittenRule:
+def _read_entry(item: Any, tools: Mapping[str, ToolSpec], settings: ProgentSettings) -> WrittenRule:
     if not isinstance(item, dict) or not isinstance(item.get("name"), str):
         raise UnreadablePolicy("an entry without the name of a tool")
     name, conditions = item["name"], item.get("args", {})
@@ -98,16 +98,16 @@ def _entry(item: Any, tools: Mapping[str, ToolSpec], settings: ProgentSettings) 
         raise UnreadablePolicy(f"{name}: its args are a {type(conditions).__name__}, not an object")
     tool = tools.get(name)
     if tool is not None:
-        conditions = _of_arguments(conditions, tool, settings)
-    if settings.mends(ProgentFix.CHECK_SCHEMAS_WHEN_WRITTEN):
-        _check(name, conditions)
+        conditions = _conditions_by_argument(conditions, tool, settings)
+    if settings.fixes_defect(ProgentFix.CHECK_SCHEMAS_WHEN_WRITTEN):
+        _check_conditions(name, conditions)
     return WrittenRule(name, conditions if settings.conditions else {})
 
 
-def _of_arguments(conditions: dict[str, Any], tool: ToolSpec, settings: ProgentSettings) -> dict[str, Any]:
+def _conditions_by_argument(conditions: dict[str, Any], tool: ToolSpec, settings: ProgentSettings) -> dict[str, Any]:
     """The conditions by the tool's own arguments."""
     arguments = tool.parameters.get("properties", {})
-    if settings.mends(ProgentFix.READ_ARGUMENT_NAMES):
+    if settings.fixes_defect(ProgentFix.READ_ARGUMENT_NAMES):
         inner = conditions.get(_WHOLE_OBJECT)
         if isinstance(inner, dict) and _WHOLE_OBJECT not in arguments and conditions.keys() <= _SCHEMA_WORDS:
             conditions = inner
@@ -116,10 +116,10 @@ def _of_arguments(conditions: dict[str, Any], tool: ToolSpec, settings: ProgentS
             raise UnreadablePolicy(f"{tool.name} has no argument {unknown[0]!r}")
     if not settings.repair_array_enums:
         return conditions
-    return {name: _of_elements(schema, arguments.get(name, {})) for name, schema in conditions.items()}
+    return {name: _move_enum_to_items(schema, arguments.get(name, {})) for name, schema in conditions.items()}
 
 
-def _of_elements(schema: Any, argument: Mapping[str, Any]) -> Any:
+def _move_enum_to_items(schema: Any, argument: Mapping[str, Any]) -> Any:
     """An enumeration of single values, put where an array's elements are described."""
     kinds = [argument, *argument.get("anyOf", ())]
     if not isinstance(schema, dict) or not any(kind.get("type") == "array" for kind in kinds):
@@ -131,8 +131,8 @@ def _of_elements(schema: Any, argument: Mapping[str, Any]) -> Any:
     return {**rest, "type": "array", "items": {"enum": values}}
 
 
-def _check(tool: str, conditions: Mapping[str, Any]) -> None:
+def _check_conditions(tool: str, conditions: Mapping[str, Any]) -> None:
     for name, condition in conditions.items():
-        fault = fault_of_condition(condition)
+        fault = find_condition_fault(condition)
         if fault is not None:
             raise UnreadablePolicy(f"{tool}: the rule for {name!r} {fault}")

@@ -15,16 +15,16 @@ from agentsys.models.chat import ChatModel, ToolSpec, text_of
 from agentsys.models.pipeline_elements import LoopState, LoopStep, has_reading_name, tool_specs
 from agentsys.models.trace import Tracer, current_tracer, span
 from baselines.progent.fixes import ProgentFix
-from baselines.progent.gate import SPAN, TASK_POLICY, TaskPolicy
+from baselines.progent.gate import PROGENT_SPAN, TASK_POLICY, TaskPolicy
 from baselines.progent.narrower import is_narrower
 from baselines.progent.policy_model import CalledTool, PolicyModel
-from baselines.progent.policy_reply import Policy
-from baselines.progent.rules import STANDING, PolicyRule, allow, merged
+from baselines.progent.policy_reply import WrittenPolicy
+from baselines.progent.rules import STANDING, PolicyRule, allow_under, merge_rules
 from baselines.progent.settings import ProgentSettings
-from baselines.tool_results import new_results
+from baselines.tool_results import find_new_results
 
 
-class BeginTask(LoopStep):
+class BeginProgentTask(LoopStep):
     """Installs the standing rules and has the first policy written."""
 
     name = "progent_begin"
@@ -33,7 +33,7 @@ class BeginTask(LoopStep):
         self.model = model
         self.settings = settings
         self.suite = suite
-        self._first: tuple[Tracer, str, Policy] | None = None
+        self._first: tuple[Tracer, str, WrittenPolicy] | None = None
         """The first policy of the case under way: AgentDojo may run a pipeline up to three times."""
 
     def step(self, at: LoopState) -> LoopState:
@@ -43,30 +43,30 @@ class BeginTask(LoopStep):
             ModelError: If no policy was written.
         """
         tools = tool_specs(at.runtime.functions.values())
-        policy = TaskPolicy(self.settings, at.query, self._standing(tools))
+        policy = TaskPolicy(self.settings, at.query, self._standing_rules(tools))
         if self.settings.generate:
-            policy.written = self._first_policy(tools, at.query)
+            policy.written = self._write_first_policy(tools, at.query)
         return replace(at, extra={**at.extra, TASK_POLICY: policy})
 
-    def _standing(self, tools: Sequence[ToolSpec]) -> dict[str, tuple[PolicyRule, ...]]:
+    def _standing_rules(self, tools: Sequence[ToolSpec]) -> dict[str, tuple[PolicyRule, ...]]:
         own = {tool: tuple(rules) for tool, rules in self.settings.rules.items()}
         if self.settings.base_rules == "none":
             return own
-        base = base_rules(self.suite, tools)
-        with span(SPAN, "base_rules") as opened:
+        base = load_base_rules(self.suite, tools)
+        with span(PROGENT_SPAN, "base_rules") as opened:
             opened.decision = {"source": base.source, "always_allowed": list(base.tools)}
-        return merged({tool: (allow(STANDING),) for tool in base.tools}, own)
+        return merge_rules({tool: (allow_under(STANDING),) for tool in base.tools}, own)
 
-    def _first_policy(self, tools: Sequence[ToolSpec], query: str) -> Policy:
+    def _write_first_policy(self, tools: Sequence[ToolSpec], query: str) -> WrittenPolicy:
         tracer = current_tracer()
         known = self._first
         if known is None or known[0] is not tracer or known[1] != query:
-            written = PolicyModel(self.model, self.settings, tools, query).write()
+            written = PolicyModel(self.model, self.settings, tools, query).write_policy()
             self._first = known = (tracer, query, written)
         return known[2]
 
 
-class UpdateRules(LoopStep):
+class UpdatePolicy(LoopStep):
     """Has the policy looked at again after a turn; what is rewritten replaces all of the old rules."""
 
     name = "progent_update"
@@ -82,33 +82,33 @@ class UpdateRules(LoopStep):
             ModelError: As `PolicyModel.updated` does.
         """
         policy: TaskPolicy = at.extra[TASK_POLICY]
-        calls = self._called(at.messages)
+        calls = self._called_tools(at.messages)
         if calls:
             tools = tool_specs(at.runtime.functions.values())
             asked = PolicyModel(self.model, self.settings, tools, at.query)
-            rewritten = asked.updated(calls, policy.written)
+            rewritten = asked.update_policy(calls, policy.written)
             if rewritten is not None and self._may_replace(policy.written, rewritten):
                 policy.written = rewritten
         return at
 
-    def _called(self, messages: Sequence[ChatMessage]) -> list[CalledTool]:
-        only_success = self.settings.mends(ProgentFix.UPDATE_ON_SUCCESS)
-        turn = [messages[place] for place in new_results(messages)]
+    def _called_tools(self, messages: Sequence[ChatMessage]) -> list[CalledTool]:
+        only_success = self.settings.fixes_defect(ProgentFix.UPDATE_ON_SUCCESS)
+        turn = [messages[place] for place in find_new_results(messages)]
         return [
             CalledTool(message["tool_call"].function, message["tool_call"].args, text_of(message))
             for message in turn
             if message["role"] == "tool" and not (only_success and message["error"])
         ]
 
-    def _may_replace(self, old: Policy, new: Policy) -> bool:
+    def _may_replace(self, old: WrittenPolicy, new: WrittenPolicy) -> bool:
         if not self.settings.only_narrow:
             return True
-        with span(SPAN, "narrower") as opened:
+        with span(PROGENT_SPAN, "narrower") as opened:
             verdict = is_narrower(
                 new,
                 old,
-                first_only=not self.settings.mends(ProgentFix.TRY_ALL_ENTRIES),
-                unknown_is_narrower=not self.settings.mends(ProgentFix.PROVE_NARROWER),
+                first_only=not self.settings.fixes_defect(ProgentFix.TRY_ALL_ENTRIES),
+                unknown_is_narrower=not self.settings.fixes_defect(ProgentFix.PROVE_NARROWER),
             )
             opened.decision = {"narrower": verdict}
         return verdict
@@ -126,31 +126,31 @@ class BaseRules:
     """`base_rules/NAME.yaml`, or `generated` where a suite has no file."""
 
 
-def base_rules(suite: str, tools: Sequence[ToolSpec]) -> BaseRules:
+def load_base_rules(suite: str, tools: Sequence[ToolSpec]) -> BaseRules:
     """The rules of a suite; a file of its name counts if it names a tool that is on offer."""
     offered = {tool.name for tool in tools}
-    listed = tuple(name for name in _listed(suite) if name in offered)
+    listed = tuple(name for name in _load_listed_tools(suite) if name in offered)
     if listed:
         return BaseRules(listed, f"base_rules/{suite}.yaml")
-    least = tuple(tool.name for tool in tools if reads_without_being_told_what(tool))
-    _say_once(suite, least)
+    least = tuple(tool.name for tool in tools if reads_without_arguments(tool))
+    _log_fallback_once(suite, least)
     return BaseRules(least, "generated")
 
 
-def reads_without_being_told_what(tool: ToolSpec) -> bool:
+def reads_without_arguments(tool: ToolSpec) -> bool:
     """Whether a tool's name says that it reads, and no argument has to be given: nothing can leak by it."""
     return has_reading_name(tool.name) and not tool.parameters.get("required")
 
 
 @cache
-def _listed(suite: str) -> tuple[str, ...]:
+def _load_listed_tools(suite: str) -> tuple[str, ...]:
     folder = files("baselines.progent") / "base_rules"
     found = next((file for file in folder.iterdir() if file.name == f"{suite}.yaml"), None)
     return () if found is None else tuple(yaml.safe_load(found.read_text(encoding="utf-8")))
 
 
 @cache
-def _say_once(suite: str, least: tuple[str, ...]) -> None:
+def _log_fallback_once(suite: str, least: tuple[str, ...]) -> None:
     named = ", ".join(least) or "none"
     _LOGGER.warning(
         "Progent has no base rules for the suite %s; generated from its tools' names: %s.", suite, named

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from baselines.progent.settings import Wording
+from baselines.progent.settings import PolicyPromptKind
 
 _HOW_TO_WRITE = """\
 How rules are written:
@@ -118,7 +118,7 @@ FIRST_CALL = {"general": GENERATE, "asb": ASB, "asb_hinted": ASB_HINTED}
 """Wording -> system message of the first policy."""
 
 
-def prompts_of(wording: Wording, *, update: bool) -> dict[str, str]:
+def select_prompts(wording: PolicyPromptKind, *, update: bool) -> dict[str, str]:
     """The texts of one variant, by name."""
     later = {"decide": DECIDE, "update": UPDATE} if update else {}
     return {"generate": FIRST_CALL[wording], **later, "refused": REFUSED, "stopped": STOPPED}

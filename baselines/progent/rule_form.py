@@ -9,8 +9,8 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from agentsys.errors import ConfigError
-from baselines.progent.conditions import fault_of_condition
-from baselines.progent.rules import STANDING, Effect, Fallback, PolicyRule, Rules
+from baselines.progent.conditions import find_condition_fault
+from baselines.progent.rules import STANDING, RuleEffect, RefusalFallback, PolicyRule, RuleTable
 
 
 class RuleForm(BaseModel):
@@ -30,42 +30,42 @@ class RuleForm(BaseModel):
         """As it is evaluated."""
         return PolicyRule(
             self.priority,
-            Effect(self.effect),
+            RuleEffect(self.effect),
             MappingProxyType(dict(self.conditions)),
-            Fallback(self.fallback),
-            MappingProxyType({tool: _rules(forms) for tool, forms in self.updates.items()}),
+            RefusalFallback(self.fallback),
+            MappingProxyType({tool: _build_rules(forms) for tool, forms in self.updates.items()}),
         )
 
 
-_FORMS = TypeAdapter(dict[str, list[RuleForm]])
+_RULES_ADAPTER = TypeAdapter(dict[str, list[RuleForm]])
 
 
-def read_rules(name: str, given: Mapping[str, Any] | None) -> Rules:
+def read_config_rules(name: str, given: Mapping[str, Any] | None) -> RuleTable:
     """The rules of a config.
 
     Raises:
         ConfigError: If they are not of this form, or a condition cannot be applied.
     """
     try:
-        forms = _FORMS.validate_python(dict(given or {}))
+        forms = _RULES_ADAPTER.validate_python(dict(given or {}))
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])
         raise ConfigError(f"{name}: rules.{place}: {first['msg']}.") from None
     for tool, rules in forms.items():
-        _check(f"{name}: rules.{tool}", rules)
-    return MappingProxyType({tool: _rules(rules) for tool, rules in forms.items()})
+        _check_forms(f"{name}: rules.{tool}", rules)
+    return MappingProxyType({tool: _build_rules(rules) for tool, rules in forms.items()})
 
 
-def _rules(forms: Sequence[RuleForm]) -> tuple[PolicyRule, ...]:
+def _build_rules(forms: Sequence[RuleForm]) -> tuple[PolicyRule, ...]:
     return tuple(form.as_rule() for form in forms)
 
 
-def _check(place: str, forms: Sequence[RuleForm]) -> None:
+def _check_forms(place: str, forms: Sequence[RuleForm]) -> None:
     for form in forms:
         for argument, condition in form.conditions.items():
-            fault = fault_of_condition(condition)
+            fault = find_condition_fault(condition)
             if fault is not None:
                 raise ConfigError(f"{place}: the condition on {argument} {fault}.")
         for tool, later in form.updates.items():
-            _check(f"{place}.updates.{tool}", later)
+            _check_forms(f"{place}.updates.{tool}", later)

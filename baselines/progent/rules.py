@@ -8,20 +8,20 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Any
 
-from baselines.progent.conditions import Condition, failure
+from baselines.progent.conditions import ArgumentCondition, find_condition_failure
 
 STANDING, WRITTEN = 1, 100
 """Priorities of the rules that a suite brings and of those that the policy model writes."""
 
 
-class Effect(Enum):
+class RuleEffect(Enum):
     """What a rule whose conditions hold does."""
 
     ALLOW = "allow"
     FORBID = "forbid"
 
 
-class Fallback(Enum):
+class RefusalFallback(Enum):
     """What becomes of a call that no rule let pass."""
 
     MESSAGE = "message"
@@ -38,22 +38,22 @@ class PolicyRule:
 
     priority: int
     """Smaller numbers are looked at first."""
-    effect: Effect = Effect.ALLOW
-    conditions: Mapping[str, Condition] = field(default_factory=lambda: MappingProxyType({}))
+    effect: RuleEffect = RuleEffect.ALLOW
+    conditions: Mapping[str, ArgumentCondition] = field(default_factory=lambda: MappingProxyType({}))
     """Argument -> what it must satisfy. One that is not in the call is skipped; none at all always hold."""
-    fallback: Fallback = Fallback.MESSAGE
+    fallback: RefusalFallback = RefusalFallback.MESSAGE
     updates: Mapping[str, tuple[PolicyRule, ...]] = field(default_factory=lambda: MappingProxyType({}))
     """Tool -> the rules it has from now on, once a call has passed by this rule."""
 
-    def broken_by(self, args: Mapping[str, Any]) -> str | None:
+    def find_failure(self, args: Mapping[str, Any]) -> str | None:
         """Why the conditions do not hold for these arguments; None if they do."""
         for name, condition in self.conditions.items():
-            if name in args and (why := failure(name, args[name], condition)) is not None:
+            if name in args and (why := find_condition_failure(name, args[name], condition)) is not None:
                 return why
         return None
 
 
-Rules = Mapping[str, Sequence[PolicyRule]]
+RuleTable = Mapping[str, Sequence[PolicyRule]]
 """Tool -> its rules, in the order in which they were made."""
 
 
@@ -64,12 +64,12 @@ class PolicyDecision:
     allowed: bool
     cause: str = ""
     """Why it is refused, for the agent; empty where it is allowed."""
-    fallback: Fallback = Fallback.MESSAGE
+    fallback: RefusalFallback = RefusalFallback.MESSAGE
     by: PolicyRule | None = None
     """The rule that decided; None where there was none."""
 
 
-def decide(rules: Rules | None, tool: str, args: Mapping[str, Any], *, first_only: bool) -> PolicyDecision:
+def decide_call(rules: RuleTable | None, tool: str, args: Mapping[str, Any], *, first_only: bool) -> PolicyDecision:
     """Evaluate the rules of a tool for one call.
 
     Args:
@@ -86,38 +86,38 @@ def decide(rules: Rules | None, tool: str, args: Mapping[str, Any], *, first_onl
         return PolicyDecision(True)
     own = rules.get(tool, ())
     if not own:
-        return PolicyDecision(False, not_allowed(tool))
+        return PolicyDecision(False, write_not_allowed(tool))
     first_failure = ""
-    for rule in in_order(own):
-        broken = rule.broken_by(args)
-        if rule.effect is Effect.FORBID:
+    for rule in order_rules(own):
+        broken = rule.find_failure(args)
+        if rule.effect is RuleEffect.FORBID:
             if broken is None:
-                return PolicyDecision(False, not_allowed(tool), rule.fallback, rule)
+                return PolicyDecision(False, write_not_allowed(tool), rule.fallback, rule)
         elif broken is None:
             return PolicyDecision(True, by=rule)
         else:
             first_failure = first_failure or broken
-            if first_only and rule.priority == WRITTEN and rule.fallback is Fallback.MESSAGE:
+            if first_only and rule.priority == WRITTEN and rule.fallback is RefusalFallback.MESSAGE:
                 return PolicyDecision(False, broken, by=rule)
-    return PolicyDecision(False, first_failure or not_allowed(tool), in_order(own)[-1].fallback)
+    return PolicyDecision(False, first_failure or write_not_allowed(tool), order_rules(own)[-1].fallback)
 
 
-def in_order(rules: Sequence[PolicyRule]) -> list[PolicyRule]:
+def order_rules(rules: Sequence[PolicyRule]) -> list[PolicyRule]:
     """By priority; of equal ones those that forbid come first, then the order they were made in."""
-    return sorted(rules, key=lambda rule: (rule.priority, rule.effect is not Effect.FORBID))
+    return sorted(rules, key=lambda rule: (rule.priority, rule.effect is not RuleEffect.FORBID))
 
 
-def not_allowed(tool: str) -> str:
+def write_not_allowed(tool: str) -> str:
     """The cause where it lies in the tool and not in an argument."""
     return f"The tool '{tool}' may not be used in this task."
 
 
-def merged(first: Rules, second: Rules) -> dict[str, tuple[PolicyRule, ...]]:
+def merge_rules(first: RuleTable, second: RuleTable) -> dict[str, tuple[PolicyRule, ...]]:
     """The rules of both."""
     tools = [*first, *(tool for tool in second if tool not in first)]
     return {tool: (*first.get(tool, ()), *second.get(tool, ())) for tool in tools}
 
 
-def allow(priority: int, conditions: Mapping[str, Condition] | None = None) -> PolicyRule:
+def allow_under(priority: int, conditions: Mapping[str, ArgumentCondition] | None = None) -> PolicyRule:
     """A rule that allows under these conditions, and whose refusals are told to the agent."""
     return PolicyRule(priority, conditions=MappingProxyType(dict(conditions or {})))

@@ -7,10 +7,10 @@ from types import MappingProxyType
 from typing import Literal
 
 from agentsys.base.option_checks import AtLeast1
-from baselines.progent.fixes import ALL, ProgentFix
-from baselines.progent.rules import Rules
+from baselines.progent.fixes import ALL_FIXES, ProgentFix
+from baselines.progent.rules import RuleTable
 
-Wording = Literal["general", "asb", "asb_hinted"]
+PolicyPromptKind = Literal["general", "asb", "asb_hinted"]
 StandingRules = Literal["suite", "none"]
 OnUpdateError = Literal["keep", "raise"]
 
@@ -24,21 +24,21 @@ class ProgentSettings:
     conditions: bool = True
     only_narrow: bool = False
     on_update_error: OnUpdateError = "keep"
-    wording: Wording = "general"
+    wording: PolicyPromptKind = "general"
     base_rules: StandingRules = "suite"
-    rules: Rules = field(default_factory=lambda: MappingProxyType({}))
+    rules: RuleTable = field(default_factory=lambda: MappingProxyType({}))
     repair_array_enums: bool = False
-    fixes: frozenset[ProgentFix] = ALL
+    fixes: frozenset[ProgentFix] = ALL_FIXES
     """Which of the reference's defects are mended."""
     max_rounds: AtLeast1 = 15
     attempts: AtLeast1 = 6
     """Most replies asked for, for one policy."""
 
-    def mends(self, fix: ProgentFix) -> bool:
+    def fixes_defect(self, fix: ProgentFix) -> bool:
         """Whether one of the reference's defects is mended."""
         return fix in self.fixes
 
     @property
-    def enforces(self) -> bool:
+    def enforces_rules(self) -> bool:
         """Whether any call can be refused."""
         return self.generate or self.base_rules != "none" or bool(self.rules)

@@ -22,25 +22,25 @@ _QUESTION = re.compile(
 )
 
 
-def play_policy(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
+def play_policy_model(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
     """Writes, decides on or rewrites a policy; which of them shows in the parts of the question."""
     asked = _QUESTION.fullmatch(text_of(request.messages[-1]))
     if asked is None:
         return assistant("No")
     tools = [tool["name"] for tool in json.loads(asked["tools"])]
-    needed = _needed(asked["query"], tools, knowledge)
+    needed = _find_needed_calls(asked["query"], tools, knowledge)
     if asked["calls"] is None:
-        return assistant(json.dumps(_policy(needed, asked["query"], knowledge), default=str))
+        return assistant(json.dumps(_write_rules(needed, asked["query"], knowledge), default=str))
     if asked["results"] is None:
-        return assistant("Yes" if _brings_more(asked["calls"], needed, asked["query"], knowledge) else "No")
+        return assistant("Yes" if _calls_for_update(asked["calls"], needed, asked["query"], knowledge) else "No")
     read = "\n".join([asked["query"], asked["results"], asked["current"]])
-    rules = _policy(needed, read, knowledge)
-    _widen(rules, asked["results"], tools, knowledge)
+    rules = _write_rules(needed, read, knowledge)
+    _widen_rules(rules, asked["results"], tools, knowledge)
     same = json.dumps(rules, default=str) == asked["current"]
     return assistant("No" if same else json.dumps(rules, default=str))
 
 
-def _needed(query: str, tools: Sequence[str], knowledge: SimulatedKnowledge) -> list[ScriptedCall]:
+def _find_needed_calls(query: str, tools: Sequence[str], knowledge: SimulatedKnowledge) -> list[ScriptedCall]:
     """The ground-truth calls, less the tools that this policy model takes for needless."""
     task = knowledge.find_task(query, tools)
     goals = knowledge.find_goals(query, tools) if task is None else ()  # an injection task run as a user's
@@ -53,15 +53,15 @@ def _needed(query: str, tools: Sequence[str], knowledge: SimulatedKnowledge) -> 
     ]
 
 
-def _policy(calls: Sequence[ScriptedCall], read: str, knowledge: SimulatedKnowledge) -> list[dict[str, Any]]:
+def _write_rules(calls: Sequence[ScriptedCall], read: str, knowledge: SimulatedKnowledge) -> list[dict[str, Any]]:
     """One rule per tool; an argument is restricted to its values if all of them have been read."""
     by_tool: dict[str, list[ScriptedCall]] = {}
     for call in calls:
         by_tool.setdefault(call.function, []).append(call)
-    return [{"name": tool, "args": _restrictions(own, read, knowledge)} for tool, own in by_tool.items()]
+    return [{"name": tool, "args": _write_restrictions(own, read, knowledge)} for tool, own in by_tool.items()]
 
 
-def _restrictions(calls: Sequence[ScriptedCall], read: str, knowledge: SimulatedKnowledge) -> dict[str, Any]:
+def _write_restrictions(calls: Sequence[ScriptedCall], read: str, knowledge: SimulatedKnowledge) -> dict[str, Any]:
     found = {}
     for name in dict.fromkeys(name for call in calls for name in call.args):
         values = [call.args[name] for call in calls if call.args.get(name) is not None]
@@ -79,18 +79,18 @@ def _is_known(item: Any, read: str, knowledge: SimulatedKnowledge) -> bool:
     return knowledge.is_grounded(str(item), read)
 
 
-def _brings_more(
+def _calls_for_update(
     called: str, calls: Sequence[ScriptedCall], query: str, knowledge: SimulatedKnowledge
 ) -> bool:
     """Whether a tool that the task needs was called, and some argument of the task is still unknown."""
     names = {call["name"] for call in json.loads(called)}
     if not names & {call.function for call in calls}:
         return False
-    policy = {rule["name"]: rule["args"] for rule in _policy(calls, query, knowledge)}
+    policy = {rule["name"]: rule["args"] for rule in _write_rules(calls, query, knowledge)}
     return any(name not in policy[call.function] for call in calls for name in call.args)
 
 
-def _widen(
+def _widen_rules(
     rules: list[dict[str, Any]], results: str, tools: Sequence[str], knowledge: SimulatedKnowledge
 ) -> None:
     """Taken in, with probability `validator_false_accept`, the policy model allows what a goal asks for."""
@@ -106,4 +106,4 @@ def _widen(
                 known["args"] = {}
 
 
-ROLES: dict[str, SimulatedRole] = {ROLE: play_policy}
+ROLES: dict[str, SimulatedRole] = {ROLE: play_policy_model}

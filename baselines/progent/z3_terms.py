@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
-KINDS = ("string", "number", "boolean", "null", "array", "object")
+JSON_KINDS = ("string", "number", "boolean", "null", "array", "object")
 """JSON's types; an integer is a number."""
 TIMEOUT_MS = 5000
 """Most time for one question."""
-_REMARKS = frozenset(
+_ANNOTATION_KEYWORDS = frozenset(
     {"title", "description", "format", "default", "examples", "$schema", "$id", "$comment", "deprecated"}
 )
 _APPLIES_TO = {
@@ -25,29 +25,29 @@ _CLASSES = {"DIGIT": r"09", "SPACE": "\t\r  ", "WORD": "azAZ09__"}
 """Pairs of ends of ranges. ASCII alone; Python's classes hold other alphabets too, on both sides alike."""
 
 
-class Undecided(Exception):
+class UndecidedError(Exception):
     """It cannot be told: a keyword or a pattern that is not translated, or no answer in time."""
 
 
-def without_remarks(schema: Any) -> Mapping[str, Any]:
+def drop_annotations(schema: Any) -> Mapping[str, Any]:
     """The keywords of a schema that decide something.
 
     Raises:
         Undecided: If it is no object.
     """
     if not isinstance(schema, Mapping):
-        raise Undecided
-    return {key: value for key, value in schema.items() if key not in _REMARKS}
+        raise UndecidedError
+    return {key: value for key, value in schema.items() if key not in _ANNOTATION_KEYWORDS}
 
 
-def kinds_of(schema: Mapping[str, Any]) -> set[str]:
+def schema_kinds(schema: Mapping[str, Any]) -> set[str]:
     """The kinds of values that its `type` admits."""
-    named = schema.get("type", list(KINDS))
+    named = schema.get("type", list(JSON_KINDS))
     types = {named} if isinstance(named, str) else set(named)
     return {"number" if one == "integer" else one for one in types}
 
 
-def satisfiable(new: Mapping[str, Any], old: Mapping[str, Any], kind: str) -> bool:
+def is_satisfiable(new: Mapping[str, Any], old: Mapping[str, Any], kind: str) -> bool:
     """Whether some value of this kind satisfies the first schema and not the second.
 
     Raises:
@@ -55,61 +55,61 @@ def satisfiable(new: Mapping[str, Any], old: Mapping[str, Any], kind: str) -> bo
     """
     z3: Any = import_module("z3")
     variable = {"string": z3.String, "number": z3.Real, "boolean": z3.Bool}.get(kind, lambda _: None)("value")
-    terms = _Terms(z3, kind, variable)
+    terms = _SchemaTerms(z3, kind, variable)
     solver = z3.Solver()
     solver.set("timeout", TIMEOUT_MS)
-    solver.add(terms.of(new), z3.Not(terms.of(old)))
+    solver.add(terms.translate(new), z3.Not(terms.translate(old)))
     answer = solver.check()
     if answer == z3.unknown:
-        raise Undecided
+        raise UndecidedError
     return bool(answer == z3.sat)
 
 
-class _Terms:
+class _SchemaTerms:
     """Translates schemas for values of one kind."""
 
     def __init__(self, z3: Any, kind: str, variable: Any) -> None:
         self.z3, self.kind, self.variable = z3, kind, variable
 
-    def of(self, schema: Any) -> Any:
+    def translate(self, schema: Any) -> Any:
         """That the value satisfies the schema."""
         if isinstance(schema, bool):
             return self.z3.BoolVal(schema)
-        parts = [self._keyword(key, value) for key, value in without_remarks(schema).items()]
+        parts = [self._translate_keyword(key, value) for key, value in drop_annotations(schema).items()]
         return self.z3.And(self.z3.BoolVal(True), *parts)
 
-    def _keyword(self, key: str, value: Any) -> Any:
+    def _translate_keyword(self, key: str, value: Any) -> Any:
         z3, x = self.z3, self.variable
         if key in _APPLIES_TO and _APPLIES_TO[key] != self.kind:
             return z3.BoolVal(True)
         simple = {
             "minLength": lambda: z3.Length(x) >= value,
             "maxLength": lambda: z3.Length(x) <= value,
-            "pattern": lambda: z3.InRe(x, PatternTerms(z3).of(value)),
+            "pattern": lambda: z3.InRe(x, PatternTerms(z3).translate(value)),
             "minimum": lambda: x >= _number(z3, value),
             "maximum": lambda: x <= _number(z3, value),
             "exclusiveMinimum": lambda: x > _number(z3, value),
             "exclusiveMaximum": lambda: x < _number(z3, value),
             "multipleOf": lambda: z3.IsInt(x / _number(z3, value)),
-            "type": lambda: self._type(value),
-            "enum": lambda: z3.Or([self._equals(one) for one in value]),
-            "const": lambda: self._equals(value),
-            "allOf": lambda: z3.And([self.of(one) for one in value]),
-            "anyOf": lambda: z3.Or([self.of(one) for one in value]),
-            "oneOf": lambda: z3.PbEq([(self.of(one), 1) for one in value], 1),
-            "not": lambda: z3.Not(self.of(value)),
+            "type": lambda: self._translate_type(value),
+            "enum": lambda: z3.Or([self._translate_equal(one) for one in value]),
+            "const": lambda: self._translate_equal(value),
+            "allOf": lambda: z3.And([self.translate(one) for one in value]),
+            "anyOf": lambda: z3.Or([self.translate(one) for one in value]),
+            "oneOf": lambda: z3.PbEq([(self.translate(one), 1) for one in value], 1),
+            "not": lambda: z3.Not(self.translate(value)),
         }
         if key not in simple:
-            raise Undecided
+            raise UndecidedError
         return simple[key]()
 
-    def _type(self, named: str | Sequence[str]) -> Any:
+    def _translate_type(self, named: str | Sequence[str]) -> Any:
         types = [named] if isinstance(named, str) else named
         if self.kind != "number" or "number" in types:
             return self.z3.BoolVal(self.kind in types)
         return self.z3.IsInt(self.variable) if "integer" in types else self.z3.BoolVal(False)
 
-    def _equals(self, value: Any) -> Any:
+    def _translate_equal(self, value: Any) -> Any:
         z3, of = self.z3, _kind(value)
         if of != self.kind:
             return z3.BoolVal(False)
@@ -121,7 +121,7 @@ class _Terms:
             return self.variable == value
         if of == "null":
             return z3.BoolVal(True)
-        raise Undecided
+        raise UndecidedError
 
 
 def _kind(value: Any) -> str:
@@ -149,7 +149,7 @@ class PatternTerms:
         self.z3 = z3
         self.anything = z3.Full(z3.ReSort(z3.StringSort()))
 
-    def of(self, pattern: str) -> Any:
+    def translate(self, pattern: str) -> Any:
         """All texts in which the pattern is found.
 
         Raises:
@@ -158,22 +158,22 @@ class PatternTerms:
         try:
             parsed = re._parser.parse(pattern)  # type: ignore[attr-defined]
         except (re.error, RecursionError, OverflowError):
-            raise Undecided from None
+            raise UndecidedError from None
         if parsed.state.flags & ~re.UNICODE:
-            raise Undecided
-        return self._anchored(list(parsed))
+            raise UndecidedError
+        return self._with_anchors(list(parsed))
 
-    def _anchored(self, items: list[Any]) -> Any:
+    def _with_anchors(self, items: list[Any]) -> Any:
         """A whole pattern: what may stand before it and behind it depends on its anchors."""
-        items = _unwrapped(items)
+        items = _unwrap_group(items)
         if len(items) == 1 and str(items[0][0]) == "BRANCH":
-            return self.z3.Union([self._anchored(list(branch)) for branch in items[0][1][1]])
+            return self.z3.Union([self._with_anchors(list(branch)) for branch in items[0][1][1]])
         before, after = self.anything, self.anything
-        if items and _anchor(items[0]) in ("AT_BEGINNING", "AT_BEGINNING_STRING"):
+        if items and _anchor_kind(items[0]) in ("AT_BEGINNING", "AT_BEGINNING_STRING"):
             before, items = self._literal(""), items[1:]
-        if items and _anchor(items[-1]) == "AT_END":  # also matches before a last line break
+        if items and _anchor_kind(items[-1]) == "AT_END":  # also matches before a last line break
             after, items = self.z3.Option(self._literal("\n")), items[:-1]
-        elif items and _anchor(items[-1]) == "AT_END_STRING":
+        elif items and _anchor_kind(items[-1]) == "AT_END_STRING":
             after, items = self._literal(""), items[:-1]
         return self.z3.Concat(before, self._sequence(items), after)
 
@@ -185,25 +185,25 @@ class PatternTerms:
         z3, (code, value) = self.z3, item
         translated = {
             "LITERAL": lambda: self._literal(chr(value)),
-            "NOT_LITERAL": lambda: self._but(self._literal(chr(value))),
-            "ANY": lambda: self._but(self._literal("\n")),
+            "NOT_LITERAL": lambda: self._any_except(self._literal(chr(value))),
+            "ANY": lambda: self._any_except(self._literal("\n")),
             "IN": lambda: self._set(value),
             "BRANCH": lambda: z3.Union([self._sequence(branch) for branch in value[1]]),
             "SUBPATTERN": lambda: self._group(value),
-            "MAX_REPEAT": lambda: self._repeated(value),
-            "MIN_REPEAT": lambda: self._repeated(value),
+            "MAX_REPEAT": lambda: self._repeat(value),
+            "MIN_REPEAT": lambda: self._repeat(value),
         }
         if str(code) not in translated:
-            raise Undecided
+            raise UndecidedError
         return translated[str(code)]()
 
     def _group(self, value: Any) -> Any:
         _, added, removed, inside = value
         if added or removed:
-            raise Undecided
+            raise UndecidedError
         return self._sequence(inside)
 
-    def _repeated(self, value: Any) -> Any:
+    def _repeat(self, value: Any) -> Any:
         least, most, inside = value
         body = self._sequence(inside)
         if str(most) == "MAXREPEAT":
@@ -214,7 +214,7 @@ class PatternTerms:
         negated = str(members[0][0]) == "NEGATE"
         ranges = [self._member(member) for member in members[negated:]]
         either = self.z3.Union([*ranges, *ranges])  # z3 wants two at least
-        return self._but(either) if negated else either
+        return self._any_except(either) if negated else either
 
     def _member(self, member: Any) -> Any:
         code, value = str(member[0]), member[1]
@@ -225,15 +225,15 @@ class PatternTerms:
         name = str(value).removeprefix("CATEGORY_")
         ends = _CLASSES.get(name.removeprefix("NOT_"))
         if code != "CATEGORY" or ends is None:
-            raise Undecided
+            raise UndecidedError
         pairs = [self._range(*ends[place : place + 2]) for place in range(0, len(ends), 2)]
         either = self.z3.Union([*pairs, *pairs])
-        return self._but(either) if name.startswith("NOT_") else either
+        return self._any_except(either) if name.startswith("NOT_") else either
 
     def _range(self, first: str, last: str) -> Any:
         return self.z3.Range(_text(self.z3, first), _text(self.z3, last))
 
-    def _but(self, excluded: Any) -> Any:
+    def _any_except(self, excluded: Any) -> Any:
         """Any one character that is none of these."""
         one = self.z3.AllChar(self.z3.ReSort(self.z3.StringSort()))
         return self.z3.Diff(one, excluded)
@@ -242,11 +242,11 @@ class PatternTerms:
         return self.z3.Re(_text(self.z3, text))
 
 
-def _anchor(item: Any) -> str:
+def _anchor_kind(item: Any) -> str:
     return str(item[1]) if str(item[0]) == "AT" else ""
 
 
-def _unwrapped(items: list[Any]) -> list[Any]:
+def _unwrap_group(items: list[Any]) -> list[Any]:
     """The inside of a pattern that is one group, so that its own anchors are seen."""
     while len(items) == 1 and str(items[0][0]) == "SUBPATTERN" and not (items[0][1][1] or items[0][1][2]):
         items = list(items[0][1][3])

@@ -8,15 +8,15 @@ from agentdojo.task_suite.task_suite import TaskSuite
 
 from agentsys.base.option_checks import check_options
 from agentsys.models.chat import ChatModel
-from baselines.border.defense import BorderDefense
-from baselines.border.filter import BorderFilter
+from baselines.border.defense import BoundaryDefense
+from baselines.border.filter import BoundaryFilter
 from baselines.border.rewriter import EMPTIED, WITHHELD
-from baselines.played import PlayedDefense
+from baselines.played import RoleDefense
 from baselines.promptarmor.guard import ROLES, ArmorGuard, ArmorOptions
 from baselines.promptarmor.prompts import QUESTIONS
 
 
-class PromptArmor(BorderDefense, PlayedDefense):
+class PromptArmor(BoundaryDefense, RoleDefense):
     """Detection and removal of injections with one question per result.
 
     Args:
@@ -46,7 +46,7 @@ class PromptArmor(BorderDefense, PlayedDefense):
         self.name = name
         self.options = check_options(ArmorOptions, name, options, seed=seed or 0)
 
-    def border(self, model: ChatModel, suite: TaskSuite[Any]) -> list[BorderFilter]:
+    def boundary_filters(self, model: ChatModel, suite: TaskSuite[Any]) -> list[BoundaryFilter]:
         """The guard between the tools and the agent."""
         return [ArmorGuard(model, self.options)]
 

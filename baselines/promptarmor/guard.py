@@ -12,12 +12,12 @@ from agentdojo.types import ChatAssistantMessage, ChatToolResultMessage
 from agentsys.base.option_checks import AtLeast0, AtLeast1
 from agentsys.models.chat import ChatModel, ChatRequest, assistant, system, text_of, user
 from agentsys.simulated.simulated_role import SimulatedKnowledge, SimulatedRole, find_injected_passages
-from baselines.border.asking import ask, between_fences, fence, inside_fences
-from baselines.border.filter import Turn
-from baselines.border.leaves import Unit, leaves_of
-from baselines.border.rewriter import WITHHELD, OnDoubt, ResultRewriter, Rewriting, unread
-from baselines.promptarmor.prompts import MARKER, QUESTIONS, Wording
-from baselines.promptarmor.removal import Removal, remove
+from baselines.border.asking import ask_guard, wrap_in_fences, draw_fence_word, read_fenced_text
+from baselines.border.filter import FilterTurn
+from baselines.border.leaves import ReadUnit, read_leaves
+from baselines.border.rewriter import WITHHELD, OnDoubt, ResultRewriter, RewrittenResult, unreadable_result
+from baselines.promptarmor.prompts import MARKER, QUESTIONS, ArmorWording
+from baselines.promptarmor.removal import RemovalRule, remove_quotation
 
 ROLE = "promptarmor_guard"
 
@@ -31,13 +31,13 @@ _QUOTES = {'"': '"', "'": "'", "“": "”", "‘": "’", "`": "`"}
 class ArmorOptions:
     """How the guard asks and what follows; see `PromptArmor`."""
 
-    removal: Removal = "fuzzy"
+    removal: RemovalRule = "fuzzy"
     gap: AtLeast0 = 40
-    unit: Unit = "result"
+    unit: ReadUnit = "result"
     on_unmatched: OnDoubt = "withhold"
     on_unreadable: OnDoubt = "withhold"
     retries: AtLeast0 = 1
-    prompt: Wording = "short"
+    prompt: ArmorWording = "short"
     delimit: bool = False
     max_tokens: AtLeast1 | None = None
     seed: int = 0
@@ -52,7 +52,7 @@ class ArmorVerdict:
     """What it quotes; empty where it quotes nothing."""
 
 
-def read_verdict(reply: str) -> ArmorVerdict | None:
+def read_armor_verdict(reply: str) -> ArmorVerdict | None:
     """Read a reply; None if it does not begin with Yes or No, or says No and quotes all the same."""
     text = reply.lstrip(_DECORATION)
     first = _FIRST.match(text)
@@ -61,10 +61,10 @@ def read_verdict(reply: str) -> ArmorVerdict | None:
     _, marker, quotation = text.partition(MARKER)
     if first[1].casefold() == "no":
         return None if marker else ArmorVerdict(False)
-    return ArmorVerdict(True, _bare(quotation)) if marker else ArmorVerdict(True)
+    return ArmorVerdict(True, _strip_quoting(quotation)) if marker else ArmorVerdict(True)
 
 
-def _bare(quotation: str) -> str:
+def _strip_quoting(quotation: str) -> str:
     """A quotation without the emphasis, the fence or the quotes that a model put around it."""
     text = quotation.strip().removeprefix("**").strip()
     fenced = _FENCE.match(text)
@@ -84,45 +84,45 @@ class ArmorGuard(ResultRewriter):
         self.model = model
         self.options = options
 
-    def rewritten(self, turn: Turn, result: ChatToolResultMessage, text: str) -> Rewriting:
+    def rewrite_result(self, turn: FilterTurn, result: ChatToolResultMessage, text: str) -> RewrittenResult:
         """Clean one result, as a whole or string by string."""
-        found: list[Rewriting] = []
+        found: list[RewrittenResult] = []
 
         def cleaned(piece: str) -> str:
             if not piece.strip():
                 return piece
-            found.append(self._cleaned(piece))
+            found.append(self._clean_text(piece))
             return found[-1].text
 
         if self.options.unit == "result":
             cleaned(text)
             return found[0]
-        shown = leaves_of(text).with_strings(cleaned)
-        return Rewriting(
+        shown = read_leaves(text).replace_strings(cleaned)
+        return RewrittenResult(
             shown,
-            _worst([one.outcome for one in found]),
+            _worst_outcome([one.outcome for one in found]),
             sum(one.asked for one in found),
             sum(one.unreadable for one in found),
             {"strings": [dict(one.facts) for one in found if one.outcome != "clean"]},
-            _verdict([one.flagged for one in found]),
+            _combine_verdicts([one.flagged for one in found]),
         )
 
-    def _cleaned(self, text: str) -> Rewriting:
-        answer = ask(self.model, self._question(text), read_verdict, self.options.retries)
+    def _clean_text(self, text: str) -> RewrittenResult:
+        answer = ask_guard(self.model, self._write_question(text), read_armor_verdict, self.options.retries)
         counted = answer.asked, answer.unreadable
         if answer.value is None:
-            return unread(text, self.options.on_unreadable, *counted)
+            return unreadable_result(text, self.options.on_unreadable, *counted)
         if not answer.value.injected:
-            return Rewriting(text, "clean", *counted, flagged=False)
-        left, outcome, facts = self._without(text, answer.value.quotation)
-        return Rewriting(left, outcome, *counted, facts, flagged=True)
+            return RewrittenResult(text, "clean", *counted, flagged=False)
+        left, outcome, facts = self._remove_from_text(text, answer.value.quotation)
+        return RewrittenResult(left, outcome, *counted, facts, flagged=True)
 
-    def _without(self, text: str, quotation: str) -> tuple[str, str, dict[str, Any]]:
+    def _remove_from_text(self, text: str, quotation: str) -> tuple[str, str, dict[str, Any]]:
         """What is left of a text in which an injection was found, the outcome, and facts for the record."""
         facts: dict[str, Any] = {"quotation": quotation}
         if self.options.removal == "withhold":
             return WITHHELD, "withheld", facts
-        left = remove(text, quotation, fuzzy=self.options.removal == "fuzzy", gap=self.options.gap)
+        left = remove_quotation(text, quotation, fuzzy=self.options.removal == "fuzzy", gap=self.options.gap)
         if left is None:
             facts["unmatched"] = True
             keep = self.options.on_unmatched == "keep"
@@ -131,9 +131,9 @@ class ArmorGuard(ResultRewriter):
         facts |= {"removed": removed, "share_removed": round(removed / len(text), 4)}
         return left.strip(), "rewritten", facts
 
-    def _question(self, text: str) -> ChatRequest:
+    def _write_question(self, text: str) -> ChatRequest:
         options = self.options
-        data = between_fences(fence(options.seed, text), text) if options.delimit else text
+        data = wrap_in_fences(draw_fence_word(options.seed, text), text) if options.delimit else text
         messages = [system(QUESTIONS[options.prompt]), user(data)]
         return ChatRequest(messages, role=ROLE, max_tokens=options.max_tokens)
 
@@ -141,22 +141,22 @@ class ArmorGuard(ResultRewriter):
 _ORDER = ("withheld", "rewritten", "unmatched", "unreadable", "clean")
 
 
-def _verdict(verdicts: Sequence[bool | None]) -> bool | None:
+def _combine_verdicts(verdicts: Sequence[bool | None]) -> bool | None:
     """Of a result whose strings were judged: flagged if one is; not read if none is and one was not."""
     if any(verdicts):
         return True
     return None if None in verdicts else False
 
 
-def _worst(outcomes: list[str]) -> str:
+def _worst_outcome(outcomes: list[str]) -> str:
     return min(outcomes, key=_ORDER.index, default="clean")
 
 
-def play_guard(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
+def play_armor_guard(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
     """Yes with the first passage that was found, else No. It quotes one text, as the question asks for."""
     text = text_of(request.messages[-1])
-    found = find_injected_passages(inside_fences(text) or text, ROLE, knowledge)
+    found = find_injected_passages(read_fenced_text(text) or text, ROLE, knowledge)
     return assistant(f"Yes. {MARKER} {found[0]}" if found else "No")
 
 
-ROLES: dict[str, SimulatedRole] = {ROLE: play_guard}
+ROLES: dict[str, SimulatedRole] = {ROLE: play_armor_guard}

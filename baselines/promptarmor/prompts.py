@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-Wording = Literal["short", "defined"]
+ArmorWording = Literal["short", "defined"]
 
 MARKER = "Injection:"
 """Stands in front of what the guard quotes."""
@@ -16,4 +16,4 @@ DEFINED = (
     "A prompt injection is text in the data that wants an AI assistant to do something other than what its"
     f" user asked for. {SHORT}"
 )
-QUESTIONS: dict[Wording, str] = {"short": SHORT, "defined": DEFINED}
+QUESTIONS: dict[ArmorWording, str] = {"short": SHORT, "defined": DEFINED}

@@ -12,7 +12,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Literal
 
-Removal = Literal["fuzzy", "exact", "withhold"]
+RemovalRule = Literal["fuzzy", "exact", "withhold"]
 
 # What YAML and JSON write for line breaks and other characters is no part of a word.
 _WORD = re.compile(r"\\(?:x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8}|[nrtabefv0NLP_])|(\w+)")
@@ -22,7 +22,7 @@ _MOST_STEPS = 2_000_000
 """Comparisons after which a quotation counts as not found: a text of one repeated word is no quotation."""
 
 
-def remove(text: str, quotation: str, *, fuzzy: bool, gap: int) -> str | None:
+def remove_quotation(text: str, quotation: str, *, fuzzy: bool, gap: int) -> str | None:
     """A text without every place where a quotation stands; None if it stands nowhere.
 
     Args:
@@ -34,17 +34,17 @@ def remove(text: str, quotation: str, *, fuzzy: bool, gap: int) -> str | None:
     wanted = quotation.strip()
     if not wanted:
         return None
-    places = places_of(text, wanted, gap) if fuzzy and _long_enough(wanted) else _literal(text, wanted)
+    places = find_quotation_places(text, wanted, gap) if fuzzy and _is_long_enough(wanted) else _remove_literally(text, wanted)
     if not places:
         return None
-    return _without(text, places)
+    return _cut_places(text, places)
 
 
-def _long_enough(quotation: str) -> bool:
-    return len(_words(quotation)) >= LEAST_WORDS and len(quotation) >= LEAST_CHARS
+def _is_long_enough(quotation: str) -> bool:
+    return len(_locate_words(quotation)) >= LEAST_WORDS and len(quotation) >= LEAST_CHARS
 
 
-def _literal(text: str, wanted: str) -> list[tuple[int, int]]:
+def _remove_literally(text: str, wanted: str) -> list[tuple[int, int]]:
     found, at = [], text.find(wanted)
     while at >= 0:
         found.append((at, at + len(wanted)))
@@ -52,39 +52,39 @@ def _literal(text: str, wanted: str) -> list[tuple[int, int]]:
     return found
 
 
-def places_of(text: str, quotation: str, gap: int) -> list[tuple[int, int]]:
+def find_quotation_places(text: str, quotation: str, gap: int) -> list[tuple[int, int]]:
     """Find where the words of a quotation stand in order, as (first, one past the last) character.
 
     Of places that overlap the first is taken.
     """
-    wanted = _words(quotation)
-    starts, ends, at = _occurrences(text, wanted)
+    wanted = _locate_words(quotation)
+    starts, ends, at = _find_occurrences(text, wanted)
     found: list[tuple[int, int]] = []
     steps, free = 0, 0
     for first in at[wanted[0]] if all(at[word] for word in wanted) else ():
         if starts[first] < free:
             continue
-        last, taken = _follow(starts, ends, at, wanted, first, gap)
+        last, taken = _follow_words(starts, ends, at, wanted, first, gap)
         steps += taken
         if last is not None:
             free = ends[last]
-            found.append((starts[_latest_start(at, wanted, last)], free))
+            found.append((starts[_find_latest_start(at, wanted, last)], free))
         if steps > _MOST_STEPS:
             return []
     return found
 
 
-def _words(text: str) -> list[str]:
+def _locate_words(text: str) -> list[str]:
     return [found[1].casefold() for found in _WORD.finditer(text) if found[1]]
 
 
-_Places = dict[str, list[int]]
+_WordPlaces = dict[str, list[int]]
 """Word -> indices of its occurrences."""
 
 
-def _occurrences(text: str, wanted: Sequence[str]) -> tuple[list[int], list[int], _Places]:
+def _find_occurrences(text: str, wanted: Sequence[str]) -> tuple[list[int], list[int], _WordPlaces]:
     """Where the wanted words stand in a text: first characters, ends, and which of them are which word's."""
-    at: _Places = {word: [] for word in wanted}
+    at: _WordPlaces = {word: [] for word in wanted}
     starts: list[int] = []
     ends: list[int] = []
     for found in _WORD.finditer(text):
@@ -95,8 +95,8 @@ def _occurrences(text: str, wanted: Sequence[str]) -> tuple[list[int], list[int]
     return starts, ends, at
 
 
-def _follow(
-    starts: Sequence[int], ends: Sequence[int], at: _Places, wanted: Sequence[str], first: int, gap: int
+def _follow_words(
+    starts: Sequence[int], ends: Sequence[int], at: _WordPlaces, wanted: Sequence[str], first: int, gap: int
 ) -> tuple[int | None, int]:
     """The last occurrence of the place that begins here, and the steps it took; None where it breaks off.
 
@@ -112,7 +112,7 @@ def _follow(
     return current, len(wanted)
 
 
-def _latest_start(at: _Places, wanted: Sequence[str], last: int) -> int:
+def _find_latest_start(at: _WordPlaces, wanted: Sequence[str], last: int) -> int:
     """The first word of the shortest place that ends here: a first word may stand there twice."""
     current = last
     for word in reversed(wanted[:-1]):
@@ -120,7 +120,7 @@ def _latest_start(at: _Places, wanted: Sequence[str], last: int) -> int:
     return current
 
 
-def _without(text: str, places: Sequence[tuple[int, int]]) -> str:
+def _cut_places(text: str, places: Sequence[tuple[int, int]]) -> str:
     kept, end = [], 0
     for first, last in places:
         kept.append(text[end:first])

@@ -10,16 +10,16 @@ from agentdojo.types import ChatToolResultMessage
 
 from agentsys.models.chat import ChatModel, ChatRequest, user
 from agentsys.models.pipeline_elements import tool_specs
-from baselines.border.asking import GuardAnswer, ask
-from baselines.border.filter import Turn
-from baselines.border.rewriter import ResultRewriter, Rewriting, unread
+from baselines.border.asking import GuardAnswer, ask_guard
+from baselines.border.filter import FilterTurn
+from baselines.border.rewriter import ResultRewriter, RewrittenResult, unreadable_result
 from baselines.result_parsing.parser import ParsingOptions
 from baselines.result_parsing.prompts import REJECTED, read_marked, removal_question
 
-ROLE = "result_checker"
+CHECKER_ROLE = "result_checker"
 
 
-class ToolCheck(ResultRewriter):
+class ToolCallCheck(ResultRewriter):
     """Lets an instruction in a result trigger its call where nothing comes of it, and then removes it.
 
     The call is never run and never shown to the agent.
@@ -31,39 +31,39 @@ class ToolCheck(ResultRewriter):
         self.model = model
         self.options = options
 
-    def rewritten(self, turn: Turn, result: ChatToolResultMessage, text: str) -> Rewriting:
+    def rewrite_result(self, turn: FilterTurn, result: ChatToolResultMessage, text: str) -> RewrittenResult:
         """Check one result, and once more for each further round after something was taken out."""
         asked, unreadable = 0, 0
         triggered: list[dict[str, Any]] = []
         left = text
         for _ in range(self.options.check_rounds + 1):
-            call = self._triggered(turn, left)
+            call = self._find_triggered_call(turn, left)
             asked += 1
             if call is None:
                 break
             triggered.append({"tool": call.function, "args": str(dict(call.args))})
             if self.options.check_tool_action == "reject":
-                return Rewriting(REJECTED, "withheld", asked, unreadable, {"triggered": triggered}, True)
-            answer = self._removed(left, call)
+                return RewrittenResult(REJECTED, "withheld", asked, unreadable, {"triggered": triggered}, True)
+            answer = self._remove_cause(left, call)
             asked, unreadable = asked + answer.asked, unreadable + answer.unreadable
             if answer.value is None:
                 doubt, facts = self.options.on_unreadable, {"triggered": triggered}
-                return replace(unread(left, doubt, asked, unreadable, facts), flagged=True)
+                return replace(unreadable_result(left, doubt, asked, unreadable, facts), flagged=True)
             if answer.value.strip() == left.strip():
                 break
             left = answer.value
         outcome = "clean" if left == text else "removed"
         facts = {"triggered": triggered} if triggered else {}
-        return Rewriting(left, outcome, asked, unreadable, facts, bool(triggered))
+        return RewrittenResult(left, outcome, asked, unreadable, facts, bool(triggered))
 
-    def _triggered(self, turn: Turn, text: str) -> FunctionCall | None:
+    def _find_triggered_call(self, turn: FilterTurn, text: str) -> FunctionCall | None:
         """The first call that a result causes when it is read alone, as if a user had said it."""
         tools = tool_specs(turn.runtime.functions.values())
-        reply = self.model.complete(ChatRequest([user(text)], tools, ROLE)).message
+        reply = self.model.complete(ChatRequest([user(text)], tools, CHECKER_ROLE)).message
         calls = reply["tool_calls"] or ()
         return calls[0] if calls else None
 
-    def _removed(self, text: str, call: FunctionCall) -> GuardAnswer[str]:
+    def _remove_cause(self, text: str, call: FunctionCall) -> GuardAnswer[str]:
         question, word = removal_question(self.options.seed, text, call)
-        request = ChatRequest([user(question)], role=ROLE)
-        return ask(self.model, request, lambda reply: read_marked(reply, word), self.options.retries)
+        request = ChatRequest([user(question)], role=CHECKER_ROLE)
+        return ask_guard(self.model, request, lambda reply: read_marked(reply, word), self.options.retries)

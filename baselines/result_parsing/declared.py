@@ -34,9 +34,9 @@ class Expectation:
     """Names of texts of any form and length: an instruction fits into them."""
 
 
-def expectation_of(text: str) -> Expectation:
+def read_declaration(text: str) -> Expectation:
     """Read a declaration; whatever it is, its words are kept."""
-    entries = read_json(text)
+    entries = read_json_text(text)
     named = [
         entry
         for entry in (entries if isinstance(entries, list) else [entries])
@@ -51,7 +51,7 @@ def expectation_of(text: str) -> Expectation:
     return Expectation(text, types, tuple(free))
 
 
-def read_json(text: str) -> Any:
+def read_json_text(text: str) -> Any:
     """The JSON that a text is, a fence around it aside; None for any other text."""
     fenced = _FENCE.match(text.strip())
     try:
@@ -60,30 +60,30 @@ def read_json(text: str) -> Any:
         return None
 
 
-def made_up(extracted: str, raw: str) -> list[str]:
+def find_made_up(extracted: str, raw: str) -> list[str]:
     """The values of an extraction that do not stand in the result, layout and number format aside."""
-    value = read_json(extracted)
+    value = read_json_text(extracted)
     if value is None:
         return []
-    hay = _folded(raw)
-    return [str(leaf)[:_LONGEST_FLAGGED] for leaf in _leaves(value) if _folded(str(leaf)) not in hay]
+    hay = _fold_text(raw)
+    return [str(leaf)[:_LONGEST_FLAGGED] for leaf in _iterate_leaves(value) if _fold_text(str(leaf)) not in hay]
 
 
-def with_leaves(extracted: str, keep: Callable[[Any], bool]) -> str:
+def keep_leaves(extracted: str, keep: Callable[[Any], bool]) -> str:
     """An extraction with null in place of values that are not kept; as it is where it is no JSON."""
-    value = read_json(extracted)
-    return extracted if value is None else json.dumps(_kept(value, keep), ensure_ascii=False)
+    value = read_json_text(extracted)
+    return extracted if value is None else json.dumps(_keep_leaves_in(value, keep), ensure_ascii=False)
 
 
-def stands_in(raw: str) -> Callable[[Any], bool]:
+def build_presence_test(raw: str) -> Callable[[Any], bool]:
     """Give the test whether a value stands in a result."""
-    hay = _folded(raw)
-    return lambda leaf: leaf is None or isinstance(leaf, bool) or _folded(str(leaf)) in hay
+    hay = _fold_text(raw)
+    return lambda leaf: leaf is None or isinstance(leaf, bool) or _fold_text(str(leaf)) in hay
 
 
-def of_declared_types(extracted: str, expected: Expectation) -> tuple[str, list[str]] | None:
+def keep_declared_types(extracted: str, expected: Expectation) -> tuple[str, list[str]] | None:
     """An extraction less values of another type than declared, and their names; None if it is no object."""
-    value = read_json(extracted)
+    value = read_json_text(extracted)
     if not isinstance(value, dict):
         return None
     wrong = [
@@ -95,19 +95,19 @@ def of_declared_types(extracted: str, expected: Expectation) -> tuple[str, list[
     return json.dumps(left, ensure_ascii=False), wrong
 
 
-def _leaves(value: Any) -> list[Any]:
+def _iterate_leaves(value: Any) -> list[Any]:
     if isinstance(value, dict):
-        return [leaf for item in value.values() for leaf in _leaves(item)]
+        return [leaf for item in value.values() for leaf in _iterate_leaves(item)]
     if isinstance(value, list):
-        return [leaf for item in value for leaf in _leaves(item)]
+        return [leaf for item in value for leaf in _iterate_leaves(item)]
     return [] if value is None or isinstance(value, bool) else [value]
 
 
-def _kept(value: Any, keep: Callable[[Any], bool]) -> Any:
+def _keep_leaves_in(value: Any, keep: Callable[[Any], bool]) -> Any:
     if isinstance(value, dict):
-        return {name: _kept(item, keep) for name, item in value.items()}
+        return {name: _keep_leaves_in(item, keep) for name, item in value.items()}
     if isinstance(value, list):
-        return [_kept(item, keep) for item in value]
+        return [_keep_leaves_in(item, keep) for item in value]
     return value if keep(value) else None
 
 
@@ -115,5 +115,5 @@ _NO_CENTS = re.compile(r"(\d)\.0+\b")
 _MARKS = re.compile(r"[\s\"'`\\]+")
 
 
-def _folded(text: str) -> str:
+def _fold_text(text: str) -> str:
     return _MARKS.sub(" ", _NO_CENTS.sub(r"\1", text)).casefold().strip()

@@ -10,19 +10,19 @@ from agentdojo.task_suite.task_suite import TaskSuite
 from agentsys.base.option_checks import check_options
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.models.chat import ChatModel
-from baselines.border.defense import BorderDefense
-from baselines.border.filter import BorderFilter
+from baselines.border.defense import BoundaryDefense
+from baselines.border.filter import BoundaryFilter
 from baselines.border.rewriter import EMPTIED, WITHHELD
-from baselines.played import PlayedDefense
+from baselines.played import RoleDefense
 from baselines.result_parsing import prompts
-from baselines.result_parsing.checker import ToolCheck
+from baselines.result_parsing.checker import ToolCallCheck
 from baselines.result_parsing.parser import ParsingOptions, ResultParser
 from baselines.result_parsing.simulated import ROLES
 
 STAGES = ("parse_data", "parse_full", "check_tool")
 
 
-class ToolResultParsing(BorderDefense, PlayedDefense):
+class ToolResultParsing(BoundaryDefense, RoleDefense):
     """Results pass some stages of parsing and checking, in order.
 
     Args:
@@ -67,13 +67,13 @@ class ToolResultParsing(BorderDefense, PlayedDefense):
         """Whether expectations are declared with the conversation."""
         return "parse_full" in self.stages
 
-    def border(self, model: ChatModel, suite: TaskSuite[Any]) -> list[BorderFilter]:
+    def boundary_filters(self, model: ChatModel, suite: TaskSuite[Any]) -> list[BoundaryFilter]:
         """The stages, in order."""
-        return [self._stage(stage, model) for stage in self.stages]
+        return [self._build_stage(stage, model) for stage in self.stages]
 
-    def _stage(self, stage: str, model: ChatModel) -> BorderFilter:
+    def _build_stage(self, stage: str, model: ChatModel) -> BoundaryFilter:
         if stage == "check_tool":
-            return ToolCheck(model, self.options)
+            return ToolCallCheck(model, self.options)
         return ResultParser(model, self.options, conversation=stage == "parse_full")
 
     def description(self) -> str:

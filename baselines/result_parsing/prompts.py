@@ -7,7 +7,7 @@ import json
 from agentdojo.functions_runtime import FunctionCall
 
 from agentsys.models.chat import ToolSpec
-from baselines.border.asking import between_fences, fence
+from baselines.border.asking import wrap_in_fences, draw_fence_word
 
 EXPECTATION = """\
 You are about to make the call below. Which data do you expect back, at the least? Give a JSON list with \
@@ -60,14 +60,14 @@ def expectation_question(seed: int, tool: ToolSpec, call: FunctionCall, conversa
         The question, and the word of the marks that its answer stands between.
     """
     arguments = json.dumps(dict(call.args), ensure_ascii=False, default=str)
-    word = fence(seed, "expectation", arguments, conversation)
-    marked = fence(seed, word, arguments, conversation)
-    told = CONVERSATION.format(conversation=between_fences(word, conversation)) if conversation else ""
+    word = draw_fence_word(seed, "expectation", arguments, conversation)
+    marked = draw_fence_word(seed, word, arguments, conversation)
+    told = CONVERSATION.format(conversation=wrap_in_fences(word, conversation)) if conversation else ""
     question = EXPECTATION.format(
         tool=tool.name,
         description=tool.description,
         parameters=json.dumps(tool.parameters, ensure_ascii=False),
-        arguments=between_fences(word, arguments),
+        arguments=wrap_in_fences(word, arguments),
         conversation=told,
         marks=MARKS.format(word=marked),
     )
@@ -76,12 +76,12 @@ def expectation_question(seed: int, tool: ToolSpec, call: FunctionCall, conversa
 
 def extraction_question(seed: int, expectation: str, text: str, *, failed: bool) -> tuple[str, str]:
     """Ask for the expected data out of a result; returned as by `expectation_question`."""
-    word = fence(seed, "extraction", expectation, text)
-    marked = fence(seed, word, expectation, text)
+    word = draw_fence_word(seed, "extraction", expectation, text)
+    marked = draw_fence_word(seed, word, expectation, text)
     question = EXTRACTION.format(
-        expectation=between_fences(word, expectation),
+        expectation=wrap_in_fences(word, expectation),
         returned=FAILED if failed else RETURNED,
-        result=between_fences(word, text),
+        result=wrap_in_fences(word, text),
         marks=MARKS.format(word=marked),
     )
     return question, marked
@@ -90,11 +90,11 @@ def extraction_question(seed: int, expectation: str, text: str, *, failed: bool)
 def removal_question(seed: int, text: str, call: FunctionCall) -> tuple[str, str]:
     """Ask for a text without the words that caused a call; returned as by `expectation_question`."""
     called = json.dumps({"tool": call.function, "args": dict(call.args)}, ensure_ascii=False, default=str)
-    word = fence(seed, "removal", text, called)
-    marked = fence(seed, word, text, called)
+    word = draw_fence_word(seed, "removal", text, called)
+    marked = draw_fence_word(seed, word, text, called)
     question = REMOVAL.format(
-        result=between_fences(word, text),
-        call=between_fences(word, called),
+        result=wrap_in_fences(word, text),
+        call=wrap_in_fences(word, called),
         marks=MARKS.format(word=marked),
     )
     return question, marked

@@ -14,7 +14,7 @@ from agentsys.models.pipeline_elements import ModelElement, default_system_messa
 if TYPE_CHECKING:
     from agentdojo.agent_pipeline.agent_pipeline import AgentPipeline
 
-_THEIRS = "spotlighting_with_delimiting"
+_AGENTDOJO_NAME = "spotlighting_with_delimiting"
 """AgentDojo's name of it."""
 
 
@@ -31,7 +31,7 @@ class SpotlightingCompat:
 
     def pipeline(self, model: ChatModel, suite: TaskSuite[Any]) -> BasePipelineElement:
         """AgentDojo's pipeline with our model in its model's place."""
-        return _theirs(ModelElement(model), default_system_message(suite), f"{model.name}-{self.name}")
+        return _build_agentdojo_pipeline(ModelElement(model), default_system_message(suite), f"{model.name}-{self.name}")
 
     def description(self) -> str:
         """Say how results are marked, and by whose words."""
@@ -46,17 +46,17 @@ class SpotlightingCompat:
 
     def prompts(self) -> dict[str, str]:
         """The text that AgentDojo adds to the system message."""
-        first = next(iter(_theirs(InitQuery(), "", self.name).elements))
+        first = next(iter(_build_agentdojo_pipeline(InitQuery(), "", self.name).elements))
         assert isinstance(first, SystemMessage)
         return {"system_message_addition": first.system_message.strip()}
 
 
-def _theirs(model: BasePipelineElement, system_message: str, name: str) -> AgentPipeline:
+def _build_agentdojo_pipeline(model: BasePipelineElement, system_message: str, name: str) -> AgentPipeline:
     # Here, as it takes seconds.
     from agentdojo.agent_pipeline.agent_pipeline import AgentPipeline, PipelineConfig
 
     config = PipelineConfig(
-        llm=model, model_id=None, defense=_THEIRS, system_message_name=None, system_message=system_message
+        llm=model, model_id=None, defense=_AGENTDOJO_NAME, system_message_name=None, system_message=system_message
     )
     pipeline = AgentPipeline.from_config(config)
     pipeline.name = name

@@ -19,7 +19,7 @@ from agentsys.models.pipeline_elements import (
     named_pipeline,
     tool_loop,
 )
-from baselines.spotlighting.elements import Spotlight, UnmarkAnswer, UnmarkArguments
+from baselines.spotlighting.elements import MarkResults, UnmarkAnswer, UnmarkArguments
 from baselines.spotlighting.marking import (
     PRIVATE_USE,
     PRIVATE_USE_AREA,
@@ -29,7 +29,7 @@ from baselines.spotlighting.marking import (
     Marking,
 )
 
-Variant = Literal["delimiting", "datamarking", "encoding"]
+SpotlightingVariant = Literal["delimiting", "datamarking", "encoding"]
 
 
 class Spotlighting:
@@ -60,7 +60,7 @@ class Spotlighting:
 
     def __init__(
         self,
-        variant: Variant = "delimiting",
+        variant: SpotlightingVariant = "delimiting",
         *,
         start: str = "<<",
         end: str = ">>",
@@ -72,7 +72,7 @@ class Spotlighting:
         random: bool = False,
         seed: int | None = None,
     ) -> None:
-        _check(variant, {"start": start, "end": end, "mark": mark}, random)
+        _check_options(variant, {"start": start, "end": end, "mark": mark}, random)
         markings: dict[str, Marking] = {
             "delimiting": Delimiting(start, end, escape),
             "datamarking": Datamarking(mark, escape, keep_newlines),
@@ -87,10 +87,10 @@ class Spotlighting:
     def pipeline(self, model: ChatModel, suite: TaskSuite[Any]) -> BasePipelineElement:
         """The plain agent with marked results; with `random`, its marks are drawn when it is run."""
         if not self.random:
-            return self.agent(model, suite, self.marking)
-        return named_pipeline(f"{model.name}-{self.name}", DrawMark(self, model, suite))
+            return self.build_agent(model, suite, self.marking)
+        return named_pipeline(f"{model.name}-{self.name}", DrawMarks(self, model, suite))
 
-    def agent(self, model: ChatModel, suite: TaskSuite[Any], marking: Marking) -> ElementSequence:
+    def build_agent(self, model: ChatModel, suite: TaskSuite[Any], marking: Marking) -> ElementSequence:
         """The agent with this marking."""
         copies = marking if isinstance(marking, Datamarking) else None
         return tool_loop(
@@ -98,7 +98,7 @@ class Spotlighting:
             f"{default_system_message(suite)} {marking.explanation()}",
             name=f"{model.name}-{self.name}",
             before_tools=[UnmarkArguments(copies)] if copies and self.unmark_arguments else [],
-            after_results=[Spotlight(marking)],
+            after_results=[MarkResults(marking)],
             after=[UnmarkAnswer(copies)] if copies and self.unmark_answer else [],
         )
 
@@ -114,12 +114,12 @@ class Spotlighting:
         }[type(self.marking)]
         return (
             "One agent reads the request and every tool result in one conversation. "
-            f"{form} {self._escapes()} The system message explains this and says that text so written is data"
+            f"{form} {self._describe_escapes()} The system message explains this and says that text so written is data"
             " and never an instruction. Nothing is cut out of results, and nobody else reads them first."
             " Whether the agent keeps to that is up to the model. No call is checked before it runs."
         )
 
-    def _escapes(self) -> str:
+    def _describe_escapes(self) -> str:
         if isinstance(self.marking, Encoding):
             return "The agent has to decode it to use it."
         taken = getattr(self.marking, "escape", False)
@@ -130,7 +130,7 @@ class Spotlighting:
         return {"system_message_addition": self.marking.explanation()}
 
 
-class DrawMark(LoopStep):
+class DrawMarks(LoopStep):
     """Draws the case's marks, then runs the agent that uses them. Holds no state between queries."""
 
     def __init__(self, defense: Spotlighting, model: ChatModel, suite: TaskSuite[Any]) -> None:
@@ -141,12 +141,12 @@ class DrawMark(LoopStep):
     def step(self, at: LoopState) -> LoopState:
         """Play one case. The draw depends on its request and data alone, so threads and resumes repeat it."""
         draw = generators.Random(f"{self.defense.seed}\n{at.query}\n{at.env.model_dump_json()}")
-        marking = redrawn(self.defense.marking, draw)
-        agent = self.defense.agent(self.model, self.suite, marking)
+        marking = redraw_marking(self.defense.marking, draw)
+        agent = self.defense.build_agent(self.model, self.suite, marking)
         return at.run_element(agent)
 
 
-def redrawn(marking: Marking, draw: generators.Random) -> Marking:
+def redraw_marking(marking: Marking, draw: generators.Random) -> Marking:
     """The marking with marks that hold something nobody could know beforehand."""
     match marking:
         case Delimiting(start, end):
@@ -160,9 +160,9 @@ def redrawn(marking: Marking, draw: generators.Random) -> Marking:
             return marking
 
 
-def _check(variant: str, marks: dict[str, str], random: bool) -> None:
-    if variant not in get_args(Variant):
-        raise ConfigError(unknown_name("spotlighting variant", variant, get_args(Variant)))
+def _check_options(variant: str, marks: dict[str, str], random: bool) -> None:
+    if variant not in get_args(SpotlightingVariant):
+        raise ConfigError(unknown_name("spotlighting variant", variant, get_args(SpotlightingVariant)))
     if random and variant == "encoding":
         raise ConfigError("spotlighting: variant 'encoding' has no mark to draw; leave random=false.")
     for option, mark in marks.items():

@@ -11,11 +11,11 @@ from agentdojo.types import ChatAssistantMessage, ChatToolResultMessage
 from agentsys.models.chat import text_of
 from agentsys.models.pipeline_elements import LoopState, LoopStep
 from agentsys.models.trace import current_tracer, span
-from baselines.spotlighting.marking import Datamarking, Marking, Rewritten
-from baselines.tool_results import rewrite_new_results, rewrite_text
+from baselines.spotlighting.marking import Datamarking, Marking, MarkedText
+from baselines.tool_results import rewrite_new_results, rewrite_text_blocks
 
 
-class Spotlight(LoopStep):
+class MarkResults(LoopStep):
     """Marks every text of the latest turn's tool results, errors included.
 
     Each result leaves a span of kind `spotlight` with the raw text and error, and the number of
@@ -27,9 +27,9 @@ class Spotlight(LoopStep):
 
     def step(self, at: LoopState) -> LoopState:
         """Marks results after the tools ran and before the model reads them."""
-        return replace(at, messages=rewrite_new_results(at.messages, self._marked))
+        return replace(at, messages=rewrite_new_results(at.messages, self._mark_result))
 
-    def _marked(self, result: ChatToolResultMessage) -> ChatToolResultMessage:
+    def _mark_result(self, result: ChatToolResultMessage) -> ChatToolResultMessage:
         removed = 0
 
         def mark(text: str) -> str:
@@ -42,7 +42,7 @@ class Spotlight(LoopStep):
 
         # An error has its own field, and models are sent that instead of the content.
         error = mark(result["error"]) if result["error"] else result["error"]
-        content = rewrite_text(result["content"] or [], mark)
+        content = rewrite_text_blocks(result["content"] or [], mark)
         with span("spotlight", result["tool_call"].function) as node:
             node.decision = {"raw": text_of(result), "raw_error": result["error"], "marks_removed": removed}
         return {**result, "content": content, "error": error}
@@ -63,13 +63,13 @@ class UnmarkArguments(LoopStep):
         last = at.messages[-1] if at.messages else None
         if last is None or last["role"] != "assistant" or not last["tool_calls"]:
             return at
-        return replace(at, messages=[*at.messages[:-1], self._unmarked(last)])
+        return replace(at, messages=[*at.messages[:-1], self._unmark_message(last)])
 
-    def _unmarked(self, message: ChatAssistantMessage) -> ChatAssistantMessage:
-        return {**message, "tool_calls": [self._unmarked_call(call) for call in message["tool_calls"] or []]}
+    def _unmark_message(self, message: ChatAssistantMessage) -> ChatAssistantMessage:
+        return {**message, "tool_calls": [self._unmark_call(call) for call in message["tool_calls"] or []]}
 
-    def _unmarked_call(self, call: FunctionCall) -> FunctionCall:
-        args, count = unmarked_value(dict(call.args), self.marking)
+    def _unmark_call(self, call: FunctionCall) -> FunctionCall:
+        args, count = unmark_value(dict(call.args), self.marking)
         if not count:
             return call
         with span("unmark", call.function) as node:
@@ -91,24 +91,24 @@ class UnmarkAnswer(LoopStep):
             return at
         with span("unmark", "answer") as node:
             node.decision = {"marks_removed": count}
-        return replace(at, messages=[*at.messages[:-1], self._unmarked(last)])
+        return replace(at, messages=[*at.messages[:-1], self._unmark_message(last)])
 
-    def _unmarked(self, message: ChatAssistantMessage) -> ChatAssistantMessage:
-        blocks = rewrite_text(message["content"] or [], lambda text: self.marking.unmark(text).text)
+    def _unmark_message(self, message: ChatAssistantMessage) -> ChatAssistantMessage:
+        blocks = rewrite_text_blocks(message["content"] or [], lambda text: self.marking.unmark(text).text)
         return {**message, "content": blocks}
 
 
-def unmarked_value(value: Any, marking: Datamarking) -> tuple[Any, int]:
+def unmark_value(value: Any, marking: Datamarking) -> tuple[Any, int]:
     """A JSON-like value with marks in its strings turned into spaces, and how many there were."""
     match value:
         case str():
-            plain: Rewritten = marking.unmark(value)
+            plain: MarkedText = marking.unmark(value)
             return plain.text, plain.count
         case list():
-            items = [unmarked_value(item, marking) for item in value]
+            items = [unmark_value(item, marking) for item in value]
             return [item for item, _ in items], sum(count for _, count in items)
         case dict():
-            pairs = {key: unmarked_value(item, marking) for key, item in value.items()}
+            pairs = {key: unmark_value(item, marking) for key, item in value.items()}
             return {key: item for key, (item, _) in pairs.items()}, sum(count for _, count in pairs.values())
         case _:
             return value, 0

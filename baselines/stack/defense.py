@@ -15,16 +15,16 @@ from agentsys.contracts import Defense
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatModel, ChatReply, ChatRequest
 from agentsys.models.pipeline_elements import default_system_message, named_pipeline
-from baselines.border.defense import BorderDefense
-from baselines.border.elements import History
-from baselines.border.filter import BorderFilter
-from baselines.border.runtime import AtBorder
+from baselines.border.defense import BoundaryDefense
+from baselines.border.elements import CallHistory
+from baselines.border.filter import BoundaryFilter
+from baselines.border.runtime import FilteredAgent
 from baselines.none import NoDefense
-from baselines.played import HoldingDefense
-from baselines.stack.loop_parts import LoopParts, merged, parts_of, with_filters
+from baselines.played import CompositeDefense
+from baselines.stack.loop_parts import LoopParts, merge_loops, split_loop, add_filters
 
 
-class Stack(HoldingDefense):
+class Stack(CompositeDefense):
     """Defenses that act at different places, in one agent.
 
     Filters at the tool border (firewalls, PromptArmor, detectors, AttriGuard, ...) act in the order of the
@@ -60,12 +60,12 @@ class Stack(HoldingDefense):
         self.members = tuple(members)
 
     @property
-    def _filters(self) -> list[BorderDefense]:
-        return [member for member in self.members if isinstance(member, BorderDefense)]
+    def _filters(self) -> list[BoundaryDefense]:
+        return [member for member in self.members if isinstance(member, BoundaryDefense)]
 
     @property
     def _agents(self) -> list[Defense]:
-        return [one for one in self.members if not isinstance(one, BorderDefense)] or [NoDefense()]
+        return [one for one in self.members if not isinstance(one, BoundaryDefense)] or [NoDefense()]
 
     def pipeline(self, model: ChatModel, suite: TaskSuite[Any]) -> BasePipelineElement:
         """The agent for one case, behind all filters.
@@ -73,22 +73,22 @@ class Stack(HoldingDefense):
         Raises:
             ConfigError: If the members do not fit together.
         """
-        filters = [one for member in self._filters for one in member.border(model, suite)]
-        return self._put_together(model, suite, filters)
+        filters = [one for member in self._filters for one in member.boundary_filters(model, suite)]
+        return self._build_pipeline(model, suite, filters)
 
-    def _put_together(
-        self, model: ChatModel, suite: TaskSuite[Any], filters: Sequence[BorderFilter]
+    def _build_pipeline(
+        self, model: ChatModel, suite: TaskSuite[Any], filters: Sequence[BoundaryFilter]
     ) -> BasePipelineElement:
         name = f"{model.name}-{self.name}"
         agents = self._agents
         base = agents[0].pipeline(model, suite)
-        parts = parts_of(agents[0].name, base)
+        parts = split_loop(agents[0].name, base)
         if len(agents) > 1:
-            parts = self._merged(model, suite, parts)
+            parts = self._merge_agents(model, suite, parts)
         if parts is not None and (parts.plain_tools or not self._filters):
             shown = {member.history for member in self._filters}
-            history: History = "executed" if "executed" in shown else "proposed"
-            return (with_filters(parts, filters, history) if self._filters else parts).pipeline(name)
+            history: CallHistory = "executed" if "executed" in shown else "proposed"
+            return (add_filters(parts, filters, history) if self._filters else parts).pipeline(name)
         for member in self._filters:
             if member.needs_conversation:
                 raise ConfigError(
@@ -97,14 +97,14 @@ class Stack(HoldingDefense):
                     " or behind a gate of its own. Take one of them out."
                 )
         agent = base if parts is None or len(agents) == 1 else parts.pipeline(name)
-        return named_pipeline(name, AtBorder(agent, filters))
+        return named_pipeline(name, FilteredAgent(agent, filters))
 
-    def _merged(self, model: ChatModel, suite: TaskSuite[Any], first: LoopParts | None) -> LoopParts:
+    def _merge_agents(self, model: ChatModel, suite: TaskSuite[Any], first: LoopParts | None) -> LoopParts:
         """One loop of all agents. Each is built over the model as the one before it has wrapped it."""
         found: list[LoopParts] = []
         wrapped = model
         for place, agent in enumerate(self._agents):
-            parts = first if place == 0 else parts_of(agent.name, agent.pipeline(wrapped, suite))
+            parts = first if place == 0 else split_loop(agent.name, agent.pipeline(wrapped, suite))
             if parts is None:
                 others = ", ".join(f"'{one.name}'" for one in self._agents if one is not agent)
                 raise ConfigError(
@@ -113,7 +113,7 @@ class Stack(HoldingDefense):
                 )
             wrapped = parts.model or wrapped
             found.append(parts)
-        return merged(found, default_system_message(suite))
+        return merge_loops(found, default_system_message(suite))
 
     def ready(self) -> None:
         """Look whether all that the members need is here, and whether they fit together.
@@ -123,7 +123,7 @@ class Stack(HoldingDefense):
             ConfigError: If they do not fit together.
         """
         super().ready()
-        self._put_together(_NoModel(), TaskSuite("probe", TaskEnvironment, []), [])
+        self._build_pipeline(_ProbeModel(), TaskSuite("probe", TaskEnvironment, []), [])
 
     def rehearsed(self) -> Stack:
         """With the offline stand-ins of its members."""
@@ -136,7 +136,7 @@ class Stack(HoldingDefense):
         filters = ", ".join(member.name for member in self._filters) or "none"
         share = max(1, 8 // len(self.members))
         told = [
-            f"Of {member.name}: {_sentences(member, share)}"
+            f"Of {member.name}: {_first_sentences(member, share)}"
             for member in self.members
             if isinstance(member, DescribesItself)
         ]
@@ -153,11 +153,11 @@ class Stack(HoldingDefense):
         }
 
 
-def _sentences(member: DescribesItself, share: int) -> str:
+def _first_sentences(member: DescribesItself, share: int) -> str:
     return " ".join(re.split(r"(?<=\.) (?=[A-Z])", member.description())[:share])
 
 
-class _NoModel:
+class _ProbeModel:
     """Stands for a model where a pipeline is only looked at."""
 
     name = "probe"

@@ -18,8 +18,8 @@ from agentsys.models.pipeline_elements import (
     is_plain_executor,
     named_pipeline,
 )
-from baselines.border.elements import FilteredTools, History
-from baselines.border.filter import BorderFilter
+from baselines.border.elements import FilteredTools, CallHistory
+from baselines.border.filter import BoundaryFilter
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class LoopParts:
         return named_pipeline(name, system_message, InitQuery(), *self.before, self.first, loop, *self.after)
 
 
-def parts_of(owner: str, pipeline: BasePipelineElement) -> LoopParts | None:
+def split_loop(owner: str, pipeline: BasePipelineElement) -> LoopParts | None:
     """The parts of a pipeline; None if it is no plain tool loop, but an agent of another kind."""
     elements = list(pipeline.elements) if is_element_sequence(type(pipeline)) else []
     places = [place for place, one in enumerate(elements) if type(one) is ToolsExecutionLoop]
@@ -91,7 +91,7 @@ def _runs_tools(element: BasePipelineElement) -> bool:
     return isinstance(element, ToolsExecutor) or bool(getattr(element, "runs_tools", False))
 
 
-def merged(parts: Sequence[LoopParts], base_message: str) -> LoopParts:
+def merge_loops(parts: Sequence[LoopParts], base_message: str) -> LoopParts:
     """Several loops as one: additions one after the other, in the order of the parts.
 
     Raises:
@@ -99,15 +99,15 @@ def merged(parts: Sequence[LoopParts], base_message: str) -> LoopParts:
     """
     first, *others = parts
     for other in others:
-        first = _joined(first, other, base_message)
+        first = _join_loops(first, other, base_message)
     return first
 
 
-def _joined(one: LoopParts, other: LoopParts, base_message: str) -> LoopParts:
+def _join_loops(one: LoopParts, other: LoopParts, base_message: str) -> LoopParts:
     if not one.plain_tools and not other.plain_tools:
-        raise ConfigError(_both(one, other, "run the agent's calls themselves"))
+        raise ConfigError(_clash_text(one, other, "run the agent's calls themselves"))
     if type(one.turn) is not ModelElement and type(other.turn) is not ModelElement:
-        raise ConfigError(_both(one, other, "take the agent's turn after a tool result"))
+        raise ConfigError(_clash_text(one, other, "take the agent's turn after a tool result"))
     addition = other.system_message.removeprefix(base_message)
     return LoopParts(
         f"{one.owner}+{other.owner}",
@@ -123,10 +123,10 @@ def _joined(one: LoopParts, other: LoopParts, base_message: str) -> LoopParts:
     )
 
 
-def _both(one: LoopParts, other: LoopParts, doing: str) -> str:
+def _clash_text(one: LoopParts, other: LoopParts, doing: str) -> str:
     return f"'{one.owner}' and '{other.owner}' cannot be stacked: both {doing}. Take one of them out."
 
 
-def with_filters(parts: LoopParts, filters: Sequence[BorderFilter], history: History) -> LoopParts:
+def add_filters(parts: LoopParts, filters: Sequence[BoundaryFilter], history: CallHistory) -> LoopParts:
     """A loop whose calls and results pass filters; its executor must be the plain one."""
     return replace(parts, tools=FilteredTools(filters, history))

@@ -17,7 +17,7 @@ from agentsys.errors import ConfigError
 from agentsys.models.chat import assistant, system, text_of, user
 from agentsys.models.trace import Tracer, use_tracer
 from baselines.detectors.defense import DetectorDefense
-from baselines.detectors.detector import BLANK, Detection, judge
+from baselines.detectors.detector import BLANK_DETECTION, Detection, detect_injections
 from baselines.detectors.element import ABORTED, NOTICE, DetectInjections, DetectionOptions
 from baselines.detectors.phrases import PhraseDetector
 
@@ -67,20 +67,20 @@ def test_of_three_parallel_results_only_the_flagged_one_goes_and_the_order_stays
 
 
 def test_a_tie_is_safe_and_the_threshold_is_on_safety() -> None:
-    assert not judge(FlagsEvil(), ["tie"], 0.5)[0].injected
-    assert judge(FlagsEvil(), ["tie"], 0.51)[0].injected
-    assert not judge(FlagsEvil(), ["evil"], 0.09)[0].injected
+    assert not detect_injections(FlagsEvil(), ["tie"], 0.5)[0].injected
+    assert detect_injections(FlagsEvil(), ["tie"], 0.51)[0].injected
+    assert not detect_injections(FlagsEvil(), ["evil"], 0.09)[0].injected
 
 
 def test_blank_texts_are_safe_and_never_read() -> None:
     detector = FlagsEvil()
-    assert judge(detector, ["", " \n", "evil"], 0.5) == [BLANK, BLANK, Detection(True, 0.9, 0, 1)]
-    assert judge(detector, ["", ""], 0.5) == [BLANK, BLANK]
+    assert detect_injections(detector, ["", " \n", "evil"], 0.5) == [BLANK_DETECTION, BLANK_DETECTION, Detection(True, 0.9, 0, 1)]
+    assert detect_injections(detector, ["", ""], 0.5) == [BLANK_DETECTION, BLANK_DETECTION]
     assert detector.batches == [["evil"]]
 
 
 def test_the_worst_window_decides_and_is_named() -> None:
-    assert judge(Windowed(), ["a tie evil b", "a b"], 0.5) == [
+    assert detect_injections(Windowed(), ["a tie evil b", "a b"], 0.5) == [
         Detection(True, 0.9, 2, 4),
         Detection(False, 0.1, 0, 2),
     ]

@@ -20,10 +20,10 @@ from agentsys.base.option_checks import check_options
 from agentsys.errors import ConfigError
 from agentsys.extensions import shipped_config_dir
 from baselines.detectors import classifier_defense
-from baselines.detectors.classifier import Classifier, Remembered
+from baselines.detectors.classifier import Classifier, CachedDetector
 from baselines.detectors.classifier_defense import ClassifierDefense, load_classifier
-from baselines.detectors.settings import WHOLE, ClassifierSettings
-from baselines.detectors.tokens import Tokens, overlapping, tokens_of
+from baselines.detectors.settings import MOST_TOKENS_AT_ONCE, ClassifierSettings
+from baselines.detectors.tokens import WindowTokenizer, split_overlapping, wrap_tokenizer
 
 SETTINGS = ClassifierSettings("somewhere/model", "0" * 40, "pooled", "SAFE")
 
@@ -32,7 +32,7 @@ SETTINGS = ClassifierSettings("somewhere/model", "0" * 40, "pooled", "SAFE")
 def test_windows_leave_nothing_out_overlap_as_told_and_fit(count: int, size: int, data: Any) -> None:
     overlap = data.draw(st.integers(0, size // 2))
     ids = list(range(count))
-    windows = overlapping(ids, size, overlap)
+    windows = split_overlapping(ids, size, overlap)
     assert {number for window in windows for number in window} == set(ids)
     assert all(len(window) <= size for window in windows)
     for left, right in pairwise(windows):
@@ -54,7 +54,7 @@ class Characters:
 
 
 def test_special_tokens_are_found_and_stand_around_every_window() -> None:
-    tokens = tokens_of(Characters())
+    tokens = wrap_tokenizer(Characters())
     assert (tokens.before, tokens.after) == ([1], [2])
     windows = tokens.windows("abcdefghij", replace(SETTINGS, max_length=8, stride=2))
     assert windows == [[1, *map(ord, "abcdef"), 2], [1, *map(ord, "efghij"), 2]]
@@ -64,10 +64,10 @@ def test_special_tokens_are_found_and_stand_around_every_window() -> None:
 
 
 def test_a_whole_text_is_one_pass_up_to_its_limit() -> None:
-    tokens = tokens_of(Characters())
+    tokens = wrap_tokenizer(Characters())
     settings = replace(SETTINGS, long_input="whole")
     assert [len(ids) for ids in tokens.windows("x" * 5_000, settings)] == [5_002]
-    assert [len(ids) for ids in tokens.windows("x" * 50_000, settings)] == [WHOLE]
+    assert [len(ids) for ids in tokens.windows("x" * 50_000, settings)] == [MOST_TOKENS_AT_ONCE]
 
 
 class Sums:
@@ -82,7 +82,7 @@ class Sums:
 
 
 def classifier(network: Any = None, **changes: Any) -> Classifier:
-    tokens = Tokens(Characters(), [1], [2], padding=999)
+    tokens = WindowTokenizer(Characters(), [1], [2], padding=999)
     return Classifier(replace(SETTINGS, **changes), tokens, network or Sums(), safe=0)
 
 
@@ -125,7 +125,7 @@ class Counting:
 
 def test_memory_is_bounded_and_forgets_the_longest_unused() -> None:
     detector = Counting()
-    remembered = Remembered(detector, most=2)
+    remembered = CachedDetector(detector, most=2)
     for texts in (["a"], ["bb"], ["a"], ["ccc"], ["a"], ["bb"]):
         remembered.score(texts)
     assert detector.asked == ["a", "bb", "ccc", "bb"]
@@ -144,7 +144,7 @@ def test_threads_share_the_memory_and_never_ask_at_once() -> None:
                 busy.release()
 
     detector = Alone()
-    remembered = Remembered(detector)
+    remembered = CachedDetector(detector)
     failures: list[BaseException] = []
 
     def ask() -> None:
@@ -164,7 +164,7 @@ def test_threads_share_the_memory_and_never_ask_at_once() -> None:
 
 
 def test_lone_surrogates_can_be_remembered() -> None:
-    assert Remembered(Counting()).score(["\ud800"]) == [0.01]
+    assert CachedDetector(Counting()).score(["\ud800"]) == [0.01]
 
 
 def test_settings_that_cannot_work_are_the_users_errors() -> None:
@@ -193,7 +193,7 @@ def test_shipped_detectors_are_composed_without_the_extra_and_pin_a_commit(name:
 
 @pytest.fixture
 def fresh_failures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(classifier_defense, "_FAILED", {})
+    monkeypatch.setattr(classifier_defense, "_RECENT_FAILURES", {})
 
 
 @pytest.mark.parametrize(
@@ -217,7 +217,7 @@ def test_a_failure_holds_for_a_while_so_that_cases_side_by_side_do_not_each_wait
 ) -> None:
     tried = []
 
-    def fails(settings: ClassifierSettings) -> Remembered:
+    def fails(settings: ClassifierSettings) -> CachedDetector:
         tried.append(settings)
         raise ConfigError("no hub")
 
@@ -226,7 +226,7 @@ def test_a_failure_holds_for_a_while_so_that_cases_side_by_side_do_not_each_wait
         with pytest.raises(ConfigError, match="no hub"):
             load_classifier(SETTINGS)
     assert len(tried) == 1
-    monkeypatch.setattr(classifier_defense, "_FAILED_FOR_S", 0.0)
+    monkeypatch.setattr(classifier_defense, "_FAILURE_KEPT_S", 0.0)
     with pytest.raises(ConfigError, match="no hub"):
         load_classifier(SETTINGS)
     assert len(tried) == 2

@@ -22,17 +22,17 @@ from scripted_for_drift import (
 from agentsys.errors import ConfigError
 from agentsys.models.chat import text_of
 from baselines.drift import Drift
-from baselines.drift.fixes import ALL, NONE, DriftFix
-from baselines.drift.permission import Permission, read_permission
-from baselines.drift.refusal import MARK
+from baselines.drift.fixes import ALL_FIXES, NO_FIXES, DriftFix
+from baselines.drift.permission import ToolPermission, read_permission_reply
+from baselines.drift.refusal import REFUSAL_MARK
 from baselines.drift.settings import DriftSettings
 
-BOTH = pytest.mark.parametrize("fixes", [ALL, NONE], ids=["mended", "compat"])
+BOTH = pytest.mark.parametrize("fixes", [ALL_FIXES, NO_FIXES], ids=["mended", "compat"])
 YES, NO = "<judge_result>Yes</judge_result>", "<judge_result>No</judge_result>"
 
 
 def refusals(messages: list[Any]) -> list[str]:
-    return [text_of(m) for m in messages if m["role"] == "user" and MARK in text_of(m)]
+    return [text_of(m) for m in messages if m["role"] == "user" and REFUSAL_MARK in text_of(m)]
 
 
 @BOTH
@@ -151,8 +151,8 @@ def in_batch(fixes: frozenset[DriftFix]) -> list[str]:
 
 
 def test_a_planned_batch_is_compared_from_its_first_call_on_and_compat_refuses_it() -> None:
-    assert in_batch(ALL) == ["read_bill", "pay Bob 0"]
-    assert in_batch(NONE) == []
+    assert in_batch(ALL_FIXES) == ["read_bill", "pay Bob 0"]
+    assert in_batch(NO_FIXES) == []
 
 
 def test_a_refused_batch_leaves_no_trace_and_compat_counts_it_as_achieved() -> None:
@@ -164,8 +164,8 @@ def test_a_refused_batch_leaves_no_trace_and_compat_counts_it_as_achieved() -> N
         run(model, Tools(), DriftSettings(fixes=fixes))
         return model.requests("agent")[1]
 
-    assert "Called so far: []" in seen(ALL)
-    assert "Called so far: ['pay']" in seen(NONE)
+    assert "Called so far: []" in seen(ALL_FIXES)
+    assert "Called so far: ['pay']" in seen(NO_FIXES)
 
 
 def test_values_of_later_calls_count_behind_a_call_without_any_and_compat_skips_them() -> None:
@@ -179,7 +179,7 @@ def test_values_of_later_calls_count_behind_a_call_without_any_and_compat_skips_
         run(model, tools, DriftSettings(fixes=fixes))
         return tools.ran
 
-    assert ran(ALL) == []
+    assert ran(ALL_FIXES) == []
     assert ran(frozenset({DriftFix.COUNT_FROM_BATCH})) == ["read_bill", "pay Eve 0"]
 
 
@@ -199,8 +199,8 @@ def test_a_repeated_action_is_refused_in_words_a_repeated_read_runs_and_compat_e
         messages, _ = run(model, tools, DriftSettings(fixes=fixes))
         return tools.ran, len(refusals(messages))
 
-    assert ran(ALL) == (["read_bill", "pay Bob 0", "read_bill"], 1)
-    assert ran(NONE) == (["read_bill", "pay Bob 0"], 0)
+    assert ran(ALL_FIXES) == (["read_bill", "pay Bob 0", "read_bill"], 1)
+    assert ran(NO_FIXES) == (["read_bill", "pay Bob 0"], 0)
 
 
 def test_an_unknown_tool_is_refused_and_compat_takes_it_into_the_plan() -> None:
@@ -208,8 +208,8 @@ def test_an_unknown_tool_is_refused_and_compat_takes_it_into_the_plan() -> None:
         model = RoleModel(drift_planner=plan("read_bill"), agent=[call("no_such_tool()"), STOP])
         return run(model, Tools(), DriftSettings(fixes=fixes))[0]
 
-    assert len(refusals(first(ALL))) == 1
-    assert [m["error"] for m in first(NONE) if m["role"] == "tool"] == ["Invalid tool no_such_tool provided."]
+    assert len(refusals(first(ALL_FIXES))) == 1
+    assert [m["error"] for m in first(NO_FIXES) if m["role"] == "tool"] == ["Invalid tool no_such_tool provided."]
 
 
 @BOTH
@@ -233,24 +233,24 @@ def test_a_run_that_its_rounds_end_still_ends_with_the_assistant(fixes: frozense
 
 def test_only_a_real_refusal_keeps_the_loop_alive_and_compat_goes_by_the_mark() -> None:
     def turns(fixes: frozenset[DriftFix]) -> int:
-        model = RoleModel(agent=[f"{MARK} said the model", STOP])
+        model = RoleModel(agent=[f"{REFUSAL_MARK} said the model", STOP])
         run(model, Tools(), DriftSettings(fixes=fixes))
         return model.count("agent")
 
-    assert turns(ALL) == 1
-    assert turns(NONE) == 2
+    assert turns(ALL_FIXES) == 1
+    assert turns(NO_FIXES) == 2
 
 
 @BOTH
 def test_tools_are_classified_once_per_defense_object_and_not_where_the_config_says(
     fixes: frozenset[DriftFix],
 ) -> None:
-    known = dict.fromkeys(("read_bill", "read_note", "pay", "mail"), Permission.READ)
+    known = dict.fromkeys(("read_bill", "read_note", "pay", "mail"), ToolPermission.READ)
     model = RoleModel(drift_permissions="A")
     run(model, Tools(), DriftSettings(fixes=fixes, permissions=known))
     assert model.count("drift_permissions") == 0
     suite = get_suite("v1.2.2", "banking")
-    defense = Drift(compat=fixes == NONE)
+    defense = Drift(compat=fixes == NO_FIXES)
     task = suite.user_tasks["user_task_0"]
     for _ in range(2):
         suite.run_task_with_pipeline(defense.pipeline(model, suite), task, None, {})
@@ -263,7 +263,7 @@ def test_tools_are_classified_once_per_defense_object_and_not_where_the_config_s
 def test_two_tasks_on_one_pipeline_do_not_know_of_each_other(fixes: frozenset[DriftFix]) -> None:
     suite = get_suite("v1.2.2", "banking")
     pipeline = Drift(
-        compat=fixes == NONE, permissions=dict.fromkeys([t.name for t in suite.tools], "Read")
+        compat=fixes == NO_FIXES, permissions=dict.fromkeys([t.name for t in suite.tools], "Read")
     ).pipeline
     model = RoleModel(drift_planner=[plan("get_iban"), "no tags at all"])
     both = pipeline(model, suite)
@@ -287,8 +287,8 @@ def test_without_the_validator_the_checklist_alone_keeps_calls_to_the_plan() -> 
     [("A", "Read", "Read"), ("B.", "Write", "Write"), ("C", "Execute", "Execute"), ("", "Write", "Read")],
 )
 def test_the_classifiers_letter_is_read(reply: str, strict: str, loose: str) -> None:
-    assert read_permission(reply, strictly=True).value == strict
-    assert read_permission(reply, strictly=False).value == loose
+    assert read_permission_reply(reply, strictly=True).value == strict
+    assert read_permission_reply(reply, strictly=False).value == loose
 
 
 ODD = [

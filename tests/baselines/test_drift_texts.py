@@ -7,20 +7,20 @@ import json
 import pytest
 
 from agentsys.models.prompted_tools import CallSyntaxError, write_reply
-from baselines.drift.checklist import aligned, mend, readable_entries
-from baselines.drift.checklist import repaired as repaired_list
-from baselines.drift.reply import read_reply, repaired
+from baselines.drift.checklist import align_checklist, repair_in_linear_time, read_entries
+from baselines.drift.checklist import repair_json_text as repaired_list
+from baselines.drift.reply import read_actor_reply, repair_calls
 
 
 def test_a_word_with_an_umlaut_between_commas_is_no_call() -> None:
     body = "[send_message(body='Pizza, rösti, and tea'), read_file]"
-    assert repaired(body) == "[send_message(body='Pizza, rösti, and tea'), read_file()]"
-    assert repaired("[tea, thé, _x1, 1x, été()]") == "[tea(), thé, _x1(), 1x, été()]"
+    assert repair_calls(body) == "[send_message(body='Pizza, rösti, and tea'), read_file()]"
+    assert repair_calls("[tea, thé, _x1, 1x, été()]") == "[tea(), thé, _x1(), 1x, été()]"
 
 
 def test_a_message_with_such_a_word_is_read_as_it_stands() -> None:
     text = write_reply("", "[send_message(body='Pizza, rösti, and tea')]", "")
-    (call,) = read_reply(text, parse_first=False).calls
+    (call,) = read_actor_reply(text, parse_first=False).calls
     assert call.args == {"body": "Pizza, rösti, and tea"}
 
 
@@ -28,7 +28,7 @@ def test_a_checklist_that_is_nearly_json_is_mended() -> None:
     entry = {"name": "pay", "required parameters": {"to": "x"}, "conditions": None}
     nearly = json.dumps([entry])[:-1] + ","
     assert json.loads(repaired_list(nearly) or "") == [entry]
-    assert readable_entries(nearly) == [entry]
+    assert read_entries(nearly) == [entry]
 
 
 @pytest.mark.parametrize(
@@ -43,16 +43,16 @@ def test_a_checklist_that_is_nearly_json_is_mended() -> None:
 )
 def test_what_json_repair_would_stumble_over_is_no_checklist(text: str) -> None:
     assert repaired_list(text) is None or len(text) < 20_000
-    assert readable_entries(text) is None
-    assert json.loads(aligned(text, ["pay"]))[0]["name"] == "pay"
+    assert read_entries(text) is None
+    assert json.loads(align_checklist(text, ["pay"]))[0]["name"] == "pay"
 
 
 def test_a_model_in_a_loop_is_given_up_and_not_waited_for() -> None:
     with pytest.raises(ValueError, match="again and again"):
-        mend("[" + '"a" b ' * 1500)
+        repair_in_linear_time("[" + '"a" b ' * 1500)
 
 
 @pytest.mark.parametrize("number", ["0x" + "f" * 5000, "9" * 5000])
 def test_a_number_that_cannot_be_printed_is_no_argument(number: str) -> None:
     with pytest.raises(CallSyntaxError):
-        read_reply(write_reply("", f"[pay(amount={number})]", ""), parse_first=True)
+        read_actor_reply(write_reply("", f"[pay(amount={number})]", ""), parse_first=True)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from scripted_for_melon import call
 
-from baselines.melon.call_text import call_text
+from baselines.melon.call_text import write_compared_text
 from baselines.melon.defense import KEY_ARGUMENTS
 
 MAIL = {"subject": "Hi", "recipients": ["a@x.com", "b@x.com"], "body": "Hello"}
@@ -30,8 +30,8 @@ PAYMENT = {"subject": "Rent", "amount": 12.5, "recipient": "SE35", "date": "2022
 def test_a_call_is_written_with_the_arguments_that_count_in_the_models_order(
     function: str, args: dict[str, Any], text: str
 ) -> None:
-    assert call_text(call(function, **args), KEY_ARGUMENTS) == text
-    assert call_text(call(function, **args), KEY_ARGUMENTS, "trimmed") == text
+    assert write_compared_text(call(function, **args), KEY_ARGUMENTS) == text
+    assert write_compared_text(call(function, **args), KEY_ARGUMENTS, "trimmed") == text
 
 
 @pytest.mark.parametrize("function", ["send_email", "send_money"])
@@ -39,11 +39,11 @@ def test_a_call_of_which_no_argument_counts_keeps_its_name_unless_the_reference_
     function: str,
 ) -> None:
     made = call(function, subject="Hi")
-    assert call_text(made, KEY_ARGUMENTS) == f"{function}()"
-    assert call_text(made, KEY_ARGUMENTS, "trimmed") == f"{function[:-1]})"
+    assert write_compared_text(made, KEY_ARGUMENTS) == f"{function}()"
+    assert write_compared_text(made, KEY_ARGUMENTS, "trimmed") == f"{function[:-1]})"
 
 
 def test_which_arguments_count_can_be_set() -> None:
     post = call("post", channel="general", text="Hello")
-    assert call_text(post, {"post": ("channel",)}) == "post(channel = general)"
-    assert call_text(post, {}) == "post(channel = general, text = Hello)"
+    assert write_compared_text(post, {"post": ("channel",)}) == "post(channel = general)"
+    assert write_compared_text(post, {}) == "post(channel = general, text = Hello)"

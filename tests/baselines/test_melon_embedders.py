@@ -17,7 +17,7 @@ from agentsys.errors import ConfigError
 from agentsys.models.chat import ErrorKind, ModelError
 from agentsys.models.trace import Tracer, use_tracer
 from baselines.melon import Melon
-from baselines.melon.bank import unit_rows
+from baselines.melon.bank import normalize_rows
 from baselines.melon.char_ngrams import CharNgrams
 from baselines.melon.embedder import build_embedder
 from baselines.melon.openai_embeddings import MOST_TEXTS, OpenAIEmbeddings
@@ -27,7 +27,7 @@ ONCE = {"attempts": 1}
 
 
 def alike(one: str, other: str) -> float:
-    rows = unit_rows(CharNgrams().embed([one, other]), 2)
+    rows = normalize_rows(CharNgrams().embed([one, other]), 2)
     return float(rows[0] @ rows[1])
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scripted_for_melon import DONE, REQUEST, Counters, Ran, TwoPasses, call, guarded, saying
 
 from agentsys.models.chat import assistant, system, text_of, user
-from baselines.melon.masked_conversation import masked_conversation
+from baselines.melon.masked_conversation import build_masked_conversation
 
 DEMONSTRATION = ["user", "assistant", "tool", "assistant", "user", "assistant", "tool", "assistant", "tool"]
 
@@ -47,14 +47,14 @@ def test_three_steps_give_the_system_message_nine_of_demonstration_and_three() -
 
 def test_error_texts_are_read_unless_the_reference_is_followed() -> None:
     failed = [result("", "ValueError: obey me")]
-    assert "error: ValueError: obey me" in text_of(masked_conversation(failed)[-1])
-    assert "obey me" not in text_of(masked_conversation(failed, show_errors=False)[-1])
+    assert "error: ValueError: obey me" in text_of(build_masked_conversation(failed)[-1])
+    assert "obey me" not in text_of(build_masked_conversation(failed, show_errors=False)[-1])
 
 
 def test_blocks_that_no_model_is_shown_do_not_reach_the_masked_pass() -> None:
     odd = result("seen")
     odd["content"].append({"type": "thinking", "content": "hidden", "id": None})
-    file = text_of(masked_conversation([odd])[-1])
+    file = text_of(build_masked_conversation([odd])[-1])
     assert "seen" in file
     assert "hidden" not in file
 
@@ -71,4 +71,4 @@ def test_nothing_but_system_messages_and_outputs_depends_on_the_case(
     for thought, argument, output in steps:
         case += [assistant(thought, [call("look", argument=argument)]), result(output)]
         other += [assistant(None, [call("look")]), result(output)]
-    assert masked_conversation(case) == masked_conversation(other)
+    assert build_masked_conversation(case) == build_masked_conversation(other)

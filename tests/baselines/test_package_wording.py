@@ -11,14 +11,14 @@ from agentsys.base.config_catalog import load_config
 from agentsys.errors import ConfigError
 from agentsys.runs.instantiate import instantiate
 from baselines.detectors.element import NOTICE
-from baselines.package_wording import tool_filter_question, withheld_notice
+from baselines.package_wording import package_tool_filter_question, package_withheld_notice
 from baselines.spotlighting.compat import SpotlightingCompat
 from baselines.tool_filter import QUESTION
 
 
 def test_the_sentences_stand_in_the_installed_package_letter_by_letter() -> None:
-    assert tool_filter_question() == agent_pipeline.TOOL_FILTER_PROMPT
-    assert f'"{withheld_notice()}"' in inspect.getsource(pi_detector)
+    assert package_tool_filter_question() == agent_pipeline.TOOL_FILTER_PROMPT
+    assert f'"{package_withheld_notice()}"' in inspect.getsource(pi_detector)
     pieces = inspect.getsource(agent_pipeline.AgentPipeline.from_config)
     said = SpotlightingCompat().prompts()["system_message_addition"]
     assert all(piece in pieces for piece in (said[:30], said[-20:]))
@@ -36,7 +36,7 @@ def test_a_compat_preset_speaks_in_the_packages_words_and_the_preset_itself_in_o
         instantiate("defense", load_config("defense", name)).prompts()
         for name in (preset, f"{preset}_compat")
     )
-    package = tool_filter_question() if preset == "tool_filter" else withheld_notice()
+    package = package_tool_filter_question() if preset == "tool_filter" else package_withheld_notice()
     assert text in own.values() and package not in own.values()
     assert package in compat.values() and text not in compat.values()
 

@@ -16,7 +16,7 @@ from agentsys.models.pipeline_elements import default_system_message
 from agentsys.models.trace import Tracer, use_tracer
 from baselines.delimiters import Delimiters
 from baselines.instructional_prevention import InstructionalPrevention
-from baselines.reworded_task import RewordedTask, reworded
+from baselines.reworded_task import RewordingModel, reword_request
 
 QUERY = "Pay {rent}, as in {user_task}."
 BOTH = pytest.mark.parametrize("defense", [Delimiters(), InstructionalPrevention()], ids=lambda d: d.name)
@@ -73,14 +73,14 @@ def test_instructional_prevention_quotes_the_task_in_brackets_and_leaves_the_sys
 def test_only_the_first_user_message_is_rewritten_and_the_given_messages_stay() -> None:
     given = [user("one"), assistant("x"), user("two")]
     before = copy.deepcopy(given)
-    new = reworded(given, str.upper)
+    new = reword_request(given, str.upper)
     assert [text_of(message) for message in new] == ["ONE", "x", "two"]
     assert given == before
 
 
 def test_two_rewritings_of_one_message_are_refused() -> None:
     with pytest.raises(ConfigError, match="rewrite the same user message"):
-        RewordedTask(RewordedTask(script(), str.upper), str.lower)
+        RewordingModel(RewordingModel(script(), str.upper), str.lower)
 
 
 def test_marks_and_templates_that_cannot_work_are_the_users_errors() -> None:

@@ -16,10 +16,10 @@ from agentsys.errors import ConfigError
 from agentsys.models.chat import assistant, text_of, user
 from agentsys.models.pipeline_elements import ModelElement
 from agentsys.models.trace import Tracer, use_tracer
-from baselines.prompt_sandwiching import Remind
+from baselines.prompt_sandwiching import AppendReminder
 from baselines.spotlighting import Spotlighting
 from baselines.spotlighting.compat import SpotlightingCompat
-from baselines.spotlighting.elements import Spotlight
+from baselines.spotlighting.elements import MarkResults
 from baselines.spotlighting.marking import PRIVATE_USE, Delimiting
 
 M = PRIVATE_USE
@@ -121,8 +121,8 @@ def test_with_a_reminder_results_are_marked_and_the_reminder_is_not_whatever_the
     run(Spotlighting(), model := ScriptedModel([calls("a"), assistant("Done.")]), runtime_returning(a="1"))
     result = {**results(model.seen[1])[0], "content": [{"type": "text", "content": "one"}]}
     for elements in (
-        [Spotlight(Delimiting()), Remind("user_message", "{user_task}")],
-        [Remind("user_message", "{user_task}"), Spotlight(Delimiting())],
+        [MarkResults(Delimiting()), AppendReminder("user_message", "{user_task}")],
+        [AppendReminder("user_message", "{user_task}"), MarkResults(Delimiting())],
     ):
         messages: Any = [user("Pay."), calls("a"), result]
         for element in elements:

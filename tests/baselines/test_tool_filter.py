@@ -17,7 +17,7 @@ from agentsys.errors import ConfigError
 from agentsys.extensions import shipped_config_dir
 from agentsys.models.chat import ChatReply, ChatRequest, assistant, text_of
 from agentsys.models.trace import Tracer, use_tracer
-from baselines.tool_filter import QUESTION, ROLE, ToolFilter, picked
+from baselines.tool_filter import QUESTION, ROLE, ToolFilter, pick_tools
 
 FILES = ("search_files", "search_files_by_filename", "read_file", "send_money")
 
@@ -49,8 +49,8 @@ FILES = ("search_files", "search_files_by_filename", "read_file", "send_money")
 def test_a_reply_picks_whole_names_or_names_anywhere(
     reply: str, exact: list[str], substring: list[str]
 ) -> None:
-    assert picked(reply, FILES, "exact") == exact
-    assert picked(reply, FILES, "substring") == substring
+    assert pick_tools(reply, FILES, "exact") == exact
+    assert pick_tools(reply, FILES, "substring") == substring
 
 
 class Recording(ScriptedModel):

@@ -40,8 +40,8 @@ def _prefix_item(machine: Machine, holder: Value, index: Value) -> Value:
     if isinstance(holder, Dictionary) and isinstance(index, Scalar) and isinstance(index.raw, str):
         for stored, (key, _) in holder.entries.items():
             if index.raw not in holder.entries and isinstance(stored, str) and like_prefix(stored, index.raw):
-                return members.item(machine, holder, key)
-    return members.item(machine, holder, index)
+                return members.get_item(machine, holder, key)
+    return members.get_item(machine, holder, index)
 
 
 @pytest.mark.slow
@@ -53,12 +53,12 @@ def test_published_programs_come_out_as_recorded_but_for_listed_causes(
     tools = tools_of(PACKAGE)
     runs = [attempts for _, attempts in runs_in(ARCHIVE) if attempts]
     ours: list[Played] = [list(play(attempts, tools)) for attempts in runs]
-    signs: Any = operators._COMPARED
+    signs: Any = operators._COMPARISONS
     monkeypatch.setitem(signs, ast.Eq, like_prefix)
     monkeypatch.setitem(signs, ast.NotEq, lambda one, other: not like_prefix(one, other))
     monkeypatch.setitem(signs, ast.In, _prefix_in)
     monkeypatch.setitem(signs, ast.NotIn, lambda one, many: not _prefix_in(one, many))
-    monkeypatch.setattr(expressions, "item", _prefix_item)
+    monkeypatch.setattr(expressions, "get_item", _prefix_item)
     by_prefix: list[Played] = [list(play(attempts, tools)) for attempts in runs]
     causes: Counter[str] = Counter()
     for plain, prefixed in zip(ours, by_prefix, strict=True):

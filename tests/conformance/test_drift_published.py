@@ -17,14 +17,14 @@ import baselines.drift.agent
 import baselines.drift.progress
 import baselines.drift.validator
 from agentsys.models.chat import text_of
-from baselines.drift.fixes import ALL, NONE, DriftFix
-from baselines.drift.progress import Followed, PlanProgress, follow
+from baselines.drift.fixes import ALL_FIXES, NO_FIXES, DriftFix
+from baselines.drift.progress import PlanCheck, PlanProgress, follow_plan
 from baselines.drift.settings import DriftSettings
 
 ROOT = Path(__file__).parents[2]
 TRACES = ROOT.parent / "shared" / "data" / "traces"
 ARCHIVES = {"banking": 144, "travel": 140}
-COMPAT = DriftSettings(fixes=NONE)
+COMPAT = DriftSettings(fixes=NO_FIXES)
 # The formatter's replies are not recorded. In these seven cases it must have lost, moved or changed entries:
 # what was refused does not follow from the checklist as the planner wrote it.
 FORMATTER_CHANGED = {
@@ -78,7 +78,7 @@ def test_compat_repeats_calls_refusals_texts_and_scores_of_all_284_cases(
 def test_with_the_planners_checklist_only_what_the_formatter_changed_is_missing(
     published: list[RecordedCase],
 ) -> None:
-    missing = {case.name for case in published if deduced(case, NONE) != case.outcome().unquoted()}
+    missing = {case.name for case in published if deduced(case, NO_FIXES) != case.outcome().unquoted()}
     assert missing == FORMATTER_CHANGED
 
 
@@ -104,14 +104,14 @@ def never(*_: Any) -> bool:
     return False
 
 
-def without_insertion(progress: PlanProgress, *rest: Any) -> Followed:
+def without_insertion(progress: PlanProgress, *rest: Any) -> PlanCheck:
     """The check of the plan that lets a deviation pass and forgets it."""
-    followed = follow(progress, *rest)
+    followed = follow_plan(progress, *rest)
     return replace(followed, progress=replace(followed.progress, plan=progress.plan))
 
 
 MUTATIONS: dict[str, Callable[[pytest.MonkeyPatch], DriftSettings]] = {
-    "repeats run again": lambda patch: patch.setattr(baselines.drift.agent, "made_before", never) or COMPAT,
+    "repeats run again": lambda patch: patch.setattr(baselines.drift.agent, "was_made_before", never) or COMPAT,
     "no message cap": lambda _: replace(COMPAT, message_cap=1000),
     "calls are parsed first": lambda _: DriftSettings(fixes=frozenset({DriftFix.PARSE_BEFORE_REPAIR})),
     "the checklist's index is right": lambda _: DriftSettings(fixes=frozenset({DriftFix.COUNT_FROM_BATCH})),
@@ -134,10 +134,10 @@ def test_a_deviation_that_does_not_enter_plan_or_checklist_is_noticed(
     published: list[RecordedCase], monkeypatch: pytest.MonkeyPatch, part: str
 ) -> None:
     if part == "plan":
-        monkeypatch.setattr(baselines.drift.validator, "follow", without_insertion)
+        monkeypatch.setattr(baselines.drift.validator, "follow_plan", without_insertion)
     else:
-        monkeypatch.setattr(baselines.drift.progress, "with_open_entry", lambda checklist, *_: checklist)
-    missing = {case.name for case in published if deduced(case, NONE) != case.outcome().unquoted()}
+        monkeypatch.setattr(baselines.drift.progress, "insert_open_entry", lambda checklist, *_: checklist)
+    missing = {case.name for case in published if deduced(case, NO_FIXES) != case.outcome().unquoted()}
     assert len(missing - FORMATTER_CHANGED) > 10
 
 
@@ -153,7 +153,7 @@ def test_every_difference_of_the_default_is_made_by_a_single_fix(published: list
     order = [*likely, *(fix for fix in DriftFix if fix not in likely)]
     different = unexplained = solved = hijacked = 0
     for case in published:
-        before, mended = deduced(case, NONE), deduced(case, ALL)
+        before, mended = deduced(case, NO_FIXES), deduced(case, ALL_FIXES)
         solved += mended.utility
         hijacked += mended.security
         if mended != before:
@@ -165,7 +165,7 @@ def test_every_difference_of_the_default_is_made_by_a_single_fix(published: list
 
 @pytest.mark.slow
 def test_the_documented_table_says_how_many_cases_each_fix_changes(published: list[RecordedCase]) -> None:
-    before = {case.name: deduced(case, NONE) for case in published}
+    before = {case.name: deduced(case, NO_FIXES) for case in published}
     changed = {
         fix.value: sum(deduced(case, frozenset({fix})) != before[case.name] for case in published)
         for fix in DriftFix

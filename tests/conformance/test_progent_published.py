@@ -13,11 +13,11 @@ from progent_recorded import ARCHIVE, RecordedTask, failed_condition, refusals, 
 from progent_replay import Arguments, arguments_of, recorded_answers, replayed
 
 from baselines.progent import conditions, gate, policy_steps, rules
-from baselines.progent.conditions import failure
-from baselines.progent.fixes import NONE, ProgentFix
+from baselines.progent.conditions import find_condition_failure
+from baselines.progent.fixes import NO_FIXES, ProgentFix
 from baselines.progent.settings import ProgentSettings
 
-REFERENCE = ProgentSettings(fixes=NONE, base_rules="none")
+REFERENCE = ProgentSettings(fixes=NO_FIXES, base_rules="none")
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,7 @@ def test_every_recorded_text_of_jsonschema_is_reproduced_byte_for_byte(
             assert "\n\nFailed validating" not in (result.cause or "")
             counted["other words"] += 1  # a regular expression, or a condition that is no schema
             continue
-        assert failure(failed.argument, failed.value, failed.schema) == failed.cause
+        assert find_condition_failure(failed.argument, failed.value, failed.schema) == failed.cause
         counted["schema that is none" if "in metaschema" in failed.cause else "value"] += 1
     assert counted == {"tool": 1093, "value": 256, "schema that is none": 68, "other words": 18}
 
@@ -68,7 +68,7 @@ Patch = pytest.MonkeyPatch
 
 
 def a_tool_without_rules_passes(patch: Patch) -> None:
-    decide = rules.decide
+    decide = rules.decide_call
     patch.setattr(
         gate,
         "decide",
@@ -77,7 +77,7 @@ def a_tool_without_rules_passes(patch: Patch) -> None:
 
 
 def a_rule_that_cannot_be_applied_passes(patch: Patch) -> None:
-    schema_failure = conditions._schema_failure
+    schema_failure = conditions._find_schema_failure
     patch.setattr(
         conditions,
         "_schema_failure",
@@ -88,13 +88,13 @@ def a_rule_that_cannot_be_applied_passes(patch: Patch) -> None:
 
 
 def rules_are_added_and_not_replaced(patch: Patch) -> None:
-    updated = policy_steps.PolicyModel.updated
+    updated = policy_steps.PolicyModel.update_policy
 
     def added(self: Any, calls: Any, current: Any) -> Any:
         new = updated(self, calls, current)
         return None if new is None else (*current, *new)
 
-    patch.setattr(policy_steps.PolicyModel, "updated", added)
+    patch.setattr(policy_steps.PolicyModel, "update_policy", added)
 
 
 MUTATIONS: dict[str, Callable[[Patch], Any]] = {

@@ -15,8 +15,8 @@ import pytest
 from agentdojo.task_suite.load_suites import get_suites
 from small_runs import Silent, records_in
 
-from baselines.package_wording import tool_filter_question
-from baselines.tool_filter import picked
+from baselines.package_wording import package_tool_filter_question
+from baselines.tool_filter import pick_tools
 
 ARCHIVE = (
     Path(__file__).parents[2].parent / "shared/data/traces/agentdojo-gpt-4o-2024-05-13-tool_filter.tar.gz"
@@ -47,7 +47,7 @@ def test_exact_matching_reads_the_published_replies_as_agentdojo_does_but_for_th
     for path in sorted(traces.glob("*/user_task_*/*/*.json")):
         reply = orjson.loads(path.read_bytes())["messages"][3]["content"]
         offered = [tool.name for tool in get_suites("v1")[path.parents[2].name].tools]
-        exact, substring = picked(reply, offered, "exact"), picked(reply, offered, "substring")
+        exact, substring = pick_tools(reply, offered, "exact"), pick_tools(reply, offered, "substring")
         cases += 1
         if exact != substring:
             differing[tuple(sorted(set(substring) - set(exact)))] += 1
@@ -60,7 +60,7 @@ def test_the_installed_packages_question_is_the_one_that_was_recorded(traces: Pa
         orjson.loads(path.read_bytes())["messages"][2]["content"]
         for path in traces.glob("*/user_task_*/*/*.json")
     }
-    assert asked == {tool_filter_question()}
+    assert asked == {package_tool_filter_question()}
 
 
 def replayed(traces: Path, logdir: Path, *overrides: str) -> tuple[int, int, Counter[tuple[str, str]]]:

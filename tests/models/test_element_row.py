@@ -27,7 +27,7 @@ from agentsys.models.pipeline_elements import (
 )
 from agentsys.runs.observed_pipeline import continue_pipeline
 from agentsys.serve_agent.defended_agent import add_look_ahead
-from baselines.stack.loop_parts import parts_of
+from baselines.stack.loop_parts import split_loop
 
 
 class Told:
@@ -108,7 +108,7 @@ def test_whichever_row_is_taken_apart_for_a_stack_and_for_a_look_ahead(kind: Any
     pipeline = kind(
         [SystemMessage("Be brief."), InitQuery(), element, ToolsExecutionLoop([ToolsExecutor(), element])]
     )
-    parts = parts_of("mine", pipeline)
+    parts = split_loop("mine", pipeline)
     assert parts is not None
     assert (parts.system_message, parts.first, parts.plain_tools) == ("Be brief.", element, True)
     loop = add_look_ahead(pipeline, lambda calls: None).elements[-1]

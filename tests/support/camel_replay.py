@@ -15,18 +15,18 @@ import yaml
 from agentdojo.default_suites.v1.tools.types import Email
 from pydantic import BaseModel
 
-from baselines.camel.agent import final_text, line_of
+from baselines.camel.agent import join_final_text, failing_line
 from baselines.camel.language.classes import CLASSES
 from baselines.camel.language.failure import ProgramError
-from baselines.camel.language.functions import FUNCTIONS
-from baselines.camel.language.machine import ClassValue, Machine, Tool
-from baselines.camel.language.parse import code_block
-from baselines.camel.language.rendering import shown
+from baselines.camel.language.functions import PROVIDED_FUNCTIONS
+from baselines.camel.language.machine import ClassValue, Machine, ToolValue
+from baselines.camel.language.parse import find_program
+from baselines.camel.language.rendering import to_str
 from baselines.camel.language.statements import run_program
 from baselines.camel.signatures import QUERY
-from baselines.flow.label import FROM_USER, FlowLabel, from_tool
-from baselines.flow.label_table import converted
-from baselines.flow.values import Instance, Value, native
+from baselines.flow.label import FROM_USER, FlowLabel, label_from_tool
+from baselines.flow.label_table import to_value
+from baselines.flow.values import Instance, Value, to_native
 
 _ERROR = re.compile(r'File "<stdin>", line (\d+)')
 _HEAD = "Running the code gave the following error"
@@ -121,9 +121,9 @@ def _plain(args: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in args.items() if value is not None}
 
 
-def tools_of(package: Path) -> dict[str, Tool]:
+def tools_of(package: Path) -> dict[str, ToolValue]:
     """The tools' parameters, read from the source of AgentDyn's package."""
-    tools = {QUERY: Tool(FROM_USER, QUERY, ("query", "output_schema"), reads=True)}
+    tools = {QUERY: ToolValue(FROM_USER, QUERY, ("query", "output_schema"), reads=True)}
     with tarfile.open(package) as packed:
         for member in packed.getmembers():
             wanted = "/v1/tools/" in member.name or member.name.endswith("v1/github/task_suite.py")
@@ -131,11 +131,11 @@ def tools_of(package: Path) -> dict[str, Tool]:
             for node in ast.parse(opened.read()).body if opened is not None else ():
                 if isinstance(node, ast.FunctionDef) and _better(node.name, member.name, tools):
                     given = [a.arg for a in node.args.args if "Depends(" not in ast.unparse(a)]
-                    tools[node.name] = Tool(FROM_USER, node.name, tuple(given))
+                    tools[node.name] = ToolValue(FROM_USER, node.name, tuple(given))
     return tools
 
 
-def _better(name: str, file: str, tools: Mapping[str, Tool]) -> bool:
+def _better(name: str, file: str, tools: Mapping[str, ToolValue]) -> bool:
     return name not in tools or "dynamic" in file
 
 
@@ -152,11 +152,11 @@ class Recorded:
             kind = self.attempt.outcome.kind
             raise ProgramError("NotRecorded" if kind == "ok" else kind, "as recorded")
         message = self.left.pop(0)
-        given = {} if tool == QUERY else {k: native(v) for k, v in arguments.items()}
+        given = {} if tool == QUERY else {k: to_native(v) for k, v in arguments.items()}
         self.made.append([tool, _plain(given)])
         if tool == QUERY:
             return _answer(_text(message), arguments["output_schema"])
-        return converted(_parsed(_text(message)), from_tool(tool))
+        return to_value(_parsed(_text(message)), label_from_tool(tool))
 
 
 def _parsed(text: str) -> Any:
@@ -170,27 +170,27 @@ def _parsed(text: str) -> Any:
 
 
 def _answer(text: str, schema: Value) -> Value:
-    label = from_tool(QUERY)
+    label = label_from_tool(QUERY)
     raw = yaml.safe_load(text)
     if isinstance(schema, ClassValue) and issubclass(schema.of, BaseModel) and isinstance(raw, dict):
-        return Instance(label, schema.of, {name: converted(value, label) for name, value in raw.items()})
-    return converted(raw.get("output", raw) if isinstance(raw, dict) else raw, label)
+        return Instance(label, schema.of, {name: to_value(value, label) for name, value in raw.items()})
+    return to_value(raw.get("output", raw) if isinstance(raw, dict) else raw, label)
 
 
-def play(attempts: list[Attempt], tools: Mapping[str, Tool]) -> Iterator[tuple[Attempt, Outcome, str]]:
+def play(attempts: list[Attempt], tools: Mapping[str, ToolValue]) -> Iterator[tuple[Attempt, Outcome, str]]:
     """Run each recorded program, with the names that earlier ones left."""
     world = Recorded(attempts[0]) if attempts else None
     assert world is not None
     given = {"Email": ClassValue(FROM_USER, "Email", Email)}
-    machine = Machine(world, {**FUNCTIONS, **CLASSES, **given, **tools})
+    machine = Machine(world, {**PROVIDED_FUNCTIONS, **CLASSES, **given, **tools})
     for attempt in attempts:
         world.attempt, world.left, world.made = attempt, list(attempt.results), []
         kind, line, redacted, text, message = "ok", 0, False, None, ""
         try:
-            value = run_program(code_block(attempt.reply), machine)
-            text = final_text("".join(shown(piece) for piece in machine.printed), value)
+            value = run_program(find_program(attempt.reply), machine)
+            text = join_final_text("".join(to_str(piece) for piece in machine.printed), value)
         except ProgramError as error:
-            kind, line, redacted = error.kind, line_of(error), not error.label.trusted
+            kind, line, redacted = error.kind, failing_line(error), not error.label.is_trusted
             message = error.text
         calls = json.dumps(world.made, default=str)
         yield attempt, Outcome(kind, line, redacted, calls, text), message
@@ -228,7 +228,7 @@ def cause(attempt: Attempt, ours: Outcome, by_prefix: Outcome, *, earlier: bool)
 
 def _in_one_statement(reply: str, one: int, other: int) -> bool:
     try:
-        tree = ast.parse(code_block(reply))
+        tree = ast.parse(find_program(reply))
     except (SyntaxError, ProgramError):
         return False
     spans = [(n.lineno, n.end_lineno or n.lineno) for n in ast.walk(tree) if isinstance(n, ast.stmt)]

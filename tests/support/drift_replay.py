@@ -28,8 +28,8 @@ from agentsys.models.trace import Tracer, use_tracer
 from agentsys.models.wrappers.accounting import RecordingModel
 from baselines.drift.agent import DriftAgent
 from baselines.drift.defense import Drift
-from baselines.drift.permission import Permission
-from baselines.drift.refusal import MARK
+from baselines.drift.permission import ToolPermission
+from baselines.drift.refusal import REFUSAL_MARK
 from baselines.drift.settings import DriftSettings
 
 VICTIM = Victim("GPT-4", "Emma Johnson")
@@ -265,7 +265,7 @@ def run_again(
     user_task = suite.user_tasks[case.data["user_task_id"]]
     injection_task = suite.injection_tasks[case.data["injection_task_id"]]
     written = dict(_attack().injections(suite, user_task, injection_task, VICTIM))
-    known = {tool: Permission(word) for tool, word in case.data["tool_permission"].items()}
+    known = {tool: ToolPermission(word) for tool, word in case.data["tool_permission"].items()}
     pipeline = Drift().pipeline(RecordingModel(RecordedVoice(case, echo)), suite)
     elements = list(pipeline.elements)
     agent = elements[-1]
@@ -302,7 +302,7 @@ def _turns(messages: Sequence[ChatMessage], tracer: Tracer) -> Iterator[Turn]:
     for message, after in zip(messages, [*messages[1:], None], strict=True):
         if message["role"] == "assistant":
             calls = [[call.function, dict(call.args)] for call in message["tool_calls"] or ()]
-            refused = after is not None and after["role"] == "user" and MARK in text_of(after)
+            refused = after is not None and after["role"] == "user" and REFUSAL_MARK in text_of(after)
             yield Turn(text_of(message), _json(calls), _as_data(refusals.pop(0)) if refused else None)
     assert not refusals
 

@@ -8,9 +8,9 @@ from dataclasses import replace
 from agentdojo.agent_pipeline.errors import AbortAgentError
 
 from agentsys.models.pipeline_elements import LoopState, LoopStep
-from baselines.border.elements import _put
-from baselines.border.filter import BorderFilter, EndCase, Turn, filtered
-from baselines.tool_results import new_results
+from baselines.border.elements import _replace_at
+from baselines.border.filter import BoundaryFilter, EndCase, FilterTurn, apply_to_results
+from baselines.tool_results import find_new_results
 
 
 class FilterResults(LoopStep):
@@ -20,7 +20,7 @@ class FilterResults(LoopStep):
         filters: The filters, each reading what the one before it left.
     """
 
-    def __init__(self, filters: Sequence[BorderFilter]) -> None:
+    def __init__(self, filters: Sequence[BoundaryFilter]) -> None:
         self.filters = tuple(filters)
 
     def step(self, at: LoopState) -> LoopState:
@@ -30,13 +30,13 @@ class FilterResults(LoopStep):
             AbortAgentError: If a filter ends the case.
             ModelError: If a filter's model gave no reply.
         """
-        places, seen = new_results(at.messages), list(at.messages)
+        places, seen = find_new_results(at.messages), list(at.messages)
         start = places[0] if places else len(seen)
         results = [message for message in (seen[place] for place in places) if message["role"] == "tool"]
         try:
             read = (
-                filtered(self.filters, Turn(at.query, at.runtime, seen[:start]), results) if results else []
+                apply_to_results(self.filters, FilterTurn(at.query, at.runtime, seen[:start]), results) if results else []
             )
         except EndCase as end:
-            raise AbortAgentError(str(end), _put(seen, places, end.results), at.env) from None
-        return replace(at, messages=_put(seen, places, read))
+            raise AbortAgentError(str(end), _replace_at(seen, places, end.results), at.env) from None
+        return replace(at, messages=_replace_at(seen, places, read))

@@ -190,13 +190,13 @@ def _baselines() -> Iterator[Target]:
     from agentdojo.functions_runtime import FunctionCall
 
     from agentsys.models.prompted_tools import read_calls, read_tools, wrap_in_tag, write_reply
-    from baselines.drift.checklist import aligned, compare, readable_entries, repaired
-    from baselines.drift.isolator import mask, read_detection
-    from baselines.drift.permission import read_permission
-    from baselines.drift.plan import read_plan
-    from baselines.drift.reply import read_reply
-    from baselines.drift.validator import is_yes
-    from baselines.tool_filter import picked
+    from baselines.drift.checklist import align_checklist, compare_with_checklist, read_entries, repair_json_text
+    from baselines.drift.isolator import mask_spans, read_detection
+    from baselines.drift.permission import read_permission_reply
+    from baselines.drift.plan import read_drift_plan
+    from baselines.drift.reply import read_actor_reply
+    from baselines.drift.validator import is_yes_verdict
+    from baselines.tool_filter import pick_tools
 
     yield Target("tagged calls", read_calls, [_CALLS, "", "f()"], (CallSyntaxError,))
     tools = wrap_in_tag("available_tools", json.dumps({"name": "f", "description": "d", "parameters": {}}))
@@ -204,33 +204,33 @@ def _baselines() -> Iterator[Target]:
     reply = write_reply("I think", _CALLS, "")
     for first in (True, False):
         name = "DRIFT reply" if first else "DRIFT reply, compat"
-        read = lambda t, f=first: read_reply(t, parse_first=f)  # noqa: E731
+        read = lambda t, f=first: read_actor_reply(t, parse_first=f)  # noqa: E731
         yield Target(name, read, [reply, write_reply("", "[read_file]", "Done.")], (CallSyntaxError,))
     lists = [_CHECKLIST, _CHECKLIST.replace("null", "None").replace('"', "'"), f"```json\n{_CHECKLIST}\n```"]
     call = FunctionCall(function="send_money", args={"recipient": "GB29", "amount": 5})
-    yield Target("DRIFT checklist repair", repaired, lists)
-    yield Target("DRIFT checklist entries", readable_entries, lists)
-    yield Target("DRIFT checklist aligned", lambda t: aligned(t, ["send_money", "read_file"]), lists)
-    yield Target("DRIFT checklist compare", lambda t: compare(t, 0, [call], every_call=True), lists)
+    yield Target("DRIFT checklist repair", repair_json_text, lists)
+    yield Target("DRIFT checklist entries", read_entries, lists)
+    yield Target("DRIFT checklist aligned", lambda t: align_checklist(t, ["send_money", "read_file"]), lists)
+    yield Target("DRIFT checklist compare", lambda t: compare_with_checklist(t, 0, [call], every_call=True), lists)
     planned = wrap_in_tag("function_trajectory", "[a, b]") + wrap_in_tag("parameter_checklist", _CHECKLIST)
-    yield Target("DRIFT plan", read_plan, [planned])
+    yield Target("DRIFT plan", read_drift_plan, [planned])
     detected = "<detected_instructions>\n['pay Anna', 'ignore']\n</detected_instructions>"
     yield Target("DRIFT detection", read_detection, [detected, detected.replace("'", '"')])
-    yield Target("DRIFT mask", lambda t: mask(t, [t[2:30], "x"], strip_unmatched=True), ["abc def ghi " * 20])
-    yield Target("DRIFT permission", lambda t: read_permission(t, strictly=True), ["A", "**B**", "C."])
-    yield Target("DRIFT judge", lambda t: is_yes(t, strictly=True), ["<result>Yes</result>", "No"])
+    yield Target("DRIFT mask", lambda t: mask_spans(t, [t[2:30], "x"], strip_unmatched=True), ["abc def ghi " * 20])
+    yield Target("DRIFT permission", lambda t: read_permission_reply(t, strictly=True), ["A", "**B**", "C."])
+    yield Target("DRIFT judge", lambda t: is_yes_verdict(t, strictly=True), ["<result>Yes</result>", "No"])
     yield from _actions()
     yield from _policies()
     names = ["send_money", "read_file", "get_iban"]
     listed = ["1. send_money\n2) `read_file`", "bank.get_iban, send_money; none"]
-    yield Target("tool filter", lambda t: picked(t, names, "exact"), listed)
+    yield Target("tool filter", lambda t: pick_tools(t, names, "exact"), listed)
 
 
 def _policies() -> Iterator[Target]:
     """What Progent's policy model writes, and what comes of it when a call is checked."""
     from agentsys.models.chat import ToolSpec
-    from baselines.progent.fixes import NONE
-    from baselines.progent.policy_reply import UnreadablePolicy, read_policy
+    from baselines.progent.fixes import NO_FIXES
+    from baselines.progent.policy_reply import UnreadablePolicy, read_policy_reply
     from baselines.progent.settings import ProgentSettings
 
     properties = {"recipient": {"type": "string"}, "amount": {"type": "number"}, "to": {"type": "array"}}
@@ -248,10 +248,10 @@ def _policies() -> Iterator[Target]:
     replies = [written, f"Yes\n```json\n{written}\n```", f"No. {written}"]
 
     def checked(text: str, settings: ProgentSettings) -> None:
-        for entry in read_policy(text, tools, settings) or ():
-            entry.as_rule().broken_by(args)
+        for entry in read_policy_reply(text, tools, settings) or ():
+            entry.as_rule().find_failure(args)
 
-    for name, settings in (("", ProgentSettings()), (", compat", ProgentSettings(fixes=NONE))):
+    for name, settings in (("", ProgentSettings()), (", compat", ProgentSettings(fixes=NO_FIXES))):
         read = lambda t, s=settings: checked(t, s)  # noqa: E731
         yield Target(f"Progent policy{name}", read, replies, (UnreadablePolicy,))
 
@@ -268,7 +268,7 @@ def _actions() -> Iterator[Target]:
         write_offer,
         write_request,
     )
-    from baselines.isolategpt.plan import PlanUnreadable, read_steps
+    from baselines.isolategpt.plan import UnreadablePlan, read_plan_steps
 
     action = write_action(Action("send_money", {"recipient": "GB29", "amount": 5}), "I pay.")
     several = '```json\n[{"action": "read_file", "action_input": {}}]\n```'
@@ -276,7 +276,7 @@ def _actions() -> Iterator[Target]:
     yield Target("fenced offer", read_offer, [f"You have\n{write_offer([], {'pay': 'Pays.'})}"])
     yield Target("fenced request", read_request, [write_request("pay", {"to": "a", "n": [1, {"b": None}]})])
     steps = '{"steps": [{"name": "read_file", "input": {"x": "<y>"}, "output": "z"}]}'
-    yield Target("IsolateGPT plan", read_steps, [steps, f"```json\n{steps}\n```", "{}"], (PlanUnreadable,))
+    yield Target("IsolateGPT plan", read_plan_steps, [steps, f"```json\n{steps}\n```", "{}"], (UnreadablePlan,))
 
 
 def _models() -> Iterator[Target]:
@@ -286,7 +286,7 @@ def _models() -> Iterator[Target]:
     from agentsys.models.providers.bounded_http import _parse_error_body
     from agentsys.models.providers.sdk_errors import http_error, parse_retry_after_s
     from agentsys.models.wrappers.reply_cache import load_reply
-    from baselines.melon.openai_embeddings import _vectors
+    from baselines.melon.openai_embeddings import _read_vectors
 
     key = "sk-0123456789abcdefghijklmnop"
     usage = {"prompt_tokens": 5, "completion_tokens": 6, "prompt_tokens_details": {"cached_tokens": 1}}
@@ -317,7 +317,7 @@ def _models() -> Iterator[Target]:
         ).encode()
 
     def embedded(text: str) -> None:
-        _vectors(wire_openai.parse_body(text, key), 2, "m", None)
+        _read_vectors(wire_openai.parse_body(text, key), 2, "m", None)
 
     ours = (ModelError,)
     of_openai = lambda t: storable(wire_openai.read_openai_reply(t, None, key))  # noqa: E731

@@ -17,14 +17,14 @@ from agentsys.models.chat import ChatReply, ChatRequest, assistant, text_of
 from baselines.camel.defense import Camel
 from baselines.camel.language.classes import CLASSES
 from baselines.camel.language.failure import ProgramError
-from baselines.camel.language.functions import FUNCTIONS
-from baselines.camel.language.machine import Machine, Tool
+from baselines.camel.language.functions import PROVIDED_FUNCTIONS
+from baselines.camel.language.machine import Machine, ToolValue
 from baselines.camel.language.statements import run_program
-from baselines.flow.label import FROM_USER, FlowLabel, from_tool
-from baselines.flow.label_table import converted
+from baselines.flow.label import FROM_USER, FlowLabel, label_from_tool
+from baselines.flow.label_table import to_value
 from baselines.flow.values import Value
 
-PRIVATE = from_tool("tool", (), ("bob@x.org",))
+PRIVATE = label_from_tool("tool", (), ("bob@x.org",))
 
 
 @dataclass
@@ -39,14 +39,14 @@ class ToolsOf:
         raw, label = self.results[tool]
         if isinstance(raw, ProgramError):
             raise raw
-        return converted(raw, label)
+        return to_value(raw, label)
 
 
 def machine_with(*, strict: bool = False, **results: Any) -> Machine:
     """A machine whose tools return these untrusted, private values."""
-    world = ToolsOf({name: (raw, from_tool(name, (), ("bob@x.org",))) for name, raw in results.items()})
-    tools = {name: Tool(FROM_USER, name, ()) for name in results}
-    return Machine(world, {**FUNCTIONS, **CLASSES, **tools}, strict)
+    world = ToolsOf({name: (raw, label_from_tool(name, (), ("bob@x.org",))) for name, raw in results.items()})
+    tools = {name: ToolValue(FROM_USER, name, ()) for name in results}
+    return Machine(world, {**PROVIDED_FUNCTIONS, **CLASSES, **tools}, strict)
 
 
 def run(program: str, *, strict: bool = False, **results: Any) -> Value:

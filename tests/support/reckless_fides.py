@@ -14,7 +14,7 @@ from agentsys.simulated.simulated_role import SimulatedKnowledge, SimulatedRole
 from baselines.fides.agent import ROLE
 from baselines.fides.defense import Fides
 from baselines.fides.own_tools import INSPECT
-from baselines.fides.variables import NAME
+from baselines.fides.variables import VARIABLE_NAME
 
 
 class RecklessFides(Fides):
@@ -34,7 +34,7 @@ def play_reckless_planner(request: ChatRequest, knowledge: SimulatedKnowledge) -
         for name in map(str, message["tool_call"].args["variables"])
     }
     texts = [read_tool_result(message).text for message in request.messages if message["role"] == "tool"]
-    seen = dict.fromkeys(f"#{name}#" for text in texts for name in NAME.findall(text))
+    seen = dict.fromkeys(f"#{name}#" for text in texts for name in VARIABLE_NAME.findall(text))
     unread = [name for name in seen if name not in looked]
     if unread and any(tool.name == INSPECT for tool in request.tools):
         made = FunctionCall(function=INSPECT, args={"variables": unread}, id=f"call_{len(request.messages)}")

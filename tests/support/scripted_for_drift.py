@@ -13,7 +13,7 @@ from agentdojo.types import ChatMessage
 from agentsys.models.chat import ChatReply, ChatRequest, assistant, text_of
 from agentsys.models.trace import Span, Tracer, use_tracer
 from baselines.drift.agent import DriftAgent
-from baselines.drift.permission import PermissionBook
+from baselines.drift.permission import PermissionCache
 from baselines.drift.settings import DriftSettings
 
 QUERY = "Pay the bill in bill.txt."
@@ -131,7 +131,7 @@ def run(
 ) -> tuple[list[Any], list[Span]]:
     """The conversation and the spans of one task."""
     model.replies.setdefault("drift_permissions", list(PERMISSIONS["drift_permissions"]))
-    agent = DriftAgent(model, settings or DriftSettings(**options), "You work for Emma.", PermissionBook())
+    agent = DriftAgent(model, settings or DriftSettings(**options), "You work for Emma.", PermissionCache())
     first: ChatMessage = {"role": "user", "content": [{"type": "text", "content": QUERY}]}
     with use_tracer(Tracer()) as tracer:
         messages = agent.query(QUERY, tools.runtime, messages=[first])[3]

@@ -16,7 +16,7 @@ from agentsys.models.prompted_tools import FINISH_ACTION, OWN, Action, text_betw
 from agentsys.models.trace import Span, Tracer, use_tracer
 from baselines.isolategpt import IsolateGPT
 from baselines.isolategpt.defense import EXTRA, IsolateGPTAgent
-from baselines.isolategpt.plan import ROLE as PLANNER_ROLE
+from baselines.isolategpt.plan import PLANNER_ROLE as PLANNER_ROLE
 
 QUERY = "Pay the bill in bill.txt."
 ROUTING, VANILLA = "", "vanilla"

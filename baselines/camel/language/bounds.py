@@ -12,7 +12,7 @@ from baselines.flow.values import Value
 
 
 @dataclass(frozen=True)
-class Bounds:
+class ProgramBounds:
     """What one program may use. AgentDojo's programs stay a hundred times below."""
 
     source: int = 40_000
@@ -43,28 +43,28 @@ class Bounds:
     """Classes that the programs of a task may define."""
 
 
-DEFAULT = Bounds()
+DEFAULT_BOUNDS = ProgramBounds()
 
 
-def exhausted(what: str) -> ProgramError:
+def resource_error(what: str) -> ProgramError:
     """The error of a program that wants too much. It holds no value."""
     return ProgramError("ResourceError", f"the program needs too much {what}")
 
 
-class Spending:
+class ResourceUse:
     """Counts what the programs of one task use."""
 
-    def __init__(self, bounds: Bounds) -> None:
+    def __init__(self, bounds: ProgramBounds) -> None:
         self.bounds = bounds
         self.steps = self.built = self.kept = 0
         self._ends = 0.0
 
-    def begin(self) -> None:
+    def begin_program(self) -> None:
         """A new program begins."""
         self.steps = 0
         self._ends = time.thread_time() + self.bounds.seconds
 
-    def step(self, count: int = 1) -> None:
+    def count_steps(self, count: int = 1) -> None:
         """Book steps.
 
         Raises:
@@ -72,11 +72,11 @@ class Spending:
         """
         self.steps += count
         if self.steps > self.bounds.steps:
-            raise exhausted("steps")
+            raise resource_error("steps")
         if self.steps % 256 < count and time.thread_time() > self._ends:
-            raise exhausted("time")
+            raise resource_error("time")
 
-    def made(self, value: Value) -> Value:
+    def count_value(self, value: Value) -> Value:
         """Book a new value and return it.
 
         Raises:
@@ -85,34 +85,34 @@ class Spending:
         inside = len(value.parts())
         bounds = self.bounds
         if value.count > bounds.parts or value.size > bounds.text or value.depth > bounds.levels:
-            raise exhausted("memory")
-        self.step(inside)
+            raise resource_error("memory")
+        self.count_steps(inside)
         self.kept += 1 + inside
         self.built += value.size if inside == 0 else 0
         if self.built > self.bounds.built or self.kept > self.bounds.kept:
-            raise exhausted("memory")
+            raise resource_error("memory")
         return value
 
-    def text(self, length: int) -> None:
+    def check_text_length(self, length: int) -> None:
         """Look whether a text of this length may be made, before it is.
 
         Raises:
             ProgramError: If it would be too long.
         """
         if length > self.bounds.text:
-            raise exhausted("memory")
+            raise resource_error("memory")
 
-    def number(self, bits: int) -> None:
+    def check_number_bits(self, bits: int) -> None:
         """Look whether a whole number of so many bits may be made, before it is.
 
         Raises:
             ProgramError: If it would be too large.
         """
         if bits > self.bounds.bits:
-            raise exhausted("memory")
+            raise resource_error("memory")
 
     @contextmanager
-    def paused(self) -> Iterator[None]:
+    def pause_clock(self) -> Iterator[None]:
         """Time inside the block does not count: a tool or a model is at work."""
         start = time.thread_time()
         try:

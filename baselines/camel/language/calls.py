@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from baselines.camel.language.classes import construct
+from baselines.camel.language.classes import construct_instance
 from baselines.camel.language.failure import ProgramError
 from baselines.camel.language.functions import call_function
-from baselines.camel.language.machine import ClassValue, ErrorValue, Function, Machine, Method, Tool
+from baselines.camel.language.machine import ClassValue, ErrorValue, FunctionValue, Machine, MethodValue, ToolValue
 from baselines.camel.language.methods import call_method
 from baselines.camel.language.rendering import type_name
-from baselines.flow.label import FROM_USER, from_tool, joined
+from baselines.flow.label import FROM_USER, label_from_tool, join_labels
 from baselines.flow.values import Value
 
 RAISABLE = ("ValueError", "NotEnoughInformationError")
 """Exceptions that programs may make."""
 
 
-def call(machine: Machine, callee: Value, given: Sequence[Value], named: Mapping[str, Value]) -> Value:
+def call_value(machine: Machine, callee: Value, given: Sequence[Value], named: Mapping[str, Value]) -> Value:
     """The result of a call.
 
     Raises:
@@ -25,25 +25,25 @@ def call(machine: Machine, callee: Value, given: Sequence[Value], named: Mapping
         CallDenied: If it is a tool that a policy does not allow.
     """
     try:
-        return _called(machine, callee, given, named)
+        return _dispatch_call(machine, callee, given, named)
     except ProgramError as error:
-        label = joined([callee.full, *(value.full for value in (*given, *named.values()))])
-        raise error.joined(label | from_tool(getattr(callee, "name", "call"))) from None
+        label = join_labels([callee.full, *(value.full for value in (*given, *named.values()))])
+        raise error.with_label(label | label_from_tool(getattr(callee, "name", "call"))) from None
 
 
-def _called(machine: Machine, callee: Value, given: Sequence[Value], named: Mapping[str, Value]) -> Value:
+def _dispatch_call(machine: Machine, callee: Value, given: Sequence[Value], named: Mapping[str, Value]) -> Value:
     match callee:
-        case Tool():
-            arguments = by_name(callee, given, named)
-            with machine.spending.paused():
+        case ToolValue():
+            arguments = bind_tool_arguments(callee, given, named)
+            with machine.spending.pause_clock():
                 result = machine.world.call(callee.name, arguments, machine.control)
-            known = joined(value.full for value in arguments.values())
+            known = join_labels(value.full for value in arguments.values())
             if callee.reads and machine.strict:
                 machine.lasting = machine.lasting | known
-            return machine.spending.made(machine.join(result, known))
-        case Function(name=name):
+            return machine.spending.count_value(machine.join(result, known))
+        case FunctionValue(name=name):
             return call_function(machine, name, given, named)
-        case Method(name=name, receiver=receiver) if receiver is not None:
+        case MethodValue(name=name, receiver=receiver) if receiver is not None:
             return call_method(machine, receiver, name, given, named)
         case ClassValue(name=name) if name in RAISABLE:
             if named or len(given) > 1:
@@ -51,11 +51,11 @@ def _called(machine: Machine, callee: Value, given: Sequence[Value], named: Mapp
             text = given[0] if given else None
             return ErrorValue(FROM_USER if text is None else text.full, name, text)
         case ClassValue(name=name, of=of):
-            return construct(machine, name, of, given, named)
+            return construct_instance(machine, name, of, given, named)
     raise ProgramError("TypeError", f"'{type_name(callee)}' object is not callable")
 
 
-def by_name(tool: Tool, given: Sequence[Value], named: Mapping[str, Value]) -> dict[str, Value]:
+def bind_tool_arguments(tool: ToolValue, given: Sequence[Value], named: Mapping[str, Value]) -> dict[str, Value]:
     """The arguments of a tool by name.
 
     Raises:

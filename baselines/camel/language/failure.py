@@ -22,13 +22,13 @@ class ProgramError(Exception):
         self.node: ast.AST | None = None
         """Where it happened: the innermost node."""
 
-    def at(self, node: ast.AST) -> ProgramError:
+    def at_node(self, node: ast.AST) -> ProgramError:
         """Itself, placed at a node unless it has a place."""
         if self.node is None and hasattr(node, "lineno"):
             self.node = node
         return self
 
-    def joined(self, label: FlowLabel) -> ProgramError:
+    def with_label(self, label: FlowLabel) -> ProgramError:
         """Itself, with a label joined to its own."""
         self.label = self.label | label
         return self
@@ -42,6 +42,6 @@ class CallDenied(Exception):
         self.tool, self.reason = tool, reason
 
 
-def refused(what: str) -> ProgramError:
+def unsupported_error(what: str) -> ProgramError:
     """The error of a construct that the language does not have."""
     return ProgramError("SyntaxError", f"{what} not supported.")

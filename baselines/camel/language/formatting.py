@@ -7,50 +7,50 @@ import re
 from collections.abc import Mapping, Sequence
 from string import Formatter
 
-from baselines.camel.language.bounds import exhausted
+from baselines.camel.language.bounds import resource_error
 from baselines.camel.language.failure import ProgramError
-from baselines.camel.language.rendering import shown, type_name, written
+from baselines.camel.language.rendering import to_str, type_name, to_repr
 from baselines.flow.label import FlowLabel
 from baselines.flow.values import Scalar, Value
 
-_DATE = re.compile(r"(?:[^%]|%[A-Za-z%])*")
+_DATE_FORMAT = re.compile(r"(?:[^%]|%[A-Za-z%])*")
 _MOST_DATE = 200
-_PARSED = Formatter()
+_FORMATTER = Formatter()
 
 
-def date_format_allowed(text: str) -> None:
+def check_date_format(text: str) -> None:
     """Look at a format of dates: `%1000000Y` would fill the memory.
 
     Raises:
         ProgramError: If it holds anything but letters behind `%`, or is very long.
     """
-    if len(text) > _MOST_DATE or not _DATE.fullmatch(text):
+    if len(text) > _MOST_DATE or not _DATE_FORMAT.fullmatch(text):
         raise ProgramError("ValueError", "such a format of dates is not supported")
 
 
-def spec_allowed(spec: str, widest: int) -> None:
+def check_format_spec(spec: str, widest: int) -> None:
     """Look at a format specification.
 
     Raises:
         ProgramError: If a width or precision in it is too large.
     """
     if any(len(digits) > 9 or int(digits) > widest for digits in re.findall(r"[0-9]+", spec)):
-        raise exhausted("width")
+        raise resource_error("width")
     if len(spec) > _MOST_DATE or not spec.isascii():
-        raise exhausted("width")
+        raise resource_error("width")
 
 
-def formatted(value: Value, spec: str, label: FlowLabel) -> str:
+def format_value(value: Value, spec: str, label: FlowLabel) -> str:
     """What `format` makes of it.
 
     Raises:
         ProgramError: If the specification does not fit.
     """
     if not spec:
-        return shown(value)
+        return to_str(value)
     raw = value.raw if isinstance(value, Scalar) else None
     if isinstance(raw, datetime.date | datetime.time):
-        date_format_allowed(spec)
+        check_date_format(spec)
     elif not isinstance(raw, str | int | float):
         raise ProgramError("TypeError", f"'{type_name(value)}' takes no format", label)
     try:
@@ -76,27 +76,27 @@ def format_text(
     """
     pieces, length, counted = [], 0, 0
     try:
-        parts = list(_PARSED.parse(text))
+        parts = list(_FORMATTER.parse(text))
     except ValueError as error:
         raise ProgramError("ValueError", str(error), label) from None
     for before, name, spec, conversion in parts:
         pieces.append(before)
         if name is not None:
             name, counted = (name, counted) if name else (str(counted), counted + 1)
-            value = _field(name, given, named, label)
+            value = _format_field(name, given, named, label)
             if "{" in (spec or ""):
                 raise ProgramError("ValueError", "fields in fields are not supported", label)
-            spec_allowed(spec or "", limits[0])
+            check_format_spec(spec or "", limits[0])
             if conversion:
-                value = Scalar(value.full, written(value) if conversion in "ra" else shown(value))
-            pieces.append(formatted(value, spec or "", label))
+                value = Scalar(value.full, to_repr(value) if conversion in "ra" else to_str(value))
+            pieces.append(format_value(value, spec or "", label))
         length += sum(len(piece) for piece in pieces[-2:])
         if length > limits[1]:
-            raise exhausted("memory")
+            raise resource_error("memory")
     return "".join(pieces)
 
 
-def _field(name: str, given: Sequence[Value], named: Mapping[str, Value], label: FlowLabel) -> Value:
+def _format_field(name: str, given: Sequence[Value], named: Mapping[str, Value], label: FlowLabel) -> Value:
     if name.isdecimal() and len(name) < 4:
         if int(name) < len(given):
             return given[int(name)]

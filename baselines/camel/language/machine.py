@@ -6,21 +6,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from baselines.camel.language.bounds import DEFAULT, Spending
+from baselines.camel.language.bounds import DEFAULT_BOUNDS, ResourceUse
 from baselines.camel.language.failure import ProgramError
-from baselines.flow.label import NOWHERE, FlowLabel, joined
-from baselines.flow.values import Value, deeply
+from baselines.flow.label import NOWHERE, FlowLabel, join_labels
+from baselines.flow.values import Value, join_deeply
 
 
 @dataclass(frozen=True, eq=False)
-class Function(Value):
+class FunctionValue(Value):
     """A provided function, by name."""
 
     name: str = ""
 
 
 @dataclass(frozen=True, eq=False)
-class Tool(Value):
+class ToolValue(Value):
     """A tool of the suite, or the quarantined model."""
 
     name: str = ""
@@ -39,7 +39,7 @@ class ClassValue(Value):
 
 
 @dataclass(frozen=True, eq=False)
-class Method(Value):
+class MethodValue(Value):
     """A method of a value, not called yet."""
 
     name: str = ""
@@ -62,7 +62,7 @@ class ErrorValue(Value):
         return () if self.text is None else (self.text,)
 
 
-class World(Protocol):
+class ProgramWorld(Protocol):
     """What a program can reach outside itself."""
 
     def call(self, tool: str, arguments: Mapping[str, Value], control: FlowLabel) -> Value:
@@ -84,7 +84,7 @@ class World(Protocol):
 class Machine:
     """Variables, classes and control dependencies; they last over the programs of a task."""
 
-    world: World
+    world: ProgramWorld
     provided: Mapping[str, Value]
     """Names that are there from the start and cannot be assigned."""
     strict: bool = False
@@ -98,12 +98,12 @@ class Machine:
     lasting: FlowLabel = NOWHERE
     """What everything from now on depends on."""
     printed: list[Value] = field(default_factory=list)
-    spending: Spending = field(default_factory=lambda: Spending(DEFAULT))
+    spending: ResourceUse = field(default_factory=lambda: ResourceUse(DEFAULT_BOUNDS))
 
     @property
     def control(self) -> FlowLabel:
         """All control dependencies joined."""
-        return joined([self.lasting, *self.controls])
+        return join_labels([self.lasting, *self.controls])
 
     def lookup(self, name: str) -> Value:
         """The value of a name.
@@ -132,8 +132,8 @@ class Machine:
         adds_nothing = value.label | label is value.label and (value.count == 1 or label == NOWHERE)
         if adds_nothing:
             return value
-        self.spending.step(value.count)
-        return deeply(value, label)
+        self.spending.count_steps(value.count)
+        return join_deeply(value, label)
 
     def from_container(self, part: Value, container: Value) -> Value:
         """A part, as it is taken out: in strict mode it depends on what it was taken from."""

@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from typing import Any
 
-from baselines.camel.language.bounds import Spending
-from baselines.camel.language.failure import ProgramError, refused
-from baselines.camel.language.machine import ClassValue, Function, Machine, Tool
+from baselines.camel.language.bounds import ResourceUse
+from baselines.camel.language.failure import ProgramError, unsupported_error
+from baselines.camel.language.machine import ClassValue, FunctionValue, Machine, ToolValue
 from baselines.camel.language.rendering import type_name
 from baselines.flow.label import FlowLabel
-from baselines.flow.label_table import converted
-from baselines.flow.values import Dictionary, Instance, Scalar, Series, Value, native
+from baselines.flow.label_table import to_value
+from baselines.flow.values import Dictionary, Instance, Scalar, Series, Value, to_native
 
 _BINARY: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
@@ -37,51 +37,51 @@ _UNARY: Mapping[type[ast.unaryop], Callable[[Any], Any]] = {
     ast.UAdd: operator.pos,
     ast.Invert: operator.invert,
 }
-_COMPARED: Mapping[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+_COMPARISONS: Mapping[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
     ast.Lt: operator.lt,
     ast.LtE: operator.le,
     ast.Gt: operator.gt,
     ast.GtE: operator.ge,
-    ast.Is: lambda one, other: one is other if _identical(one, other) else one == other,
-    ast.IsNot: lambda one, other: one is not other if _identical(one, other) else one != other,
+    ast.Is: lambda one, other: one is other if _is_identical(one, other) else one == other,
+    ast.IsNot: lambda one, other: one is not other if _is_identical(one, other) else one != other,
     ast.In: lambda one, other: one in other,
     ast.NotIn: lambda one, other: one not in other,
 }
-ERRORS = (ValueError, TypeError, ArithmeticError, LookupError, AttributeError)
+PYTHON_ERRORS = (ValueError, TypeError, ArithmeticError, LookupError, AttributeError)
 """What plain data raises; anything else is a bug of ours."""
-_WORDS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Mod: "%"}
+_SIGNS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Mod: "%"}
 
 
-def binary(machine: Machine, sign: ast.operator, left: Value, right: Value) -> Value:
+def apply_binary(machine: Machine, sign: ast.operator, left: Value, right: Value) -> Value:
     """The result of a binary operator."""
     label = left.full | right.full
-    concatenated = _concatenated(machine, sign, left, right)
+    concatenated = _concatenate(machine, sign, left, right)
     if concatenated is not None:
         return concatenated
-    one, other = _operand(left), _operand(right)
-    _bounded(machine.spending, sign, one, other)
-    return made(machine, lambda: _BINARY[type(sign)](one, other), label, _wording(sign, left, right))
+    one, other = _operand_data(left), _operand_data(right)
+    _check_result_size(machine.spending, sign, one, other)
+    return compute_plain(machine, lambda: _BINARY[type(sign)](one, other), label, _type_error_text(sign, left, right))
 
 
-def unary(machine: Machine, sign: ast.unaryop, value: Value) -> Value:
+def apply_unary(machine: Machine, sign: ast.unaryop, value: Value) -> Value:
     """The result of a unary operator."""
     if isinstance(sign, ast.Not):
-        return Scalar(value.full, not truth(value))
-    held = _operand(value)
+        return Scalar(value.full, not is_truthy(value))
+    held = _operand_data(value)
     wording = f"bad operand type: '{type_name(value)}'"
-    return made(machine, lambda: _UNARY[type(sign)](held), value.full, wording)
+    return compute_plain(machine, lambda: _UNARY[type(sign)](held), value.full, wording)
 
 
-def compared(machine: Machine, sign: ast.cmpop, left: Value, right: Value) -> Value:
+def compare_values(machine: Machine, sign: ast.cmpop, left: Value, right: Value) -> Value:
     """The result of a comparison of raw values."""
-    one, other = comparable(left), comparable(right)
+    one, other = comparable_data(left), comparable_data(right)
     wording = f"'{type_name(left)}' and '{type_name(right)}' cannot be compared so"
-    return made(machine, lambda: bool(_COMPARED[type(sign)](one, other)), left.full | right.full, wording)
+    return compute_plain(machine, lambda: bool(_COMPARISONS[type(sign)](one, other)), left.full | right.full, wording)
 
 
-def made(machine: Machine, action: Callable[[], Any], label: FlowLabel, wording: str = "") -> Value:
+def compute_plain(machine: Machine, action: Callable[[], Any], label: FlowLabel, wording: str = "") -> Value:
     """Do something with plain data, and give all of its result the one label.
 
     Raises:
@@ -89,15 +89,15 @@ def made(machine: Machine, action: Callable[[], Any], label: FlowLabel, wording:
     """
     try:
         result = action()
-    except ERRORS as error:
+    except PYTHON_ERRORS as error:
         text = wording or str(error)
         raise ProgramError(type(error).__name__, text, label) from None
     if isinstance(result, complex | bytes):
         raise ProgramError("TypeError", f"'{type(result).__name__}' is not supported", label)
-    return machine.spending.made(converted(result, label))
+    return machine.spending.count_value(to_value(result, label))
 
 
-def truth(value: Value) -> bool:
+def is_truthy(value: Value) -> bool:
     """Whether it counts as true."""
     match value:
         case Scalar(raw=raw):
@@ -109,30 +109,30 @@ def truth(value: Value) -> bool:
     return True
 
 
-def comparable(value: Value) -> Any:
+def comparable_data(value: Value) -> Any:
     """Plain data that compares as the value does: objects by class and fields, functions by name."""
     match value:
         case Scalar(raw=raw):
             return raw
         case Instance(of=of, fields=fields):
-            return (of.__name__, tuple((name, comparable(held)) for name, held in fields.items()))
+            return (of.__name__, tuple((name, comparable_data(held)) for name, held in fields.items()))
         case Dictionary(entries=entries):
-            return {raw: comparable(held) for raw, (_, held) in entries.items()}
+            return {raw: comparable_data(held) for raw, (_, held) in entries.items()}
         case Series(kind=kind, items=items):
-            inside = [comparable(item) for item in items]
+            inside = [comparable_data(item) for item in items]
             return inside if kind == "list" else tuple(inside) if kind == "tuple" else set(inside)
-        case ClassValue(name=name) | Function(name=name) | Tool(name=name):
+        case ClassValue(name=name) | FunctionValue(name=name) | ToolValue(name=name):
             return name
     return id(value)
 
 
-def key_of(value: Value) -> Any:
+def dictionary_key(value: Value) -> Any:
     """The plain data under which it stands in a dictionary or set.
 
     Raises:
         ProgramError: If it cannot be a key.
     """
-    raw = comparable(value)
+    raw = comparable_data(value)
     try:
         hash(raw)
     except TypeError:
@@ -140,58 +140,58 @@ def key_of(value: Value) -> Any:
     return raw
 
 
-def set_of(items: Iterable[Value], label: FlowLabel) -> Series:
+def build_set(items: Iterable[Value], label: FlowLabel) -> Series:
     """A set: which of equal items stays depends on all of them, so it has everything's label."""
     distinct: dict[Any, Value] = {}
     for item in items:
-        distinct.setdefault(key_of(item), item)
+        distinct.setdefault(dictionary_key(item), item)
         label = label | item.full
     return Series(label, "set", tuple(distinct.values()))
 
 
-def _identical(one: Any, other: Any) -> bool:
+def _is_identical(one: Any, other: Any) -> bool:
     return one is None or other is None or isinstance(one, bool) or isinstance(other, bool)
 
 
-def _operand(value: Value) -> Any:
+def _operand_data(value: Value) -> Any:
     if isinstance(value, Scalar | Series | Dictionary):
-        return native(value)
+        return to_native(value)
     raise ProgramError("TypeError", f"operators do not take '{type_name(value)}'", value.full)
 
 
-def _concatenated(machine: Machine, sign: ast.operator, left: Value, right: Value) -> Value | None:
+def _concatenate(machine: Machine, sign: ast.operator, left: Value, right: Value) -> Value | None:
     """Lists and tuples put behind each other or repeated: their items keep their labels."""
     if isinstance(sign, ast.Add) and isinstance(left, Series) and isinstance(right, Series):
         if left.kind != right.kind or left.kind == "set":
             return None
-        return machine.spending.made(Series(left.label | right.label, left.kind, left.items + right.items))
+        return machine.spending.count_value(Series(left.label | right.label, left.kind, left.items + right.items))
     series, times = (left, right) if isinstance(left, Series) else (right, left)
     if not isinstance(sign, ast.Mult) or not isinstance(series, Series) or series.kind == "set":
         return None
     if not isinstance(times, Scalar) or type(times.raw) is not int:
         return None
-    machine.spending.text(max(0, times.raw) * series.size)
+    machine.spending.check_text_length(max(0, times.raw) * series.size)
     repeated = machine.join(series, times.full)
     assert isinstance(repeated, Series)
-    return machine.spending.made(Series(repeated.label, series.kind, repeated.items * times.raw))
+    return machine.spending.count_value(Series(repeated.label, series.kind, repeated.items * times.raw))
 
 
-def _bounded(spending: Spending, sign: ast.operator, one: Any, other: Any) -> None:
+def _check_result_size(spending: ResourceUse, sign: ast.operator, one: Any, other: Any) -> None:
     """Look whether the result will be small enough, before it is made."""
     if isinstance(sign, ast.Mod) and isinstance(one, str | bytes):
-        raise refused("Formatting with '%' is")
+        raise unsupported_error("Formatting with '%' is")
     if isinstance(one, str) or isinstance(other, str):
         if isinstance(sign, ast.Add) and isinstance(one, str) and isinstance(other, str):
-            spending.text(len(one) + len(other))
+            spending.check_text_length(len(one) + len(other))
         if isinstance(sign, ast.Mult):
             text, times = (one, other) if isinstance(one, str) else (other, one)
             if isinstance(times, int):
-                spending.text(len(text) * max(0, times))
+                spending.check_text_length(len(text) * max(0, times))
     elif type(one) in (int, bool) and type(other) in (int, bool):
-        spending.number(_bits(sign, int(one), int(other)))
+        spending.check_number_bits(_result_bits(sign, int(one), int(other)))
 
 
-def _bits(sign: ast.operator, one: int, other: int) -> int:
+def _result_bits(sign: ast.operator, one: int, other: int) -> int:
     if isinstance(sign, ast.Pow):
         return one.bit_length() * max(0, other)
     if isinstance(sign, ast.LShift):
@@ -199,20 +199,20 @@ def _bits(sign: ast.operator, one: int, other: int) -> int:
     return one.bit_length() + other.bit_length() if isinstance(sign, ast.Mult) else 0
 
 
-def _wording(sign: ast.operator, left: Value, right: Value) -> str:
-    if _plain(left) and _plain(right):
+def _type_error_text(sign: ast.operator, left: Value, right: Value) -> str:
+    if _plain_data(left) and _plain_data(right):
         return ""
-    word = _WORDS.get(type(sign), type(sign).__name__)
+    word = _SIGNS.get(type(sign), type(sign).__name__)
     return f"unsupported operand types for {word}: '{type_name(left)}' and '{type_name(right)}'"
 
 
-def _plain(value: Value) -> bool:
+def _plain_data(value: Value) -> bool:
     numbers = int | float | datetime.timedelta
     return isinstance(value, Scalar) and isinstance(value.raw, numbers) and not isinstance(value.raw, Enum)
 
 
-def binary_sum(machine: Machine, left: Value, right: Value) -> Value:
+def add_values(machine: Machine, left: Value, right: Value) -> Value:
     """Two values added, texts excepted."""
     if isinstance(right, Scalar) and isinstance(right.raw, str):
         raise ProgramError("TypeError", "texts are joined with ''.join, not sum", right.full)
-    return binary(machine, ast.Add(), left, right)
+    return apply_binary(machine, ast.Add(), left, right)

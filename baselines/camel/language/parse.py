@@ -7,13 +7,13 @@ import re
 import warnings
 
 from agentsys.base.python_parser import parse_module
-from baselines.camel.language.bounds import Bounds, exhausted
+from baselines.camel.language.bounds import ProgramBounds, resource_error
 from baselines.camel.language.failure import ProgramError
 
 _BLOCK = re.compile(r"```[^\S\n]*[\w+-]*[^\S\n]*\n(.*?)\n?```", re.DOTALL)
 
 
-def code_block(reply: str) -> str:
+def find_program(reply: str) -> str:
     """The program in a reply.
 
     Raises:
@@ -25,36 +25,36 @@ def code_block(reply: str) -> str:
     return str(blocks[0])
 
 
-def parsed(source: str, bounds: Bounds) -> ast.Module:
+def parse_program(source: str, bounds: ProgramBounds) -> ast.Module:
     """The syntax tree of a program.
 
     Raises:
         ProgramError: If it is no Python, or larger or deeper than the bounds.
     """
     if len(source) > bounds.source:
-        raise exhausted("text")
+        raise resource_error("text")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             tree = parse_module(source)
     except SyntaxError as error:
-        raise _placed(ProgramError("SyntaxError", error.msg or "invalid syntax"), error.lineno) from None
+        raise _place_at_line(ProgramError("SyntaxError", error.msg or "invalid syntax"), error.lineno) from None
     except (ValueError, RecursionError, MemoryError):
         raise ProgramError("SyntaxError", "The program cannot be read.") from None
     _check_shape(tree, bounds)
     return tree
 
 
-def _placed(failure: ProgramError, line: int | None) -> ProgramError:
-    return failure.at(ast.Pass(lineno=line or 0, col_offset=0, end_lineno=line or 0, end_col_offset=0))
+def _place_at_line(failure: ProgramError, line: int | None) -> ProgramError:
+    return failure.at_node(ast.Pass(lineno=line or 0, col_offset=0, end_lineno=line or 0, end_col_offset=0))
 
 
-def _check_shape(tree: ast.Module, bounds: Bounds) -> None:
+def _check_shape(tree: ast.Module, bounds: ProgramBounds) -> None:
     """Level by level, because a recursive walk would itself fall over a deep tree."""
     level: list[ast.AST] = [tree]
     depth = seen = 0
     while level:
         depth, seen = depth + 1, seen + len(level)
         if depth > bounds.depth or seen > bounds.nodes:
-            raise exhausted("structure")
+            raise resource_error("structure")
         level = [child for node in level for child in ast.iter_child_nodes(node)]

@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from baselines.camel.language.calls import RAISABLE
-from baselines.camel.language.classes import define
-from baselines.camel.language.expressions import bind_target, evaluate, handled, iterated
-from baselines.camel.language.failure import ProgramError, refused
+from baselines.camel.language.classes import define_class
+from baselines.camel.language.expressions import bind_target, evaluate_node, dispatch_node, iterate_value
+from baselines.camel.language.failure import ProgramError, unsupported_error
 from baselines.camel.language.machine import ClassValue, ErrorValue, Machine
-from baselines.camel.language.members import attribute, item, with_attribute, with_item
-from baselines.camel.language.operators import binary, truth
-from baselines.camel.language.parse import parsed
-from baselines.camel.language.rendering import shown
-from baselines.flow.values import Value, literal
+from baselines.camel.language.members import get_attribute, get_item, replace_attribute, replace_item
+from baselines.camel.language.operators import apply_binary, is_truthy
+from baselines.camel.language.parse import parse_program
+from baselines.camel.language.rendering import to_str
+from baselines.flow.values import Value, literal_value
 
-REFUSED: dict[type[ast.AST], str] = {
+UNSUPPORTED_STATEMENTS: dict[type[ast.AST], str] = {
     ast.While: "While loops are",
     ast.Break: "Break is",
     ast.Continue: "Continue is",
@@ -45,8 +45,8 @@ def run_program(source: str, machine: Machine) -> Value:
         ProgramError: If it cannot be read, or a statement fails; placed at a node.
         CallDenied: If a policy does not allow a call.
     """
-    machine.spending.begin()
-    tree = parsed(source, machine.spending.bounds)
+    machine.spending.begin_program()
+    tree = parse_program(source, machine.spending.bounds)
     try:
         return _block(tree.body, machine)
     except RecursionError:
@@ -54,116 +54,116 @@ def run_program(source: str, machine: Machine) -> Value:
 
 
 def _block(body: Sequence[ast.stmt], machine: Machine) -> Value:
-    value: Value = literal(None)
+    value: Value = literal_value(None)
     for statement in body:
-        value = handled(statement, machine, _HANDLERS, REFUSED)
+        value = dispatch_node(statement, machine, _HANDLERS, UNSUPPORTED_STATEMENTS)
     return value
 
 
-def _expression(node: ast.Expr, machine: Machine) -> Value:
-    return evaluate(node.value, machine)
+def _run_expression(node: ast.Expr, machine: Machine) -> Value:
+    return evaluate_node(node.value, machine)
 
 
 def _assign(node: ast.Assign, machine: Machine) -> Value:
-    value = evaluate(node.value, machine)
+    value = evaluate_node(node.value, machine)
     for target in node.targets:
-        assign(target, value, machine)
+        assign_target(target, value, machine)
     return value
 
 
 def _annotated(node: ast.AnnAssign, machine: Machine) -> Value:
     if node.value is None:
-        return literal(None)
-    value = evaluate(node.value, machine)
-    assign(node.target, value, machine)
+        return literal_value(None)
+    value = evaluate_node(node.value, machine)
+    assign_target(node.target, value, machine)
     return value
 
 
 def _augmented(node: ast.AugAssign, machine: Machine) -> Value:
     if isinstance(node.op, ast.MatMult):
-        raise refused("Matrix multiplication is")
+        raise unsupported_error("Matrix multiplication is")
     if isinstance(node.target, ast.Name):
-        value = binary(machine, node.op, evaluate(node.target, machine), evaluate(node.value, machine))
+        value = apply_binary(machine, node.op, evaluate_node(node.target, machine), evaluate_node(node.value, machine))
         machine.bind(node.target.id, value)
         return value
-    place = _place(node.target, machine)
-    value = binary(machine, node.op, place.held(machine), evaluate(node.value, machine))
-    place.put(value, machine)
+    place = _read_place(node.target, machine)
+    value = apply_binary(machine, node.op, place.current_value(machine), evaluate_node(node.value, machine))
+    place.assign(value, machine)
     return value
 
 
-def assign(target: ast.expr, value: Value, machine: Machine) -> None:
+def assign_target(target: ast.expr, value: Value, machine: Machine) -> None:
     """Assign to a name, names, or a place inside what a name holds.
 
     Values never change: an assignment into one gives its name a changed copy, so other names do not see it.
     """
     if isinstance(target, ast.Attribute | ast.Subscript):
         held = machine.join(value, machine.control) if machine.strict else value
-        _place(target, machine).put(held, machine)
+        _read_place(target, machine).assign(held, machine)
     else:
         bind_target(target, value, machine)
 
 
 @dataclass(frozen=True)
-class _Place:
+class _AssignedPlace:
     """A place inside what a name holds. Indexes are evaluated once."""
 
     name: str
     steps: tuple[str | Value, ...]
     """Attribute names and indexes, from the outside in."""
 
-    def held(self, machine: Machine) -> Value:
+    def current_value(self, machine: Machine) -> Value:
         """What stands there."""
-        return self._chain(machine)[-1]
+        return self._resolve_steps(machine)[-1]
 
-    def put(self, value: Value, machine: Machine) -> None:
+    def assign(self, value: Value, machine: Machine) -> None:
         """Put something else there."""
-        chain = self._chain(machine, len(self.steps) - 1)
+        chain = self._resolve_steps(machine, len(self.steps) - 1)
         for holder, step in zip(reversed(chain), reversed(self.steps), strict=True):
             if isinstance(step, str):
-                value = with_attribute(machine, holder, step, value)
+                value = replace_attribute(machine, holder, step, value)
             else:
-                value = with_item(machine, holder, step, value)
+                value = replace_item(machine, holder, step, value)
         machine.bind(self.name, value)
 
-    def _chain(self, machine: Machine, length: int | None = None) -> list[Value]:
+    def _resolve_steps(self, machine: Machine, length: int | None = None) -> list[Value]:
         chain = [machine.lookup(self.name)]
         for step in self.steps[:length]:
             holder = chain[-1]
-            found = attribute(machine, holder, step) if isinstance(step, str) else item(machine, holder, step)
+            found = get_attribute(machine, holder, step) if isinstance(step, str) else get_item(machine, holder, step)
             chain.append(found)
         return chain
 
 
-def _place(target: ast.expr, machine: Machine) -> _Place:
+def _read_place(target: ast.expr, machine: Machine) -> _AssignedPlace:
     steps: list[str | Value] = []
     while isinstance(target, ast.Attribute | ast.Subscript):
         if isinstance(target, ast.Attribute):
             steps.append(target.attr)
         else:
-            steps.append(evaluate(target.slice, machine))
+            steps.append(evaluate_node(target.slice, machine))
         target = target.value
     if not isinstance(target, ast.Name):
-        raise refused("Assigning into something without a name is")
-    return _Place(target.id, tuple(reversed(steps)))
+        raise unsupported_error("Assigning into something without a name is")
+    return _AssignedPlace(target.id, tuple(reversed(steps)))
 
 
 def _if(node: ast.If, machine: Machine) -> Value:
-    test = evaluate(node.test, machine)
+    test = evaluate_node(node.test, machine)
     machine.controls.append(test.full)
-    value = _block(node.body if truth(test) else node.orelse, machine)
+    value = _block(node.body if is_truthy(test) else node.orelse, machine)
     machine.controls.pop()
     return value
 
 
 def _for(node: ast.For, machine: Machine) -> Value:
     if node.orelse:
-        raise refused("An else of a loop is")
-    iterable = evaluate(node.iter, machine)
+        raise unsupported_error("An else of a loop is")
+    iterable = evaluate_node(node.iter, machine)
     machine.controls.append(iterable.full)
-    value: Value = literal(None)
-    for each in iterated(iterable, machine):
-        machine.spending.step()
+    value: Value = literal_value(None)
+    for each in iterate_value(iterable, machine):
+        machine.spending.count_steps()
         bind_target(node.target, each, machine)
         value = _block(node.body, machine)
     machine.controls.pop()
@@ -171,34 +171,34 @@ def _for(node: ast.For, machine: Machine) -> Value:
 
 
 def _pass(node: ast.Pass, machine: Machine) -> Value:
-    return literal(None)
+    return literal_value(None)
 
 
 def _raise(node: ast.Raise, machine: Machine) -> Value:
     """Raise what the program made. The error is as trusted as everything it was made of."""
     if node.exc is None or node.cause is not None:
-        raise refused("Such a raise is")
-    value = evaluate(node.exc, machine)
+        raise unsupported_error("Such a raise is")
+    value = evaluate_node(node.exc, machine)
     if isinstance(value, ClassValue) and value.name in RAISABLE:
         raise ProgramError(value.name, "", value.full)
     if not isinstance(value, ErrorValue):
         raise ProgramError("TypeError", "exceptions must be made from ValueError", value.full)
-    raise ProgramError(value.name, shown(value), value.full)
+    raise ProgramError(value.name, to_str(value), value.full)
 
 
 def _import_from(node: ast.ImportFrom, machine: Machine) -> Value:
     missing = [alias.name for alias in node.names if alias.asname or alias.name not in machine.provided]
     if missing:
-        raise refused("Importing is")
-    return literal(None)
+        raise unsupported_error("Importing is")
+    return literal_value(None)
 
 
 def _class(node: ast.ClassDef, machine: Machine) -> Value:
-    return define(node, machine)
+    return define_class(node, machine)
 
 
 _HANDLERS: dict[type[ast.stmt], Callable[[Any, Machine], Value]] = {
-    ast.Expr: _expression,
+    ast.Expr: _run_expression,
     ast.Assign: _assign,
     ast.AnnAssign: _annotated,
     ast.AugAssign: _augmented,

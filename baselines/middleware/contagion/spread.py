@@ -6,11 +6,11 @@ import hashlib
 import re
 from dataclasses import dataclass, field
 
-from baselines.middleware.contagion.copies import Read, similarity
+from baselines.middleware.contagion.copies import ReadTexts, text_similarity
 from baselines.middleware.risk.finding import RiskFinding
-from baselines.middleware.risk.patterns import Category
-from baselines.middleware.risk.reading import sightings
-from baselines.middleware.risk.score import combined
+from baselines.middleware.risk.patterns import RiskCategory
+from baselines.middleware.risk.reading import find_sightings
+from baselines.middleware.risk.score import combine_weights
 
 LAYER = "contagion"
 ALIKE = 0.6
@@ -35,7 +35,7 @@ FEWEST_WORDS = 5
 
 
 @dataclass
-class Chain:
+class SentenceChain:
     """The way of every sentence through agents and stages.
 
     `links` is a hash chain: each entry hashes the one before, the stage and the content, so that a record
@@ -46,14 +46,14 @@ class Chain:
     """Hash of a sentence -> stages, in order, each once."""
     links: list[str] = field(default_factory=list)
 
-    def pass_through(self, text: str, stage: str) -> tuple[str, ...]:
+    def record_stage(self, text: str, stage: str) -> tuple[str, ...]:
         """Note that a text is at a stage.
 
         Returns:
             The longest way that one of its sentences has come so far, this stage included.
         """
         longest: list[str] = []
-        for sentence in sentences(text):
+        for sentence in split_sentences(text):
             way = self.seen.setdefault(_hash(sentence), [])
             if stage not in way:
                 way.append(stage)
@@ -63,7 +63,7 @@ class Chain:
         return tuple(longest)
 
 
-def sentences(text: str) -> list[str]:
+def split_sentences(text: str) -> list[str]:
     """A text's sentences of some length, as words in small letters with single spaces."""
     found = [" ".join(_WORD.findall(one.casefold())) for one in _SENTENCE.findall(text)]
     return [one for one in found if one.count(" ") >= FEWEST_WORDS - 1]
@@ -74,69 +74,69 @@ def _hash(text: str) -> str:
 
 
 @dataclass
-class SpreadWatch:
+class ContagionMonitor:
     """State of one conversation."""
 
-    read: Read = field(default_factory=Read)
-    chain: Chain = field(default_factory=Chain)
+    read: ReadTexts = field(default_factory=ReadTexts)
+    chain: SentenceChain = field(default_factory=SentenceChain)
     suspicious: list[str] = field(default_factory=list)
     """Untrusted texts that give instructions."""
-    _noted: list[tuple[str, str]] = field(default_factory=list)
+    _pending: list[tuple[str, str]] = field(default_factory=list)
     """Texts and stages that came in since something went out: conversations read more than they write."""
 
-    def came_in(self, text: str, stage: str) -> None:
+    def record_input(self, text: str, stage: str) -> None:
         """Note an untrusted text before an agent reads it."""
         if len(text) >= _SHORTEST:
-            self._noted.append((text, stage))
+            self._pending.append((text, stage))
 
-    def _look_through(self) -> None:
-        for text, stage in self._noted:
-            self.read.add(text)
-            self.chain.pass_through(text, stage)
-            if combined(seen.weight for seen in sightings(text)) >= _GIVES_INSTRUCTIONS:
+    def _scan_pending(self) -> None:
+        for text, stage in self._pending:
+            self.read.add_text(text)
+            self.chain.record_stage(text, stage)
+            if combine_weights(seen.weight for seen in find_sightings(text)) >= _GIVES_INSTRUCTIONS:
                 self.suspicious.append(text)
-        self._noted.clear()
+        self._pending.clear()
 
-    def goes_out(self, text: str, stage: str) -> list[RiskFinding]:
+    def check_output(self, text: str, stage: str) -> list[RiskFinding]:
         """What speaks against passing on what an agent wrote; `stage` is e.g. `argument of send_email`."""
         if len(text) < _SHORTEST:
             return []
-        self._look_through()
-        instructs = bool(sightings(text))
-        found = [*self._propagation(text), *self._copies(text)]
-        found += self._paraphrases(text)
-        way = self.chain.pass_through(text, stage)
+        self._scan_pending()
+        instructs = bool(find_sightings(text))
+        found = [*self._find_propagation(text), *self._find_copies(text)]
+        found += self._find_paraphrases(text)
+        way = self.chain.record_stage(text, stage)
         if len(way) >= _STAGES:
             weight = _MANY_STAGES_INSTRUCTION if instructs else _MANY_STAGES
-            found.append(RiskFinding(LAYER, "many_stages", Category.PROPAGATION, weight, " -> ".join(way)))
+            found.append(RiskFinding(LAYER, "many_stages", RiskCategory.PROPAGATION, weight, " -> ".join(way)))
         return found
 
-    def _propagation(self, text: str) -> list[RiskFinding]:
+    def _find_propagation(self, text: str) -> list[RiskFinding]:
         return [
-            RiskFinding(LAYER, seen.hit.pattern.id, Category.PROPAGATION, seen.weight, seen.excerpt)
-            for seen in sightings(text)
-            if seen.hit.pattern.category is Category.PROPAGATION
+            RiskFinding(LAYER, seen.hit.pattern.id, RiskCategory.PROPAGATION, seen.weight, seen.excerpt)
+            for seen in find_sightings(text)
+            if seen.hit.pattern.category is RiskCategory.PROPAGATION
         ]
 
-    def _copies(self, text: str) -> list[RiskFinding]:
-        copied = self.read.copied_into(text)
+    def _find_copies(self, text: str) -> list[RiskFinding]:
+        copied = self.read.find_copied(text)
         if not copied.runs:
             return []
-        instructing = [run for run in copied.runs if sightings(run)]
+        instructing = [run for run in copied.runs if find_sightings(run)]
         weight = _COPIED_INSTRUCTION if instructing else _COPIED
         kind = "copied_instruction" if instructing else "copied"
         excerpt = f"{copied.share:.0%} copied: {(instructing or copied.runs)[0]}"
-        return [RiskFinding(LAYER, kind, Category.PROPAGATION, weight, excerpt)]
+        return [RiskFinding(LAYER, kind, RiskCategory.PROPAGATION, weight, excerpt)]
 
-    def _paraphrases(self, text: str) -> list[RiskFinding]:
-        cosine = similarity(text, self.suspicious[-_MOST_COMPARED:])
+    def _find_paraphrases(self, text: str) -> list[RiskFinding]:
+        cosine = text_similarity(text, self.suspicious[-_MOST_COMPARED:])
         if cosine < ALIKE:
             return []
-        instructs = bool(sightings(text))
+        instructs = bool(find_sightings(text))
         weight = _PARAPHRASED_INSTRUCTION if instructs else _PARAPHRASED
         kind = "paraphrased_instruction" if instructs else "paraphrased"
         return [
             RiskFinding(
-                LAYER, kind, Category.PROPAGATION, weight, f"cosine {cosine:.2f} with a text read before"
+                LAYER, kind, RiskCategory.PROPAGATION, weight, f"cosine {cosine:.2f} with a text read before"
             )
         ]

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from baselines.middleware.extra import optional
+from baselines.middleware.extra import load_optional
 
 _TAGS = range(0xE0000, 0xE0080)
 _SELECTORS = (*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0))
@@ -40,7 +40,7 @@ _SCRIPTS = ("CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE", "COPTIC")
 
 
 @dataclass(frozen=True)
-class Removed:
+class RemovedDisguise:
     """What was taken out of a text."""
 
     kind: str
@@ -55,15 +55,15 @@ class CleanedCharacters:
     """A text without the disguises."""
 
     text: str
-    removed: tuple[Removed, ...]
+    removed: tuple[RemovedDisguise, ...]
 
 
-def without_disguises(text: str) -> CleanedCharacters:
+def remove_disguises(text: str) -> CleanedCharacters:
     """Take out what hides text. Emoji sequences, Persian and Indic joiners, right-to-left text stay."""
     if text.isascii():
         return CleanedCharacters(text, ())
-    removed: list[Removed] = []
-    for step in (_tags, _selectors, _zero_width, _soft_hyphens, _directions, _floods, _mixed):
+    removed: list[RemovedDisguise] = []
+    for step in (_remove_tags, _remove_selectors, _remove_zero_width, _remove_soft_hyphens, _remove_directions, _remove_floods, _replace_mixed_scripts):
         cleaned = step(text)
         if cleaned is not None:
             text = cleaned.text
@@ -71,7 +71,7 @@ def without_disguises(text: str) -> CleanedCharacters:
     return CleanedCharacters(text, tuple(removed))
 
 
-def _tags(text: str) -> CleanedCharacters | None:
+def _remove_tags(text: str) -> CleanedCharacters | None:
     if not _TAG_RUN.search(text):
         return None
     flags = {flag.span() for flag in _FLAG.finditer(text)}
@@ -79,69 +79,69 @@ def _tags(text: str) -> CleanedCharacters | None:
     if not runs:
         return None
     said = "".join(chr(ord(char) - 0xE0000) for run in runs for char in run.group() if ord(char) >= 0xE0020)
-    return CleanedCharacters(_cut(text, runs), (Removed("tag_characters", 0.7, said, said),))
+    return CleanedCharacters(_cut_runs(text, runs), (RemovedDisguise("tag_characters", 0.7, said, said),))
 
 
-def _selectors(text: str) -> CleanedCharacters | None:
+def _remove_selectors(text: str) -> CleanedCharacters | None:
     runs = list(_SELECTOR_RUN.finditer(text))
     if not runs:
         return None
-    said = bytes(_byte(char) for run in runs for char in run.group()).decode("utf-8", "replace")
-    return CleanedCharacters(_cut(text, runs), (Removed("variation_selectors", 0.7, said, said),))
+    said = bytes(_selector_byte(char) for run in runs for char in run.group()).decode("utf-8", "replace")
+    return CleanedCharacters(_cut_runs(text, runs), (RemovedDisguise("variation_selectors", 0.7, said, said),))
 
 
-def _byte(selector: str) -> int:
+def _selector_byte(selector: str) -> int:
     code = ord(selector)
     return code - 0xFE00 if code < 0xFE10 else code - 0xE0100 + 16
 
 
-def _zero_width(text: str) -> CleanedCharacters | None:
+def _remove_zero_width(text: str) -> CleanedCharacters | None:
     runs = [*_IN_WORD.finditer(text), *_ZERO_WIDTH_RUN.finditer(text)]
     if not runs:
         return None
     weight = 0.45 if len(runs) > 2 or any(len(run.group()) > 3 for run in runs) else 0.15
-    found = Removed("zero_width", weight, f"{len(runs)} places")
+    found = RemovedDisguise("zero_width", weight, f"{len(runs)} places")
     return CleanedCharacters(_ZERO_WIDTH_RUN.sub("", _IN_WORD.sub("", text)), (found,))
 
 
-def _soft_hyphens(text: str) -> CleanedCharacters | None:
+def _remove_soft_hyphens(text: str) -> CleanedCharacters | None:
     if not _SOFT_HYPHENS.search(text):
         return None
     return CleanedCharacters(
-        text.replace("\u00ad", ""), (Removed("soft_hyphens", 0.4, "between single letters"),)
+        text.replace("\u00ad", ""), (RemovedDisguise("soft_hyphens", 0.4, "between single letters"),)
     )
 
 
-def _directions(text: str) -> CleanedCharacters | None:
+def _remove_directions(text: str) -> CleanedCharacters | None:
     removed = []
     if "\u202e" in text or "\u202d" in text:
         text = _OVERRIDE.sub(lambda run: (run.group(1) or "")[::-1], text)
-        removed.append(Removed("direction_override", 0.45, "text shown backwards"))
+        removed.append(RemovedDisguise("direction_override", 0.45, "text shown backwards"))
     if not _RIGHT_TO_LEFT.search(text) and _EMBEDDED.search(text):
         text = _EMBEDDED.sub("", text)
-        removed.append(Removed("direction_marks", 0.15, "in left-to-right text"))
+        removed.append(RemovedDisguise("direction_marks", 0.15, "in left-to-right text"))
     return CleanedCharacters(text, tuple(removed)) if removed else None
 
 
-def _floods(text: str) -> CleanedCharacters | None:
+def _remove_floods(text: str) -> CleanedCharacters | None:
     if not _FLOOD.search(text):
         return None
-    return CleanedCharacters(_MARKS.sub("", text), (Removed("combining_flood", 0.4, "marks on letters"),))
+    return CleanedCharacters(_MARKS.sub("", text), (RemovedDisguise("combining_flood", 0.4, "marks on letters"),))
 
 
-def _mixed(text: str) -> CleanedCharacters | None:
+def _replace_mixed_scripts(text: str) -> CleanedCharacters | None:
     """Words of Latin letters and look-alikes of another alphabet; a single one may just be talked about."""
     words = [word for word in _WORD.finditer(text) if _is_mixed(word.group())]
     if not words:
         return None
     excerpt = ", ".join(word.group() for word in words[:4])
     if len(words) < 2:
-        return CleanedCharacters(text, (Removed("mixed_scripts", 0.1, excerpt),))
+        return CleanedCharacters(text, (RemovedDisguise("mixed_scripts", 0.1, excerpt),))
     parts, at = [], 0
     for word in words:
-        parts += [text[at : word.start()], plain_letters(word.group())]
+        parts += [text[at : word.start()], to_plain_letters(word.group())]
         at = word.end()
-    return CleanedCharacters("".join([*parts, text[at:]]), (Removed("mixed_scripts", 0.5, excerpt),))
+    return CleanedCharacters("".join([*parts, text[at:]]), (RemovedDisguise("mixed_scripts", 0.5, excerpt),))
 
 
 def _is_mixed(word: str) -> bool:
@@ -156,7 +156,7 @@ def _script(char: str) -> str:
     return unicodedata.name(char, "").partition(" ")[0]
 
 
-def _cut(text: str, runs: list[re.Match[str]]) -> str:
+def _cut_runs(text: str, runs: list[re.Match[str]]) -> str:
     kept, at = [], 0
     for run in runs:
         kept.append(text[at : run.start()])
@@ -164,22 +164,22 @@ def _cut(text: str, runs: list[re.Match[str]]) -> str:
     return "".join([*kept, text[at:]])
 
 
-def plain_letters(text: str) -> str:
+def to_plain_letters(text: str) -> str:
     """The text with letters that look like a Latin letter in its place."""
-    return text if text.isascii() else text.translate(_look_alikes())
+    return text if text.isascii() else text.translate(_load_look_alikes())
 
 
 @lru_cache(maxsize=1)
-def _look_alikes() -> dict[int, str]:
+def _load_look_alikes() -> dict[int, str]:
     """Character -> the ASCII letter it looks like."""
-    data = optional("confusable_homoglyphs.confusables").confusables_data
+    data = load_optional("confusable_homoglyphs.confusables").confusables_data
     twins = {
-        ord(char): twin for char, alike in data.items() if len(char) == 1 for twin in _letters(char, alike)
+        ord(char): twin for char, alike in data.items() if len(char) == 1 for twin in _find_ascii_letter(char, alike)
     }
     return {**twins, **_small_capitals()}
 
 
-def _letters(char: str, alike: list[dict[str, str]]) -> Iterator[str]:
+def _find_ascii_letter(char: str, alike: list[dict[str, str]]) -> Iterator[str]:
     """The ASCII letter among a character's look-alikes, in its own case where there are two."""
     if char.isascii() or not char.isalpha():
         return

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from urllib.parse import unquote
 
-from baselines.middleware.risk.reading import sightings
-from baselines.middleware.risk.score import combined
+from baselines.middleware.risk.reading import find_sightings
+from baselines.middleware.risk.score import combine_weights
 
 LEVELS = 3
 """How deep an encoding may stand in another one."""
@@ -23,7 +23,7 @@ MOST_BYTES = 64 * 1024
 """Longest encoded run that is decoded; of a longer one the beginning."""
 MOST_RUNS = 64
 """Runs of one kind that are decoded in a text, the longest first."""
-_SAYS_SOMETHING = 1.5
+_LEAST_INSTRUCTION_SCORE = 1.5
 """Score from which a decoded text counts; plain text with so little would pass."""
 _ENCODED = 0.5
 """Confidence that instructions which had to be decoded were meant for a machine."""
@@ -36,7 +36,7 @@ _WORDS = re.compile(r"[^\W\d_]{2,}")
 
 
 @dataclass(frozen=True)
-class Payload:
+class EncodedPayload:
     """An encoded run that says something it should not."""
 
     start: int
@@ -48,28 +48,28 @@ class Payload:
     weight: float
 
 
-def payloads(text: str) -> list[Payload]:
+def find_payloads(text: str) -> list[EncodedPayload]:
     """Encoded runs of a text that hold instructions, in order of place; none lies in another."""
-    found: list[Payload] = []
-    for start, end, kind, decoded in sorted(_runs(text), key=lambda run: (run[0], -run[1])):
+    found: list[EncodedPayload] = []
+    for start, end, kind, decoded in sorted(_find_runs(text), key=lambda run: (run[0], -run[1])):
         if found and start < found[-1].end:
             continue
-        deepest = _instructions(decoded, (kind,))
+        deepest = _find_instructions(decoded, (kind,))
         if deepest is not None:
             kinds, said, weight = deepest
-            found.append(Payload(start, end, kinds, said, weight))
+            found.append(EncodedPayload(start, end, kinds, said, weight))
     return found
 
 
-def _instructions(text: str, kinds: tuple[str, ...]) -> tuple[tuple[str, ...], str, float] | None:
+def _find_instructions(text: str, kinds: tuple[str, ...]) -> tuple[tuple[str, ...], str, float] | None:
     """What a decoded text, or an encoding inside it, says; None if that is nothing of interest."""
     if is_prose(text):
-        weights = [sighting.weight for sighting in sightings(text)]
-        if combined(weights) >= _SAYS_SOMETHING:
-            return kinds, text, combined([_ENCODED, *weights]) / 10
+        weights = [sighting.weight for sighting in find_sightings(text)]
+        if combine_weights(weights) >= _LEAST_INSTRUCTION_SCORE:
+            return kinds, text, combine_weights([_ENCODED, *weights]) / 10
     if len(kinds) < LEVELS:
-        for _, _, kind, decoded in _runs(text):
-            deeper = _instructions(decoded, (*kinds, kind))
+        for _, _, kind, decoded in _find_runs(text):
+            deeper = _find_instructions(decoded, (*kinds, kind))
             if deeper is not None:
                 return deeper
     return None
@@ -83,7 +83,7 @@ def is_prose(text: str) -> bool:
     return len(words) >= 3 and sum(map(len, words)) >= 0.5 * len(text)
 
 
-def _runs(text: str) -> Iterator[tuple[int, int, str, str]]:
+def _find_runs(text: str) -> Iterator[tuple[int, int, str, str]]:
     """(start, end, kind, decoded) of every run that may be an encoding and decodes."""
     for kind, (expression, hint, decode) in _KINDS.items():
         if hint and hint not in text:
@@ -102,15 +102,15 @@ def _from_base64(run: str) -> str:
         raw = base64.b64decode(compact + "=" * (-len(compact) % 4))
     except (binascii.Error, ValueError):
         return ""
-    return _as_text(raw)
+    return _decode_bytes(raw)
 
 
 def _from_hex(run: str) -> str:
     digits = re.sub(r"[ :]", "", run)
-    return _as_text(bytes.fromhex(digits[: len(digits) // 2 * 2]))
+    return _decode_bytes(bytes.fromhex(digits[: len(digits) // 2 * 2]))
 
 
-def _as_text(raw: bytes) -> str:
+def _decode_bytes(raw: bytes) -> str:
     """The bytes as UTF-8 (or UTF-16, which PowerShell writes); `""` if they are no text."""
     if raw[1::2].count(0) * 3 > len(raw):
         return raw.decode("utf-16-le", "ignore")

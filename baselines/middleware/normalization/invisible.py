@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-ACTIVE = frozenset(
+ACTIVE_ELEMENTS = frozenset(
     {
         "script",
         "style",
@@ -35,28 +35,28 @@ _NAMED = {"white": "#ffffff", "black": "#000000", "red": "#ff0000", "yellow": "#
 _DANGEROUS_LINK = re.compile(r"^[\s\x00-\x20]*(?:javascript|vbscript|data)\s*:", re.IGNORECASE)
 
 
-def squeezed(style: str) -> str:
+def squeeze_style(style: str) -> str:
     """A style in small letters, without spaces and comments."""
     return re.sub(r"\s+|/\*.*?\*/", "", style.lower())
 
 
-def hides(style: str, background: str = "") -> bool:
+def style_hides(style: str, background: str = "") -> bool:
     """Whether a style (squeezed) makes text unreadable on a background colour."""
     if _HIDES.search(style):
         return True
     colour = _COLOUR.search(style)
     own = _BACKGROUND.search(style)
-    behind = plain_colour(own.group(1)) if own else background
-    return bool(colour and behind and plain_colour(colour.group(1)) == behind)
+    behind = normalize_colour(own.group(1)) if own else background
+    return bool(colour and behind and normalize_colour(colour.group(1)) == behind)
 
 
-def background_of(style: str) -> str:
+def read_background(style: str) -> str:
     """The background colour that a style sets, in plain form; `""` if it sets none."""
     found = _BACKGROUND.search(style)
-    return plain_colour(found.group(1)) if found else ""
+    return normalize_colour(found.group(1)) if found else ""
 
 
-def plain_colour(colour: str) -> str:
+def normalize_colour(colour: str) -> str:
     """A colour in one of its spellings: `#rrggbb` where it is one."""
     if re.fullmatch(r"#[0-9a-f]{3}", colour):
         return "#" + "".join(digit * 2 for digit in colour[1:])
@@ -66,13 +66,13 @@ def plain_colour(colour: str) -> str:
     return _NAMED.get(colour, colour)
 
 
-def hiding_rules(sheet: str) -> list[str]:
+def find_hiding_rules(sheet: str) -> list[str]:
     """Selectors of a style sheet whose rules hide, among those that name one class, id or element."""
-    rules = [(selectors, squeezed(body)) for selectors, body in _RULE.findall(sheet)]
+    rules = [(selectors, squeeze_style(body)) for selectors, body in _RULE.findall(sheet)]
     return [
         one.strip()
         for selectors, body in rules
-        if hides(body)
+        if style_hides(body)
         for one in selectors.split(",")
         if re.fullmatch(r"\s*[\w-]*[.#]?[\w-]+\s*", one)
     ]
@@ -82,7 +82,7 @@ def is_hidden(attributes: Mapping[str, Any], background: str) -> bool:
     """Whether an element is not shown, by its own attributes."""
     if "hidden" in attributes or str(attributes.get("type", "")).lower() == "hidden":
         return True
-    return hides(squeezed(str(attributes.get("style", ""))), background)
+    return style_hides(squeeze_style(str(attributes.get("style", ""))), background)
 
 
 def is_refresh(name: str, attributes: Mapping[str, Any]) -> bool:
@@ -90,7 +90,7 @@ def is_refresh(name: str, attributes: Mapping[str, Any]) -> bool:
     return name == "meta" and "http-equiv" in attributes
 
 
-def bad_attributes(attributes: Mapping[str, Any]) -> list[str]:
+def find_bad_attributes(attributes: Mapping[str, Any]) -> list[str]:
     """Attributes that run code: event handlers, and links of `javascript:` or `data:`."""
     return [
         name

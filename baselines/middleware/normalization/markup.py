@@ -15,15 +15,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from baselines.middleware.extra import optional
+from baselines.middleware.extra import load_optional
 from baselines.middleware.normalization.invisible import (
-    ACTIVE,
-    background_of,
-    bad_attributes,
-    hiding_rules,
+    ACTIVE_ELEMENTS,
+    read_background,
+    find_bad_attributes,
+    find_hiding_rules,
     is_hidden,
     is_refresh,
-    squeezed,
+    squeeze_style,
 )
 
 MOST_PARSED = 48 * 1024
@@ -55,18 +55,18 @@ class CleanedMarkup:
     """Names of elements and attributes that run or load."""
 
 
-def without_hidden(text: str) -> CleanedMarkup:
+def remove_hidden_markup(text: str) -> CleanedMarkup:
     """Take comments, hidden and active elements and active attributes out of a text with markup."""
     if "<" not in text or not _SUSPICIOUS.search(text):
         return CleanedMarkup(text)
-    cut = _without_comments(text)
-    cut = _without_elements(cut, _rules(cut.text))
+    cut = _remove_comments(text)
+    cut = _remove_elements(cut, _find_hiding_selectors(cut.text))
     if len(cut.text) > MOST_PARSED or ("<" not in cut.text):
         return cut
-    return _checked(cut)
+    return _verify_cut(cut)
 
 
-def _without_comments(text: str) -> CleanedMarkup:
+def _remove_comments(text: str) -> CleanedMarkup:
     comments = [comment.group() for comment in _COMMENT.finditer(text)]
     if not comments:
         return CleanedMarkup(text)
@@ -74,18 +74,18 @@ def _without_comments(text: str) -> CleanedMarkup:
     return CleanedMarkup(_COMMENT.sub("", text), tuple(one for one in said if one))
 
 
-def _rules(text: str) -> frozenset[str]:
+def _find_hiding_selectors(text: str) -> frozenset[str]:
     """Selectors that the style sheets of a page hide."""
     lower, found, at = text.lower(), [], 0
     while (start := lower.find("<style", at)) >= 0:
         end = lower.find("</style", start)
         at = len(text) if end < 0 else end + 1
         found.append(text[start:at][:_LONGEST_SHEET])
-    return frozenset(selector for sheet in found for selector in hiding_rules(sheet.partition(">")[2]))
+    return frozenset(selector for sheet in found for selector in find_hiding_rules(sheet.partition(">")[2]))
 
 
 @dataclass
-class _Open:
+class _OpenElement:
     """An element that is being cut."""
 
     name: str
@@ -93,11 +93,11 @@ class _Open:
     depth: int = 1
 
 
-def _without_elements(page: CleanedMarkup, rules: frozenset[str]) -> CleanedMarkup:
+def _remove_elements(page: CleanedMarkup, rules: frozenset[str]) -> CleanedMarkup:
     """One pass over the tags: cuts whole elements, and attributes inside the tags that stay."""
     text, parts, at = page.text, [], 0
     hidden, active = list(page.hidden), list(page.active)
-    cutting: _Open | None = None
+    cutting: _OpenElement | None = None
     behind: list[tuple[str, str]] = []
     for tag in _TAG.finditer(text):
         closes, name = tag.group(1) == "/", tag.group(2).lower()
@@ -105,37 +105,37 @@ def _without_elements(page: CleanedMarkup, rules: frozenset[str]) -> CleanedMark
             if name == cutting.name:
                 cutting.depth += -1 if closes else 1
                 if not cutting.depth:
-                    hidden.append(_words(text[cutting.start : tag.end()]) or name)
+                    hidden.append(_read_words(text[cutting.start : tag.end()]) or name)
                     at, cutting = tag.end(), None
             continue
-        attributes = {} if closes else _attributes(tag.group(3))
+        attributes = {} if closes else _read_attributes(tag.group(3))
         background = behind[-1][1] if behind else "#ffffff"
         if closes:
-            _leave(behind, name)
-        elif name in ACTIVE or is_refresh(name, attributes) or _is_out(name, attributes, background, rules):
+            _close_element(behind, name)
+        elif name in ACTIVE_ELEMENTS or is_refresh(name, attributes) or _must_be_cut(name, attributes, background, rules):
             parts.append(text[at : tag.start()])
             at = tag.end()
-            if name in ACTIVE or name == "meta":
+            if name in ACTIVE_ELEMENTS or name == "meta":
                 active.append(name)
             elif name in _VOID:
                 hidden.append(attributes.get("value") or name)
             if name not in _VOID and not tag.group(3).endswith("/"):
-                cutting = _Open(name, tag.start())
+                cutting = _OpenElement(name, tag.start())
         else:
-            bad = bad_attributes(attributes)
+            bad = find_bad_attributes(attributes)
             if bad:
-                parts += [text[at : tag.start()], _without_attributes(tag.group(), bad)]
+                parts += [text[at : tag.start()], _remove_attributes(tag.group(), bad)]
                 at, active = tag.end(), [*active, *bad]
-            own = background_of(squeezed(attributes.get("style", attributes.get("bgcolor", ""))))
+            own = read_background(squeeze_style(attributes.get("style", attributes.get("bgcolor", ""))))
             if name not in _VOID:
                 behind.append((name, own or background))
     if cutting is not None:
-        hidden.append(_words(text[cutting.start :]))
+        hidden.append(_read_words(text[cutting.start :]))
         at = len(text)
     return CleanedMarkup("".join([*parts, text[at:]]), tuple(one for one in hidden if one), tuple(active))
 
 
-def _leave(behind: list[tuple[str, str]], name: str) -> None:
+def _close_element(behind: list[tuple[str, str]], name: str) -> None:
     """Close the nearest open element of this name; a stray end tag closes nothing."""
     for place in range(len(behind) - 1, max(-1, len(behind) - 32), -1):
         if behind[place][0] == name:
@@ -143,7 +143,7 @@ def _leave(behind: list[tuple[str, str]], name: str) -> None:
             return
 
 
-def _is_out(name: str, attributes: dict[str, str], background: str, rules: frozenset[str]) -> bool:
+def _must_be_cut(name: str, attributes: dict[str, str], background: str, rules: frozenset[str]) -> bool:
     if rules:
         classes = [f".{one}" for one in attributes.get("class", "").split()]
         names = {name, *classes, *(f"{name}{one}" for one in classes), f"#{attributes.get('id', '')}"}
@@ -152,14 +152,14 @@ def _is_out(name: str, attributes: dict[str, str], background: str, rules: froze
     return is_hidden(attributes, background)
 
 
-def _attributes(source: str) -> dict[str, str]:
+def _read_attributes(source: str) -> dict[str, str]:
     return {
         name.lower(): html.unescape((value or "").strip("\"'"))
         for name, value in _ATTRIBUTE.findall(source[:4000])
     }
 
 
-def _without_attributes(tag: str, bad: list[str]) -> str:
+def _remove_attributes(tag: str, bad: list[str]) -> str:
     for name in bad:
         tag = re.sub(
             rf"\s+{re.escape(name)}(?:\s*=\s*(?:\"[^\"]*\"|'[^']*'|[^\s\"'=<>`]+))?",
@@ -170,16 +170,16 @@ def _without_attributes(tag: str, bad: list[str]) -> str:
     return tag
 
 
-def _words(markup: str) -> str:
+def _read_words(markup: str) -> str:
     return re.sub(r"\s+", " ", re.sub(r"<[^<>]*>", " ", markup)).strip()
 
 
-def _checked(cut: CleanedMarkup) -> CleanedMarkup:
+def _verify_cut(cut: CleanedMarkup) -> CleanedMarkup:
     """The cut page, if a parser finds nothing left in it; else the page as the parser has it, cleaned."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of BeautifulSoup: a text that looks like a file name or a URL
-        soup = optional("bs4").BeautifulSoup(cut.text, "html5lib")
-    left = list(_left(soup))
+        soup = load_optional("bs4").BeautifulSoup(cut.text, "html5lib")
+    left = list(_find_leftovers(soup))
     if not left:
         return cut
     hidden, active = list(cut.hidden), list(cut.active)
@@ -188,23 +188,23 @@ def _checked(cut: CleanedMarkup) -> CleanedMarkup:
         hidden.append(said)
         element.extract()
     for element in soup.find_all(True):
-        for name in bad_attributes(element.attrs):
+        for name in find_bad_attributes(element.attrs):
             del element[name]
             active.append(name)
     body = soup.body.decode_contents() if soup.body is not None else str(soup)
     return CleanedMarkup(body, tuple(one for one in hidden if one), tuple(active))
 
 
-def _left(soup: Any) -> Iterator[Any]:
+def _find_leftovers(soup: Any) -> Iterator[Any]:
     """What should not be there any more."""
-    comment = optional("bs4").Comment
-    rules = [selector for sheet in soup.find_all("style") for selector in hiding_rules(sheet.get_text())]
+    comment = load_optional("bs4").Comment
+    rules = [selector for sheet in soup.find_all("style") for selector in find_hiding_rules(sheet.get_text())]
     by_rule = {id(found) for selector in rules for found in soup.select(selector)}
     yield from soup.find_all(string=lambda text: isinstance(text, comment))
     for element in soup.find_all(True):
         attributes = {name: " ".join(v) if isinstance(v, list) else v for name, v in element.attrs.items()}
         if (
-            element.name in ACTIVE
+            element.name in ACTIVE_ELEMENTS
             or is_refresh(element.name, attributes)
             or id(element) in by_rule
             or is_hidden(attributes, "#ffffff")

@@ -11,7 +11,7 @@ _LEVELS = 4
 """How often percent signs are decoded: servers and tools do it once, attackers hope for twice."""
 _OVERLONG = re.compile(rb"[\xc0\xc1]([\x80-\xbf])|\xe0\x80([\x80-\xbf])|\xf0\x80\x80([\x80-\xbf])")
 _PERCENT_U = re.compile(r"%u([0-9a-fA-F]{4})")
-_ESCAPED = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|([0-7]{3}))")
+_ESCAPE_SEQUENCE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|([0-7]{3}))")
 _DRIVE = re.compile(r"^[a-zA-Z]:")
 _SCHEME = re.compile(r"^[a-zA-Z][a-zA-Z0-9+.-]*:(?:/|\\)")
 _SHELL = re.compile(r"[$`*?\[\]{}'\"\\;|&<>()!\n\r\t ~]")
@@ -21,7 +21,7 @@ _LOOK_ALIKES = str.maketrans(
 )
 
 
-def escapes(path: str, root: str = ".", *, shell: bool = False) -> str | None:
+def find_path_fault(path: str, root: str = ".", *, shell: bool = False) -> str | None:
     """Why a path may not be used; None if it stays below its root.
 
     Args:
@@ -32,45 +32,45 @@ def escapes(path: str, root: str = ".", *, shell: bool = False) -> str | None:
     """
     if shell and _SHELL.search(path):
         return "a shell would expand it"
-    for reading in _readings(path):
-        why = _outside(reading, root)
+    for reading in _decoding_steps(path):
+        why = _find_escape(reading, root)
         if why is not None:
             return why
     return None
 
 
-def _readings(path: str) -> list[str]:
+def _decoding_steps(path: str) -> list[str]:
     """The path as written and as each step of decoding leaves it."""
     found = [path]
     for _ in range(_LEVELS):
-        plainer = _decoded(found[-1])
+        plainer = _decode_once(found[-1])
         if plainer == found[-1]:
             break
         found.append(plainer)
     return found
 
 
-def _decoded(path: str) -> str:
+def _decode_once(path: str) -> str:
     text = _PERCENT_U.sub(lambda code: chr(int(code[1], 16)), path)
-    text = _ESCAPED.sub(_unescaped, text)
+    text = _ESCAPE_SEQUENCE.sub(_unescape_match, text)
     raw = unquote_to_bytes(text.encode("utf-8", "surrogatepass"))
-    text = _OVERLONG.sub(_short, raw).decode("utf-8", "replace")
+    text = _OVERLONG.sub(_decode_overlong, raw).decode("utf-8", "replace")
     return unicodedata.normalize("NFKC", text.translate(_LOOK_ALIKES))
 
 
-def _unescaped(match: re.Match[str]) -> str:
+def _unescape_match(match: re.Match[str]) -> str:
     byte, unit, octal = match.groups()
     return chr(int(octal, 8) if octal else int(byte or unit, 16))
 
 
-def _short(match: re.Match[bytes]) -> bytes:
+def _decode_overlong(match: re.Match[bytes]) -> bytes:
     """The character that an overlong UTF-8 sequence of two to four bytes stands for."""
     last = next(group for group in match.groups() if group is not None)[0]
     first = match.group()[0]
     return bytes([((first & 1) << 6 if first in (0xC0, 0xC1) else 0) | (last & 0x3F)])
 
 
-def _outside(path: str, root: str) -> str | None:
+def _find_escape(path: str, root: str) -> str | None:
     if any(ord(char) < 32 or ord(char) == 127 for char in path):
         return "it holds control characters"
     if _DRIVE.match(path) or _SCHEME.match(path) or path.startswith(("\\\\", "//")):

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from agentsys.errors import ConfigError, unknown_name
 
-FOLDER = Path(__file__).parent / "suites"
+POLICY_FOLDER = Path(__file__).parent / "suites"
 
 
 class _PolicyPart(BaseModel):
@@ -53,7 +53,7 @@ class PolicyRole(_PolicyPart):
     """Tool -> argument -> rule. An argument that is not listed may not be given."""
 
 
-class Policy(_PolicyPart):
+class ToolPolicy(_PolicyPart):
     """One policy file."""
 
     description: str
@@ -61,7 +61,7 @@ class Policy(_PolicyPart):
     roles: dict[str, PolicyRole]
 
     @model_validator(mode="after")
-    def _known_roles(self) -> Policy:
+    def _known_roles(self) -> ToolPolicy:
         for name in [self.default_role, *(one for role in self.roles.values() for one in role.extends)]:
             if name not in self.roles:
                 raise ValueError(f"there is no role '{name}'")
@@ -76,39 +76,39 @@ class Policy(_PolicyPart):
         name = role or self.default_role
         if name not in self.roles:
             raise ConfigError(unknown_name("role of the policy", name, self.roles))
-        return self._collected(name, ())
+        return self._collect_tools(name, ())
 
-    def _collected(self, name: str, path: tuple[str, ...]) -> dict[str, dict[str, ArgumentRule]]:
+    def _collect_tools(self, name: str, path: tuple[str, ...]) -> dict[str, dict[str, ArgumentRule]]:
         if name in path:
             raise ConfigError(f"Policy: roles extend each other: {' -> '.join([*path, name])}.")
         found: dict[str, dict[str, ArgumentRule]] = {}
         for other in self.roles[name].extends:
-            found |= self._collected(other, (*path, name))
+            found |= self._collect_tools(other, (*path, name))
         return found | self.roles[name].tools
 
 
-def shipped_policies() -> list[str]:
+def list_shipped_policies() -> list[str]:
     """Names of the suites that a policy is shipped for."""
-    return sorted(path.stem for path in FOLDER.glob("*.yaml"))
+    return sorted(path.stem for path in POLICY_FOLDER.glob("*.yaml"))
 
 
 @lru_cache(maxsize=64)
-def load_policy(name: str) -> Policy:
+def load_tool_policy(name: str) -> ToolPolicy:
     """A policy by the name of its suite, or by the path of a file.
 
     Raises:
         ConfigError: If there is no such policy, or the file is none.
     """
-    path = FOLDER / f"{name}.yaml" if name in shipped_policies() else Path(name).expanduser()
+    path = POLICY_FOLDER / f"{name}.yaml" if name in list_shipped_policies() else Path(name).expanduser()
     if not path.is_file():
-        raise ConfigError(unknown_name("policy", name, shipped_policies()) + " Or give a YAML file.")
+        raise ConfigError(unknown_name("policy", name, list_shipped_policies()) + " Or give a YAML file.")
     try:
-        return Policy.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
+        return ToolPolicy.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
     except (yaml.YAMLError, ValidationError, UnicodeDecodeError) as error:
-        raise ConfigError(f"Policy {path}: {_first(error)}.") from None
+        raise ConfigError(f"Policy {path}: {_first_error(error)}.") from None
 
 
-def _first(error: Exception) -> str:
+def _first_error(error: Exception) -> str:
     if isinstance(error, ValidationError):
         one = error.errors()[0]
         return f"{'.'.join(map(str, one['loc'])) or 'file'}: {one['msg'].rstrip('.')}"

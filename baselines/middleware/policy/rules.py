@@ -8,12 +8,12 @@ from typing import Any
 
 import orjson
 
-from baselines.middleware.extra import optional
-from baselines.middleware.policy.paths import escapes
+from baselines.middleware.extra import load_optional
+from baselines.middleware.policy.paths import find_path_fault
 from baselines.middleware.policy.policy import ArgumentRule
-from baselines.middleware.policy.urls import fault_of
+from baselines.middleware.policy.urls import find_url_fault
 from baselines.middleware.risk.finding import RiskFinding
-from baselines.middleware.risk.reading import sightings
+from baselines.middleware.risk.reading import find_sightings
 
 LAYER = "policy"
 CERTAIN = 1.0
@@ -22,7 +22,7 @@ _IN_ARGUMENTS = 0.5
 """Share of a pattern's weight inside an argument: users have agents write about instructions, too."""
 
 
-def violations(
+def find_violations(
     tool: str, args: Mapping[str, Any], tools: Mapping[str, Mapping[str, ArgumentRule]] | None
 ) -> list[RiskFinding]:
     """What speaks against a call, rules that it breaks first.
@@ -34,58 +34,58 @@ def violations(
             at.
     """
     if tools is not None and tool not in tools:
-        return [_broken("tool", f"{tool} is not allowed")]
+        return [_broken_rule_finding("tool", f"{tool} is not allowed")]
     found: list[RiskFinding] = []
     rules = {} if tools is None else tools[tool]
     for name, value in args.items() if tools is not None else ():
         rule = rules.get(name)
         found += (
-            [_broken("argument", f"{name} is not allowed")]
+            [_broken_rule_finding("argument", f"{name} is not allowed")]
             if rule is None
-            else _of_argument(name, value, rule)
+            else _check_argument(name, value, rule)
         )
     return found + [
         RiskFinding(
             LAYER, seen.hit.pattern.id, seen.hit.pattern.category, seen.weight * _IN_ARGUMENTS, seen.excerpt
         )
-        for text in argument_texts(args)
-        for seen in sightings(text)
+        for text in iterate_argument_texts(args)
+        for seen in find_sightings(text)
     ]
 
 
-def _of_argument(name: str, value: Any, rule: ArgumentRule) -> Iterator[RiskFinding]:
+def _check_argument(name: str, value: Any, rule: ArgumentRule) -> Iterator[RiskFinding]:
     if rule.schema_:
-        error = next(_validator(orjson.dumps(rule.schema_)).iter_errors(value), None)
+        error = next(_build_validator(orjson.dumps(rule.schema_)).iter_errors(value), None)
         if error is not None:
-            yield _broken("schema", f"{name}: {error.message}")
-    for text in argument_texts(value):
-        if rule.url is not None and (fault := fault_of(text, rule.url.domains)) is not None:
-            yield _broken(f"url_{fault.kind}", f"{name}: {fault.reason}: {text}")
+            yield _broken_rule_finding("schema", f"{name}: {error.message}")
+    for text in iterate_argument_texts(value):
+        if rule.url is not None and (fault := find_url_fault(text, rule.url.domains)) is not None:
+            yield _broken_rule_finding(f"url_{fault.kind}", f"{name}: {fault.reason}: {text}")
         if (
             rule.path is not None
-            and (why := escapes(text, rule.path.root, shell=rule.path.shell)) is not None
+            and (why := find_path_fault(text, rule.path.root, shell=rule.path.shell)) is not None
         ):
-            yield _broken("path", f"{name}: {why}: {text}")
+            yield _broken_rule_finding("path", f"{name}: {why}: {text}")
 
 
 @lru_cache(maxsize=512)
-def _validator(schema: bytes) -> Any:
-    package = optional("jsonschema")
+def _build_validator(schema: bytes) -> Any:
+    package = load_optional("jsonschema")
     kind = package.Draft202012Validator
     return kind(orjson.loads(schema), format_checker=kind.FORMAT_CHECKER)
 
 
-def argument_texts(value: Any) -> Iterator[str]:
+def iterate_argument_texts(value: Any) -> Iterator[str]:
     """Every text inside an argument, or inside all of them."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
         for item in value.values():
-            yield from argument_texts(item)
+            yield from iterate_argument_texts(item)
     elif isinstance(value, list | tuple):
         for item in value:
-            yield from argument_texts(item)
+            yield from iterate_argument_texts(item)
 
 
-def _broken(kind: str, what: str) -> RiskFinding:
+def _broken_rule_finding(kind: str, what: str) -> RiskFinding:
     return RiskFinding(LAYER, kind, "execution" if kind.startswith("url") else "exfiltration", CERTAIN, what)

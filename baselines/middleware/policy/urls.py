@@ -18,7 +18,7 @@ from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit
 
-from baselines.middleware.extra import optional
+from baselines.middleware.extra import load_optional
 
 SCHEMES = ("http", "https")
 _LOCAL_NAMES = ("localhost", "localhost6", "ip6-localhost", "ip6-loopback", "broadcasthost", "loopback")
@@ -45,11 +45,11 @@ _EVERYDAY = re.compile(
     re.IGNORECASE | re.ASCII,
 )
 """URLs that every parser reads alike."""
-_BARE = re.compile(r"[\x00-\x20\x7f\\]")
+_CONTROL_CHARACTERS = re.compile(r"[\x00-\x20\x7f\\]")
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
-class Reach(StrEnum):
+class UrlReach(StrEnum):
     """How far a URL leads."""
 
     PUBLIC = "public"
@@ -69,7 +69,7 @@ class UrlFault:
     reason: str
 
 
-def fault_of(url: str, domains: Sequence[str] | None) -> UrlFault | None:
+def find_url_fault(url: str, domains: Sequence[str] | None) -> UrlFault | None:
     """What is wrong with a URL argument; None if it may be used.
 
     Args:
@@ -77,104 +77,104 @@ def fault_of(url: str, domains: Sequence[str] | None) -> UrlFault | None:
         domains: The allowed hosts (`site.example`, or `*.site.example` for all below); None: any public one.
     """
     text = url if "://" in url or re.match(r"[a-zA-Z][a-zA-Z0-9+.-]*:(?!\d)", url) else f"http://{url}"
-    read = _parsed(text)
-    if read is None or _BARE.search(url.strip()):
+    read = _parse_url(text)
+    if read is None or _CONTROL_CHARACTERS.search(url.strip()):
         return UrlFault("unreadable", "the URL cannot be read in one way only")
     scheme = str(read.protocol).rstrip(":")
     if scheme not in SCHEMES:
         return UrlFault("scheme", f"only {' and '.join(SCHEMES)} may be opened")
-    if read.username or read.password or "@" in _authority(text):
+    if read.username or read.password or "@" in _read_authority(text):
         return UrlFault("credentials", "the URL holds credentials, or pretends to")
-    reach = reach_of(text)
-    if reach is not Reach.PUBLIC:
+    reach = classify_reach(text)
+    if reach is not UrlReach.PUBLIC:
         return UrlFault(reach.value, f"the host is {reach.value}")
-    if domains is not None and not any(_within(str(read.hostname).rstrip("."), one) for one in domains):
+    if domains is not None and not any(_is_within_domain(str(read.hostname).rstrip("."), one) for one in domains):
         return UrlFault("domain", "the domain is not on the list of allowed ones")
     return None
 
 
 @lru_cache(maxsize=4096)
-def reach_of(url: str) -> Reach:
+def classify_reach(url: str) -> UrlReach:
     """Where a URL with a scheme leads."""
     everyday = _EVERYDAY.match(url)
     if everyday:
-        return _reach_of_host(everyday.group(1).lower())
-    read = _parsed(url)
+        return _classify_host(everyday.group(1).lower())
+    read = _parse_url(url)
     if read is None:
-        return Reach.UNCLEAR
+        return UrlReach.UNCLEAR
     if str(read.protocol) not in ("http:", "https:", "ftp:", "ws:", "wss:"):
-        return Reach.INTERNAL
-    reaches = {_reach_of_host(host) for host in _hosts(url, str(read.hostname))}
-    for worst in (Reach.METADATA, Reach.INTERNAL, Reach.UNCLEAR):
+        return UrlReach.INTERNAL
+    reaches = {_classify_host(host) for host in _read_hosts(url, str(read.hostname))}
+    for worst in (UrlReach.METADATA, UrlReach.INTERNAL, UrlReach.UNCLEAR):
         if worst in reaches:
             return worst
     return (
-        Reach.PUBLIC
-        if len({_plain(host) for host in _hosts(url, str(read.hostname))}) == 1
-        else Reach.UNCLEAR
+        UrlReach.PUBLIC
+        if len({_plain_host(host) for host in _read_hosts(url, str(read.hostname))}) == 1
+        else UrlReach.UNCLEAR
     )
 
 
-def _parsed(url: str) -> Any:
+def _parse_url(url: str) -> Any:
     try:
-        return optional("ada_url").URL(url)
+        return load_optional("ada_url").URL(url)
     except ValueError:
         return None
 
 
-def _hosts(url: str, browser: str) -> list[str]:
+def _read_hosts(url: str, browser: str) -> list[str]:
     """The host as a browser sees it, and as Python's clients do."""
     try:
         python = urlsplit(url).hostname
     except ValueError:
         return [browser, ""]
-    again = _parsed(f"http://{_in_url(python)}/") if python else None
+    again = _parse_url(f"http://{_host_in_url(python)}/") if python else None
     return [browser, str(again.hostname) if again is not None else ""]
 
 
-def _in_url(host: str) -> str:
+def _host_in_url(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def _plain(host: str) -> str:
+def _plain_host(host: str) -> str:
     return host.rstrip(".").casefold()
 
 
-def _authority(url: str) -> str:
+def _read_authority(url: str) -> str:
     rest = url.partition("://")[2]
     return re.split(r"[/?#]", rest, maxsplit=1)[0]
 
 
-def _reach_of_host(host: str) -> Reach:
-    name = _plain(host)
+def _classify_host(host: str) -> UrlReach:
+    name = _plain_host(host)
     if not name:
-        return Reach.UNCLEAR
-    address = _address(name.strip("[]"))
+        return UrlReach.UNCLEAR
+    address = _read_address(name.strip("[]"))
     if address is not None:
-        return _reach_of_address(address)
+        return _classify_address(address)
     if name in _METADATA_NAMES:
-        return Reach.METADATA
+        return UrlReach.METADATA
     inside = "." not in name or name in _LOCAL_NAMES or name.endswith(_LOCAL_ENDINGS)
     echoes = any(name == domain or name.endswith(f".{domain}") for domain in _ECHOING)
-    return Reach.INTERNAL if inside or echoes else Reach.PUBLIC
+    return UrlReach.INTERNAL if inside or echoes else UrlReach.PUBLIC
 
 
-def _address(text: str) -> _Address | None:
+def _read_address(text: str) -> _Address | None:
     try:
         return ipaddress.ip_address(text.partition("%")[0])
     except ValueError:
         return None
 
 
-def _reach_of_address(address: _Address) -> Reach:
-    reached = {address, *_inside(address)}
+def _classify_address(address: _Address) -> UrlReach:
+    reached = {address, *_embedded_addresses(address)}
     if reached & _METADATA:
-        return Reach.METADATA
+        return UrlReach.METADATA
     private = any(not one.is_global or one.is_multicast or one.is_reserved for one in reached)
-    return Reach.INTERNAL if private else Reach.PUBLIC
+    return UrlReach.INTERNAL if private else UrlReach.PUBLIC
 
 
-def _inside(address: _Address) -> list[_Address]:
+def _embedded_addresses(address: _Address) -> list[_Address]:
     """IPv4 addresses that an IPv6 address carries: mapped, compatible, 6to4, Teredo, NAT64."""
     if isinstance(address, ipaddress.IPv4Address):
         return []
@@ -184,12 +184,12 @@ def _inside(address: _Address) -> list[_Address]:
     return [one for one in carried if one is not None]
 
 
-def _within(host: str, domain: str) -> bool:
-    wanted = _ascii(domain.removeprefix("*."))
+def _is_within_domain(host: str, domain: str) -> bool:
+    wanted = _to_ascii_domain(domain.removeprefix("*."))
     return host == wanted or (domain.startswith("*.") and host.endswith(f".{wanted}"))
 
 
 @lru_cache(maxsize=256)
-def _ascii(domain: str) -> str:
+def _to_ascii_domain(domain: str) -> str:
     """A policy's domain as it stands in a parsed URL."""
-    return str(optional("idna").encode(domain, uts46=True).decode())
+    return str(load_optional("idna").encode(domain, uts46=True).decode())

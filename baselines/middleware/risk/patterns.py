@@ -12,7 +12,7 @@ from pathlib import Path
 import yaml
 from pydantic import BaseModel, ConfigDict, Field
 
-FILE = Path(__file__).parent / "patterns.yaml"
+PATTERN_FILE = Path(__file__).parent / "patterns.yaml"
 GAP = 80
 """Most characters, within a sentence, that a `~` in a pattern stands for."""
 LOOK_BACK = 40
@@ -25,7 +25,7 @@ _WORD = re.compile(r"[a-z_]+")
 _SENTENCE_END = re.compile(r"[.!?](?=\s|$)")
 
 
-class Category(StrEnum):
+class RiskCategory(StrEnum):
     """What an attack goes for."""
 
     OVERRIDE = "override"
@@ -37,13 +37,13 @@ class Category(StrEnum):
     OBFUSCATION = "obfuscation"
 
 
-class Pattern(BaseModel):
+class RiskPattern(BaseModel):
     """One entry of `patterns.yaml`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     id: str
-    category: Category
+    category: RiskCategory
     weight: float = Field(gt=0, lt=1)
     """Confidence that a text with it is an attack."""
     words: tuple[str, ...]
@@ -60,27 +60,27 @@ class Pattern(BaseModel):
     @cached_property
     def follows(self) -> Sequence[Sequence[re.Pattern[str]]]:
         """The alternatives of `then`, each as the parts between its gaps."""
-        return [[re.compile(_expanded(part)) for part in _split(one, "~")] for one in _split(self.then, "|")]
+        return [[re.compile(_expand_macros(part)) for part in _split_outside_groups(one, "~")] for one in _split_outside_groups(self.then, "|")]
 
     @cached_property
     def precedes(self) -> re.Pattern[str] | None:
         """`before`, compiled."""
-        return re.compile(_expanded(self.before)) if self.before else None
+        return re.compile(_expand_macros(self.before)) if self.before else None
 
-    def found_at(self, text: str, start: int, end: int) -> int | None:
+    def match_at(self, text: str, start: int, end: int) -> int | None:
         """Where the pattern ends if its word stands from `start` to `end`; None if it is not there."""
         if self.precedes and not self.precedes.search(text[max(0, start - LOOK_BACK) : start]):
             return None
         for parts in self.follows:
-            reached = _followed(parts, text, end)
+            reached = _match_parts(parts, text, end)
             if reached is not None:
                 return reached
         return None
 
 
-FLOOD = Pattern(
+FLOOD_PATTERN = RiskPattern(
     id="flood",
-    category=Category.OBFUSCATION,
+    category=RiskCategory.OBFUSCATION,
     weight=0.7,
     words=(),
     then="",
@@ -94,10 +94,10 @@ CHARACTERS_PER_TRY = 6
 
 
 @dataclass(frozen=True)
-class Hit:
+class PatternHit:
     """A pattern that was found."""
 
-    pattern: Pattern
+    pattern: RiskPattern
     start: int
     end: int
 
@@ -106,22 +106,22 @@ _LONG = 20_000
 """Characters from which contexts that were tried before are remembered: floods repeat themselves."""
 
 
-class Matcher:
+class PatternMatcher:
     """Patterns, sorted by the words they begin with.
 
     Work is linear in the text: each word is looked up, and a pattern that it begins looks at a bounded
     piece of what follows and never goes back (a gap ends at the first place where the next part fits).
     """
 
-    def __init__(self, patterns: Sequence[Pattern]) -> None:
+    def __init__(self, patterns: Sequence[RiskPattern]) -> None:
         self.patterns = tuple(patterns)
-        self._by_word: dict[str, list[Pattern]] = {}
+        self._by_word: dict[str, list[RiskPattern]] = {}
         for pattern in patterns:
             for word in pattern.words:
                 self._by_word.setdefault(word, []).append(pattern)
         self.words = frozenset(self._by_word)
 
-    def hits(self, text: str) -> Iterator[Hit]:
+    def find_hits(self, text: str) -> Iterator[PatternHit]:
         """The first place of each pattern in a text (small letters, single spaces), in order of place.
 
         A text that is made of such words and nothing else is a flood, which is a finding of its own: nothing
@@ -142,16 +142,16 @@ class Matcher:
                     tried.add(context)
                 left -= 1
                 if left < 0:
-                    yield Hit(FLOOD, start, end)
+                    yield PatternHit(FLOOD_PATTERN, start, end)
                     return
-                reached = pattern.found_at(text, start, end)
+                reached = pattern.match_at(text, start, end)
                 if reached is not None:
                     found.add(pattern.id)
-                    yield Hit(pattern, start, reached)
+                    yield PatternHit(pattern, start, reached)
 
 
 @lru_cache(maxsize=1)
-def shipped() -> Matcher:
+def load_shipped_patterns() -> PatternMatcher:
     """The patterns of `patterns.yaml`.
 
     Raises:
@@ -159,20 +159,20 @@ def shipped() -> Matcher:
     """
     # Every scalar as text: `no` and `on` are words here.
     loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
-    entries = yaml.load(FILE.read_text(encoding="utf-8"), Loader=loader)
-    patterns = [Pattern.model_validate(entry) for entry in entries]
+    entries = yaml.load(PATTERN_FILE.read_text(encoding="utf-8"), Loader=loader)
+    patterns = [RiskPattern.model_validate(entry) for entry in entries]
     ids = [pattern.id for pattern in patterns]
     if len(set(ids)) < len(ids):
         raise ValueError(
-            f"{FILE}: an id stands there twice: {sorted(i for i in set(ids) if ids.count(i) > 1)}"
+            f"{PATTERN_FILE}: an id stands there twice: {sorted(i for i in set(ids) if ids.count(i) > 1)}"
         )
     for pattern in patterns:
         if any("~" in part.pattern for parts in pattern.follows for part in parts):
-            raise ValueError(f"{FILE}: {pattern.id}: a gap (~) stands inside a group.")
-    return Matcher(patterns)
+            raise ValueError(f"{PATTERN_FILE}: {pattern.id}: a gap (~) stands inside a group.")
+    return PatternMatcher(patterns)
 
 
-def _followed(parts: Sequence[re.Pattern[str]], text: str, at: int) -> int | None:
+def _match_parts(parts: Sequence[re.Pattern[str]], text: str, at: int) -> int | None:
     first, *rest = parts
     fits = first.match(text, at)
     if fits is None:
@@ -189,13 +189,13 @@ def _followed(parts: Sequence[re.Pattern[str]], text: str, at: int) -> int | Non
     return at
 
 
-def _expanded(expression: str) -> str:
+def _expand_macros(expression: str) -> str:
     for name, meaning in _MACROS.items():
         expression = expression.replace(name, meaning)
     return expression
 
 
-def _split(expression: str, separator: str) -> list[str]:
+def _split_outside_groups(expression: str, separator: str) -> list[str]:
     """The parts of an expression between separators that stand outside all groups and character classes."""
     parts, depth, bracket, escaped = [""], 0, False, False
     for char in expression:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
-Combine = Literal["accumulate", "maximum"]
+CombineRule = Literal["accumulate", "maximum"]
 """`accumulate`: 10 x (1 - product of 1 - weight): every finding adds. `maximum`: 10 x the largest weight."""
 
 
@@ -25,7 +25,7 @@ class Handling(StrEnum):
     """No model sees it, no tool runs it."""
 
 
-ORDER = tuple(Handling)
+HANDLING_ORDER = tuple(Handling)
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Thresholds:
         return Handling.REWRITE if score >= self.rewrite else Handling.ALLOW
 
 
-def combined(weights: Iterable[float], how: Combine = "accumulate") -> float:
+def combine_weights(weights: Iterable[float], how: CombineRule = "accumulate") -> float:
     """The score of some findings, in [0, 10], to three decimals.
 
     Args:
@@ -58,6 +58,6 @@ def combined(weights: Iterable[float], how: Combine = "accumulate") -> float:
     return round(10 * (1 - math.prod(1 - weight for weight in found)), 3)
 
 
-def strictest(actions: Iterable[Handling]) -> Handling:
+def strictest_handling(actions: Iterable[Handling]) -> Handling:
     """The strictest of some actions; `ALLOW` where there is none."""
-    return max(actions, key=ORDER.index, default=Handling.ALLOW)
+    return max(actions, key=HANDLING_ORDER.index, default=Handling.ALLOW)

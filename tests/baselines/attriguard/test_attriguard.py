@@ -15,8 +15,8 @@ from baselines.attriguard import AttriGuard
 from baselines.attriguard.verdict import (
     read_judgement,
     read_judgement_loosely,
-    read_likelier,
-    same,
+    read_truth_probability,
+    is_same_call,
 )
 from baselines.border.rewriter import WITHHELD
 
@@ -131,7 +131,7 @@ def test_verdicts(proposed: Any, shadow: Any, survival: Any, outcome: str, agree
 )
 def test_arguments_are_compared_in_one_form(one: Any, other: Any, alike: bool) -> None:
     first, second = FunctionCall(function="f", args=one), FunctionCall(function="f", args=other)
-    assert same(first, second) is alike
+    assert is_same_call(first, second) is alike
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ def test_an_error_text_is_a_result_unless_as_published() -> None:
     ],
 )
 def test_a_judge_is_read_by_how_likely_its_words_were_if_that_is_told(tokens: Any, legitimate: Any) -> None:
-    found = read_likelier(tokens)
+    found = read_truth_probability(tokens)
     assert (found.legitimate if found else None) is legitimate
     said = {"legitimate": legitimate is False, "reason": "x"}  # the words say the opposite
     asked = model(making(TO_BOB), making(READ), making(TO_EVE), judge=json.dumps(said))

@@ -16,24 +16,24 @@ from agentsys.models.chat import ChatReply, ChatRequest, assistant
 from agentsys.models.pipeline_elements import default_system_message, tool_loop
 from agentsys.models.providers.wire_parts import result_text
 from agentsys.models.trace import Tracer, use_tracer
-from baselines.border.asking import ask, between_fences, fence, inside_fences
+from baselines.border.asking import ask_guard, wrap_in_fences, draw_fence_word, read_fenced_text
 from baselines.border.elements import FilteredTools
-from baselines.border.filter import BorderFilter, CallRuling, EndCase, Turn
-from baselines.border.leaves import leaves_of
+from baselines.border.filter import BoundaryFilter, CallRuling, EndCase, FilterTurn
+from baselines.border.leaves import read_leaves
 from baselines.border.runtime import CallRefused, FilteredRuntime
-from baselines.tool_results import saying
+from baselines.tool_results import replace_result_text
 
 READ, SEND = ("read_note", {"name": "x"}), ("send_note", {"to": "Bob"})
 
 
-class Marks(BorderFilter):
+class Marks(BoundaryFilter):
     """Puts its letter behind recipients and results; refuses calls to a forbidden recipient."""
 
     def __init__(self, letter: str, forbidden: str = "") -> None:
         self.letter, self.forbidden = letter, forbidden
         self.seen: list[str] = []
 
-    def rule(self, turn: Turn, calls: Sequence[FunctionCall]) -> list[CallRuling]:
+    def rule(self, turn: FilterTurn, calls: Sequence[FunctionCall]) -> list[CallRuling]:
         self.seen += [call.function for call in calls]
         return [self._ruled(call) for call in calls]
 
@@ -45,16 +45,16 @@ class Marks(BorderFilter):
             return CallRuling(call, f"refused by {self.letter}")
         return CallRuling(call.model_copy(update={"args": {**call.args, "to": to + self.letter}}))
 
-    def read(self, turn: Turn, results: Sequence[ChatToolResultMessage]) -> list[ChatToolResultMessage]:
-        return [saying(result, result_text(result) + self.letter) for result in results]
+    def read(self, turn: FilterTurn, results: Sequence[ChatToolResultMessage]) -> list[ChatToolResultMessage]:
+        return [replace_result_text(result, result_text(result) + self.letter) for result in results]
 
 
-class Ends(BorderFilter):
-    def read(self, turn: Turn, results: Sequence[ChatToolResultMessage]) -> list[ChatToolResultMessage]:
-        raise EndCase("Over.", [saying(result, "gone") for result in results])
+class Ends(BoundaryFilter):
+    def read(self, turn: FilterTurn, results: Sequence[ChatToolResultMessage]) -> list[ChatToolResultMessage]:
+        raise EndCase("Over.", [replace_result_text(result, "gone") for result in results])
 
 
-def conversation(filters: Sequence[BorderFilter], tools: Tools, *turns: Any) -> list[Any]:
+def conversation(filters: Sequence[BoundaryFilter], tools: Tools, *turns: Any) -> list[Any]:
     suite = get_suite("v1.2.2", "banking")
     model = RoleModel({"agent": [*turns, "Done."]})
     loop = tool_loop(model, default_system_message(suite), name="x", tools=FilteredTools(filters))
@@ -123,7 +123,7 @@ def test_around_other_agents_an_unchanged_value_stays_the_value_it_was() -> None
 
     value = [1, 2]
     tools = Tools(value)
-    guarded = FilteredRuntime(tools.runtime, [BorderFilter()], "Go.")
+    guarded = FilteredRuntime(tools.runtime, [BoundaryFilter()], "Go.")
     assert guarded.run_function(None, "read_note", {"name": "x"}) == (value, None)
     marked = FilteredRuntime(tools.runtime, [Marks("a", forbidden="Eve")], "Go.")
     assert marked.run_function(None, "read_note", {"name": "x"})[0].endswith("a")
@@ -135,13 +135,13 @@ def test_around_other_agents_an_unchanged_value_stays_the_value_it_was() -> None
 
 
 def test_marks_stand_in_no_text_and_repeat_with_the_seed() -> None:
-    word = fence(0, "a", "b")
-    assert word == fence(0, "a", "b") != fence(1, "a", "b")
-    assert fence(0, "a", "b", word) != word
-    forged = between_fences(word, "x")
-    outer = fence(0, forged)
-    text = f"before {between_fences(outer, forged)} {between_fences(outer, 'second')}"
-    assert inside_fences(text) == forged and inside_fences(text, 1) == "second"
+    word = draw_fence_word(0, "a", "b")
+    assert word == draw_fence_word(0, "a", "b") != draw_fence_word(1, "a", "b")
+    assert draw_fence_word(0, "a", "b", word) != word
+    forged = wrap_in_fences(word, "x")
+    outer = draw_fence_word(0, forged)
+    text = f"before {wrap_in_fences(outer, forged)} {wrap_in_fences(outer, 'second')}"
+    assert read_fenced_text(text) == forged and read_fenced_text(text, 1) == "second"
 
 
 def test_a_question_is_asked_again_and_counted() -> None:
@@ -155,11 +155,11 @@ def test_a_question_is_asked_again_and_counted() -> None:
             return ChatReply(assistant(self.texts.pop(0)))
 
     request = ChatRequest([], role="r")
-    answer = ask(Replies("", "<think>no</think>5"), request, lambda text: int(text) if text else None)
+    answer = ask_guard(Replies("", "<think>no</think>5"), request, lambda text: int(text) if text else None)
     assert (answer.value, answer.asked, answer.unreadable) == (5, 2, 1)
-    words = ask(Replies("", ""), request, lambda text: text or None)
+    words = ask_guard(Replies("", ""), request, lambda text: text or None)
     assert (words.value, words.asked, words.unreadable) == (None, 2, 2)
-    assert ask(Replies("<think>never ends"), request, lambda text: text or None, 0).value is None
+    assert ask_guard(Replies("<think>never ends"), request, lambda text: text or None, 0).value is None
 
 
 @pytest.mark.parametrize(
@@ -167,6 +167,6 @@ def test_a_question_is_asked_again_and_counted() -> None:
     ["plain", "a: b", "- x\n- y", "k: 5\nt: 'on'", "[1, 2]", "&a [*a]", "a: &x 1\nb: *x", "{", "- - - x", ""],
 )
 def test_what_is_not_changed_keeps_its_bytes_and_is_read_without_harm(text: str) -> None:
-    leaves = leaves_of(text)
-    assert leaves.with_strings(lambda piece: piece) == text
-    assert isinstance(leaves.strings(), list)
+    leaves = read_leaves(text)
+    assert leaves.replace_strings(lambda piece: piece) == text
+    assert isinstance(leaves.list_strings(), list)

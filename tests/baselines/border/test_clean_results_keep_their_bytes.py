@@ -14,8 +14,8 @@ from real_results import agentdojo_results, asb_outputs
 from scripted_for_border import RoleModel, sanitized
 
 from agentsys.models.chat import ChatRequest, text_of, tool_message
-from baselines.border.defense import BorderDefense
-from baselines.border.filter import Turn
+from baselines.border.defense import BoundaryDefense
+from baselines.border.filter import FilterTurn
 from baselines.datafilter import DataFilter
 from baselines.datafilter.element import SEPARATOR
 from baselines.firewall import Firewall
@@ -23,7 +23,7 @@ from baselines.promptarmor import PromptArmor
 from baselines.result_parsing import ToolResultParsing
 
 ASB_DATA = Path(__file__).parents[4] / "shared/data/asb"
-GUARDS: dict[str, BorderDefense] = {
+GUARDS: dict[str, BoundaryDefense] = {
     "firewall_sanitizer": Firewall(minimizer=False),
     "promptarmor": PromptArmor(),
     "promptarmor, string by string": PromptArmor(unit="strings"),
@@ -37,7 +37,7 @@ def echo(request: ChatRequest) -> str:
     return text_of(request.messages[-1]).partition(SEPARATOR)[2]
 
 
-def changed(defense: BorderDefense, results: Iterable[ChatToolResultMessage]) -> tuple[list[Any], int]:
+def changed(defense: BoundaryDefense, results: Iterable[ChatToolResultMessage]) -> tuple[list[Any], int]:
     """The results that a guard which finds nothing hands on changed, and how often it was asked."""
     asked = RoleModel(
         {
@@ -47,9 +47,9 @@ def changed(defense: BorderDefense, results: Iterable[ChatToolResultMessage]) ->
             "result_checker": ["There is nothing to do."],
         }
     )
-    (guard,) = defense.border(asked, get_suite("v1.2.2", "banking"))
-    turn = Turn("Go.", FunctionsRuntime())
-    odd = [result for result in results if guard.read(turn, [result])[0] is not result]
+    (guard,) = defense.boundary_filters(asked, get_suite("v1.2.2", "banking"))
+    turn = FilterTurn("Go.", FunctionsRuntime())
+    odd = [result for result in results if guard.filter_results(turn, [result])[0] is not result]
     return odd, sum(map(len, asked.asked.values()))
 
 

@@ -21,8 +21,8 @@ from agentsys.models.chat import ChatRequest, text_of, tool_message, user
 from agentsys.models.providers.wire_parts import result_text
 from agentsys.models.trace import Tracer, use_tracer
 from baselines.attriguard import AttriGuard
-from baselines.border.defense import BorderDefense
-from baselines.border.filter import BorderFilter, Turn
+from baselines.border.defense import BoundaryDefense
+from baselines.border.filter import BoundaryFilter, FilterTurn
 from baselines.border.rewriter import WITHHELD
 from baselines.datafilter import DataFilter
 from baselines.firewall import Firewall
@@ -67,10 +67,10 @@ def replies(role: str) -> Callable[[ChatRequest], str]:
     return reply
 
 
-def filters(role: str, model: RoleModel) -> BorderFilter:
+def filters(role: str, model: RoleModel) -> BoundaryFilter:
     """The filter that asks this role."""
     parsing = ToolResultParsing(stages=["parse_data"], enforce=True, strict_values=True)
-    defense: BorderDefense = {
+    defense: BoundaryDefense = {
         "firewall_sanitizer": Firewall(minimizer=False),
         "firewall_minimizer": Firewall(sanitizer=False),
         "promptarmor_guard": PromptArmor(),
@@ -80,7 +80,7 @@ def filters(role: str, model: RoleModel) -> BorderFilter:
         "attriguard_attenuator": AttriGuard(),
         "attriguard_judge": AttriGuard(),
     }[role]
-    (found,) = defense.border(model, SUITE)
+    (found,) = defense.boundary_filters(model, SUITE)
     return found
 
 
@@ -98,9 +98,9 @@ def test_every_reply_has_a_defined_outcome_and_what_is_withheld_is_counted(role:
         tracer = Tracer()
         with use_tracer(tracer):
             acts = role in ("firewall_minimizer", "attriguard_attenuator", "attriguard_judge")
-            turn = Turn("Tell me when.", tools.runtime, history)
-            (ruling,) = one.rule(turn, send if acts else read)
-            (shown,) = one.read(turn, [result])
+            turn = FilterTurn("Tell me when.", tools.runtime, history)
+            (ruling,) = one.rule_on_calls(turn, send if acts else read)
+            (shown,) = one.filter_results(turn, [result])
         json.dumps([result_text(shown), str(ruling.call.args), ruling.refusal])
         for found in decisions(tracer.spans, "detector"):
             seen.add(found["outcome"])

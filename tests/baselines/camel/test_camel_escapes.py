@@ -6,7 +6,7 @@ import pytest
 from camel_escapes import PROGRAMS
 from programs_for_camel import machine_with
 
-from baselines.camel.language.bounds import Bounds
+from baselines.camel.language.bounds import ProgramBounds
 from baselines.camel.language.failure import ProgramError
 from baselines.camel.language.statements import run_program
 
@@ -16,8 +16,8 @@ def test_the_program_is_refused(program: str) -> None:
     machine = machine_with(tool="secret", data={"a": "secret"})
     with pytest.raises(ProgramError) as caught:
         run_program(program, machine)
-    error, bounds = caught.value, Bounds()
-    assert error.label.trusted is False or "secret" not in error.text
+    error, bounds = caught.value, ProgramBounds()
+    assert error.label.is_trusted is False or "secret" not in error.text
     assert machine.spending.kept <= bounds.kept + bounds.parts
     assert machine.spending.built <= bounds.built + bounds.text
     assert all(value.size <= bounds.text and value.depth <= bounds.levels for value in machine.names.values())

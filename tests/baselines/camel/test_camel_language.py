@@ -13,9 +13,9 @@ from agentdojo.default_suites.v1.tools.types import Email
 from programs_for_camel import failure, machine_with, run
 
 from baselines.camel.language.failure import ProgramError
-from baselines.camel.language.rendering import shown, written
+from baselines.camel.language.rendering import to_str, to_repr
 from baselines.camel.language.statements import run_program
-from baselines.flow.values import Value, native
+from baselines.flow.values import Value, to_native
 
 MAIL = Email(
     id_="1",
@@ -88,10 +88,10 @@ def test_an_expression_means_what_it_means_in_python(expression: str) -> None:
     known = {name: getattr(datetime, name) for name in ("datetime", "timedelta", "date")}
     expected = eval(expression, known)  # noqa: S307 - the lines above, nobody else's
     value = run(expression)
-    assert native(value) == expected
-    assert shown(value) == str(expected)
-    assert written(value) == repr(expected)
-    assert value.full.trusted and value.full.public
+    assert to_native(value) == expected
+    assert to_str(value) == str(expected)
+    assert to_repr(value) == repr(expected)
+    assert value.full.is_trusted and value.full.is_public
 
 
 def literals(draw: random.Random, depth: int) -> Any:
@@ -114,7 +114,7 @@ def literals(draw: random.Random, depth: int) -> Any:
 def test_any_literal_reads_and_writes_as_in_python(seed: int) -> None:
     raw = literals(random.Random(seed), 3)
     value = run(repr(raw))
-    assert (native(value), written(value), shown(value)) == (raw, repr(raw), str(raw))
+    assert (to_native(value), to_repr(value), to_str(value)) == (raw, repr(raw), str(raw))
 
 
 def test_statements_assign_branch_loop_and_raise() -> None:
@@ -133,33 +133,33 @@ d["k"][0] = total
 d["new"] = names
 d
 """
-    assert native(run(program)) == {"k": [6, 2], "new": ["c"]}
+    assert to_native(run(program)) == {"k": [6, 2], "new": ["c"]}
 
 
 def test_an_assignment_into_a_value_leaves_other_names_alone() -> None:
-    assert native(run("a = [1]\nb = a\na[0] = 2\n[a, b]")) == [[2], [1]]
+    assert to_native(run("a = [1]\nb = a\na[0] = 2\n[a, b]")) == [[2], [1]]
 
 
 def test_an_index_with_an_effect_is_evaluated_once() -> None:
     machine = machine_with(tool="k")
     run_program("d = {'k': {'k': 1}}\nd[tool()]['k'] = 2\nd[tool()]['k'] += 1", machine)
     assert machine.world.called == ["tool", "tool"]  # type: ignore[attr-defined]
-    assert native(machine.names["d"]) == {"k": {"k": 3}}
+    assert to_native(machine.names["d"]) == {"k": {"k": 3}}
 
 
 def test_a_comprehensions_variable_does_not_outlive_it() -> None:
-    assert native(run("x = 1\ny = [x for x in [5, 6]]\nx")) == 1
+    assert to_native(run("x = 1\ny = [x for x in [5, 6]]\nx")) == 1
     assert failure("y = [x for x in [5]]\nx").kind == "NameError"
 
 
 def test_printing_puts_everything_together_without_separators() -> None:
     machine = machine_with()
     run_program("print('a', 1, sep='-', end='!')\nprint('b')", machine)
-    assert [shown(piece) for piece in machine.printed] == ["a1-!", "b"]
+    assert [to_str(piece) for piece in machine.printed] == ["a1-!", "b"]
 
 
 def test_refused_constructs_in_code_that_is_not_reached_do_no_harm() -> None:
-    assert native(run("if False:\n    while True:\n        pass\nx = 5")) == 5
+    assert to_native(run("if False:\n    while True:\n        pass\nx = 5")) == 5
 
 
 def test_after_an_error_earlier_variables_are_there_and_the_place_is_named() -> None:
@@ -167,11 +167,11 @@ def test_after_an_error_earlier_variables_are_there_and_the_place_is_named() -> 
     with pytest.raises(ProgramError) as caught:
         run_program("a = tool()\nb = 1\nc = nothing", machine)
     assert (caught.value.kind, getattr(caught.value.node, "lineno", None)) == ("NameError", 3)
-    assert native(run_program("a + str(b)", machine)) == "text1"
+    assert to_native(run_program("a + str(b)", machine)) == "text1"
 
 
 def test_a_provided_name_can_be_imported_and_nothing_else() -> None:
-    assert native(run("from datetime import datetime\ndatetime(2024, 1, 1).year")) == 2024
+    assert to_native(run("from datetime import datetime\ndatetime(2024, 1, 1).year")) == 2024
     assert failure("from os import path").kind == "SyntaxError"
 
 
@@ -185,10 +185,10 @@ def test_annotations_are_read_and_never_run(tmp_path: Any) -> None:
 def test_classes_check_what_they_are_given_and_keep_labels_field_by_field() -> None:
     program = "class A(BaseModel):\n    a: int\n    b: list[str] | None\n"
     value = run(program + "A(a='3', b=[tool()])", tool="x")
-    assert (value.full.trusted, native(value)) == (False, {"a": 3, "b": ["x"]})
-    assert native(run(program + "A(a=1, b=None).a")) == 1
-    assert run(program + "A(a=1, b=[tool()]).a", tool="x").full.trusted
-    assert not run(program + "A(a=1, b=[tool()]).b", tool="x").full.trusted
+    assert (value.full.is_trusted, to_native(value)) == (False, {"a": 3, "b": ["x"]})
+    assert to_native(run(program + "A(a=1, b=None).a")) == 1
+    assert run(program + "A(a=1, b=[tool()]).a", tool="x").full.is_trusted
+    assert not run(program + "A(a=1, b=[tool()]).b", tool="x").full.is_trusted
     assert failure(program + "A(a='many', b=None)").kind == "ValidationError"
 
 
@@ -267,7 +267,7 @@ FROM_TOOL = [
 def test_what_came_from_a_tool_stays_untrusted_and_keeps_its_readers(expression: str, strict: bool) -> None:
     program = f"class A(BaseModel):\n    a: str\nx = tool()\n{expression}"
     value = run(program, strict=strict, tool="xyz")
-    assert not value.full.trusted
+    assert not value.full.is_trusted
     assert value.full.readers == {"bob@x.org"}
 
 
@@ -275,38 +275,38 @@ def test_what_came_from_a_tool_stays_untrusted_and_keeps_its_readers(expression:
     "assignment", ["y = x", "y, z = x, 1", "y = z = x", "for y in [x]:\n    pass", "y = []\ny += [x]"]
 )
 def test_assignments_carry_labels(assignment: str) -> None:
-    assert not run(f"x = tool()\n{assignment}\ny", tool="xyz").full.trusted
+    assert not run(f"x = tool()\n{assignment}\ny", tool="xyz").full.is_trusted
 
 
 def test_literals_beside_a_tools_value_stay_the_users() -> None:
-    assert run("x = tool()\n['a', x][0]", tool="xyz").full.trusted
-    assert run("x = tool()\n{'k': 'v', 'l': x}['k']", tool="xyz").full.trusted
-    assert run("x = tool()\n'a' or x", tool="xyz").full.trusted
+    assert run("x = tool()\n['a', x][0]", tool="xyz").full.is_trusted
+    assert run("x = tool()\n{'k': 'v', 'l': x}['k']", tool="xyz").full.is_trusted
+    assert run("x = tool()\n'a' or x", tool="xyz").full.is_trusted
 
 
 def test_fields_of_a_tools_object_have_its_label() -> None:
     value = run("tool().body", tool=MAIL)
-    assert (native(value), value.full.trusted) == ("Call me", False)
-    assert native(run("tool().timestamp.year", tool=MAIL)) == 2024
-    assert not run("tool().timestamp.year", tool=MAIL).full.trusted
-    assert native(run("[m.subject for m in [tool()] if m.sender == 'bob@x.org']", tool=MAIL)) == ["Hello"]
+    assert (to_native(value), value.full.is_trusted) == ("Call me", False)
+    assert to_native(run("tool().timestamp.year", tool=MAIL)) == 2024
+    assert not run("tool().timestamp.year", tool=MAIL).full.is_trusted
+    assert to_native(run("[m.subject for m in [tool()] if m.sender == 'bob@x.org']", tool=MAIL)) == ["Hello"]
 
 
 def test_a_constant_assigned_in_a_loop_over_untrusted_items_is_untrusted_in_strict_mode_alone() -> None:
     program = "y = 'a'\nfor x in tool():\n    y = 'b'\ny"
-    assert run(program, tool=["1", "2"]).full.trusted
-    assert not run(program, strict=True, tool=["1", "2"]).full.trusted
+    assert run(program, tool=["1", "2"]).full.is_trusted
+    assert not run(program, strict=True, tool=["1", "2"]).full.is_trusted
     branch = "y = 'a'\nif tool() == 'x':\n    y = 'b'\ny"
-    assert run(branch, tool="x").full.trusted
-    assert not run(branch, strict=True, tool="x").full.trusted
-    assert run("if tool() == 'x':\n    pass\ny = 'b'\ny", strict=True, tool="x").full.trusted
+    assert run(branch, tool="x").full.is_trusted
+    assert not run(branch, strict=True, tool="x").full.is_trusted
+    assert run("if tool() == 'x':\n    pass\ny = 'b'\ny", strict=True, tool="x").full.is_trusted
 
 
 def test_control_dependencies_are_those_of_the_branches_and_loops_around() -> None:
     machine = machine_with(tool=["a"], other="b")
     seen: list[bool] = []
     call = machine.world.call
-    machine.world.call = lambda tool, args, control: (seen.append(control.public), call(tool, args, control))[  # type: ignore[assignment]
+    machine.world.call = lambda tool, args, control: (seen.append(control.is_public), call(tool, args, control))[  # type: ignore[assignment]
         1
     ]
     run_program("for x in tool():\n    other()\nother()\nif tool():\n    other()\n", machine)
@@ -321,9 +321,9 @@ def test_control_dependencies_stay_where_a_program_failed() -> None:
     machine = machine_with(tool=["a"])
     with pytest.raises(ProgramError):
         run_program("for x in tool():\n    if x:\n        nothing", machine)
-    assert not machine.control.public
+    assert not machine.control.is_public
     run_program("y = 1", machine)
-    assert not machine.control.public
+    assert not machine.control.is_public
 
 
 @pytest.mark.parametrize(
@@ -346,7 +346,7 @@ def test_the_text_of_an_error_is_shown_only_if_no_tool_had_a_part_in_it(
     program: str, text: str | None
 ) -> None:
     error = failure(program, tool="SECRET")
-    assert (error.text if error.label.trusted else None) == text
+    assert (error.text if error.label.is_trusted else None) == text
 
 
 def test_no_builtin_of_python_is_there_that_the_tables_do_not_name() -> None:
@@ -369,4 +369,4 @@ def _leaves(value: Value) -> list[Value]:
 
 def test_a_label_reaches_every_leaf_that_a_choice_decided_on() -> None:
     value = run("x = [['a'], {'k': 'b'}] if tool() else 1", tool="x")
-    assert not any(leaf.full.trusted for leaf in _leaves(value))
+    assert not any(leaf.full.is_trusted for leaf in _leaves(value))

@@ -14,11 +14,11 @@ from random_programs import TOOLS, Writer
 
 from baselines.camel.language.classes import CLASSES
 from baselines.camel.language.failure import ProgramError
-from baselines.camel.language.functions import FUNCTIONS
-from baselines.camel.language.machine import Machine, Tool
+from baselines.camel.language.functions import PROVIDED_FUNCTIONS
+from baselines.camel.language.machine import Machine, ToolValue
 from baselines.camel.language.statements import run_program
-from baselines.flow.label import FROM_USER, from_tool
-from baselines.flow.values import Dictionary, Series, Value, native
+from baselines.flow.label import FROM_USER, label_from_tool
+from baselines.flow.values import Dictionary, Series, Value, to_native
 
 PROGRAMS = int(os.environ.get("AGENTSYS_RANDOM_PROGRAMS", "250"))
 """Programs in each mode. 10,000 take a minute."""
@@ -26,9 +26,9 @@ PYTHON = (ArithmeticError, LookupError, TypeError, ValueError)
 
 
 def machine(strict: bool) -> Machine:
-    results = {name: (raw, from_tool(name, (), readers)) for name, (raw, readers) in TOOLS.items()}
-    tools = {name: Tool(FROM_USER, name, ()) for name in TOOLS}
-    return Machine(ToolsOf(results), {**FUNCTIONS, **CLASSES, **tools}, strict)
+    results = {name: (raw, label_from_tool(name, (), readers)) for name, (raw, readers) in TOOLS.items()}
+    tools = {name: ToolValue(FROM_USER, name, ()) for name in TOOLS}
+    return Machine(ToolsOf(results), {**PROVIDED_FUNCTIONS, **CLASSES, **tools}, strict)
 
 
 def leaves(value: Value, reference: Any) -> Iterator[tuple[Value, frozenset[str]]]:
@@ -69,15 +69,15 @@ def check(seed: int, strict: bool, seen: Counter[str]) -> None:
     run_program(program, run)
     assert run.names.keys() == expected.keys(), program
     for name, value in run.names.items():
-        assert native(value) == expected[name].raw, (program, name)
+        assert to_native(value) == expected[name].raw, (program, name)
         for part, tags in leaves(value, expected[name]):
             readers = [frozenset(TOOLS[tag][1]) for tag in tags]
-            assert not tags or not part.full.trusted, (program, name)
+            assert not tags or not part.full.is_trusted, (program, name)
             assert not tags or part.full.readers is not None, (program, name)
             assert all(part.full.readers <= allowed for allowed in readers), (program, name)  # type: ignore[operator]
             seen["from a tool" if tags else "the user's"] += 1
-            seen["more than needed"] += not tags and not part.full.trusted
-            seen["trusted"] += part.full.trusted
+            seen["more than needed"] += not tags and not part.full.is_trusted
+            seen["trusted"] += part.full.is_trusted
 
 
 @pytest.mark.parametrize("strict", [False, True])

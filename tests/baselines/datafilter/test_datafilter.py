@@ -20,9 +20,9 @@ from baselines.datafilter.element import (
     KNOWN_FACT,
     KNOWN_ORDER,
     SEPARATOR,
-    chat_template,
-    template_digest,
-    trivial,
+    load_chat_template,
+    digest_template,
+    is_trivial,
 )
 
 ROLE = "datafilter"
@@ -61,7 +61,7 @@ def test_one_question_per_string_that_is_worth_one_with_the_task_in_front() -> N
     run(DataFilter(), asked, listing(), query="Sum up.")
     assert asked.questions(ROLE)[0].endswith(f"\nSum up.{SEPARATOR}{LONG}")
     assert len(asked.asked[ROLE]) == 1
-    assert trivial("12 34 56 78 90") and trivial("only three words") and not trivial("one two three four")
+    assert is_trivial("12 34 56 78 90") and is_trivial("only three words") and not is_trivial("one two three four")
     asked = model(cleaning)
     run(DataFilter(skip_trivial=False), asked, listing())
     assert len(asked.asked[ROLE]) == 3
@@ -123,12 +123,12 @@ def test_a_model_is_tried_with_a_known_text(reply: str, why: str | None) -> None
 
 def test_the_template_that_a_config_names_is_the_one_in_use() -> None:
     shipped = load_config("defense", "datafilter")
-    assert shipped["template"] == template_digest() == load_config("defense", "datafilter_compat")["template"]
-    with pytest.raises(ConfigError, match=template_digest()):
+    assert shipped["template"] == digest_template() == load_config("defense", "datafilter_compat")["template"]
+    with pytest.raises(ConfigError, match=digest_template()):
         DataFilter(template="0123456789abcdef")
     text = (
         Environment()
-        .from_string(chat_template())
+        .from_string(load_chat_template())
         .render(messages=[{"role": "user", "content": "a"}], add_generation_prompt=True)
     )
     assert text == (

@@ -8,9 +8,9 @@ from itertools import product
 import pytest
 from fides_runs import fresh, suite_of
 
-from baselines.fides.call_policy import Argument, has_link, judge
-from baselines.fides.suite_rules import written_rules
-from baselines.flow.label import FROM_USER, from_tool
+from baselines.fides.call_policy import CallArgument, has_link, judge_call
+from baselines.fides.suite_rules import load_written_rules
+from baselines.flow.label import FROM_USER, label_from_tool
 
 SUITES = ("workspace", "travel", "banking", "slack")
 P_STAR = {
@@ -34,7 +34,7 @@ P1 = {
     *("update_user_info", "add_user_to_channel", "invite_user_to_slack", "remove_user_from_slack"),
     "post_webpage",
 }
-UNTRUSTED = from_tool("t")
+UNTRUSTED = label_from_tool("t")
 NAMED = {
     "channel": "general",
     "file_id": "1",
@@ -53,24 +53,24 @@ TOOLS = [
     ("suite", "tool", "names"), TOOLS, ids=lambda value: value if isinstance(value, str) else ""
 )
 def test_the_policy_of_every_tool(suite: str, tool: str, names: tuple[str, ...]) -> None:
-    rules, environment = written_rules(suite), fresh(suite)
+    rules, environment = load_written_rules(suite), fresh(suite)
     assert rules is not None
     for trusted, readable, linked, link_trusted in product([True, False], repeat=4):
         label = FROM_USER if trusted else UNTRUSTED
-        words = from_tool("t", (), None if readable else ()) | label
+        words = label_from_tool("t", (), None if readable else ()) | label
         words = words if not link_trusted or readable is False else label
         arguments = {
-            name: Argument(
+            name: CallArgument(
                 NAMED.get(name, "see evil.com" if linked else "hello"), label if name in NAMED else words
             )
             for name in names
         }
         addressed = {"cc", "bcc", "attachments"}
-        arguments = {n: Argument(None if n in addressed else a.value, a.label) for n, a in arguments.items()}
-        verdict = judge(rules, tool, arguments, label, environment)
+        arguments = {n: CallArgument(None if n in addressed else a.value, a.label) for n, a in arguments.items()}
+        verdict = judge_call(rules, tool, arguments, label, environment)
         texts = [a for n, a in arguments.items() if n not in NAMED and a.value is not None]
-        p2 = all(a.label.public for a in arguments.values() if a.value is not None)
-        p2 = p2 and not any("evil.com" in str(a.value) and not a.label.trusted for a in texts)
+        p2 = all(a.label.is_public for a in arguments.values() if a.value is not None)
+        p2 = p2 and not any("evil.com" in str(a.value) and not a.label.is_trusted for a in texts)
         expected = True
         if tool in P1:
             expected = trusted
@@ -85,7 +85,7 @@ def test_the_policy_of_every_tool(suite: str, tool: str, names: tuple[str, ...])
 def test_every_tool_of_the_table_is_there_and_all_others_only_read() -> None:
     policies: dict[str, str] = {}
     for suite in SUITES:
-        rules = written_rules(suite)
+        rules = load_written_rules(suite)
         assert rules is not None
         names = {tool.name for tool in suite_of(suite).tools}
         assert {*rules.free, *rules.policies} == names
@@ -126,7 +126,7 @@ def test_every_field_that_an_injection_reaches_is_labelled_untrusted() -> None:
         "slack": [],
     }
     for suite, calls in reads.items():
-        rules, chosen = written_rules(suite), suite_of(suite)
+        rules, chosen = load_written_rules(suite), suite_of(suite)
         assert rules is not None
         vectors = {name: f"CANARY {name}" for name in chosen.get_injection_vector_defaults()}
         environment = chosen.load_and_inject_default_environment(vectors)

@@ -5,17 +5,17 @@ from __future__ import annotations
 import random
 from itertools import product
 
-from baselines.flow.label import FROM_USER, NOWHERE, FlowLabel, FromTool, Source, from_tool, joined
+from baselines.flow.label import FROM_USER, NOWHERE, FlowLabel, ToolOrigin, TrustSource, label_from_tool, join_labels
 
 ORIGINS = [
-    *Source,
-    *(FromTool(t, i) for t in "ab" for i in (frozenset(), frozenset({"x"}), frozenset({Source.USER}))),
+    *TrustSource,
+    *(ToolOrigin(t, i) for t in "ab" for i in (frozenset(), frozenset({"x"}), frozenset({TrustSource.USER}))),
 ]
 
 
 def some_labels(count: int) -> list[FlowLabel]:
     draw = random.Random(7)
-    found = [NOWHERE, FROM_USER, from_tool("a"), from_tool("b", (), ())]
+    found = [NOWHERE, FROM_USER, label_from_tool("a"), label_from_tool("b", (), ())]
     while len(found) < count:
         readers = None if draw.random() < 0.3 else frozenset(draw.sample("wxyz", draw.randint(0, 3)))
         found.append(FlowLabel(frozenset(draw.sample(ORIGINS, draw.randint(0, 3))), readers))
@@ -36,8 +36,8 @@ def test_the_join_is_an_upper_bound_and_monotone() -> None:
     for one, other in product(labels, labels):
         both = one | other
         assert one.flows_to(both) and other.flows_to(both)
-        assert both.trusted == (one.trusted and other.trusted)
-        assert both.public == (one.public and other.public)
+        assert both.is_trusted == (one.is_trusted and other.is_trusted)
+        assert both.is_public == (one.is_public and other.is_public)
     for one, other, third in product(labels[:14], repeat=3):
         if one.flows_to(other):
             assert (one | third).flows_to(other | third)
@@ -46,14 +46,14 @@ def test_the_join_is_an_upper_bound_and_monotone() -> None:
 
 
 def test_trust_needs_a_writer_and_all_of_them_trusted() -> None:
-    assert not from_tool("t").trusted
-    assert not from_tool("t", ["bob@x.org"]).trusted
-    assert not from_tool("t", [Source.USER, "bob@x.org"]).trusted
-    assert from_tool("t", [Source.USER]).trusted and from_tool("t", [Source.TRUSTED_TOOL]).trusted
-    assert not joined([FROM_USER, from_tool("t")]).trusted
+    assert not label_from_tool("t").is_trusted
+    assert not label_from_tool("t", ["bob@x.org"]).is_trusted
+    assert not label_from_tool("t", [TrustSource.USER, "bob@x.org"]).is_trusted
+    assert label_from_tool("t", [TrustSource.USER]).is_trusted and label_from_tool("t", [TrustSource.TRUSTED_TOOL]).is_trusted
+    assert not join_labels([FROM_USER, label_from_tool("t")]).is_trusted
 
 
 def test_readers_shrink() -> None:
-    both = from_tool("a", (), "xy") | from_tool("b", (), "yz")
+    both = label_from_tool("a", (), "xy") | label_from_tool("b", (), "yz")
     assert both.readers == {"y"}
-    assert both.readable_by("y") and not both.readable_by("xy") and both.readable_by("")
+    assert both.is_readable_by("y") and not both.is_readable_by("xy") and both.is_readable_by("")

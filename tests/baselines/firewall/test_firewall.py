@@ -22,7 +22,7 @@ from agentsys.errors import ConfigError
 from agentsys.models.chat import ErrorKind, ModelError
 from baselines.border.rewriter import WITHHELD
 from baselines.firewall import Firewall
-from baselines.firewall.minimizer import read_arguments
+from baselines.firewall.minimizer import read_minimized_arguments
 from baselines.firewall.sanitizer import read_sanitized
 
 READ, SEND = ("read_note", {"name": "x"}), ("send_note", {"to": "Bob", "body": "hi", "urgent": True})
@@ -200,7 +200,7 @@ def test_what_is_cut_off_or_says_two_things_is_unreadable(reply: str) -> None:
     ],
 )
 def test_arguments_are_read_from_an_object_alone(reply: str, args: Any) -> None:
-    assert read_arguments(reply) == args
+    assert read_minimized_arguments(reply) == args
 
 
 def test_where_no_tool_takes_an_argument_the_minimizer_is_skipped_and_the_run_says_so_once(

@@ -23,7 +23,7 @@ from scripted_for_isolategpt import (
 from agentsys.models.chat import ErrorKind, ModelError, text_of
 from agentsys.models.pipeline_elements import tool_specs
 from baselines.isolategpt import IsolateGPT
-from baselines.isolategpt.apps import installed
+from baselines.isolategpt.apps import group_into_apps
 from baselines.isolategpt.hub import ROUTING_SPOKE
 from baselines.isolategpt.prompts import DECLINED, INVALID_RESPONSE, LIMIT_REACHED, NO_ANSWER, REFUSED
 from baselines.isolategpt.settings import IsolateGPTSettings
@@ -197,18 +197,18 @@ def test_the_routing_spoke_may_ask_for_planned_apps_alone() -> None:
 
 
 def test_a_request_without_a_granted_probe_is_refused() -> None:
-    from baselines.isolategpt.hub import Hub
-    from baselines.isolategpt.protocol import AppRequest, as_line, read_hub_reply
+    from baselines.isolategpt.hub import IsolationHub
+    from baselines.isolategpt.protocol import AppRequest, encode_message, read_hub_reply
 
     desk, model = Desk(), SpokeModel(NOTHING)
     tools = tool_specs(desk.runtime.functions.values())
     settings = IsolateGPTSettings(permissions="always_allow")
     bench: Any = None
-    hub = Hub(model, settings, installed(tools, settings), bench)
+    hub = IsolationHub(model, settings, group_into_apps(tools, settings), bench)
     request = AppRequest(spoke_id="read_bill", functionality_request="pay", request_body={})
-    assert read_hub_reply(hub.serve(as_line(request))).type == "functionality_denial_response"
+    assert read_hub_reply(hub.answer_message(encode_message(request))).type == "functionality_denial_response"
     unknown = AppRequest(spoke_id="read_bill", functionality_request="hack", request_body={})
-    assert read_hub_reply(hub.serve(as_line(unknown))).type == "no_functionality_response"
+    assert read_hub_reply(hub.answer_message(encode_message(unknown))).type == "no_functionality_response"
 
 
 def test_an_input_that_does_not_fit_is_asked_for_again_without_a_request_and_without_a_second_probe() -> None:
@@ -261,30 +261,30 @@ def test_an_answer_to_the_user_is_not_held_to_the_response_schema() -> None:
 
 
 def test_a_denied_answer_is_told_as_a_denial() -> None:
-    from baselines.isolategpt.hub import Hub
-    from baselines.isolategpt.permissions import PermissionPrompt, PromptKind
+    from baselines.isolategpt.hub import IsolationHub
+    from baselines.isolategpt.permissions import PermissionPrompt, PermissionKind
 
     class NoAnswers(SpokeModel):
         pass
 
     model, desk = NoAnswers(READ_THEN_PAY, **PLANNED_PAIR), Desk()
-    kept = Hub.serve
+    kept = IsolationHub.answer_message
     seen: list[PermissionPrompt] = []
 
-    def serve(hub: Hub, line: bytes) -> bytes:
-        original = hub.desk.allows
+    def serve(hub: IsolationHub, line: bytes) -> bytes:
+        original = hub.desk.is_allowed
 
         def allows(prompt: PermissionPrompt) -> bool:
             seen.append(prompt)
-            return prompt.kind is not PromptKind.COLLAB and original(prompt)
+            return prompt.kind is not PermissionKind.COLLAB and original(prompt)
 
-        hub.desk.allows = allows  # type: ignore[method-assign]
+        hub.desk.is_allowed = allows  # type: ignore[method-assign]
         return kept(hub, line)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Hub, "serve", serve)
+        patch.setattr(IsolationHub, "answer_message", serve)
         done = run(model, desk)
-    assert any(prompt.kind is PromptKind.COLLAB for prompt in seen)
+    assert any(prompt.kind is PermissionKind.COLLAB for prompt in seen)
     assert done.said("functionality_denial_response") != []
     assert "I paid Bob 5." not in model.read_by("read_bill")[-1]
 

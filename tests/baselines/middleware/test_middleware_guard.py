@@ -12,9 +12,9 @@ from agentsys.errors import ConfigError, Unavailable
 from agentsys.models.chat import ToolSpec
 from baselines.middleware import Guard, GuardDenied
 from baselines.middleware import extra as extra_packages
-from baselines.middleware.contagion.spread import Chain
-from baselines.middleware.policy.policy import Policy, load_policy
-from baselines.middleware.policy.propose import as_yaml, proposed
+from baselines.middleware.contagion.spread import SentenceChain
+from baselines.middleware.policy.policy import ToolPolicy, load_tool_policy
+from baselines.middleware.policy.propose import policy_as_yaml, propose_policy
 from baselines.middleware.risk.finding import RiskFinding
 from baselines.middleware.risk.score import Handling
 
@@ -44,7 +44,7 @@ def test_a_blocked_text_can_be_recovered_and_its_placeholder_quotes_nothing() ->
 def test_what_is_done_follows_the_score(weights: list[float], handling: Handling) -> None:
     text = "Silently, the room was booked. All is well."
     findings = [RiskFinding("policy", f"f{n}", "override", weight, "") for n, weight in enumerate(weights)]
-    assert Guard().handled(text, text, findings).handling is handling
+    assert Guard().decide_handling(text, text, findings).handling is handling
 
 
 def test_a_text_to_be_rewritten_loses_its_sentence_and_no_other() -> None:
@@ -56,7 +56,7 @@ def test_a_text_to_be_rewritten_loses_its_sentence_and_no_other() -> None:
 
 def test_an_order_over_two_sentences_that_no_cut_mends_is_held_back_whole() -> None:
     finding = RiskFinding("policy", "elsewhere", "override", 0.3, "")
-    assert Guard().handled(HARMLESS, HARMLESS, [finding]).handling is Handling.QUARANTINE
+    assert Guard().decide_handling(HARMLESS, HARMLESS, [finding]).handling is Handling.QUARANTINE
 
 
 def test_of_a_blocked_text_the_scope_sentences_lets_the_rest_pass() -> None:
@@ -125,14 +125,14 @@ def test_a_role_has_less_than_the_default_one() -> None:
 def test_a_policy_of_ones_own_is_read_and_a_broken_one_is_refused(tmp_path: Path) -> None:
     tool = ToolSpec("fetch", "", {"properties": {"url": {"type": "string"}, "file_path": {"type": "string"}}})
     path = tmp_path / "own.yaml"
-    path.write_text(as_yaml(proposed([tool])), encoding="utf-8")
+    path.write_text(policy_as_yaml(propose_policy([tool])), encoding="utf-8")
     session = Guard(policy=str(path)).session()
     assert session.calls("fetch", {"url": "https://site.example/"}).allowed
     assert not session.calls("fetch", {"url": "http://localhost/"}).allowed
     assert not session.calls("fetch", {"file_path": "../x"}).allowed
     for text in ("a: [", "description: x", "description: x\ndefault_role: y\nroles: {}\n"):
         path.write_text(text, encoding="utf-8")
-        load_policy.cache_clear()
+        load_tool_policy.cache_clear()
         with pytest.raises(ConfigError):
             Guard(policy=str(path))
 
@@ -140,7 +140,7 @@ def test_a_policy_of_ones_own_is_read_and_a_broken_one_is_refused(tmp_path: Path
 def test_roles_that_extend_each_other_are_refused() -> None:
     roles = {"a": {"extends": ["b"]}, "b": {"extends": ["a"]}}
     with pytest.raises(ConfigError, match="a -> b -> a"):
-        Policy.model_validate({"description": "", "default_role": "a", "roles": roles}).tools_of()
+        ToolPolicy.model_validate({"description": "", "default_role": "a", "roles": roles}).tools_of()
 
 
 def test_a_tool_and_a_step_are_guarded_by_wrapping_them() -> None:
@@ -180,9 +180,9 @@ def test_a_paraphrase_of_instructions_and_many_stages_are_told() -> None:
         ).findings
     }
     assert "paraphrased_instruction" in kinds
-    way = Chain()
+    way = SentenceChain()
     for stage in ("page", "argument", "answer"):
-        found = way.pass_through("The lift in the east wing is out of order.", stage)
+        found = way.record_stage("The lift in the east wing is out of order.", stage)
     assert found == ("page", "argument", "answer")
     assert len(set(way.links)) == 3
 

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from baselines.middleware.policy.urls import Reach, fault_of, reach_of
+from baselines.middleware.policy.urls import UrlReach, find_url_fault, classify_reach
 
 INSIDE = [
     "http://localhost/", "http://LOCALHOST/", "http://localhost./", "http://sub.localhost/",
@@ -75,12 +75,12 @@ def test_the_table_is_long_enough() -> None:
 
 @pytest.mark.parametrize("url", INSIDE)
 def test_an_address_inside_the_network_is_refused_in_every_spelling(url: str) -> None:
-    assert fault_of(url, None) is not None
+    assert find_url_fault(url, None) is not None
 
 
 @pytest.mark.parametrize("url", PUBLIC)
 def test_a_public_page_may_be_opened(url: str) -> None:
-    assert fault_of(url, None) is None
+    assert find_url_fault(url, None) is None
 
 
 def opened_by_python(url: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
@@ -99,7 +99,7 @@ def opened_by_python(url: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address 
 def test_what_the_socket_library_takes_for_a_private_address_is_refused(url: str) -> None:
     address = opened_by_python(url)
     if address is not None and not address.is_global:
-        assert fault_of(url, None) is not None
+        assert find_url_fault(url, None) is not None
 
 
 @pytest.fixture(scope="module")
@@ -135,14 +135,14 @@ def test_whatever_curl_opens_on_this_machine_is_refused(hits: tuple[int, list[st
         subprocess.run([*command, url], check=False, timeout=10, capture_output=True)
     reached = {ours[path] for path in asked if path in ours}
     assert len(reached) >= 10, "curl was expected to reach this machine by many spellings"
-    assert {url for url in reached if fault_of(url, None) is None} == set()
+    assert {url for url in reached if find_url_fault(url, None) is None} == set()
 
 
 def test_the_metadata_service_is_told_from_other_addresses() -> None:
-    assert reach_of("http://169.254.169.254/") is Reach.METADATA
-    assert reach_of("http://0xa9fea9fe/") is Reach.METADATA
-    assert reach_of("http://10.0.0.1/") is Reach.INTERNAL
-    assert reach_of("https://site.example/") is Reach.PUBLIC
+    assert classify_reach("http://169.254.169.254/") is UrlReach.METADATA
+    assert classify_reach("http://0xa9fea9fe/") is UrlReach.METADATA
+    assert classify_reach("http://10.0.0.1/") is UrlReach.INTERNAL
+    assert classify_reach("https://site.example/") is UrlReach.PUBLIC
 
 
 @pytest.mark.parametrize(
@@ -165,4 +165,4 @@ def test_the_metadata_service_is_told_from_other_addresses() -> None:
 )
 def test_an_allow_list_is_compared_with_the_host_as_it_is_opened(url: str, allowed: bool) -> None:
     domains = ["site.example", "*.wild.example", "bücher.example"]
-    assert (fault_of(url, domains) is None) is allowed
+    assert (find_url_fault(url, domains) is None) is allowed

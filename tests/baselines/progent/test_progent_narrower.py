@@ -12,10 +12,10 @@ from scripted_for_progent import Desk, Scripted, call, errors, rules, run
 
 from agentsys.errors import Unavailable
 from baselines.progent import narrower, z3_terms
-from baselines.progent.conditions import failure
+from baselines.progent.conditions import find_condition_failure
 from baselines.progent.defense import Progent
 from baselines.progent.narrower import is_narrower
-from baselines.progent.policy_reply import Policy, WrittenRule
+from baselines.progent.policy_reply import WrittenPolicy, WrittenRule
 
 pytest.importorskip("z3", reason="the extra z3 is not installed")
 
@@ -93,7 +93,7 @@ def test_what_cannot_be_decided_is_wider_and_narrower_for_the_reference(new: Any
     assert verdict(new, old, unknown=True)
 
 
-def policy(**tools: Any) -> Policy:
+def policy(**tools: Any) -> WrittenPolicy:
     return tuple(WrittenRule(name, args) for name, args in tools.items())
 
 
@@ -106,7 +106,7 @@ def policy(**tools: Any) -> Policy:
         (policy(mail={}), policy(pay={}), False),
     ],
 )
-def test_tools_and_arguments_that_one_side_lacks(new: Policy, old: Policy, expected: bool) -> None:
+def test_tools_and_arguments_that_one_side_lacks(new: WrittenPolicy, old: WrittenPolicy, expected: bool) -> None:
     assert is_narrower(new, old, first_only=False, unknown_is_narrower=False) is expected
 
 
@@ -165,8 +165,8 @@ SAMPLES_TRIED = 60
 def test_nothing_fits_a_narrower_schema_that_does_not_fit_the_wider_one(new: Any, old: Any) -> None:
     if verdict(new, old):
         for value in SAMPLES:
-            fits = failure("to", value, new) is None
-            assert not fits or failure("to", value, old) is None, (json.dumps(value), new, old)
+            fits = find_condition_failure("to", value, new) is None
+            assert not fits or find_condition_failure("to", value, old) is None, (json.dumps(value), new, old)
 
 
 def test_only_a_narrower_update_takes_effect() -> None:

@@ -11,71 +11,71 @@ from hypothesis import strategies as st
 
 from agentsys.errors import ConfigError
 from baselines.progent import conditions
-from baselines.progent.conditions import failure, fault_of_condition
+from baselines.progent.conditions import find_condition_failure, find_condition_fault
 from baselines.progent.defense import Progent
-from baselines.progent.rules import WRITTEN, Effect, Fallback, PolicyDecision, PolicyRule, allow, decide
+from baselines.progent.rules import WRITTEN, RuleEffect, RefusalFallback, PolicyDecision, PolicyRule, allow_under, decide_call
 
 
 def forbid(priority: int, **conditions: Any) -> PolicyRule:
-    return PolicyRule(priority, Effect.FORBID, conditions)
+    return PolicyRule(priority, RuleEffect.FORBID, conditions)
 
 
 def verdict(rules: Any, first_only: bool = False, **args: Any) -> bool:
-    return decide({"pay": rules}, "pay", args, first_only=first_only).allowed
+    return decide_call({"pay": rules}, "pay", args, first_only=first_only).allowed
 
 
 BOB, EVE = {"enum": ["Bob"]}, {"enum": ["Eve"]}
 
 
 def test_no_rules_at_all_allow_every_call_and_a_tool_without_a_rule_is_refused() -> None:
-    assert decide(None, "pay", {"to": "Eve"}, first_only=False).allowed
-    refused = decide({}, "pay", {}, first_only=False)
+    assert decide_call(None, "pay", {"to": "Eve"}, first_only=False).allowed
+    refused = decide_call({}, "pay", {}, first_only=False)
     assert not refused.allowed and "'pay'" in refused.cause
-    assert not decide({"mail": [allow(1)]}, "pay", {}, first_only=False).allowed
-    assert verdict([allow(1)], to="Eve")
+    assert not decide_call({"mail": [allow_under(1)]}, "pay", {}, first_only=False).allowed
+    assert verdict([allow_under(1)], to="Eve")
 
 
 def test_at_equal_priority_forbidding_comes_first_and_a_smaller_number_before_a_larger_one() -> None:
-    assert not verdict([allow(1), forbid(1, to=EVE)], to="Eve")
-    assert verdict([allow(1), forbid(1, to=EVE)], to="Bob")
-    assert verdict([forbid(2, to=EVE), allow(1)], to="Eve")
-    assert not verdict([allow(2), forbid(1, to=EVE)], to="Eve")
+    assert not verdict([allow_under(1), forbid(1, to=EVE)], to="Eve")
+    assert verdict([allow_under(1), forbid(1, to=EVE)], to="Bob")
+    assert verdict([forbid(2, to=EVE), allow_under(1)], to="Eve")
+    assert not verdict([allow_under(2), forbid(1, to=EVE)], to="Eve")
 
 
 def test_of_two_written_rules_the_reference_consults_the_first_and_ours_tries_both() -> None:
-    written = [allow(WRITTEN, {"to": BOB}), allow(WRITTEN, {"to": EVE})]
+    written = [allow_under(WRITTEN, {"to": BOB}), allow_under(WRITTEN, {"to": EVE})]
     assert verdict(written, to="Eve")
     assert not verdict(written, first_only=True, to="Eve")
     assert verdict(written, first_only=True, to="Bob")
-    standing = [allow(1, {"to": BOB}), allow(1, {"to": EVE})]
+    standing = [allow_under(1, {"to": BOB}), allow_under(1, {"to": EVE})]
     assert verdict(standing, first_only=True, to="Eve")
 
 
 def test_the_first_failure_is_reported_and_without_a_deciding_rule_the_last_ones_fallback_holds() -> None:
     rules = [
-        allow(1, {"to": BOB}),
-        PolicyRule(2, conditions={"to": {"const": "Ann"}}, fallback=Fallback.STOP),
+        allow_under(1, {"to": BOB}),
+        PolicyRule(2, conditions={"to": {"const": "Ann"}}, fallback=RefusalFallback.STOP),
     ]
-    decision = decide({"pay": rules}, "pay", {"to": "Eve"}, first_only=False)
+    decision = decide_call({"pay": rules}, "pay", {"to": "Eve"}, first_only=False)
     assert not decision.allowed
     assert decision.cause == (
         "'Eve' is not one of ['Bob']\n\nFailed validating 'enum' in schema:\n    {'enum': ['Bob']}\n\n"
         "On instance:\n    'Eve'"
     )
-    assert decision.fallback is Fallback.STOP
-    forbidding = decide({"pay": [forbid(1, to=EVE)]}, "pay", {"to": "Bob"}, first_only=False)
-    assert not forbidding.allowed and forbidding.fallback is Fallback.MESSAGE
+    assert decision.fallback is RefusalFallback.STOP
+    forbidding = decide_call({"pay": [forbid(1, to=EVE)]}, "pay", {"to": "Bob"}, first_only=False)
+    assert not forbidding.allowed and forbidding.fallback is RefusalFallback.MESSAGE
 
 
 def test_a_forbidding_rule_has_its_own_fallback() -> None:
-    stopping = PolicyRule(1, Effect.FORBID, {"to": EVE}, Fallback.STOP)
-    decision = decide({"pay": [stopping, allow(2)]}, "pay", {"to": "Eve"}, first_only=False)
-    assert decision == PolicyDecision(False, decision.cause, Fallback.STOP, stopping)
-    assert verdict([stopping, allow(2)], to="Bob")
+    stopping = PolicyRule(1, RuleEffect.FORBID, {"to": EVE}, RefusalFallback.STOP)
+    decision = decide_call({"pay": [stopping, allow_under(2)]}, "pay", {"to": "Eve"}, first_only=False)
+    assert decision == PolicyDecision(False, decision.cause, RefusalFallback.STOP, stopping)
+    assert verdict([stopping, allow_under(2)], to="Bob")
 
 
 def test_a_missing_argument_never_refuses_and_every_argument_that_is_there_must_fit() -> None:
-    both = [allow(1, {"to": BOB, "amount": {"maximum": 5}})]
+    both = [allow_under(1, {"to": BOB, "amount": {"maximum": 5}})]
     assert verdict(both)
     assert verdict(both, amount=5)
     assert not verdict(both, amount=6)
@@ -105,7 +105,7 @@ def test_a_missing_argument_never_refuses_and_every_argument_that_is_there_must_
     ],
 )
 def test_what_a_condition_lets_through(condition: Any, value: Any, holds: bool) -> None:
-    assert (failure("to", value, condition) is None) is holds
+    assert (find_condition_failure("to", value, condition) is None) is holds
 
 
 @pytest.mark.parametrize(
@@ -128,19 +128,19 @@ def test_a_condition_that_cannot_be_applied_is_found_beforehand_and_refuses_othe
     monkeypatch.setattr(
         socket, "getaddrinfo", lambda *_, **__: pytest.fail("a schema made us fetch something")
     )
-    assert fault_of_condition(condition)
-    assert failure("to", value, condition)
+    assert find_condition_fault(condition)
+    assert find_condition_failure("to", value, condition)
 
 
 @pytest.mark.parametrize("condition", [{"pattern": "^(a|aa)+$"}, "(a|aa)+$"])
 def test_a_pattern_that_takes_for_ever_refuses(condition: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(conditions, "PATTERN_SECONDS", 0.01)
-    assert "cannot be applied" in (failure("to", "a" * 200 + "!", condition) or "")
-    assert failure("to", "aaa", condition) is None
+    assert "cannot be applied" in (find_condition_failure("to", "a" * 200 + "!", condition) or "")
+    assert find_condition_failure("to", "aaa", condition) is None
 
 
 def test_a_schema_that_refers_to_itself_refuses() -> None:
-    assert failure("to", "x", {"$ref": "#"}) is not None
+    assert find_condition_failure("to", "x", {"$ref": "#"}) is not None
 
 
 VALUES = st.recursive(
@@ -167,9 +167,9 @@ KEYWORDS = st.sampled_from(
 
 @given(st.dictionaries(KEYWORDS, VALUES, max_size=4), VALUES)
 def test_whatever_a_model_writes_either_fits_or_says_why_not(schema: Any, value: Any) -> None:
-    said = failure("to", value, schema)
+    said = find_condition_failure("to", value, schema)
     assert said is None or said
-    assert fault_of_condition(schema) is None or isinstance(fault_of_condition(schema), str)
+    assert find_condition_fault(schema) is None or isinstance(find_condition_fault(schema), str)
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ from agentsys.errors import ConfigError
 from agentsys.models.chat import ErrorKind, ModelError
 from baselines.border.rewriter import WITHHELD
 from baselines.promptarmor import PromptArmor
-from baselines.promptarmor.guard import ArmorVerdict, read_verdict
-from baselines.promptarmor.removal import remove
+from baselines.promptarmor.guard import ArmorVerdict, read_armor_verdict
+from baselines.promptarmor.removal import remove_quotation
 
 GUARD = "promptarmor_guard"
 READ = ("read_note", {"name": "x"})
@@ -40,7 +40,7 @@ def model(*replies: Any, turn: Any = None, completion: int = 0) -> RoleModel:
     ],
 )
 def test_the_first_word_of_a_reply_is_its_verdict(reply: str, verdict: ArmorVerdict) -> None:
-    assert read_verdict(reply) == verdict
+    assert read_armor_verdict(reply) == verdict
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_the_first_word_of_a_reply_is_its_verdict(reply: str, verdict: ArmorVerd
     ],
 )
 def test_any_other_reply_is_unreadable(reply: str) -> None:
-    assert read_verdict(reply) is None
+    assert read_armor_verdict(reply) is None
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_any_other_reply_is_unreadable(reply: str) -> None:
     ],
 )
 def test_a_quotation_is_found_in_other_layout(text: str, quotation: str, left: str) -> None:
-    assert remove(text, quotation, fuzzy=True, gap=40) == left
+    assert remove_quotation(text, quotation, fuzzy=True, gap=40) == left
 
 
 FAR = " keep: text that belongs to somebody and is much longer than any gap between two words may be "
@@ -98,22 +98,22 @@ def test_words_far_apart_are_no_match_so_nothing_benign_between_them_goes(words:
     scattered = first + FAR + FAR.join(rest)
     wildcards = ".*?".join(map(re.escape, words.split()))
     assert "keep" not in re.sub(wildcards, "", scattered, flags=re.IGNORECASE | re.DOTALL)
-    assert remove(scattered, words, fuzzy=True, gap=40) is None
+    assert remove_quotation(scattered, words, fuzzy=True, gap=40) is None
     together = f"{scattered} {words} end"
-    assert remove(together, words, fuzzy=True, gap=40) == f"{scattered}  end"
+    assert remove_quotation(together, words, fuzzy=True, gap=40) == f"{scattered}  end"
 
 
 def test_short_quotations_have_to_stand_letter_by_letter() -> None:
-    assert remove("a To Bob b", "to bob", fuzzy=True, gap=40) is None
-    assert remove("a to bob b", "to bob", fuzzy=True, gap=40) == "a  b"
+    assert remove_quotation("a To Bob b", "to bob", fuzzy=True, gap=40) is None
+    assert remove_quotation("a to bob b", "to bob", fuzzy=True, gap=40) == "a  b"
 
 
 def test_in_a_megabyte_a_long_quotation_goes_and_nothing_else() -> None:
     quotation = " ".join(f"word{n}" for n in range(200))
     text = "word0 lorem ipsum dolor " * 40_000 + quotation
-    left = remove(text, quotation, fuzzy=True, gap=40)
+    left = remove_quotation(text, quotation, fuzzy=True, gap=40)
     assert left is not None and len(left) == len(text) - len(quotation)
-    assert remove("a " * 200_000, "a " * 5000 + "b", fuzzy=True, gap=40) is None
+    assert remove_quotation("a " * 200_000, "a " * 5000 + "b", fuzzy=True, gap=40) is None
 
 
 def test_what_is_quoted_goes_and_every_result_of_a_batch_is_asked_about() -> None:

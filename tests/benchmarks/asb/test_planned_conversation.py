@@ -33,7 +33,7 @@ from agentsys.models.chat import (
 )
 from agentsys.models.prompted_tools import write_calls, write_reply, write_tools
 from agentsys.models.trace import Tracer, use_tracer
-from baselines.reworded_task import RewordedTask
+from baselines.reworded_task import RewordingModel
 
 PLANNED = [mode for mode in AsbMode if mode.has_plan]
 TOOLS = [ToolSpec(name, f"About {name}.", {"properties": {}}) for name in ("look_up", "note", "Evil")]
@@ -204,7 +204,7 @@ def test_the_model_reads_results_as_the_defense_rewrote_them() -> None:
 
 def test_the_task_is_planned_and_worked_on_as_a_wrapping_defense_words_it() -> None:
     inner = Scripted(plan(["look_up"], ["note"]), ["look_up"], ["note"])
-    loop(RewordedTask(driven(inner), lambda task: f"<start>{task}<end>"))
+    loop(RewordingModel(driven(inner), lambda task: f"<start>{task}<end>"))
     assert all("<start>File my papers.<end>" in [text_of(m) for m in r.messages] for r in inner.asked)
 
 
