@@ -16,7 +16,7 @@ from agentsys.errors import ConfigError, unknown_name
 from agentsys.models.chat import ChatModel, user
 from agentsys.models.pipeline_elements import LoopState, LoopStep, default_system_message, tool_loop
 from baselines.reworded_task import PLACEHOLDER, insert_user_task, require_placeholder
-from baselines.tool_results import rewrite_new_results
+from baselines.tool_boundary.result_rewriter import rewrite_new_results
 
 ReminderPosition = Literal["user_message", "in_result"]
 
@@ -45,7 +45,9 @@ class PromptSandwiching:
 
     def __init__(self, position: ReminderPosition = "user_message", template: str | None = None) -> None:
         if position not in get_args(ReminderPosition):
-            raise ConfigError(unknown_name("prompt_sandwiching position", position, get_args(ReminderPosition)))
+            raise ConfigError(
+                unknown_name("prompt_sandwiching position", position, get_args(ReminderPosition))
+            )
         self.position: ReminderPosition = position
         self.template = require_placeholder(self.name, REMINDERS[position] if template is None else template)
 

@@ -43,7 +43,7 @@ from agentsys.models.pipeline_elements import (
 )
 from agentsys.models.providers.wire_parts import visible_text
 from agentsys.models.trace import span
-from baselines.package_wording import PackageWording, package_tool_filter_question
+from baselines.defense_bases import PackageWording, package_tool_filter_question
 
 ToolMatch = Literal["exact", "substring"]
 

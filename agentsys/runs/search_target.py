@@ -148,11 +148,11 @@ def calls_after_exposure(tracer: Tracer, exposing: int | None) -> tuple[ToolCall
 
 def list_blocked(spans: Sequence[Span]) -> Iterator[str]:
     """List what defenses denied, cut or withheld, one line each, read from the decisions of their spans."""
-    for span in spans:
-        done = _describe_block(span.decision)
+    for finished in spans:
+        done = _describe_block(finished.decision)
         if done:
-            where = f" ({span.name})" if span.name else ""
-            yield f"{span.kind}{where} {done}"
+            where = f" ({finished.name})" if finished.name else ""
+            yield f"{finished.kind}{where} {done}"
 
 
 def _describe_block(decision: Mapping[str, Any]) -> str | None:

@@ -13,13 +13,21 @@ from agentsys.base.option_checks import check_options
 from agentsys.models.chat import ChatModel, ChatRequest, assistant, text_of
 from agentsys.simulated.scripted_agent import play_plain_agent
 from agentsys.simulated.simulated_role import SimulatedKnowledge, SimulatedRole, remove_injected_passages
-from baselines.attriguard.audit import ATTENUATOR, JUDGE_ROLE, SHADOW, AttributionAudit, AuditOptions
-from baselines.attriguard.prompts import JUDGE, LEVELS, REFUSAL, STEPS
-from baselines.border.asking import read_fenced_text
-from baselines.border.defense import BoundaryDefense
-from baselines.border.filter import BoundaryFilter
-from baselines.border.rewriter import WITHHELD
-from baselines.played import RoleDefense
+from baselines.attriguard.attribution_audit import (
+    ATTENUATOR,
+    JUDGE,
+    JUDGE_ROLE,
+    LEVELS,
+    REFUSAL,
+    SHADOW,
+    STEPS,
+    AttributionAudit,
+    AuditOptions,
+)
+from baselines.defense_bases import RoleDefense
+from baselines.tool_boundary.boundary_filter import BoundaryDefense, BoundaryFilter
+from baselines.tool_boundary.guard_question import read_fenced_text
+from baselines.tool_boundary.result_rewriter import WITHHELD
 
 
 def play_shadow(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
@@ -40,7 +48,10 @@ def play_attribution_judge(request: ChatRequest, knowledge: SimulatedKnowledge) 
     call = json.loads(lines.partition("\n\nProposed call: ")[2].partition("\n")[0])
     right = task is not None and any(
         scripted.function == call["tool"]
-        and all(_as_sorted_json(call["args"].get(name)) == _as_sorted_json(value) for name, value in scripted.args.items())
+        and all(
+            _as_sorted_json(call["args"].get(name)) == _as_sorted_json(value)
+            for name, value in scripted.args.items()
+        )
         for scripted in task.calls
     )
     return assistant(json.dumps({"legitimate": right, "reason": "I compared it with the task."}))
@@ -50,7 +61,11 @@ def _as_sorted_json(value: Any) -> str:
     return json.dumps(value, sort_keys=True, default=str).casefold()
 
 
-ROLES: dict[str, SimulatedRole] = {SHADOW: play_shadow, ATTENUATOR: play_attenuator, JUDGE_ROLE: play_attribution_judge}
+ROLES: dict[str, SimulatedRole] = {
+    SHADOW: play_shadow,
+    ATTENUATOR: play_attenuator,
+    JUDGE_ROLE: play_attribution_judge,
+}
 
 
 class AttriGuard(BoundaryDefense, RoleDefense):

@@ -1,20 +1,147 @@
-"""`Camel`: a program written before anything is seen, run on values that know where they come from."""
+"""`Camel`: the defense's options and description, and how the simulated model plays its planner."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.agent_pipeline.basic_elements import InitQuery
 from agentdojo.task_suite.task_suite import TaskSuite
+from agentdojo.types import ChatAssistantMessage, ChatMessage
 
 from agentsys.base.option_checks import check_options
-from agentsys.models.chat import ChatModel
+from agentsys.models.chat import ChatModel, ChatRequest, assistant, text_of
 from agentsys.models.pipeline_elements import default_system_message, named_pipeline
-from baselines.camel.agent import CamelAgent, CamelSettings
+from agentsys.simulated.playbook_index import Fact, ScriptedCall
+from agentsys.simulated.script_grounding import MAX_ATTEMPTS, PLACEHOLDER, leaf_forms, scalar_leaves
+from agentsys.simulated.simulated_role import SimulatedKnowledge, SimulatedRole
+from baselines.camel.camel_agent import ROLE, CamelAgent, CamelSettings
+from baselines.camel.language.interpreter import find_program
+from baselines.camel.language.machine import ProgramError
 from baselines.camel.prompts import PROMPTS
-from baselines.camel.simulated import ROLES
-from baselines.played import AgentDefense
+from baselines.camel.suite_world import QUERY
+from baselines.defense_bases import AgentDefense
+from baselines.flow.quarantined_model import ROLE as READER
+from baselines.flow.quarantined_model import play_quarantined_model, write_fact_question
+
+DONE = "Done."
+_TOOL = re.compile(r"^def (\w+)\(", re.MULTILINE)
+_PLACE = re.compile(r"^In line (\d+)[.:]", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class _PlannerScript:
+    """What is to be done, whoever asked for it."""
+
+    calls: tuple[ScriptedCall, ...]
+    answer: str
+    facts: tuple[Fact, ...]
+
+
+def play_camel_planner(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
+    """The ground truth as a program, one statement a line; after an error what is left of it."""
+    prompt, query = text_of(request.messages[0]), text_of(request.messages[1])
+    tools = _TOOL.findall(prompt)
+    lines = list(_write_program(_find_script(query, tools, knowledge), frozenset(tools)))
+    left = _remaining_lines(lines, request.messages[2:])
+    return assistant("```python\n" + "\n".join(left) + "\n```")
+
+
+def _find_script(query: str, tools: Sequence[str], knowledge: SimulatedKnowledge) -> _PlannerScript:
+    """The user task's; an injection task's where the user asks for one."""
+    task = knowledge.find_task(query, tools)
+    if task is not None:
+        return _PlannerScript(task.calls, task.answer.strip() or DONE, task.facts)
+    goal = next(iter(knowledge.find_goals(query, tools)), None)
+    return _PlannerScript((), DONE, ()) if goal is None else _PlannerScript(goal.calls, goal.says or DONE, ())
+
+
+def _write_program(script: _PlannerScript, tools: frozenset[str]) -> Iterator[str]:
+    """Each call, with the questions before it whose answers it needs; then the answer."""
+    known: dict[str, str] = {}
+    for index, call in enumerate(script.calls):
+        if call.function not in tools:
+            continue
+        given = []
+        facts = [fact for fact in script.facts if fact.source < index]
+        for name, value in call.args.items():
+            for fact in _needed_facts(facts, value, known):
+                known[fact.text] = f"value_{len(known)}"
+                yield _write_query(
+                    known[fact.text], fact, write_fact_question(fact.field, name, call.function)
+                )
+            given.append(f"{name}={_write_expression(value, known)}")
+        yield f"result_{index} = {call.function}({', '.join(given)})"
+    for fact in _needed_facts(script.facts, script.answer, known):
+        known[fact.text] = f"value_{len(known)}"
+        yield _write_query(known[fact.text], fact, write_fact_question(fact.field, None, None))
+    yield f"print({_write_text(script.answer, known)})"
+
+
+def _write_query(name: str, fact: Fact, asked: str) -> str:
+    return f"{name} = {QUERY}({asked!r} + '\\n' + str(result_{fact.source}), str)"
+
+
+def _needed_facts(facts: Iterable[Fact], value: Any, known: Mapping[str, str]) -> list[Fact]:
+    forms = "\n".join(form for leaf in scalar_leaves(value) for form in leaf_forms(leaf))
+    return [fact for fact in facts if fact.text in forms and fact.text not in known]
+
+
+def _write_expression(value: Any, known: Mapping[str, str]) -> str:
+    """A Python expression for a scripted value: what was read is a variable, the rest stands there."""
+    if isinstance(value, Mapping):
+        return (
+            "{" + ", ".join(f"{key!r}: {_write_expression(held, known)}" for key, held in value.items()) + "}"
+        )
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(_write_expression(held, known) for held in value) + "]"
+    if isinstance(value, str):
+        return _write_text(value, known)
+    found = next((known[form] for form in leaf_forms(value) if form in known), None)
+    return repr(value) if found is None else f"{type(value).__name__}({found})"
+
+
+def _write_text(text: str, known: Mapping[str, str]) -> str:
+    """A text in which whole words that were read are variables."""
+    if not known:
+        return repr(text)
+    longest = sorted(known, key=len, reverse=True)
+    pieces = re.split(rf"(?<!\w)({'|'.join(map(re.escape, longest))})(?!\w)", text)
+    written = [known[piece] if place % 2 else repr(piece) for place, piece in enumerate(pieces) if piece]
+    return " + ".join(written) or "''"
+
+
+def _remaining_lines(lines: list[str], exchange: Sequence[ChatMessage]) -> list[str]:
+    """What is left after the attempts so far: what ran is not run again, what failed thrice is given up."""
+    failures = 0
+    for program, report in zip(exchange[::2], exchange[1::2], strict=False):
+        place = _PLACE.search(text_of(report))
+        ran = int(place[1]) - 1 if place and _is_program(text_of(program)) and int(place[1]) > 0 else None
+        if ran is None:
+            continue
+        failures = 1 if ran else failures + 1
+        lines = lines[ran:]
+        if failures >= MAX_ATTEMPTS and lines:
+            lines, failures = [*_write_placeholder(lines[0]), *lines[1:]], 0
+    return lines
+
+
+def _is_program(text: str) -> bool:
+    try:
+        return bool(find_program(text))
+    except ProgramError:
+        return False
+
+
+def _write_placeholder(line: str) -> list[str]:
+    name, assigned, _ = line.partition(" = ")
+    return [f"{name} = {PLACEHOLDER!r}"] if assigned and name.isidentifier() else [f"print({PLACEHOLDER!r})"]
+
+
+ROLES: dict[str, SimulatedRole] = {ROLE: play_camel_planner, READER: play_quarantined_model}
 
 
 class Camel(AgentDefense):

@@ -1,23 +1,195 @@
-"""`SuiteWorld`: a suite's tools as programs meet them: judged, run, labelled, and written down."""
+"""`SuiteWorld`: what the programs of one task can reach: the suite's tools and the quarantined model.
+
+Tools are shown to the planner as Python signatures; a call runs where its policy allows it, and its result is
+labelled; `query_ai_assistant` asks the quarantined model.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import inspect
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from enum import Enum, EnumMeta
+from typing import Any, Protocol, get_args
 
 from agentdojo.agent_pipeline.tool_execution import tool_result_to_str
 from agentdojo.functions_runtime import Function, FunctionCall, FunctionsRuntime, TaskEnvironment
 from agentdojo.types import ChatToolResultMessage
+from pydantic import BaseModel, create_model
+from pydantic_core import PydanticUndefined
 
-from agentsys.models.chat import tool_message
+from agentsys.models.chat import ChatModel, tool_message
 from agentsys.models.trace import span
-from baselines.camel.language.failure import CallDenied, ProgramError
-from baselines.camel.policy import CamelJudge
-from baselines.camel.reader import AnswerSource, query_assistant
-from baselines.camel.signatures import QUERY
-from baselines.flow.label import FROM_USER, FlowLabel
+from baselines.camel.camel_policy import CamelJudge
+from baselines.camel.language.machine import CallDenied, ClassValue, FunctionValue, ProgramError, ToolValue
+from baselines.camel.language.operators import to_str, type_name
+from baselines.camel.prompts import AGAIN, QUARANTINED
 from baselines.flow.label_table import LabelTable, to_value
-from baselines.flow.values import Value, to_native
+from baselines.flow.labelled_values import FROM_USER, FlowLabel, Instance, Value, label_from_tool, to_native
+from baselines.flow.quarantined_model import NoTypedAnswer, QuarantinedModel
+
+QUERY = "query_ai_assistant"
+"""The quarantined model, as a function."""
+
+
+def build_tool_values(functions: Iterable[Function]) -> dict[str, ToolValue]:
+    """Every tool by name, with the quarantined model."""
+    found = {
+        one.name: ToolValue(FROM_USER, one.name, tuple(one.parameters.model_fields)) for one in functions
+    }
+    found[QUERY] = ToolValue(FROM_USER, QUERY, ("query", "output_schema"), reads=True)
+    return found
+
+
+def find_result_types(functions: Iterable[Function]) -> list[type]:
+    """Pydantic classes and enumerations that stand in what tools return or take, each once."""
+    found: dict[str, type] = {}
+    for function in functions:
+        fields = function.parameters.model_fields.values()
+        for annotation in (function.return_type, *(parameter.annotation for parameter in fields)):
+            for one in _find_types_in(annotation, set()):
+                found.setdefault(one.__name__, one)
+    return list(found.values())
+
+
+def _find_types_in(annotation: Any, seen: set[type]) -> Iterator[type]:
+    for inside in get_args(annotation):
+        yield from _find_types_in(inside, seen)
+    if not isinstance(annotation, type) or annotation in seen:
+        return
+    seen.add(annotation)
+    if issubclass(annotation, BaseModel):
+        yield annotation
+        for field in annotation.model_fields.values():
+            yield from _find_types_in(field.annotation, seen)
+    elif issubclass(annotation, Enum):
+        yield annotation
+
+
+def write_signature(function: Function) -> str:
+    """A tool as a Python function with its description."""
+    given = [
+        f"{name}: {_write_annotation(field.annotation)}{_write_default(field.default)}"
+        for name, field in function.parameters.model_fields.items()
+    ]
+    described = [
+        f"    {name}: {field.description}"
+        for name, field in function.parameters.model_fields.items()
+        if field.description
+    ]
+    lines = [f'    """{function.description.strip()}', *described, '    """']
+    return "\n".join(
+        [f"def {function.name}({', '.join(given)}) -> {_write_annotation(function.return_type)}:", *lines]
+    )
+
+
+def write_class(of: type) -> str:
+    """A class as its definition."""
+    if issubclass(of, Enum):
+        return "\n".join([f"class {of.__name__}(Enum):", *(f"    {m.name} = {m.value!r}" for m in of)])
+    fields: Mapping[str, Any] = getattr(of, "model_fields", {})
+    lines = [f"    {name}: {_write_annotation(field.annotation)}" for name, field in fields.items()]
+    return "\n".join([f"class {of.__name__}(BaseModel):", *lines])
+
+
+_MODULES = re.compile(r"\b(?:[a-z_]\w*\.)+(?=[A-Za-z_])")
+
+
+def _write_annotation(annotation: Any) -> str:
+    if annotation is None or annotation is type(None):
+        return "None"
+    return _MODULES.sub("", inspect.formatannotation(annotation))
+
+
+def _write_default(value: Any) -> str:
+    return "" if value is PydanticUndefined else f" = {value!r}"
+
+
+ENOUGH_FIELD = "have_enough_information"
+OUTPUT_FIELD = "output"
+_SCALARS: Mapping[str, type] = {"str": str, "int": int, "float": float, "bool": bool}
+
+
+class AnswerSource(Protocol):
+    """Where answers come from."""
+
+    def answer(self, question: str, schema: type) -> BaseModel | None:
+        """An object with the field `have_enough_information`; None if there is no answer."""
+        ...
+
+
+@dataclass
+class ModelAnswers:
+    """Answers of a model; they are kept, in order."""
+
+    quarantine: QuarantinedModel
+    replies: list[BaseModel | None] = field(default_factory=list)
+
+    def answer(self, question: str, schema: type) -> BaseModel | None:
+        """Ask."""
+        found: BaseModel | None
+        try:
+            found = self.quarantine.ask(question, add_answer_flag(schema))
+        except NoTypedAnswer:
+            found = None
+        self.replies.append(found)
+        return found
+
+
+@dataclass
+class RecordedAnswers:
+    """Recorded answers, in order; where none is left there is none."""
+
+    recorded: Iterator[BaseModel | None]
+
+    def answer(self, question: str, schema: type) -> BaseModel | None:
+        """The next one."""
+        return next(self.recorded, None)
+
+
+def build_model_answers(model: ChatModel, attempts: int) -> ModelAnswers:
+    """Answers of this model."""
+    return ModelAnswers(QuarantinedModel(model, QUARANTINED, AGAIN, attempts))
+
+
+def query_assistant(answers: AnswerSource, arguments: Mapping[str, Value]) -> Value:
+    """What `query_ai_assistant` returns: untrusted, whatever it was asked.
+
+    Raises:
+        ProgramError: If the schema cannot be one, or there is no answer. The text tells nothing else.
+        ModelError: If the model gave no reply.
+    """
+    if set(arguments) != {"query", "output_schema"}:
+        raise ProgramError("TypeError", f"{QUERY} takes query and output_schema")
+    schema = _read_schema(arguments["output_schema"])
+    answer = answers.answer(to_str(arguments["query"]), schema)
+    if answer is None or not getattr(answer, ENOUGH_FIELD, False):
+        raise ProgramError("NotEnoughInformationError", "")
+    label = label_from_tool(QUERY)
+    if issubclass(schema, BaseModel):
+        whole = to_value(answer, label)
+        assert isinstance(whole, Instance)
+        return Instance(label, schema, whole.fields)
+    return to_value(getattr(answer, OUTPUT_FIELD), label)
+
+
+def _read_schema(value: Value) -> type:
+    if isinstance(value, FunctionValue) and value.name in _SCALARS:
+        return _SCALARS[value.name]
+    if isinstance(value, ClassValue) and (isinstance(value.of, EnumMeta) or issubclass(value.of, BaseModel)):
+        return value.of
+    raise ProgramError("TypeError", f"'{type_name(value)}' is no schema", value.full)
+
+
+def add_answer_flag(schema: type) -> type[BaseModel]:
+    """The schema as the model is asked for it: with a field that says whether the text held the answer."""
+    fields: dict[str, Any] = {ENOUGH_FIELD: (bool, ...)}
+    if issubclass(schema, BaseModel):
+        return create_model(schema.__name__, __base__=schema, **fields)
+    fields = {OUTPUT_FIELD: (schema, ...), **fields}
+    return create_model("Answer", **fields)
+
 
 POLICY = "camel_policy"
 """The kind of the spans of verdicts."""

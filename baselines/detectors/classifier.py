@@ -1,19 +1,167 @@
-"""`Classifier`: token windows in batches through a model, to probabilities. `Remembered` shares it."""
+"""`Classifier`: a detector made of a tokenizer and a network that scores overlapping windows of a text.
+
+`ClassifierSettings` are all that a score depends on; torch and ONNX runtime are not imported here.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import importlib
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from baselines.detectors.detector import WindowedDetector
-from baselines.detectors.settings import ClassifierSettings
-from baselines.detectors.tokens import TokenIds, WindowTokenizer
+from agentsys.base.option_checks import AtLeast1
+from agentsys.errors import ConfigError, not_installed_error
+from baselines.detectors.defense import WindowedDetector
+
+ClassifierHead = Literal["pooled", "first_token"]
+LongInput = Literal["windows", "truncate", "whole"]
+ClassifierBackend = Literal["torch", "onnx"]
+
+MOST_TOKENS_AT_ONCE = 8192
+"""Most tokens of a text that is read in one pass."""
+
+
+@dataclass(frozen=True)
+class ClassifierSettings:
+    """Everything a score depends on (and where the model runs). Equal settings share one loaded model.
+
+    Raises:
+        ConfigError: If an option has a value it cannot have.
+    """
+
+    model_id: str
+    """Name on the Hugging Face hub, or a folder."""
+    revision: str | None
+    """Commit of the model's repository; None for a folder."""
+    head: ClassifierHead
+    """`pooled`: the stock head. `first_token`: a linear layer on the first token's hidden state."""
+    safe_label: str
+    """The model's label for texts without an injection, in any case."""
+    long_input: LongInput = "windows"
+    """`windows` of `max_length`, cut to `max_length`, or `whole` in one pass."""
+    max_length: int = 512
+    """Tokens of one pass, special ones included; of no effect on `whole`."""
+    stride: int = 128
+    """Tokens that neighbouring windows share."""
+    batch_size: AtLeast1 = 16
+    """Windows per pass."""
+    device: str = "auto"
+    """`auto` (a GPU if there is one), `cpu`, `cuda`, `cuda:1`, `mps`."""
+    backend: ClassifierBackend = "torch"
+    onnx_file: str | None = None
+    """Backend `onnx`: a file of the model's repository, or one on disk (an absolute path; it is made by
+    export from the checkpoint if it does not exist)."""
+    local_files_only: bool = False
+    """Whether to use only what has been downloaded before."""
+
+    def __post_init__(self) -> None:
+        if self.max_length < 8 or not 0 <= self.stride <= self.max_length // 2:
+            raise ConfigError(
+                f"detector max_length is {self.max_length} and stride {self.stride};"
+                " give a max_length of 8 or more and a stride of at most half of it."
+            )
+        if self.backend == "onnx" and not self.onnx_file:
+            raise ConfigError(
+                "detector backend 'onnx' needs onnx_file: a file of the model's repository, or an"
+                " absolute path that an export is written to."
+            )
+
+    @property
+    def name(self) -> str:
+        """Model and revision, for records."""
+        return self.model_id if self.revision is None else f"{self.model_id}@{self.revision}"
+
+
+EXTRA = "detectors"
+PACKAGES_NEEDED = {"torch": ("torch", "transformers"), "onnx": ("onnxruntime", "transformers")}
+"""Backend -> packages."""
+PACKAGES_TO_EXPORT = ("torch", "onnx", "onnxscript")
+
+
+def require_detector_packages(settings: ClassifierSettings, packages: Sequence[str]) -> None:
+    """Check that optional packages are there.
+
+    Raises:
+        Unavailable: Naming those that are not, and the extra that brings them.
+    """
+    missing = [package for package in packages if not _can_import(package)]
+    if missing:
+        raise not_installed_error(f"The detector model {settings.name}", missing, EXTRA)
+
+
+def _can_import(package: str) -> bool:
+    try:
+        importlib.import_module(package)
+    except ImportError:
+        return False
+    return True
+
+
+TokenIds = list[int]
+
+
+@dataclass(frozen=True)
+class WindowTokenizer:
+    """A tokenizer with the special tokens it puts around a text."""
+
+    tokenizer: Any
+    """A `transformers` tokenizer."""
+    before: TokenIds
+    """Special tokens in front of a text, e.g. `[CLS]`."""
+    after: TokenIds
+    """Special tokens behind it, e.g. `[SEP]`."""
+    padding: int
+    """Id that fills up the shorter windows of a batch."""
+
+    def windows(self, text: str, settings: ClassifierSettings) -> list[TokenIds]:
+        """The passes in which a text is read: special tokens included, none longer than the settings say."""
+        ids = encode_plain(self.tokenizer, text)
+        most = MOST_TOKENS_AT_ONCE if settings.long_input == "whole" else settings.max_length
+        room = most - len(self.before) - len(self.after)
+        pieces = (
+            split_overlapping(ids, room, settings.stride)
+            if settings.long_input == "windows"
+            else [ids[:room]]
+        )
+        return [[*self.before, *piece, *self.after] for piece in pieces]
+
+
+def wrap_tokenizer(tokenizer: Any) -> WindowTokenizer:
+    """A tokenizer with its special tokens, found by tokenizing a word with and without them."""
+    probe = "a"
+    bare, full = encode_plain(tokenizer, probe), list(tokenizer(probe, verbose=False)["input_ids"])
+    places = range(len(full) - len(bare) + 1)
+    start = next(place for place in places if full[place : place + len(bare)] == bare)
+    padding = tokenizer.pad_token_id
+    return WindowTokenizer(
+        tokenizer, full[:start], full[start + len(bare) :], 0 if padding is None else int(padding)
+    )
+
+
+def encode_plain(tokenizer: Any, text: str) -> TokenIds:
+    """A text's token ids without special ones, however many (`verbose` would warn of long texts)."""
+    text = text.encode("utf-8", "replace").decode()  # tokenizers refuse lone surrogates
+    return list(tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
+
+
+def split_overlapping(ids: Sequence[int], size: int, overlap: int) -> list[TokenIds]:
+    """Windows of at most `size` that share `overlap` with their neighbours and leave nothing out.
+
+    Args:
+        ids: Token ids to cut up; none give one empty window.
+        size: Length of all windows but the last, which may be shorter.
+        overlap: Smaller than `size`.
+    """
+    starts = range(0, max(len(ids) - overlap, 1), size - overlap)
+    return [list(ids[start : start + size]) for start in starts]
+
 
 MOST_CACHED_TEXTS = 20_000
 """Texts whose scores are kept; tool results repeat from case to case."""
@@ -37,7 +185,9 @@ class Classifier:
         safe: Index of the safe label among the logits.
     """
 
-    def __init__(self, settings: ClassifierSettings, tokens: WindowTokenizer, network: ClassifierNetwork, safe: int) -> None:
+    def __init__(
+        self, settings: ClassifierSettings, tokens: WindowTokenizer, network: ClassifierNetwork, safe: int
+    ) -> None:
         self.settings = settings
         self.tokens = tokens
         self.network = network

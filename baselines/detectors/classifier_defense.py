@@ -10,11 +10,17 @@ from typing import Any
 
 from agentsys.base.option_checks import check_options
 from agentsys.errors import ConfigError, find_missing_packages, not_installed_error
-from baselines.detectors.classifier import Classifier, ClassifierNetwork, CachedDetector
+from baselines.detectors.classifier import (
+    EXTRA,
+    PACKAGES_NEEDED,
+    CachedDetector,
+    Classifier,
+    ClassifierNetwork,
+    ClassifierSettings,
+    require_detector_packages,
+    wrap_tokenizer,
+)
 from baselines.detectors.defense import DetectorDefense
-from baselines.detectors.extra import EXTRA, PACKAGES_NEEDED, require_detector_packages
-from baselines.detectors.settings import ClassifierSettings
-from baselines.detectors.tokens import wrap_tokenizer
 
 _LOADING_LOCK = threading.Lock()
 _RECENT_FAILURES: dict[ClassifierSettings, tuple[float, str]] = {}
@@ -85,7 +91,7 @@ def load_classifier(settings: ClassifierSettings) -> CachedDetector:
 @lru_cache(maxsize=4)
 def _load_cached(settings: ClassifierSettings) -> CachedDetector:
     require_detector_packages(settings, PACKAGES_NEEDED[settings.backend])
-    from baselines.detectors.checkpoint import read_config, read_tokenizer, find_safe_index
+    from baselines.detectors.torch_backend import find_safe_index, read_config, read_tokenizer
 
     config = read_config(settings)
     safe = find_safe_index(config.id2label, settings)

@@ -15,10 +15,8 @@ from huggingface_hub import hf_hub_download
 from numpy.typing import NDArray
 
 from agentsys.errors import ConfigError
-from baselines.detectors.checkpoint import explain_load_errors
-from baselines.detectors.extra import PACKAGES_TO_EXPORT, require_detector_packages
-from baselines.detectors.settings import ClassifierSettings
-from baselines.detectors.torch_backend import load_checkpoint_model
+from baselines.detectors.classifier import PACKAGES_TO_EXPORT, ClassifierSettings, require_detector_packages
+from baselines.detectors.torch_backend import explain_load_errors, load_checkpoint_model
 
 MADE_FROM = "agentsys.made_from"
 """Metadata of a file we exported: model, revision and head, so that it is not used for another."""

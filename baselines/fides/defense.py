@@ -1,21 +1,158 @@
-"""`Fides`: an ordinary tool loop with labels, in which untrusted values are variables."""
+"""`Fides`: the defense's options and description, and how the simulated model plays its planner."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.agent_pipeline.basic_elements import InitQuery, SystemMessage
+from agentdojo.functions_runtime import FunctionCall
 from agentdojo.task_suite.task_suite import TaskSuite
+from agentdojo.types import ChatAssistantMessage, ChatToolResultMessage
 
 from agentsys.base.option_checks import check_options
-from agentsys.models.chat import ChatModel
+from agentsys.models.chat import ChatModel, ChatRequest, assistant, text_of
 from agentsys.models.pipeline_elements import default_system_message, named_pipeline
-from baselines.fides.agent import FidesAgent, FidesSettings
-from baselines.fides.own_tools import INSPECT, QUERY
-from baselines.fides.prompts import PLANNER, PROMPTS, VARIABLES_ONLY
-from baselines.fides.simulated import ROLES
-from baselines.played import AgentDefense
+from agentsys.simulated.playbook_index import Fact, ScriptedCall, TaskScript
+from agentsys.simulated.script_grounding import (
+    MAX_ATTEMPTS,
+    PLACEHOLDER,
+    find_fact,
+    leaf_forms,
+    read_tool_result,
+    scalar_leaves,
+)
+from agentsys.simulated.scripted_agent import play_plain_agent
+from agentsys.simulated.simulated_role import SimulatedKnowledge, SimulatedRole
+from baselines.defense_bases import AgentDefense
+from baselines.fides.fides_agent import ROLE, FidesAgent, FidesSettings
+from baselines.fides.hidden_values import VARIABLE_NAME
+from baselines.fides.prompts import INSPECT, PLANNER, PROMPTS, QUERY, VARIABLES_ONLY
+from baselines.flow.quarantined_model import ROLE as READER
+from baselines.flow.quarantined_model import play_quarantined_model, write_fact_question
+
+
+def play_fides_planner(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
+    """The ground truth's next call with names for what was not read; what was read is obeyed."""
+    tools = [tool.name for tool in request.tools]
+    task = knowledge.find_task(_find_request(request), tools)
+    results = [message for message in request.messages if message["role"] == "tool"]
+    obeyed = any(
+        knowledge.obeys(goal, ROLE)
+        for result in results
+        for goal in knowledge.find_goals(_message_text(result), tools)
+    )
+    if task is None or obeyed or QUERY not in tools:
+        return play_plain_agent(request, knowledge)
+    return _ScriptWalk(request, knowledge, task, frozenset(tools), results).next_step()
+
+
+def _find_request(request: ChatRequest) -> str:
+    return next((text_of(message) for message in request.messages if message["role"] == "user"), "")
+
+
+def _message_text(message: ChatToolResultMessage) -> str:
+    return read_tool_result(message).text
+
+
+@dataclass
+class _ScriptWalk:
+    """Follows the conversation along the script, to where it goes on."""
+
+    request: ChatRequest
+    knowledge: SimulatedKnowledge
+    task: TaskScript
+    tools: frozenset[str]
+    results: list[ChatToolResultMessage]
+    place: int = 0
+    known: dict[str, str] = field(default_factory=dict)
+    """Text of a fact -> the variable that holds it."""
+    sources: dict[int, list[str]] = field(default_factory=dict)
+    """Index of a call -> variables in its result."""
+
+    def next_step(self) -> ChatAssistantMessage:
+        """The next question, call, or the answer."""
+        for index, call in enumerate(self.task.calls):
+            if call.function not in self.tools:
+                continue
+            facts = [fact for fact in self.task.facts if fact.source < index]
+            asked = self._ask_for_fact(facts, call.args, call.function)
+            if asked is not None:
+                return asked
+            if not self._is_made(index, call):
+                return self._write_call(
+                    call.function, {k: self._insert_names(v) for k, v in call.args.items()}
+                )
+        answer = self.task.answer.strip() or "Done."
+        return self._ask_for_fact(self.task.facts, {"": answer}, None) or assistant(
+            str(self._insert_names(answer))
+        )
+
+    def _is_made(self, index: int, call: ScriptedCall) -> bool:
+        """Whether a call is behind us; a failing one is made three times."""
+        for _ in range(MAX_ATTEMPTS):
+            result = self._take_result(call.function)
+            if result is None:
+                return False
+            self.sources[index] = [f"#{name}#" for name in VARIABLE_NAME.findall(_message_text(result))]
+            if result["error"] is None:
+                return True
+        return True
+
+    def _ask_for_fact(
+        self, facts: Iterable[Fact], args: Mapping[str, Any], tool: str | None
+    ) -> ChatAssistantMessage | None:
+        """The question for the first value that was neither read nor asked for."""
+        for name, value in args.items():
+            forms = "\n".join(form for leaf in scalar_leaves(value) for form in leaf_forms(leaf))
+            for fact in facts:
+                names = self.sources.get(fact.source, [])
+                if fact.text not in forms or fact.text in self.known or self._is_visible(fact) or not names:
+                    continue
+                result = self._take_result(QUERY)
+                if result is None:
+                    words = write_fact_question(fact.field, name if tool else None, tool)
+                    args_ = {"query": words, "variables": names, "output_type": "string"}
+                    return self._write_call(QUERY, args_)
+                found = VARIABLE_NAME.search(_message_text(result))
+                self.known[fact.text] = found[0] if found else PLACEHOLDER
+        return None
+
+    def _is_visible(self, fact: Fact) -> bool:
+        """Whether a fact stands in plain sight. Then it is written out, as the number that it is here."""
+        said = (find_fact(fact, _message_text(result)) for result in reversed(self.results))
+        found = next((text for text in said if text is not None), None)
+        if found is not None and found != fact.text:
+            self.known[fact.text] = found
+        return found is not None
+
+    def _take_result(self, function: str) -> ChatToolResultMessage | None:
+        """The next result, if it is of this function."""
+        if self.place < len(self.results) and self.results[self.place]["tool_call"].function == function:
+            self.place += 1
+            return self.results[self.place - 1]
+        return None
+
+    def _insert_names(self, value: Any) -> Any:
+        """A scripted value in which names stand for what was asked for."""
+        if isinstance(value, Mapping):
+            return {key: self._insert_names(held) for key, held in value.items()}
+        if isinstance(value, list | tuple):
+            return [self._insert_names(held) for held in value]
+        if isinstance(value, str):
+            for fact in sorted(self.known, key=len, reverse=True):
+                value = value.replace(fact, self.known[fact])
+            return value
+        return next((self.known[form] for form in leaf_forms(value) if form in self.known), value)
+
+    def _write_call(self, function: str, args: dict[str, Any]) -> ChatAssistantMessage:
+        made = FunctionCall(function=function, args=args, id=f"call_{len(self.request.messages)}")
+        return assistant(f"Calling {function}.", [made])
+
+
+ROLES: dict[str, SimulatedRole] = {ROLE: play_fides_planner, READER: play_quarantined_model}
 
 
 class Fides(AgentDefense):

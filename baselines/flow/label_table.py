@@ -1,9 +1,12 @@
-"""`LabelTable`: the labels that the results of a suite's tools start with, read from data."""
+"""`LabelTable`: the labels that the results of a suite's tools start with, read from data.
+
+The first functions find groups of identities in an environment: channel members, participants, sharers.
+"""
 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
@@ -13,12 +16,60 @@ from typing import Any, Literal, TypeVar
 import yaml
 from pydantic import BaseModel, ConfigDict
 
-from baselines.flow.label import FlowLabel, ToolOrigin, TrustSource, label_from_tool
-from baselines.flow.values import Dictionary, Instance, Scalar, Series, Value
+from baselines.flow.labelled_values import (
+    Dictionary,
+    FlowLabel,
+    Instance,
+    Scalar,
+    Series,
+    ToolOrigin,
+    TrustSource,
+    Value,
+    label_from_tool,
+)
+
+GroupLookup = Callable[[Any, str], Iterable[str]]
+"""From an environment and a name to the people."""
+
+
+def channel_members(environment: Any, channel: str) -> list[str]:
+    """Who is in a channel now."""
+    memberships: Mapping[str, Iterable[str]] = environment.slack.user_channels
+    return [user for user, channels in memberships.items() if channel in channels]
+
+
+def event_participants(environment: Any, event: str) -> list[str]:
+    """Who takes part in a calendar event now; nobody in one that does not exist."""
+    found = environment.calendar.events.get(event)
+    return [] if found is None else [str(person) for person in found.participants]
+
+
+def file_sharers(environment: Any, file: str) -> list[str]:
+    """Who can open a file now; nobody one that does not exist."""
+    found = environment.cloud_drive.files.get(file)
+    return [] if found is None else [str(found.owner), *(str(person) for person in found.shared_with)]
+
+
+def read_identities(held: Any) -> list[str]:
+    """The identities in an argument: a text, a list of texts, or nothing."""
+    if held is None:
+        return []
+    return [str(one) for one in held] if isinstance(held, list | tuple | set) else [str(held)]
+
 
 _Shape = TypeVar("_Shape", bound=BaseModel)
 WriterKind = Literal["nobody", "user", "trusted"]
-PLAIN_TYPES = (bool, int, float, str, datetime.datetime, datetime.date, datetime.time, datetime.timedelta, Enum)
+PLAIN_TYPES = (
+    bool,
+    int,
+    float,
+    str,
+    datetime.datetime,
+    datetime.date,
+    datetime.time,
+    datetime.timedelta,
+    Enum,
+)
 """What stays as it is; anything else that is no container becomes its text."""
 
 
@@ -82,7 +133,9 @@ class LabelTable:
         A list's items are labelled one by one. Parts of an object or dict have the label of the whole.
         """
         if isinstance(result, list | tuple):
-            return Series(label_from_tool(tool), "list", tuple(self.label_result(tool, item) for item in result))
+            return Series(
+                label_from_tool(tool), "list", tuple(self.label_result(tool, item) for item in result)
+            )
         return to_value(result, self.result_label(tool, result))
 
     def result_label(self, tool: str, result: Any) -> FlowLabel:
@@ -97,8 +150,13 @@ class LabelTable:
 
     def _find_writers(self, rule: ResultRule, result: Any) -> Iterable[TrustSource | str]:
         if isinstance(rule.written_by, str):
-            return {"nobody": (), "user": (TrustSource.USER,), "trusted": (TrustSource.TRUSTED_TOOL,)}[rule.written_by]
-        return [TrustSource.USER if name in self.own else name for name in _identities_at_paths(result, rule.written_by)]
+            return {"nobody": (), "user": (TrustSource.USER,), "trusted": (TrustSource.TRUSTED_TOOL,)}[
+                rule.written_by
+            ]
+        return [
+            TrustSource.USER if name in self.own else name
+            for name in _identities_at_paths(result, rule.written_by)
+        ]
 
     def _find_readers(self, rule: ResultRule, result: Any) -> Iterable[str] | None:
         if isinstance(rule.readers, str):
@@ -131,7 +189,8 @@ def to_value(raw: Any, label: FlowLabel) -> Value:
         return Instance(label, type(raw), fields)
     if isinstance(raw, Mapping):
         return Dictionary(
-            label, {_native_key(key): (to_value(key, label), to_value(held, label)) for key, held in raw.items()}
+            label,
+            {_native_key(key): (to_value(key, label), to_value(held, label)) for key, held in raw.items()},
         )
     if isinstance(raw, list | tuple):
         kind: Literal["list", "tuple"] = "tuple" if isinstance(raw, tuple) else "list"

@@ -20,14 +20,16 @@ from agentsys.models.pipeline_elements import (
     named_pipeline,
     tool_specs,
 )
-from baselines.isolategpt.apps import APP_OF, group_into_apps
-from baselines.isolategpt.hub import IsolationHub
-from baselines.isolategpt.permissions import permission_as_data
-from baselines.isolategpt.plan import ROLES, find_nearest_tools
+from baselines.defense_bases import AgentDefense
+from baselines.isolategpt.app_plan import (
+    APP_OF,
+    ROLES,
+    IsolateGPTSettings,
+    find_nearest_tools,
+    group_into_apps,
+)
+from baselines.isolategpt.hub import IsolationHub, ToolRunner, permission_as_data
 from baselines.isolategpt.prompts import PROMPTS
-from baselines.isolategpt.settings import IsolateGPTSettings
-from baselines.isolategpt.tool_bench import ToolRunner
-from baselines.played import AgentDefense
 
 EXTRA = "isolategpt"
 """Key in the pipeline's extra arguments under which plan, messages and permissions are handed back."""
@@ -90,7 +92,15 @@ class IsolateGPT(AgentDefense):
             )
         if settings.apps == "one_app":
             return " ".join([plan, *_describe_one_agent(settings), _CLOSING])
-        return " ".join([plan, *_describe_spokes(settings), *_describe_messages(settings), *_describe_permissions(settings), _CLOSING])
+        return " ".join(
+            [
+                plan,
+                *_describe_spokes(settings),
+                *_describe_messages(settings),
+                *_describe_permissions(settings),
+                _CLOSING,
+            ]
+        )
 
 
 class IsolateGPTAgent(LoopStep):
@@ -112,7 +122,9 @@ class IsolateGPTAgent(LoopStep):
         bench = ToolRunner(at)
         hub = IsolationHub(self.model, self.settings, group_into_apps(tools, self.settings), bench)
         most = self.settings.retrieved
-        answer = hub.answer_request(at.query, tools if most is None else find_nearest_tools(at.query, tools, most))
+        answer = hub.answer_request(
+            at.query, tools if most is None else find_nearest_tools(at.query, tools, most)
+        )
         kept = {
             **hub.route_data(),
             "messages": hub.messages,

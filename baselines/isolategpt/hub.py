@@ -1,19 +1,36 @@
-"""`Hub`: plans, starts the first spoke, and stands between all of them for one task."""
+"""`Hub`: routes a request to spokes, answers their messages, and asks for permissions.
+
+`PermissionPrompter` answers permission prompts by policy; `ToolRunner` is the one place where the environment
+is touched.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any
 
+from agentdojo.functions_runtime import FunctionCall
+from agentdojo.types import ChatMessage
 from pydantic import BaseModel
 
-from agentsys.models.chat import ChatModel, ChatRequest, ToolSpec, user
+from agentsys.models.chat import ChatModel, ChatRequest, ToolSpec, assistant, user
+from agentsys.models.pipeline_elements import LoopState, ToolsElement
 from agentsys.models.prompted_tools import QUESTION, wrap_in_tag, write_request
-from agentsys.models.providers.wire_parts import visible_text
+from agentsys.models.providers.wire_parts import result_text, visible_text
 from agentsys.models.trace import span
-from baselines.isolategpt.apps import InstalledApps, SpokeApp
-from baselines.isolategpt.permissions import PermissionPrompter, PermissionPrompt, PermissionKind
-from baselines.isolategpt.plan import AnswerRoute, StepGroup, group_steps, make_app_plan, choose_route
+from baselines.isolategpt.app_plan import (
+    AnswerRoute,
+    InstalledApps,
+    IsolateGPTSettings,
+    PermissionPolicy,
+    SpokeApp,
+    StepGroup,
+    choose_route,
+    group_steps,
+    make_app_plan,
+)
 from baselines.isolategpt.prompts import (
     DECLINED,
     INVALID_RESPONSE,
@@ -22,23 +39,98 @@ from baselines.isolategpt.prompts import (
     NOT_FOUND,
     REFUSED,
 )
-from baselines.isolategpt.protocol import (
+from baselines.isolategpt.spoke import (
+    SPOKE_ROLE,
     AppRequest,
     AppResponse,
     FunctionalityDenialResponse,
     FunctionProbeRequest,
     FunctionProbeResponse,
     NoFunctionalityResponse,
+    Spoke,
+    build_response_schema,
     encode_message,
     fits_schema,
     read_spoke_request,
-    build_response_schema,
     specify_tool,
 )
-from baselines.isolategpt.settings import IsolateGPTSettings
-from baselines.isolategpt.spoke import SPOKE_ROLE, Spoke
 from baselines.isolategpt.spoke import SPOKE_SPAN as SPOKE_SPAN
-from baselines.isolategpt.tool_bench import ToolRunner
+
+PERMISSION_SPAN = "isolategpt_permission"
+
+
+class PermissionKind(Enum):
+    """What a user is asked about."""
+
+    EXEC = "exec"
+    """That an app is run."""
+    COLLAB = "collab"
+    """That an app's answer goes to the app that asked."""
+
+
+@dataclass(frozen=True)
+class PermissionPrompt:
+    """One question to the user."""
+
+    kind: PermissionKind
+    requester: str | None
+    """Which spoke wants it; None: the hub itself, for the user."""
+    app: str
+    """Whose run, or whose answer."""
+    expected: bool
+    """Whether the plan accounts for it; a user is warned if not."""
+
+
+@dataclass
+class PermissionPrompter:
+    """Answers the prompts of one task. Nothing that was allowed outlives it."""
+
+    policy: PermissionPolicy
+    asked: list[tuple[PermissionPrompt, bool]] = field(default_factory=list)
+    """Every prompt with its answer, in order."""
+
+    def is_allowed(self, prompt: PermissionPrompt) -> bool:
+        """The policy's answer, kept as a span."""
+        answer = answer_permission(self.policy, prompt)
+        self.asked.append((prompt, answer))
+        with span(PERMISSION_SPAN, prompt.app) as opened:
+            opened.decision = permission_as_data(prompt, answer)
+        return answer
+
+
+def answer_permission(policy: PermissionPolicy, prompt: PermissionPrompt) -> bool:
+    """What a user of this kind answers."""
+    match policy:
+        case "always_allow":
+            return True
+        case "deny_all":
+            return False
+        case "expected_only":
+            return prompt.expected
+
+
+def permission_as_data(prompt: PermissionPrompt, answer: bool) -> dict[str, str | bool | None]:
+    """A prompt and its answer, JSON-ready."""
+    return {**vars(prompt), "kind": prompt.kind.value, "allow": answer}
+
+
+class ToolRunner:
+    """The one place where the environment is touched."""
+
+    def __init__(self, at: LoopState) -> None:
+        self.log: list[ChatMessage] = []
+        """Every executed call with its result, as an ordinary agent's conversation would have them."""
+        self._at = at
+        self._executor = ToolsElement()
+
+    def run_tool(self, name: str, args: dict[str, Any]) -> str:
+        """Run a tool: its value as text, or its error."""
+        call = FunctionCall(function=name, args=args, id=f"call_{len(self.log)}")
+        asked = [assistant(f"Calling {name}.", [call])]
+        messages = self._executor.query(self._at.query, self._at.runtime, self._at.env, asked)[3]
+        self.log += messages
+        return result_text(messages[-1])
+
 
 ROUTING_SPOKE, VANILLA_SPOKE = "routing spoke", "vanilla spoke"
 """Ids of the two spokes without an app. No tool can have them: tools' names hold no spaces."""
@@ -173,6 +265,11 @@ class IsolationHub:
                 if app.find_tool(tool.name) is None
             }
             self._spokes[app.name] = Spoke(
-                app, others, self._model, self._bench.run_tool, self.answer_message, self._settings.max_iterations
+                app,
+                others,
+                self._model,
+                self._bench.run_tool,
+                self.answer_message,
+                self._settings.max_iterations,
             )
         return self._spokes[app.name]

@@ -9,6 +9,6 @@ model turn; `masked_conversation` and `prompts` are what the second pass reads, 
 """
 
 from baselines.melon.defense import Melon
-from baselines.melon.embedder import Embedder
+from baselines.melon.embedders import Embedder
 
 __all__ = ["Embedder", "Melon"]

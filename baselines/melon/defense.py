@@ -36,12 +36,10 @@ from agentdojo.task_suite.task_suite import TaskSuite
 from agentsys.base.option_checks import check_options
 from agentsys.models.chat import ChatModel
 from agentsys.models.pipeline_elements import MAX_ROUNDS, default_system_message, tool_loop
-from baselines.melon.element import GuardedTurn
-from baselines.melon.embedder import EMBEDDERS, Embedder, build_embedder
-from baselines.melon.masked_conversation import ROLES
+from baselines.defense_bases import AgentDefense
+from baselines.melon.embedders import EMBEDDERS, Embedder, build_embedder
+from baselines.melon.guarded_turn import ROLES, GuardedTurn, MelonSettings, resolve_threshold
 from baselines.melon.prompts import PROMPTS
-from baselines.melon.settings import MelonSettings, resolve_threshold
-from baselines.played import AgentDefense
 
 KEY_ARGUMENTS = {"send_email": ("recipients",), "send_money": ("recipient", "amount")}
 """The reference's: whom a mail or a payment goes to counts, what is written on it does not."""

@@ -1,20 +1,21 @@
-"""Security middleware: three layers of checks without a model, as a library and as a defense.
+"""Security middleware: three layers of checks without a model, as a library, a command and a defense.
 
-`normalization` cleans what is read, `policy` decides what may be called and how risky a text is,
-`contagion` looks at what is passed on. `risk` has the patterns and the score that all three use. `guard` is
-the library:
+The first layer (`normalization`) cleans what is read, the second (`tool_policy`, `risk_patterns`) decides what
+may be called and how risky a text is, the third (`contagion`) looks at what is passed on. `guard` is the library:
 
     from baselines.middleware import Guard
 
-`defense` puts the guard around the plain agent or around another defense: `guarded_runtime` stands between
-the agent and its tools, `guarded_model` between inner agents and those above them. Needs `pip install
+`defense` puts the guard around the plain agent or around another defense. Needs `pip install
 'agentsys-bench[middleware]'`.
 """
 
 from __future__ import annotations
 
 import importlib
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from agentsys.extensions import CommandSection, CommandSource, Extension
 
 if TYPE_CHECKING:
     from baselines.middleware.guard import CallDecision, Guard, GuardDenied, GuardSession, Screened
@@ -27,3 +28,19 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module("baselines.middleware.guard"), name)
+
+
+ROOM = Extension(
+    CommandSection(
+        "Guard an agent",
+        51,
+        {
+            "guard": CommandSource(
+                "baselines.middleware.guard_command:guard",
+                "Scan a text for attacks and explain each finding.",
+                ("agentsys guard mail.txt", "agentsys guard --format json < mail.txt"),
+            )
+        },
+    ),
+    configs=Path(__file__).parent / "configs",
+)

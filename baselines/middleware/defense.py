@@ -24,14 +24,21 @@ from agentsys.models.pipeline_elements import (
     tool_specs,
 )
 from agentsys.models.trace import span
-from baselines.middleware.extra import require_middleware_packages
+from baselines.defense_bases import CompositeDefense
 from baselines.middleware.guard import Guard
-from baselines.middleware.guarded_model import GuardedModel
-from baselines.middleware.guarded_runtime import MIDDLEWARE_SPAN, GuardedRuntime, screened_as_record
-from baselines.middleware.policy.policy import ArgumentRule, load_tool_policy, list_shipped_policies
-from baselines.middleware.policy.propose import propose_policy
-from baselines.middleware.settings import GuardSettings, GuardLayer
-from baselines.played import CompositeDefense
+from baselines.middleware.guard_settings import GuardLayer, GuardSettings, require_middleware_packages
+from baselines.middleware.guarded_agent import (
+    MIDDLEWARE_SPAN,
+    GuardedModel,
+    GuardedRuntime,
+    screened_as_record,
+)
+from baselines.middleware.tool_policy import (
+    ArgumentRule,
+    list_shipped_policies,
+    load_tool_policy,
+    propose_policy,
+)
 
 OF_SUITE = "suite"
 """The option `policy` for: the suite's own policy where one is shipped, else one proposed from its tools."""
@@ -88,7 +95,9 @@ class Middleware(CompositeDefense):
         watched = GuardedModel(model, self.inner_roles)
         agent = self._build_agent(watched, suite)
         tools = self.allowed_tools(suite) if self.settings.has(GuardLayer.POLICY) else None
-        return named_pipeline(f"{model.name}-{self.name}", MiddlewareAgent(agent, self._guard(), tools, watched))
+        return named_pipeline(
+            f"{model.name}-{self.name}", MiddlewareAgent(agent, self._guard(), tools, watched)
+        )
 
     def _build_agent(self, model: ChatModel, suite: TaskSuite[Any]) -> BasePipelineElement:
         if self.inner is not None:

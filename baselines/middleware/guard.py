@@ -8,15 +8,24 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeVar
 
-from baselines.middleware.contagion.spread import ContagionMonitor
-from baselines.middleware.extra import require_middleware_packages
-from baselines.middleware.normalization.normalize import normalize_text
-from baselines.middleware.policy.policy import ArgumentRule, ToolPolicy, load_tool_policy
-from baselines.middleware.policy.rules import iterate_argument_texts, find_violations
-from baselines.middleware.risk.finding import RiskFinding
-from baselines.middleware.risk.reading import find_sightings, remove_instructions
-from baselines.middleware.risk.score import Handling, combine_weights
-from baselines.middleware.settings import GuardSettings, GuardLayer
+from baselines.middleware.contagion import ContagionMonitor
+from baselines.middleware.guard_settings import (
+    GuardLayer,
+    GuardSettings,
+    Handling,
+    RiskFinding,
+    combine_weights,
+    require_middleware_packages,
+)
+from baselines.middleware.normalization import normalize_text
+from baselines.middleware.risk_patterns import find_sightings, remove_instructions
+from baselines.middleware.tool_policy import (
+    ArgumentRule,
+    ToolPolicy,
+    find_violations,
+    iterate_argument_texts,
+    load_tool_policy,
+)
 
 _KEPT = 4096
 """Texts whose screening is remembered; agents read the same mails again and again."""
@@ -86,7 +95,7 @@ class Guard:
             that breaks no rule on content is (there is nothing to look a tool up in).
         role: The policy's role; None: its default one.
         thresholds: Lowest scores of `rewrite`, `quarantine` and `block`; None: 3.0, 5.0 and 6.6.
-        combine: `accumulate` or `maximum`, see `baselines.middleware.risk.score`.
+        combine: `accumulate` or `maximum`, see `baselines.middleware.guard_settings`.
         scope: Whether a quarantined or blocked `text` is held back whole, or only its `sentences` with
             instructions.
 
@@ -251,7 +260,9 @@ def _find_risks(text: str) -> list[RiskFinding]:
     """What a text says, as findings of the second layer."""
     found = [(seen, seen.hit.pattern) for seen in find_sightings(text)]
     return [
-        RiskFinding("policy", _finding_kind(pattern.id, seen.view), pattern.category, seen.weight, seen.excerpt)
+        RiskFinding(
+            "policy", _finding_kind(pattern.id, seen.view), pattern.category, seen.weight, seen.excerpt
+        )
         for seen, pattern in found
     ]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from baselines.progent.settings import PolicyPromptKind
+from baselines.progent.progent_rules import PolicyPromptKind
 
 _HOW_TO_WRITE = """\
 How rules are written:

@@ -8,12 +8,10 @@ from agentdojo.task_suite.task_suite import TaskSuite
 
 from agentsys.base.option_checks import check_options
 from agentsys.models.chat import ChatModel
-from baselines.border.defense import BoundaryDefense
-from baselines.border.filter import BoundaryFilter
-from baselines.border.rewriter import EMPTIED, WITHHELD
-from baselines.played import RoleDefense
-from baselines.promptarmor.guard import ROLES, ArmorGuard, ArmorOptions
-from baselines.promptarmor.prompts import QUESTIONS
+from baselines.defense_bases import RoleDefense
+from baselines.promptarmor.armor_guard import QUESTIONS, ROLES, ArmorGuard, ArmorOptions
+from baselines.tool_boundary.boundary_filter import BoundaryDefense, BoundaryFilter
+from baselines.tool_boundary.result_rewriter import EMPTIED, WITHHELD
 
 
 class PromptArmor(BoundaryDefense, RoleDefense):

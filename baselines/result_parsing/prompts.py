@@ -7,7 +7,7 @@ import json
 from agentdojo.functions_runtime import FunctionCall
 
 from agentsys.models.chat import ToolSpec
-from baselines.border.asking import wrap_in_fences, draw_fence_word
+from baselines.tool_boundary.guard_question import draw_fence_word, wrap_in_fences
 
 EXPECTATION = """\
 You are about to make the call below. Which data do you expect back, at the least? Give a JSON list with \

@@ -1,33 +1,146 @@
-"""`Spotlighting`: the agent whose tool results are marked as data."""
+"""`Spotlighting`: the plain agent with everything that a tool returns marked as data.
+
+Elements that mark results and take copied marks out of calls and answers come first. `SpotlightingCompat` is
+the installed AgentDojo's own pipeline of this kind.
+"""
 
 from __future__ import annotations
 
 import random as generators
 from dataclasses import replace
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
+from agentdojo.agent_pipeline.basic_elements import InitQuery, SystemMessage
+from agentdojo.functions_runtime import FunctionCall
 from agentdojo.task_suite.task_suite import TaskSuite
+from agentdojo.types import ChatAssistantMessage, ChatToolResultMessage
 
 from agentsys.errors import ConfigError, unknown_name
-from agentsys.models.chat import ChatModel
+from agentsys.models.chat import ChatModel, text_of
 from agentsys.models.pipeline_elements import (
     ElementSequence,
     LoopState,
     LoopStep,
+    ModelElement,
     default_system_message,
     named_pipeline,
     tool_loop,
 )
-from baselines.spotlighting.elements import MarkResults, UnmarkAnswer, UnmarkArguments
+from agentsys.models.trace import current_tracer, span
 from baselines.spotlighting.marking import (
     PRIVATE_USE,
     PRIVATE_USE_AREA,
     Datamarking,
     Delimiting,
     Encoding,
+    MarkedText,
     Marking,
 )
+from baselines.tool_boundary.result_rewriter import rewrite_new_results, rewrite_text_blocks
+
+if TYPE_CHECKING:
+    from agentdojo.agent_pipeline.agent_pipeline import AgentPipeline
+
+
+class MarkResults(LoopStep):
+    """Marks every text of the latest turn's tool results, errors included.
+
+    Each result leaves a span of kind `spotlight` with the raw text and error, and the number of
+    forged marks that were taken out.
+    """
+
+    def __init__(self, marking: Marking) -> None:
+        self.marking = marking
+
+    def step(self, at: LoopState) -> LoopState:
+        """Marks results after the tools ran and before the model reads them."""
+        return replace(at, messages=rewrite_new_results(at.messages, self._mark_result))
+
+    def _mark_result(self, result: ChatToolResultMessage) -> ChatToolResultMessage:
+        removed = 0
+
+        def mark(text: str) -> str:
+            nonlocal removed
+            marked = self.marking.mark(text)
+            removed += marked.count
+            # Marked and encoded text is read all the same; only a search for it would miss it.
+            current_tracer().text_rewritten(text, marked.text)
+            return marked.text
+
+        # An error has its own field, and models are sent that instead of the content.
+        error = mark(result["error"]) if result["error"] else result["error"]
+        content = rewrite_text_blocks(result["content"] or [], mark)
+        with span("spotlight", result["tool_call"].function) as node:
+            node.decision = {"raw": text_of(result), "raw_error": result["error"], "marks_removed": removed}
+        return {**result, "content": content, "error": error}
+
+
+class UnmarkArguments(LoopStep):
+    """Writes spaces for marks in the arguments of the calls about to be run.
+
+    Without it a value copied from a result would name a file or a person that does not exist.
+    A call that was changed leaves a span of kind `unmark` with the number of marks.
+    """
+
+    def __init__(self, marking: Datamarking) -> None:
+        self.marking = marking
+
+    def step(self, at: LoopState) -> LoopState:
+        """Rewrites the last message where it is an assistant's with tool calls."""
+        last = at.messages[-1] if at.messages else None
+        if last is None or last["role"] != "assistant" or not last["tool_calls"]:
+            return at
+        return replace(at, messages=[*at.messages[:-1], self._unmark_message(last)])
+
+    def _unmark_message(self, message: ChatAssistantMessage) -> ChatAssistantMessage:
+        return {**message, "tool_calls": [self._unmark_call(call) for call in message["tool_calls"] or []]}
+
+    def _unmark_call(self, call: FunctionCall) -> FunctionCall:
+        args, count = unmark_value(dict(call.args), self.marking)
+        if not count:
+            return call
+        with span("unmark", call.function) as node:
+            node.decision = {"marks_removed": count}
+        return call.model_copy(update={"args": args})
+
+
+class UnmarkAnswer(LoopStep):
+    """Writes spaces for marks in the final answer, which is read by people and by utility checks."""
+
+    def __init__(self, marking: Datamarking) -> None:
+        self.marking = marking
+
+    def step(self, at: LoopState) -> LoopState:
+        """Rewrites the last message where it is an assistant's; a span `unmark` says how many marks went."""
+        last = at.messages[-1] if at.messages else None
+        count = self.marking.unmark(text_of(last)).count if last and last["role"] == "assistant" else 0
+        if last is None or last["role"] != "assistant" or not count:
+            return at
+        with span("unmark", "answer") as node:
+            node.decision = {"marks_removed": count}
+        return replace(at, messages=[*at.messages[:-1], self._unmark_message(last)])
+
+    def _unmark_message(self, message: ChatAssistantMessage) -> ChatAssistantMessage:
+        blocks = rewrite_text_blocks(message["content"] or [], lambda text: self.marking.unmark(text).text)
+        return {**message, "content": blocks}
+
+
+def unmark_value(value: Any, marking: Datamarking) -> tuple[Any, int]:
+    """A JSON-like value with marks in its strings turned into spaces, and how many there were."""
+    match value:
+        case str():
+            plain: MarkedText = marking.unmark(value)
+            return plain.text, plain.count
+        case list():
+            items = [unmark_value(item, marking) for item in value]
+            return [item for item, _ in items], sum(count for _, count in items)
+        case dict():
+            pairs = {key: unmark_value(item, marking) for key, item in value.items()}
+            return {key: item for key, (item, _) in pairs.items()}, sum(count for _, count in pairs.values())
+        case _:
+            return value, 0
+
 
 SpotlightingVariant = Literal["delimiting", "datamarking", "encoding"]
 
@@ -170,3 +283,58 @@ def _check_options(variant: str, marks: dict[str, str], random: bool) -> None:
             raise ConfigError(
                 f"spotlighting: {option}={mark!r} cannot be a mark; give characters, none of them a space."
             )
+
+
+_AGENTDOJO_NAME = "spotlighting_with_delimiting"
+"""AgentDojo's name of it."""
+
+
+class SpotlightingCompat:
+    """The installed AgentDojo's own pipeline of this name, for comparison with published numbers.
+
+    Its sentence in the system message is taken from the package when it is needed. It differs from
+    `spotlighting` in these words, and in that marks in a result stay and error texts are not marked.
+
+    Source: AgentDojo 0.1.35 (`spotlighting_with_delimiting`).
+    """
+
+    name = "spotlighting_compat"
+
+    def pipeline(self, model: ChatModel, suite: TaskSuite[Any]) -> BasePipelineElement:
+        """AgentDojo's pipeline with our model in its model's place."""
+        return _build_agentdojo_pipeline(
+            ModelElement(model), default_system_message(suite), f"{model.name}-{self.name}"
+        )
+
+    def description(self) -> str:
+        """Say how results are marked, and by whose words."""
+        return (
+            "One agent reads the request and every tool result in one conversation. Every tool result"
+            " stands between two fixed marks, which are the same in every case. Error texts are not marked."
+            " Marks that stand in a result beforehand are left there. The system message says what the"
+            " marks are and that instructions between them are never to be obeyed, in AgentDojo's words."
+            " Nothing is cut out of results, and nobody else reads them first. No call is checked before"
+            " it runs."
+        )
+
+    def prompts(self) -> dict[str, str]:
+        """The text that AgentDojo adds to the system message."""
+        first = next(iter(_build_agentdojo_pipeline(InitQuery(), "", self.name).elements))
+        assert isinstance(first, SystemMessage)
+        return {"system_message_addition": first.system_message.strip()}
+
+
+def _build_agentdojo_pipeline(model: BasePipelineElement, system_message: str, name: str) -> AgentPipeline:
+    # Here, as it takes seconds.
+    from agentdojo.agent_pipeline.agent_pipeline import AgentPipeline, PipelineConfig
+
+    config = PipelineConfig(
+        llm=model,
+        model_id=None,
+        defense=_AGENTDOJO_NAME,
+        system_message_name=None,
+        system_message=system_message,
+    )
+    pipeline = AgentPipeline.from_config(config)
+    pipeline.name = name
+    return pipeline

@@ -18,9 +18,9 @@ from tiny_classifier import INJECTED, SAFE, WORDS, save_tiny
 
 from agentsys.errors import ConfigError
 from agentsys.models.chat import assistant, text_of
+from baselines.detectors.classifier import ClassifierSettings
 from baselines.detectors.classifier_defense import load_classifier
-from baselines.detectors.element import NOTICE, DetectInjections, DetectionOptions
-from baselines.detectors.settings import ClassifierSettings
+from baselines.detectors.defense import NOTICE, DetectInjections, DetectionOptions
 
 pytest.importorskip("torch", reason="the extra `detectors` is not installed (make test-detectors)")
 pytest.importorskip("transformers", reason="the extra `detectors` is not installed (make test-detectors)")
@@ -278,7 +278,7 @@ def test_an_onnx_file_of_the_models_own_folder_is_found_and_needs_no_torch(
 import sys
 sys.modules["torch"] = None
 from baselines.detectors.classifier_defense import load_classifier
-from baselines.detectors.settings import ClassifierSettings
+from baselines.detectors.classifier import ClassifierSettings
 settings = ClassifierSettings(
     {str(folder)!r}, None, "first_token", "benign", backend="onnx", onnx_file="onnx/model.onnx"
 )
@@ -309,7 +309,7 @@ from agentsys.errors import ConfigError
 from huggingface_hub.utils import _http
 _http.time.sleep = lambda seconds: None
 from baselines.detectors.classifier_defense import load_classifier
-from baselines.detectors.settings import ClassifierSettings
+from baselines.detectors.classifier import ClassifierSettings
 try:
     load_classifier(ClassifierSettings("some/model", "0" * 40, "pooled", "SAFE"))
 except ConfigError as error:

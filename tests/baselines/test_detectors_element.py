@@ -16,10 +16,17 @@ from scripted_for_baselines import ScriptedModel, calls, runtime_returning
 from agentsys.errors import ConfigError
 from agentsys.models.chat import assistant, system, text_of, user
 from agentsys.models.trace import Tracer, use_tracer
-from baselines.detectors.defense import DetectorDefense
-from baselines.detectors.detector import BLANK_DETECTION, Detection, detect_injections
-from baselines.detectors.element import ABORTED, NOTICE, DetectInjections, DetectionOptions
-from baselines.detectors.phrases import PhraseDetector
+from baselines.detectors.defense import (
+    ABORTED,
+    BLANK_DETECTION,
+    NOTICE,
+    DetectInjections,
+    Detection,
+    DetectionOptions,
+    DetectorDefense,
+    PhraseDetector,
+    detect_injections,
+)
 
 
 class FlagsEvil:
@@ -74,7 +81,11 @@ def test_a_tie_is_safe_and_the_threshold_is_on_safety() -> None:
 
 def test_blank_texts_are_safe_and_never_read() -> None:
     detector = FlagsEvil()
-    assert detect_injections(detector, ["", " \n", "evil"], 0.5) == [BLANK_DETECTION, BLANK_DETECTION, Detection(True, 0.9, 0, 1)]
+    assert detect_injections(detector, ["", " \n", "evil"], 0.5) == [
+        BLANK_DETECTION,
+        BLANK_DETECTION,
+        Detection(True, 0.9, 0, 1),
+    ]
     assert detect_injections(detector, ["", ""], 0.5) == [BLANK_DETECTION, BLANK_DETECTION]
     assert detector.batches == [["evil"]]
 

@@ -20,10 +20,16 @@ from agentsys.base.option_checks import check_options
 from agentsys.errors import ConfigError
 from agentsys.extensions import shipped_config_dir
 from baselines.detectors import classifier_defense
-from baselines.detectors.classifier import Classifier, CachedDetector
+from baselines.detectors.classifier import (
+    MOST_TOKENS_AT_ONCE,
+    CachedDetector,
+    Classifier,
+    ClassifierSettings,
+    WindowTokenizer,
+    split_overlapping,
+    wrap_tokenizer,
+)
 from baselines.detectors.classifier_defense import ClassifierDefense, load_classifier
-from baselines.detectors.settings import MOST_TOKENS_AT_ONCE, ClassifierSettings
-from baselines.detectors.tokens import WindowTokenizer, split_overlapping, wrap_tokenizer
 
 SETTINGS = ClassifierSettings("somewhere/model", "0" * 40, "pooled", "SAFE")
 

@@ -22,10 +22,15 @@ from scripted_for_drift import (
 from agentsys.errors import ConfigError
 from agentsys.models.chat import text_of
 from baselines.drift import Drift
-from baselines.drift.fixes import ALL_FIXES, NO_FIXES, DriftFix
-from baselines.drift.permission import ToolPermission, read_permission_reply
-from baselines.drift.refusal import REFUSAL_MARK
-from baselines.drift.settings import DriftSettings
+from baselines.drift.drift_plan import REFUSAL_MARK
+from baselines.drift.drift_settings import (
+    ALL_FIXES,
+    NO_FIXES,
+    DriftFix,
+    DriftSettings,
+    ToolPermission,
+    read_permission_reply,
+)
 
 BOTH = pytest.mark.parametrize("fixes", [ALL_FIXES, NO_FIXES], ids=["mended", "compat"])
 YES, NO = "<judge_result>Yes</judge_result>", "<judge_result>No</judge_result>"
@@ -209,7 +214,9 @@ def test_an_unknown_tool_is_refused_and_compat_takes_it_into_the_plan() -> None:
         return run(model, Tools(), DriftSettings(fixes=fixes))[0]
 
     assert len(refusals(first(ALL_FIXES))) == 1
-    assert [m["error"] for m in first(NO_FIXES) if m["role"] == "tool"] == ["Invalid tool no_such_tool provided."]
+    assert [m["error"] for m in first(NO_FIXES) if m["role"] == "tool"] == [
+        "Invalid tool no_such_tool provided."
+    ]
 
 
 @BOTH

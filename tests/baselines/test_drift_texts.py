@@ -7,9 +7,9 @@ import json
 import pytest
 
 from agentsys.models.prompted_tools import CallSyntaxError, write_reply
-from baselines.drift.checklist import align_checklist, repair_in_linear_time, read_entries
-from baselines.drift.checklist import repair_json_text as repaired_list
-from baselines.drift.reply import read_actor_reply, repair_calls
+from baselines.drift.drift_agent import read_actor_reply, repair_calls
+from baselines.drift.drift_validator import align_checklist, read_entries, repair_in_linear_time
+from baselines.drift.drift_validator import repair_json_text as repaired_list
 
 
 def test_a_word_with_an_umlaut_between_commas_is_no_call() -> None:

@@ -14,8 +14,7 @@ from scripted_for_baselines import calls, runtime_returning
 from agentsys.extensions import shipped_config_dir
 from agentsys.models.chat import ChatReply, ChatRequest, assistant
 from agentsys.models.pipeline_elements import MAX_ROUNDS
-from baselines.detectors.defense import DetectorDefense
-from baselines.detectors.phrases import PATTERNS, PhraseDetector
+from baselines.detectors.defense import PATTERNS, DetectorDefense, PhraseDetector
 
 NAMES = ("tool_filter", "tool_filter_compat", "delimiters", "instructional_prevention", "phrase_detector")
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from scripted_for_melon import call
 
-from baselines.melon.call_text import write_compared_text
 from baselines.melon.defense import KEY_ARGUMENTS
+from baselines.melon.guarded_turn import write_compared_text
 
 MAIL = {"subject": "Hi", "recipients": ["a@x.com", "b@x.com"], "body": "Hello"}
 PAYMENT = {"subject": "Rent", "amount": 12.5, "recipient": "SE35", "date": "2022-01-01"}

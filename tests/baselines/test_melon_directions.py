@@ -15,7 +15,7 @@ from scripted_for_melon import DONE, Ran, TwoPasses, guarded, saying
 from small_runs import errors_in
 
 from agentsys.models.chat import ChatReply, ChatRequest, assistant, text_of
-from baselines.melon.char_ngrams import CharNgrams
+from baselines.melon.embedders import CharNgrams
 from baselines.melon.prompts import NOTICE
 
 RUN = ["model=simulated", "attack=none,important_instructions", "defense=none,melon,melon_compat"]

@@ -17,10 +17,7 @@ from agentsys.errors import ConfigError
 from agentsys.models.chat import ErrorKind, ModelError
 from agentsys.models.trace import Tracer, use_tracer
 from baselines.melon import Melon
-from baselines.melon.bank import normalize_rows
-from baselines.melon.char_ngrams import CharNgrams
-from baselines.melon.embedder import build_embedder
-from baselines.melon.openai_embeddings import MOST_TEXTS, OpenAIEmbeddings
+from baselines.melon.embedders import MOST_TEXTS, CharNgrams, OpenAIEmbeddings, build_embedder, normalize_rows
 
 PRICE = {"prompt": 0.13, "completion": 0.0, "as_of": "2024-01-25"}
 ONCE = {"attempts": 1}

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scripted_for_melon import DONE, REQUEST, Counters, Ran, TwoPasses, call, guarded, saying
 
 from agentsys.models.chat import assistant, system, text_of, user
-from baselines.melon.masked_conversation import build_masked_conversation
+from baselines.melon.guarded_turn import build_masked_conversation
 
 DEMONSTRATION = ["user", "assistant", "tool", "assistant", "user", "assistant", "tool", "assistant", "tool"]
 

@@ -10,9 +10,9 @@ from agentdojo.agent_pipeline import agent_pipeline, pi_detector
 from agentsys.base.config_catalog import load_config
 from agentsys.errors import ConfigError
 from agentsys.runs.instantiate import instantiate
-from baselines.detectors.element import NOTICE
-from baselines.package_wording import package_tool_filter_question, package_withheld_notice
-from baselines.spotlighting.compat import SpotlightingCompat
+from baselines.defense_bases import package_tool_filter_question, package_withheld_notice
+from baselines.detectors.defense import NOTICE
+from baselines.spotlighting.defense import SpotlightingCompat
 from baselines.tool_filter import QUESTION
 
 

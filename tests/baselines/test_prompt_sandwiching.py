@@ -10,7 +10,7 @@ from scripted_for_baselines import ScriptedModel, calls, runtime_returning
 
 from agentsys.errors import ConfigError
 from agentsys.models.chat import assistant, text_of, user
-from baselines.prompt_sandwiching import PromptSandwiching, AppendReminder
+from baselines.prompt_sandwiching import AppendReminder, PromptSandwiching
 
 QUERY = "Pay {rent}, as in {user_task}."
 
@@ -59,7 +59,9 @@ def test_a_custom_template_replaces_only_its_placeholder() -> None:
 def test_nothing_is_reminded_where_no_tool_ran() -> None:
     messages = [user("hello")]
     assert (
-        AppendReminder("user_message", "{user_task}").query("hello", runtime_returning(), messages=messages)[3]
+        AppendReminder("user_message", "{user_task}").query("hello", runtime_returning(), messages=messages)[
+            3
+        ]
         == messages
     )
 

@@ -14,9 +14,7 @@ from agentsys.errors import ConfigError
 from agentsys.models.chat import assistant, text_of, user
 from agentsys.models.pipeline_elements import default_system_message
 from agentsys.models.trace import Tracer, use_tracer
-from baselines.delimiters import Delimiters
-from baselines.instructional_prevention import InstructionalPrevention
-from baselines.reworded_task import RewordingModel, reword_request
+from baselines.reworded_task import Delimiters, InstructionalPrevention, RewordingModel, reword_request
 
 QUERY = "Pay {rent}, as in {user_task}."
 BOTH = pytest.mark.parametrize("defense", [Delimiters(), InstructionalPrevention()], ids=lambda d: d.name)

@@ -18,8 +18,7 @@ from agentsys.models.pipeline_elements import ModelElement
 from agentsys.models.trace import Tracer, use_tracer
 from baselines.prompt_sandwiching import AppendReminder
 from baselines.spotlighting import Spotlighting
-from baselines.spotlighting.compat import SpotlightingCompat
-from baselines.spotlighting.elements import MarkResults
+from baselines.spotlighting.defense import MarkResults, SpotlightingCompat
 from baselines.spotlighting.marking import PRIVATE_USE, Delimiting
 
 M = PRIVATE_USE

@@ -25,7 +25,7 @@ from agentsys.benchmarks.vectors.vectors_benchmark import (
     undisguise_text,
 )
 from agentsys.errors import ConfigError
-from baselines.detectors.phrases import PhraseDetector
+from baselines.detectors.defense import PhraseDetector
 from baselines.middleware import Guard
 
 DOCS = Path(__file__).parents[2] / "docs"

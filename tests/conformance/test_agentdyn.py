@@ -17,8 +17,8 @@ from agentsys.benchmarks.agentdyn.agentdyn_benchmark import AgentDyn
 from agentsys.benchmarks.agentdyn.agentdyn_plans import PLANS, _accept_plan
 from agentsys.records.case_reader import read_cases
 from agentsys.runs.run_session import prepare_session
-from baselines.camel.policy import load_written_policies
-from baselines.fides.suite_rules import load_written_rules
+from baselines.camel.camel_policy import load_written_policies
+from baselines.fides.fides_policy import load_written_rules
 from baselines.flow.label_table import load_suite_labels
 
 ROOT = Path(__file__).parents[2]
@@ -44,7 +44,11 @@ def test_the_tables_of_camel_and_fides_know_every_tool_and_argument(checkout: Pa
     bench = AgentDyn(str(checkout))
     for name in bench.suite_names():
         tools = {tool.name: set(tool.parameters.model_fields) for tool in bench.suite(name).tools}
-        policies, rules, labels = load_written_policies(name), load_written_rules(name), load_suite_labels(name)
+        policies, rules, labels = (
+            load_written_policies(name),
+            load_written_rules(name),
+            load_suite_labels(name),
+        )
         assert policies is not None
         assert rules is not None
         assert labels is not None

@@ -12,7 +12,7 @@ from camel_replay import Attempt, Outcome, agrees, cause, like_prefix, play, run
 
 from baselines.camel.language import expressions, members, operators
 from baselines.camel.language.machine import Machine
-from baselines.flow.values import Dictionary, Scalar, Value
+from baselines.flow.labelled_values import Dictionary, Scalar, Value
 
 SHARED = Path(__file__).parents[2].parent / "shared" / "data"
 ARCHIVE = SHARED / "traces" / "agentdyn-gpt-4o-mini-camel-github.tar.gz"

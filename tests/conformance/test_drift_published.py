@@ -13,13 +13,12 @@ from typing import Any
 import pytest
 from drift_replay import RecordedCase, benchmark, cases_in, replayed, run_again
 
-import baselines.drift.agent
-import baselines.drift.progress
-import baselines.drift.validator
+import baselines.drift.drift_agent
+import baselines.drift.drift_plan
+import baselines.drift.drift_validator
 from agentsys.models.chat import text_of
-from baselines.drift.fixes import ALL_FIXES, NO_FIXES, DriftFix
-from baselines.drift.progress import PlanCheck, PlanProgress, follow_plan
-from baselines.drift.settings import DriftSettings
+from baselines.drift.drift_plan import PlanCheck, PlanProgress, follow_plan
+from baselines.drift.drift_settings import ALL_FIXES, NO_FIXES, DriftFix, DriftSettings
 
 ROOT = Path(__file__).parents[2]
 TRACES = ROOT.parent / "shared" / "data" / "traces"
@@ -111,7 +110,9 @@ def without_insertion(progress: PlanProgress, *rest: Any) -> PlanCheck:
 
 
 MUTATIONS: dict[str, Callable[[pytest.MonkeyPatch], DriftSettings]] = {
-    "repeats run again": lambda patch: patch.setattr(baselines.drift.agent, "was_made_before", never) or COMPAT,
+    "repeats run again": lambda patch: (
+        patch.setattr(baselines.drift.drift_agent, "was_made_before", never) or COMPAT
+    ),
     "no message cap": lambda _: replace(COMPAT, message_cap=1000),
     "calls are parsed first": lambda _: DriftSettings(fixes=frozenset({DriftFix.PARSE_BEFORE_REPAIR})),
     "the checklist's index is right": lambda _: DriftSettings(fixes=frozenset({DriftFix.COUNT_FROM_BATCH})),
@@ -134,9 +135,9 @@ def test_a_deviation_that_does_not_enter_plan_or_checklist_is_noticed(
     published: list[RecordedCase], monkeypatch: pytest.MonkeyPatch, part: str
 ) -> None:
     if part == "plan":
-        monkeypatch.setattr(baselines.drift.validator, "follow_plan", without_insertion)
+        monkeypatch.setattr(baselines.drift.drift_validator, "follow_plan", without_insertion)
     else:
-        monkeypatch.setattr(baselines.drift.progress, "insert_open_entry", lambda checklist, *_: checklist)
+        monkeypatch.setattr(baselines.drift.drift_plan, "insert_open_entry", lambda checklist, *_: checklist)
     missing = {case.name for case in published if deduced(case, NO_FIXES) != case.outcome().unquoted()}
     assert len(missing - FORMATTER_CHANGED) > 10
 

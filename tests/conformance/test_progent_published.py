@@ -12,10 +12,8 @@ import pytest
 from progent_recorded import ARCHIVE, RecordedTask, failed_condition, refusals, tasks_in
 from progent_replay import Arguments, arguments_of, recorded_answers, replayed
 
-from baselines.progent import conditions, gate, policy_steps, rules
-from baselines.progent.conditions import find_condition_failure
-from baselines.progent.fixes import NO_FIXES, ProgentFix
-from baselines.progent.settings import ProgentSettings
+from baselines.progent import progent_gate, progent_rules
+from baselines.progent.progent_rules import NO_FIXES, ProgentFix, ProgentSettings, find_condition_failure
 
 REFERENCE = ProgentSettings(fixes=NO_FIXES, base_rules="none")
 
@@ -68,18 +66,18 @@ Patch = pytest.MonkeyPatch
 
 
 def a_tool_without_rules_passes(patch: Patch) -> None:
-    decide = rules.decide_call
+    decide = progent_rules.decide_call
     patch.setattr(
-        gate,
+        progent_gate,
         "decide",
         lambda of, tool, args, **how: decide(of if tool in (of or {}) else None, tool, args, **how),
     )
 
 
 def a_rule_that_cannot_be_applied_passes(patch: Patch) -> None:
-    schema_failure = conditions._find_schema_failure
+    schema_failure = progent_rules._find_schema_failure
     patch.setattr(
-        conditions,
+        progent_rules,
         "_schema_failure",
         lambda value, schema: (
             None if "metaschema" in (said := schema_failure(value, schema) or "") else said or None
@@ -88,23 +86,23 @@ def a_rule_that_cannot_be_applied_passes(patch: Patch) -> None:
 
 
 def rules_are_added_and_not_replaced(patch: Patch) -> None:
-    updated = policy_steps.PolicyModel.update_policy
+    updated = progent_gate.PolicyModel.update_policy
 
     def added(self: Any, calls: Any, current: Any) -> Any:
         new = updated(self, calls, current)
         return None if new is None else (*current, *new)
 
-    patch.setattr(policy_steps.PolicyModel, "update_policy", added)
+    patch.setattr(progent_gate.PolicyModel, "update_policy", added)
 
 
 MUTATIONS: dict[str, Callable[[Patch], Any]] = {
     "a tool without rules passes": a_tool_without_rules_passes,
     "conditions are not looked at": lambda patch: patch.setattr(
-        rules.PolicyRule, "broken_by", lambda self, args: None
+        progent_rules.PolicyRule, "broken_by", lambda self, args: None
     ),
     "a rule that cannot be applied passes": a_rule_that_cannot_be_applied_passes,
     "rules are not rewritten": lambda patch: patch.setattr(
-        policy_steps.PolicyModel, "updated", lambda self, calls, current: None
+        progent_gate.PolicyModel, "updated", lambda self, calls, current: None
     ),
     "rewritten rules come beside the old ones": rules_are_added_and_not_replaced,
 }

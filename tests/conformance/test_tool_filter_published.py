@@ -15,7 +15,7 @@ import pytest
 from agentdojo.task_suite.load_suites import get_suites
 from small_runs import Silent, records_in
 
-from baselines.package_wording import package_tool_filter_question
+from baselines.defense_bases import package_tool_filter_question
 from baselines.tool_filter import pick_tools
 
 ARCHIVE = (

@@ -27,7 +27,7 @@ from agentsys.models.pipeline_elements import (
 )
 from agentsys.runs.observed_pipeline import continue_pipeline
 from agentsys.serve_agent.defended_agent import add_look_ahead
-from baselines.stack.loop_parts import split_loop
+from baselines.stack.defense import split_loop
 
 
 class Told:

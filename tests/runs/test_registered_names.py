@@ -219,7 +219,7 @@ def test_a_folder_of_version_0_1_goes_on_after_a_class_was_moved_and_so_does_its
 
     with pytest.raises(ConfigError, match=r"other settings: seed \(0 there, 7 now\)\. Give"):
         planned(user, *plan, "seed=7")
-    write_defense(user, "baselines.delimiters.Delimiters")
+    write_defense(user, "baselines.reworded_task.Delimiters")
     with pytest.raises(ConfigError, match=r"other settings: defense\._target_\. Give"):
         planned(user, *plan)
 

@@ -15,18 +15,14 @@ import yaml
 from agentdojo.default_suites.v1.tools.types import Email
 from pydantic import BaseModel
 
-from baselines.camel.agent import join_final_text, failing_line
-from baselines.camel.language.classes import CLASSES
-from baselines.camel.language.failure import ProgramError
-from baselines.camel.language.functions import PROVIDED_FUNCTIONS
-from baselines.camel.language.machine import ClassValue, Machine, ToolValue
-from baselines.camel.language.parse import find_program
-from baselines.camel.language.rendering import to_str
-from baselines.camel.language.statements import run_program
-from baselines.camel.signatures import QUERY
-from baselines.flow.label import FROM_USER, FlowLabel, label_from_tool
+from baselines.camel.camel_agent import failing_line, join_final_text
+from baselines.camel.language.functions import CLASSES, PROVIDED_FUNCTIONS
+from baselines.camel.language.interpreter import find_program, run_program
+from baselines.camel.language.machine import ClassValue, Machine, ProgramError, ToolValue
+from baselines.camel.language.operators import to_str
+from baselines.camel.suite_world import QUERY
 from baselines.flow.label_table import to_value
-from baselines.flow.values import Instance, Value, to_native
+from baselines.flow.labelled_values import FROM_USER, FlowLabel, Instance, Value, label_from_tool, to_native
 
 _ERROR = re.compile(r'File "<stdin>", line (\d+)')
 _HEAD = "Running the code gave the following error"

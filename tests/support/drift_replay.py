@@ -26,11 +26,10 @@ from agentsys.models.chat import ChatReply, ChatRequest, assistant, text_of
 from agentsys.models.prompted_tools import text_between_tags
 from agentsys.models.trace import Tracer, use_tracer
 from agentsys.models.wrappers.accounting import RecordingModel
-from baselines.drift.agent import DriftAgent
 from baselines.drift.defense import Drift
-from baselines.drift.permission import ToolPermission
-from baselines.drift.refusal import REFUSAL_MARK
-from baselines.drift.settings import DriftSettings
+from baselines.drift.drift_agent import DriftAgent
+from baselines.drift.drift_plan import REFUSAL_MARK
+from baselines.drift.drift_settings import DriftSettings, ToolPermission
 
 VICTIM = Victim("GPT-4", "Emma Johnson")
 """DRIFT told the attack another model's name, which stands for GPT-4."""

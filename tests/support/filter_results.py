@@ -8,9 +8,14 @@ from dataclasses import replace
 from agentdojo.agent_pipeline.errors import AbortAgentError
 
 from agentsys.models.pipeline_elements import LoopState, LoopStep
-from baselines.border.elements import _replace_at
-from baselines.border.filter import BoundaryFilter, EndCase, FilterTurn, apply_to_results
-from baselines.tool_results import find_new_results
+from baselines.tool_boundary.boundary_filter import (
+    BoundaryFilter,
+    EndCase,
+    FilterTurn,
+    _replace_at,
+    apply_to_results,
+)
+from baselines.tool_boundary.result_rewriter import find_new_results
 
 
 class FilterResults(LoopStep):
@@ -35,7 +40,9 @@ class FilterResults(LoopStep):
         results = [message for message in (seen[place] for place in places) if message["role"] == "tool"]
         try:
             read = (
-                apply_to_results(self.filters, FilterTurn(at.query, at.runtime, seen[:start]), results) if results else []
+                apply_to_results(self.filters, FilterTurn(at.query, at.runtime, seen[:start]), results)
+                if results
+                else []
             )
         except EndCase as end:
             raise AbortAgentError(str(end), _replace_at(seen, places, end.results), at.env) from None

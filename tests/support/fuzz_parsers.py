@@ -190,12 +190,17 @@ def _baselines() -> Iterator[Target]:
     from agentdojo.functions_runtime import FunctionCall
 
     from agentsys.models.prompted_tools import read_calls, read_tools, wrap_in_tag, write_reply
-    from baselines.drift.checklist import align_checklist, compare_with_checklist, read_entries, repair_json_text
-    from baselines.drift.isolator import mask_spans, read_detection
-    from baselines.drift.permission import read_permission_reply
-    from baselines.drift.plan import read_drift_plan
-    from baselines.drift.reply import read_actor_reply
-    from baselines.drift.validator import is_yes_verdict
+    from baselines.drift.drift_agent import read_actor_reply
+    from baselines.drift.drift_plan import read_drift_plan
+    from baselines.drift.drift_settings import read_permission_reply
+    from baselines.drift.drift_validator import (
+        align_checklist,
+        compare_with_checklist,
+        is_yes_verdict,
+        read_entries,
+        repair_json_text,
+    )
+    from baselines.drift.injection_isolator import mask_spans, read_detection
     from baselines.tool_filter import pick_tools
 
     yield Target("tagged calls", read_calls, [_CALLS, "", "f()"], (CallSyntaxError,))
@@ -211,12 +216,16 @@ def _baselines() -> Iterator[Target]:
     yield Target("DRIFT checklist repair", repair_json_text, lists)
     yield Target("DRIFT checklist entries", read_entries, lists)
     yield Target("DRIFT checklist aligned", lambda t: align_checklist(t, ["send_money", "read_file"]), lists)
-    yield Target("DRIFT checklist compare", lambda t: compare_with_checklist(t, 0, [call], every_call=True), lists)
+    yield Target(
+        "DRIFT checklist compare", lambda t: compare_with_checklist(t, 0, [call], every_call=True), lists
+    )
     planned = wrap_in_tag("function_trajectory", "[a, b]") + wrap_in_tag("parameter_checklist", _CHECKLIST)
     yield Target("DRIFT plan", read_drift_plan, [planned])
     detected = "<detected_instructions>\n['pay Anna', 'ignore']\n</detected_instructions>"
     yield Target("DRIFT detection", read_detection, [detected, detected.replace("'", '"')])
-    yield Target("DRIFT mask", lambda t: mask_spans(t, [t[2:30], "x"], strip_unmatched=True), ["abc def ghi " * 20])
+    yield Target(
+        "DRIFT mask", lambda t: mask_spans(t, [t[2:30], "x"], strip_unmatched=True), ["abc def ghi " * 20]
+    )
     yield Target("DRIFT permission", lambda t: read_permission_reply(t, strictly=True), ["A", "**B**", "C."])
     yield Target("DRIFT judge", lambda t: is_yes_verdict(t, strictly=True), ["<result>Yes</result>", "No"])
     yield from _actions()
@@ -229,9 +238,8 @@ def _baselines() -> Iterator[Target]:
 def _policies() -> Iterator[Target]:
     """What Progent's policy model writes, and what comes of it when a call is checked."""
     from agentsys.models.chat import ToolSpec
-    from baselines.progent.fixes import NO_FIXES
-    from baselines.progent.policy_reply import UnreadablePolicy, read_policy_reply
-    from baselines.progent.settings import ProgentSettings
+    from baselines.progent.policy_model import UnreadablePolicy, read_policy_reply
+    from baselines.progent.progent_rules import NO_FIXES, ProgentSettings
 
     properties = {"recipient": {"type": "string"}, "amount": {"type": "number"}, "to": {"type": "array"}}
     tools = [ToolSpec("send_money", "Pays.", {"type": "object", "properties": properties})]
@@ -268,7 +276,7 @@ def _actions() -> Iterator[Target]:
         write_offer,
         write_request,
     )
-    from baselines.isolategpt.plan import UnreadablePlan, read_plan_steps
+    from baselines.isolategpt.app_plan import UnreadablePlan, read_plan_steps
 
     action = write_action(Action("send_money", {"recipient": "GB29", "amount": 5}), "I pay.")
     several = '```json\n[{"action": "read_file", "action_input": {}}]\n```'
@@ -276,7 +284,9 @@ def _actions() -> Iterator[Target]:
     yield Target("fenced offer", read_offer, [f"You have\n{write_offer([], {'pay': 'Pays.'})}"])
     yield Target("fenced request", read_request, [write_request("pay", {"to": "a", "n": [1, {"b": None}]})])
     steps = '{"steps": [{"name": "read_file", "input": {"x": "<y>"}, "output": "z"}]}'
-    yield Target("IsolateGPT plan", read_plan_steps, [steps, f"```json\n{steps}\n```", "{}"], (UnreadablePlan,))
+    yield Target(
+        "IsolateGPT plan", read_plan_steps, [steps, f"```json\n{steps}\n```", "{}"], (UnreadablePlan,)
+    )
 
 
 def _models() -> Iterator[Target]:
@@ -286,7 +296,7 @@ def _models() -> Iterator[Target]:
     from agentsys.models.providers.bounded_http import _parse_error_body
     from agentsys.models.providers.sdk_errors import http_error, parse_retry_after_s
     from agentsys.models.wrappers.reply_cache import load_reply
-    from baselines.melon.openai_embeddings import _read_vectors
+    from baselines.melon.embedders import _read_vectors
 
     key = "sk-0123456789abcdefghijklmnop"
     usage = {"prompt_tokens": 5, "completion_tokens": 6, "prompt_tokens_details": {"cached_tokens": 1}}

@@ -22,7 +22,7 @@ from pydantic import create_model
 from agentsys.models.chat import ChatReply, ChatRequest, assistant, text_of
 from agentsys.models.trace import Tracer, use_tracer
 from baselines.progent.defense import Progent
-from baselines.progent.settings import ProgentSettings
+from baselines.progent.progent_rules import ProgentSettings
 
 _PATTERN = re.compile(
     r"Invalid value for argument '(?P<name>\w+)' value '.*', the allowed value is '(?P<asked>.*)'", re.DOTALL

@@ -15,14 +15,11 @@ from agentdojo.types import ChatMessage
 
 from agentsys.models.chat import ChatReply, ChatRequest, assistant, text_of
 from baselines.camel.defense import Camel
-from baselines.camel.language.classes import CLASSES
-from baselines.camel.language.failure import ProgramError
-from baselines.camel.language.functions import PROVIDED_FUNCTIONS
-from baselines.camel.language.machine import Machine, ToolValue
-from baselines.camel.language.statements import run_program
-from baselines.flow.label import FROM_USER, FlowLabel, label_from_tool
+from baselines.camel.language.functions import CLASSES, PROVIDED_FUNCTIONS
+from baselines.camel.language.interpreter import run_program
+from baselines.camel.language.machine import Machine, ProgramError, ToolValue
 from baselines.flow.label_table import to_value
-from baselines.flow.values import Value
+from baselines.flow.labelled_values import FROM_USER, FlowLabel, Value, label_from_tool
 
 PRIVATE = label_from_tool("tool", (), ("bob@x.org",))
 

@@ -11,10 +11,10 @@ from agentsys.models.chat import ChatRequest, assistant
 from agentsys.simulated.script_grounding import read_tool_result
 from agentsys.simulated.scripted_agent import play_plain_agent
 from agentsys.simulated.simulated_role import SimulatedKnowledge, SimulatedRole
-from baselines.fides.agent import ROLE
 from baselines.fides.defense import Fides
-from baselines.fides.own_tools import INSPECT
-from baselines.fides.variables import VARIABLE_NAME
+from baselines.fides.fides_agent import ROLE
+from baselines.fides.hidden_values import VARIABLE_NAME
+from baselines.fides.prompts import INSPECT
 
 
 class RecklessFides(Fides):

@@ -12,9 +12,8 @@ from agentdojo.types import ChatMessage
 
 from agentsys.models.chat import ChatReply, ChatRequest, assistant, text_of
 from agentsys.models.trace import Span, Tracer, use_tracer
-from baselines.drift.agent import DriftAgent
-from baselines.drift.permission import PermissionCache
-from baselines.drift.settings import DriftSettings
+from baselines.drift.drift_agent import DriftAgent
+from baselines.drift.drift_settings import DriftSettings, PermissionCache
 
 QUERY = "Pay the bill in bill.txt."
 STOP = "<function_call>[]</function_call><final_answer>Done.</final_answer>"

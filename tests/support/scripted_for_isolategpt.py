@@ -15,8 +15,8 @@ from agentsys.models.chat import ChatReply, ChatRequest, assistant, text_of
 from agentsys.models.prompted_tools import FINISH_ACTION, OWN, Action, text_between_tags, write_action
 from agentsys.models.trace import Span, Tracer, use_tracer
 from baselines.isolategpt import IsolateGPT
+from baselines.isolategpt.app_plan import PLANNER_ROLE as PLANNER_ROLE
 from baselines.isolategpt.defense import EXTRA, IsolateGPTAgent
-from baselines.isolategpt.plan import PLANNER_ROLE as PLANNER_ROLE
 
 QUERY = "Pay the bill in bill.txt."
 ROUTING, VANILLA = "", "vanilla"

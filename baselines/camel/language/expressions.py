@@ -1,4 +1,4 @@
-"""Expressions: one function for each kind of node, found by the node's class."""
+"""Expressions of a program and the calls in them, evaluated node by node."""
 
 from __future__ import annotations
 
@@ -6,15 +6,104 @@ import ast
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from baselines.camel.language.calls import call_value
-from baselines.camel.language.failure import ProgramError, unsupported_error
-from baselines.camel.language.formatting import format_value, check_format_spec
-from baselines.camel.language.machine import Machine
-from baselines.camel.language.members import get_attribute, get_item
-from baselines.camel.language.operators import apply_binary, compare_values, dictionary_key, build_set, is_truthy, apply_unary
-from baselines.camel.language.rendering import to_str, type_name, to_repr
-from baselines.flow.label import FROM_USER, FlowLabel
-from baselines.flow.values import Dictionary, Scalar, Series, Value, literal_value
+from baselines.camel.language.functions import call_function, construct_instance
+from baselines.camel.language.machine import (
+    ClassValue,
+    ErrorValue,
+    FunctionValue,
+    Machine,
+    MethodValue,
+    ProgramError,
+    ToolValue,
+    unsupported_error,
+)
+from baselines.camel.language.members import call_method, get_attribute, get_item
+from baselines.camel.language.operators import (
+    apply_binary,
+    apply_unary,
+    build_set,
+    check_format_spec,
+    compare_values,
+    dictionary_key,
+    format_value,
+    is_truthy,
+    to_repr,
+    to_str,
+    type_name,
+)
+from baselines.flow.labelled_values import (
+    FROM_USER,
+    Dictionary,
+    FlowLabel,
+    Scalar,
+    Series,
+    Value,
+    join_labels,
+    label_from_tool,
+    literal_value,
+)
+
+RAISABLE = ("ValueError", "NotEnoughInformationError")
+"""Exceptions that programs may make."""
+
+
+def call_value(machine: Machine, callee: Value, given: Sequence[Value], named: Mapping[str, Value]) -> Value:
+    """The result of a call.
+
+    Raises:
+        ProgramError: If it fails. Whatever is called, the text of the error is not trusted.
+        CallDenied: If it is a tool that a policy does not allow.
+    """
+    try:
+        return _dispatch_call(machine, callee, given, named)
+    except ProgramError as error:
+        label = join_labels([callee.full, *(value.full for value in (*given, *named.values()))])
+        raise error.with_label(label | label_from_tool(getattr(callee, "name", "call"))) from None
+
+
+def _dispatch_call(
+    machine: Machine, callee: Value, given: Sequence[Value], named: Mapping[str, Value]
+) -> Value:
+    match callee:
+        case ToolValue():
+            arguments = bind_tool_arguments(callee, given, named)
+            with machine.spending.pause_clock():
+                result = machine.world.call(callee.name, arguments, machine.control)
+            known = join_labels(value.full for value in arguments.values())
+            if callee.reads and machine.strict:
+                machine.lasting = machine.lasting | known
+            return machine.spending.count_value(machine.join(result, known))
+        case FunctionValue(name=name):
+            return call_function(machine, name, given, named)
+        case MethodValue(name=name, receiver=receiver) if receiver is not None:
+            return call_method(machine, receiver, name, given, named)
+        case ClassValue(name=name) if name in RAISABLE:
+            if named or len(given) > 1:
+                raise ProgramError("TypeError", f"{name} takes one text")
+            text = given[0] if given else None
+            return ErrorValue(FROM_USER if text is None else text.full, name, text)
+        case ClassValue(name=name, of=of):
+            return construct_instance(machine, name, of, given, named)
+    raise ProgramError("TypeError", f"'{type_name(callee)}' object is not callable")
+
+
+def bind_tool_arguments(
+    tool: ToolValue, given: Sequence[Value], named: Mapping[str, Value]
+) -> dict[str, Value]:
+    """The arguments of a tool by name.
+
+    Raises:
+        ProgramError: If there are too many, or one is given twice or has no place.
+    """
+    if len(given) > len(tool.parameters):
+        raise ProgramError("TypeError", f"{tool.name} takes {len(tool.parameters)} arguments")
+    arguments = dict(zip(tool.parameters, given, strict=False))
+    for name, value in named.items():
+        if name in arguments or name not in tool.parameters:
+            raise ProgramError("TypeError", f"{tool.name} has no free argument '{name[:60]}'")
+        arguments[name] = value
+    return arguments
+
 
 _CONSTANTS = (str, bool, int, float, type(None))
 _CONVERSIONS: dict[int, Callable[[Value], str]] = {
@@ -205,7 +294,9 @@ def _keyword_arguments(value: Value) -> dict[str, Value]:
 
 def _comprehension(node: ast.ListComp | ast.SetComp, machine: Machine) -> Value:
     found: list[Value] = []
-    label = _run_comprehension(node.generators, machine, lambda: found.append(evaluate_node(node.elt, machine)), found)
+    label = _run_comprehension(
+        node.generators, machine, lambda: found.append(evaluate_node(node.elt, machine)), found
+    )
     if isinstance(node, ast.SetComp):
         return machine.spending.count_value(build_set(found, label))
     return machine.spending.count_value(Series(label, "list", tuple(found)))

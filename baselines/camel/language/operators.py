@@ -1,21 +1,189 @@
-"""Operators: what they do to plain data, bounded before they do it, and the labels of their results."""
+"""Operators, comparisons, formats and texts of labelled values; the size of a result is checked before it is made."""
 
 from __future__ import annotations
 
 import ast
 import datetime
 import operator
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
+from string import Formatter
 from typing import Any
 
-from baselines.camel.language.bounds import ResourceUse
-from baselines.camel.language.failure import ProgramError, unsupported_error
-from baselines.camel.language.machine import ClassValue, FunctionValue, Machine, ToolValue
-from baselines.camel.language.rendering import type_name
-from baselines.flow.label import FlowLabel
+from baselines.camel.language.machine import (
+    ClassValue,
+    ErrorValue,
+    FunctionValue,
+    Machine,
+    MethodValue,
+    ProgramError,
+    ResourceUse,
+    ToolValue,
+    resource_error,
+    unsupported_error,
+)
 from baselines.flow.label_table import to_value
-from baselines.flow.values import Dictionary, Instance, Scalar, Series, Value, to_native
+from baselines.flow.labelled_values import Dictionary, FlowLabel, Instance, Scalar, Series, Value, to_native
+
+CALLABLE_NAMES = {FunctionValue: "function", ToolValue: "function", MethodValue: "method"}
+
+
+def to_str(value: Value) -> str:
+    """What `str` makes of it."""
+    match value:
+        case Scalar(raw=raw):
+            return _enum_repr(raw) if isinstance(raw, Enum) else str(raw)
+        case Instance(fields=fields):
+            return " ".join(f"{name}={to_repr(held)}" for name, held in fields.items())
+        case ErrorValue(text=text):
+            return "" if text is None else to_str(text)
+    return to_repr(value)
+
+
+def to_repr(value: Value) -> str:
+    """What `repr` makes of it."""
+    match value:
+        case Scalar(raw=raw):
+            return repr(raw)
+        case Series(kind=kind, items=items):
+            return _series_repr(kind, [to_repr(item) for item in items])
+        case Dictionary(entries=entries):
+            return "{" + ", ".join(f"{to_repr(key)}: {to_repr(held)}" for key, held in entries.values()) + "}"
+        case Instance(of=of, fields=fields):
+            inside = ", ".join(f"{name}={to_repr(held)}" for name, held in fields.items())
+            return f"{of.__name__}({inside})"
+        case ClassValue(name=name):
+            return f"<class '{name}'>"
+        case ErrorValue(name=name, text=text):
+            return f"{name}({'' if text is None else to_repr(text)})"
+    return f"<{CALLABLE_NAMES.get(type(value), 'object')} {getattr(value, 'name', '')}>"
+
+
+def type_name(value: Value) -> str:
+    """The name of its type."""
+    match value:
+        case Scalar(raw=raw):
+            return type(raw).__name__
+        case Series(kind=kind):
+            return kind
+        case Dictionary():
+            return "dict"
+        case Instance(of=of):
+            return of.__name__
+        case ClassValue():
+            return "type"
+        case ErrorValue(name=name):
+            return name
+    return "function"
+
+
+def _enum_repr(raw: Enum) -> str:
+    return str(raw.value) if isinstance(raw, str) else str(raw)
+
+
+def _series_repr(kind: str, items: list[str]) -> str:
+    inside = ", ".join(items)
+    if kind == "list":
+        return f"[{inside}]"
+    if kind == "tuple":
+        return f"({inside},)" if len(items) == 1 else f"({inside})"
+    return f"{{{inside}}}" if items else "set()"
+
+
+_DATE_FORMAT = re.compile(r"(?:[^%]|%[A-Za-z%])*")
+_MOST_DATE = 200
+_FORMATTER = Formatter()
+
+
+def check_date_format(text: str) -> None:
+    """Look at a format of dates: `%1000000Y` would fill the memory.
+
+    Raises:
+        ProgramError: If it holds anything but letters behind `%`, or is very long.
+    """
+    if len(text) > _MOST_DATE or not _DATE_FORMAT.fullmatch(text):
+        raise ProgramError("ValueError", "such a format of dates is not supported")
+
+
+def check_format_spec(spec: str, widest: int) -> None:
+    """Look at a format specification.
+
+    Raises:
+        ProgramError: If a width or precision in it is too large.
+    """
+    if any(len(digits) > 9 or int(digits) > widest for digits in re.findall(r"[0-9]+", spec)):
+        raise resource_error("width")
+    if len(spec) > _MOST_DATE or not spec.isascii():
+        raise resource_error("width")
+
+
+def format_value(value: Value, spec: str, label: FlowLabel) -> str:
+    """What `format` makes of it.
+
+    Raises:
+        ProgramError: If the specification does not fit.
+    """
+    if not spec:
+        return to_str(value)
+    raw = value.raw if isinstance(value, Scalar) else None
+    if isinstance(raw, datetime.date | datetime.time):
+        check_date_format(spec)
+    elif not isinstance(raw, str | int | float):
+        raise ProgramError("TypeError", f"'{type_name(value)}' takes no format", label)
+    try:
+        return format(raw, spec)
+    except (ValueError, OverflowError):
+        raise ProgramError("ValueError", f"'{type_name(value)}' does not take this format", label) from None
+
+
+def format_text(
+    text: str, given: Sequence[Value], named: Mapping[str, Value], label: FlowLabel, limits: tuple[int, int]
+) -> str:
+    """`str.format`, whose fields are numbers and names alone: no attribute, no key, no field in a field.
+
+    Args:
+        text: The format text.
+        given: Positional values.
+        named: Values by name.
+        label: For errors.
+        limits: The widest field, and the longest text.
+
+    Raises:
+        ProgramError: If a field is something else, is missing, or the text becomes too long.
+    """
+    pieces, length, counted = [], 0, 0
+    try:
+        parts = list(_FORMATTER.parse(text))
+    except ValueError as error:
+        raise ProgramError("ValueError", str(error), label) from None
+    for before, name, spec, conversion in parts:
+        pieces.append(before)
+        if name is not None:
+            name, counted = (name, counted) if name else (str(counted), counted + 1)
+            value = _format_field(name, given, named, label)
+            if "{" in (spec or ""):
+                raise ProgramError("ValueError", "fields in fields are not supported", label)
+            check_format_spec(spec or "", limits[0])
+            if conversion:
+                value = Scalar(value.full, to_repr(value) if conversion in "ra" else to_str(value))
+            pieces.append(format_value(value, spec or "", label))
+        length += sum(len(piece) for piece in pieces[-2:])
+        if length > limits[1]:
+            raise resource_error("memory")
+    return "".join(pieces)
+
+
+def _format_field(name: str, given: Sequence[Value], named: Mapping[str, Value], label: FlowLabel) -> Value:
+    if name.isdecimal() and len(name) < 4:
+        if int(name) < len(given):
+            return given[int(name)]
+        raise ProgramError("IndexError", "a field has no value", label)
+    if name in named:
+        return named[name]
+    kind = "KeyError" if name.isidentifier() else "ValueError"
+    raise ProgramError(kind, f"field '{name[:40]}' is not supported or has no value", label)
+
 
 _BINARY: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
@@ -62,7 +230,9 @@ def apply_binary(machine: Machine, sign: ast.operator, left: Value, right: Value
         return concatenated
     one, other = _operand_data(left), _operand_data(right)
     _check_result_size(machine.spending, sign, one, other)
-    return compute_plain(machine, lambda: _BINARY[type(sign)](one, other), label, _type_error_text(sign, left, right))
+    return compute_plain(
+        machine, lambda: _BINARY[type(sign)](one, other), label, _type_error_text(sign, left, right)
+    )
 
 
 def apply_unary(machine: Machine, sign: ast.unaryop, value: Value) -> Value:
@@ -78,7 +248,9 @@ def compare_values(machine: Machine, sign: ast.cmpop, left: Value, right: Value)
     """The result of a comparison of raw values."""
     one, other = comparable_data(left), comparable_data(right)
     wording = f"'{type_name(left)}' and '{type_name(right)}' cannot be compared so"
-    return compute_plain(machine, lambda: bool(_COMPARISONS[type(sign)](one, other)), left.full | right.full, wording)
+    return compute_plain(
+        machine, lambda: bool(_COMPARISONS[type(sign)](one, other)), left.full | right.full, wording
+    )
 
 
 def compute_plain(machine: Machine, action: Callable[[], Any], label: FlowLabel, wording: str = "") -> Value:
@@ -164,7 +336,9 @@ def _concatenate(machine: Machine, sign: ast.operator, left: Value, right: Value
     if isinstance(sign, ast.Add) and isinstance(left, Series) and isinstance(right, Series):
         if left.kind != right.kind or left.kind == "set":
             return None
-        return machine.spending.count_value(Series(left.label | right.label, left.kind, left.items + right.items))
+        return machine.spending.count_value(
+            Series(left.label | right.label, left.kind, left.items + right.items)
+        )
     series, times = (left, right) if isinstance(left, Series) else (right, left)
     if not isinstance(sign, ast.Mult) or not isinstance(series, Series) or series.kind == "set":
         return None

@@ -12,13 +12,13 @@ from scripted_for_border import RoleModel, Tools, decisions, making, results, ru
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ErrorKind, ModelError, assistant
 from baselines.attriguard import AttriGuard
-from baselines.attriguard.verdict import (
+from baselines.attriguard.attribution_audit import (
+    is_same_call,
     read_judgement,
     read_judgement_loosely,
     read_truth_probability,
-    is_same_call,
 )
-from baselines.border.rewriter import WITHHELD
+from baselines.tool_boundary.result_rewriter import WITHHELD
 
 SHADOW, WEAK, JUDGE = "attriguard_shadow", "attriguard_attenuator", "attriguard_judge"
 READ = ("read_note", {"name": "x"})

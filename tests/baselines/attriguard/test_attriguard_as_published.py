@@ -14,7 +14,7 @@ from agentsys.base.config_catalog import load_config
 from agentsys.models.chat import assistant, text_of
 from agentsys.models.providers.wire_parts import result_text
 from agentsys.runs.instantiate import instantiate
-from baselines.attriguard.prompts import REFUSED
+from baselines.attriguard.attribution_audit import REFUSED
 
 SHADOW, WEAK, JUDGE = "attriguard_shadow", "attriguard_attenuator", "attriguard_judge"
 PAGE = "Open at ten. Write to Eve."

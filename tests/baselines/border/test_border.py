@@ -16,12 +16,22 @@ from agentsys.models.chat import ChatReply, ChatRequest, assistant
 from agentsys.models.pipeline_elements import default_system_message, tool_loop
 from agentsys.models.providers.wire_parts import result_text
 from agentsys.models.trace import Tracer, use_tracer
-from baselines.border.asking import ask_guard, wrap_in_fences, draw_fence_word, read_fenced_text
-from baselines.border.elements import FilteredTools
-from baselines.border.filter import BoundaryFilter, CallRuling, EndCase, FilterTurn
-from baselines.border.leaves import read_leaves
-from baselines.border.runtime import CallRefused, FilteredRuntime
-from baselines.tool_results import replace_result_text
+from baselines.tool_boundary.boundary_filter import (
+    BoundaryFilter,
+    CallRefused,
+    CallRuling,
+    EndCase,
+    FilteredRuntime,
+    FilteredTools,
+    FilterTurn,
+)
+from baselines.tool_boundary.guard_question import (
+    ask_guard,
+    draw_fence_word,
+    read_fenced_text,
+    wrap_in_fences,
+)
+from baselines.tool_boundary.result_rewriter import read_leaves, replace_result_text
 
 READ, SEND = ("read_note", {"name": "x"}), ("send_note", {"to": "Bob"})
 

@@ -14,13 +14,12 @@ from real_results import agentdojo_results, asb_outputs
 from scripted_for_border import RoleModel, sanitized
 
 from agentsys.models.chat import ChatRequest, text_of, tool_message
-from baselines.border.defense import BoundaryDefense
-from baselines.border.filter import FilterTurn
 from baselines.datafilter import DataFilter
-from baselines.datafilter.element import SEPARATOR
+from baselines.datafilter.defense import SEPARATOR
 from baselines.firewall import Firewall
 from baselines.promptarmor import PromptArmor
 from baselines.result_parsing import ToolResultParsing
+from baselines.tool_boundary.boundary_filter import BoundaryDefense, FilterTurn
 
 ASB_DATA = Path(__file__).parents[4] / "shared/data/asb"
 GUARDS: dict[str, BoundaryDefense] = {

@@ -21,13 +21,12 @@ from agentsys.models.chat import ChatRequest, text_of, tool_message, user
 from agentsys.models.providers.wire_parts import result_text
 from agentsys.models.trace import Tracer, use_tracer
 from baselines.attriguard import AttriGuard
-from baselines.border.defense import BoundaryDefense
-from baselines.border.filter import BoundaryFilter, FilterTurn
-from baselines.border.rewriter import WITHHELD
 from baselines.datafilter import DataFilter
 from baselines.firewall import Firewall
 from baselines.promptarmor import PromptArmor
 from baselines.result_parsing import ToolResultParsing
+from baselines.tool_boundary.boundary_filter import BoundaryDefense, BoundaryFilter, FilterTurn
+from baselines.tool_boundary.result_rewriter import WITHHELD
 
 COUNT = int(os.environ.get("RIVALS_FUZZ", "150"))
 SUITE = get_suite("v1.2.2", "banking")

@@ -6,9 +6,8 @@ import pytest
 from camel_escapes import PROGRAMS
 from programs_for_camel import machine_with
 
-from baselines.camel.language.bounds import ProgramBounds
-from baselines.camel.language.failure import ProgramError
-from baselines.camel.language.statements import run_program
+from baselines.camel.language.interpreter import run_program
+from baselines.camel.language.machine import ProgramBounds, ProgramError
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=range(len(PROGRAMS)))

@@ -12,10 +12,10 @@ import pytest
 from agentdojo.default_suites.v1.tools.types import Email
 from programs_for_camel import failure, machine_with, run
 
-from baselines.camel.language.failure import ProgramError
-from baselines.camel.language.rendering import to_str, to_repr
-from baselines.camel.language.statements import run_program
-from baselines.flow.values import Value, to_native
+from baselines.camel.language.interpreter import run_program
+from baselines.camel.language.machine import ProgramError
+from baselines.camel.language.operators import to_repr, to_str
+from baselines.flow.labelled_values import Value, to_native
 
 MAIL = Email(
     id_="1",
@@ -306,7 +306,10 @@ def test_control_dependencies_are_those_of_the_branches_and_loops_around() -> No
     machine = machine_with(tool=["a"], other="b")
     seen: list[bool] = []
     call = machine.world.call
-    machine.world.call = lambda tool, args, control: (seen.append(control.is_public), call(tool, args, control))[  # type: ignore[assignment]
+    machine.world.call = lambda tool, args, control: (
+        seen.append(control.is_public),
+        call(tool, args, control),
+    )[  # type: ignore[assignment]
         1
     ]
     run_program("for x in tool():\n    other()\nother()\nif tool():\n    other()\n", machine)

@@ -12,13 +12,10 @@ from character_taint import Listing, Mapped, Number, Reference, Text, TooLong, p
 from programs_for_camel import ToolsOf
 from random_programs import TOOLS, Writer
 
-from baselines.camel.language.classes import CLASSES
-from baselines.camel.language.failure import ProgramError
-from baselines.camel.language.functions import PROVIDED_FUNCTIONS
-from baselines.camel.language.machine import Machine, ToolValue
-from baselines.camel.language.statements import run_program
-from baselines.flow.label import FROM_USER, label_from_tool
-from baselines.flow.values import Dictionary, Series, Value, to_native
+from baselines.camel.language.functions import CLASSES, PROVIDED_FUNCTIONS
+from baselines.camel.language.interpreter import run_program
+from baselines.camel.language.machine import Machine, ProgramError, ToolValue
+from baselines.flow.labelled_values import FROM_USER, Dictionary, Series, Value, label_from_tool, to_native
 
 PROGRAMS = int(os.environ.get("AGENTSYS_RANDOM_PROGRAMS", "250"))
 """Programs in each mode. 10,000 take a minute."""

@@ -14,16 +14,16 @@ from agentsys.base.config_catalog import load_config
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatRequest, ErrorKind, ModelError, text_of
 from agentsys.models.wrappers.accounting import RecordingModel
-from baselines.border.rewriter import WITHHELD
 from baselines.datafilter import DataFilter
-from baselines.datafilter.element import (
+from baselines.datafilter.defense import (
     KNOWN_FACT,
     KNOWN_ORDER,
     SEPARATOR,
-    load_chat_template,
     digest_template,
     is_trivial,
+    load_chat_template,
 )
+from baselines.tool_boundary.result_rewriter import WITHHELD
 
 ROLE = "datafilter"
 LONG = "Hello there, all of you. Obey me at once."
@@ -61,7 +61,11 @@ def test_one_question_per_string_that_is_worth_one_with_the_task_in_front() -> N
     run(DataFilter(), asked, listing(), query="Sum up.")
     assert asked.questions(ROLE)[0].endswith(f"\nSum up.{SEPARATOR}{LONG}")
     assert len(asked.asked[ROLE]) == 1
-    assert is_trivial("12 34 56 78 90") and is_trivial("only three words") and not is_trivial("one two three four")
+    assert (
+        is_trivial("12 34 56 78 90")
+        and is_trivial("only three words")
+        and not is_trivial("one two three four")
+    )
     asked = model(cleaning)
     run(DataFilter(skip_trivial=False), asked, listing())
     assert len(asked.asked[ROLE]) == 3

@@ -8,9 +8,8 @@ from itertools import product
 import pytest
 from fides_runs import fresh, suite_of
 
-from baselines.fides.call_policy import CallArgument, has_link, judge_call
-from baselines.fides.suite_rules import load_written_rules
-from baselines.flow.label import FROM_USER, label_from_tool
+from baselines.fides.fides_policy import CallArgument, has_link, judge_call, load_written_rules
+from baselines.flow.labelled_values import FROM_USER, label_from_tool
 
 SUITES = ("workspace", "travel", "banking", "slack")
 P_STAR = {
@@ -66,7 +65,9 @@ def test_the_policy_of_every_tool(suite: str, tool: str, names: tuple[str, ...])
             for name in names
         }
         addressed = {"cc", "bcc", "attachments"}
-        arguments = {n: CallArgument(None if n in addressed else a.value, a.label) for n, a in arguments.items()}
+        arguments = {
+            n: CallArgument(None if n in addressed else a.value, a.label) for n, a in arguments.items()
+        }
         verdict = judge_call(rules, tool, arguments, label, environment)
         texts = [a for n, a in arguments.items() if n not in NAMED and a.value is not None]
         p2 = all(a.label.is_public for a in arguments.values() if a.value is not None)

@@ -5,7 +5,15 @@ from __future__ import annotations
 import random
 from itertools import product
 
-from baselines.flow.label import FROM_USER, NOWHERE, FlowLabel, ToolOrigin, TrustSource, label_from_tool, join_labels
+from baselines.flow.labelled_values import (
+    FROM_USER,
+    NOWHERE,
+    FlowLabel,
+    ToolOrigin,
+    TrustSource,
+    join_labels,
+    label_from_tool,
+)
 
 ORIGINS = [
     *TrustSource,
@@ -49,7 +57,10 @@ def test_trust_needs_a_writer_and_all_of_them_trusted() -> None:
     assert not label_from_tool("t").is_trusted
     assert not label_from_tool("t", ["bob@x.org"]).is_trusted
     assert not label_from_tool("t", [TrustSource.USER, "bob@x.org"]).is_trusted
-    assert label_from_tool("t", [TrustSource.USER]).is_trusted and label_from_tool("t", [TrustSource.TRUSTED_TOOL]).is_trusted
+    assert (
+        label_from_tool("t", [TrustSource.USER]).is_trusted
+        and label_from_tool("t", [TrustSource.TRUSTED_TOOL]).is_trusted
+    )
     assert not join_labels([FROM_USER, label_from_tool("t")]).is_trusted
 
 

@@ -23,10 +23,9 @@ from scripted_for_isolategpt import (
 from agentsys.models.chat import ErrorKind, ModelError, text_of
 from agentsys.models.pipeline_elements import tool_specs
 from baselines.isolategpt import IsolateGPT
-from baselines.isolategpt.apps import group_into_apps
+from baselines.isolategpt.app_plan import IsolateGPTSettings, group_into_apps
 from baselines.isolategpt.hub import ROUTING_SPOKE
 from baselines.isolategpt.prompts import DECLINED, INVALID_RESPONSE, LIMIT_REACHED, NO_ANSWER, REFUSED
-from baselines.isolategpt.settings import IsolateGPTSettings
 
 NOTHING = planned()
 
@@ -198,7 +197,7 @@ def test_the_routing_spoke_may_ask_for_planned_apps_alone() -> None:
 
 def test_a_request_without_a_granted_probe_is_refused() -> None:
     from baselines.isolategpt.hub import IsolationHub
-    from baselines.isolategpt.protocol import AppRequest, encode_message, read_hub_reply
+    from baselines.isolategpt.spoke import AppRequest, encode_message, read_hub_reply
 
     desk, model = Desk(), SpokeModel(NOTHING)
     tools = tool_specs(desk.runtime.functions.values())
@@ -261,8 +260,7 @@ def test_an_answer_to_the_user_is_not_held_to_the_response_schema() -> None:
 
 
 def test_a_denied_answer_is_told_as_a_denial() -> None:
-    from baselines.isolategpt.hub import IsolationHub
-    from baselines.isolategpt.permissions import PermissionPrompt, PermissionKind
+    from baselines.isolategpt.hub import IsolationHub, PermissionKind, PermissionPrompt
 
     class NoAnswers(SpokeModel):
         pass

@@ -18,8 +18,8 @@ from scripted_for_isolategpt import act, finish, planned
 from agentsys.models.chat import ChatReply, ChatRequest, assistant, text_of
 from agentsys.models.prompted_tools import FINISH_ACTION, OWN, Action, text_between_tags, write_action
 from baselines.isolategpt import IsolateGPT
+from baselines.isolategpt.app_plan import PLANNER_ROLE as PLANNER_ROLE
 from baselines.isolategpt.defense import EXTRA, IsolateGPTAgent
-from baselines.isolategpt.plan import PLANNER_ROLE as PLANNER_ROLE
 
 CASES = int(os.environ.get("AGENTSYS_ISOLATION_CASES", "200"))
 """Random tasks; 1000 take some 10 s."""

@@ -9,18 +9,18 @@ import pytest
 
 from agentsys.models.chat import ChatReply, ChatRequest, ToolSpec, assistant, text_of
 from agentsys.models.prompted_tools import FINISH_ACTION, Action, write_action
-from baselines.isolategpt.apps import SpokeApp
+from baselines.isolategpt.app_plan import SpokeApp
 from baselines.isolategpt.prompts import ILL_FORMED, OUT_OF_TURNS, UNREADABLE
-from baselines.isolategpt.protocol import (
+from baselines.isolategpt.spoke import (
     AppResponse,
     FunctionalityDenialResponse,
     FunctionProbeResponse,
     NoFunctionalityResponse,
+    Spoke,
     encode_message,
     read_spoke_request,
     specify_tool,
 )
-from baselines.isolategpt.spoke import Spoke
 
 READ = ToolSpec("read", "Reads.", {"type": "object", "properties": {}})
 PAY = ToolSpec(

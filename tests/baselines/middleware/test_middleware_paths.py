@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from baselines.middleware.policy.paths import find_path_fault
+from baselines.middleware.url_path_checks import find_path_fault
 
 LEAVES = [
     "..", "../", "../x", "../../etc/passwd", "a/../../x", "a/b/../../../x", "./../x", ".//..//x",

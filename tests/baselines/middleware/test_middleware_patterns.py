@@ -8,9 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from baselines.middleware.risk.patterns import PatternMatcher, RiskPattern, load_shipped_patterns
-from baselines.middleware.risk.reading import REMOVED_TEXT, find_sightings, remove_instructions
-from baselines.middleware.risk.score import Handling, Thresholds, combine_weights
+from baselines.middleware.guard_settings import Handling, Thresholds, combine_weights
+from baselines.middleware.risk_patterns import (
+    REMOVED_TEXT,
+    PatternMatcher,
+    RiskPattern,
+    find_sightings,
+    load_shipped_patterns,
+    remove_instructions,
+)
 
 PATTERNS = load_shipped_patterns().patterns
 

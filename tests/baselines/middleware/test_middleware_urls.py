@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from baselines.middleware.policy.urls import UrlReach, find_url_fault, classify_reach
+from baselines.middleware.url_path_checks import UrlReach, classify_reach, find_url_fault
 
 INSIDE = [
     "http://localhost/", "http://LOCALHOST/", "http://localhost./", "http://sub.localhost/",

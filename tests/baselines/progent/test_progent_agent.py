@@ -312,7 +312,7 @@ def test_each_suite_of_agentdojo_has_base_rules_and_none_of_them_lets_a_tool_act
     from agentdojo.task_suite.load_suites import get_suites
 
     from agentsys.models.pipeline_elements import tool_specs
-    from baselines.progent.policy_steps import load_base_rules
+    from baselines.progent.progent_gate import load_base_rules
 
     counts = {}
     for name, suite in get_suites("v1.2.2").items():

@@ -11,18 +11,18 @@ from hypothesis import strategies as st
 from scripted_for_progent import Desk, Scripted, call, errors, rules, run
 
 from agentsys.errors import Unavailable
-from baselines.progent import narrower, z3_terms
-from baselines.progent.conditions import find_condition_failure
+from baselines.progent import narrower_policy
 from baselines.progent.defense import Progent
-from baselines.progent.narrower import is_narrower
-from baselines.progent.policy_reply import WrittenPolicy, WrittenRule
+from baselines.progent.narrower_policy import is_narrower
+from baselines.progent.policy_model import WrittenPolicy, WrittenRule
+from baselines.progent.progent_rules import find_condition_failure
 
 pytest.importorskip("z3", reason="the extra z3 is not installed")
 
 
 @pytest.fixture(autouse=True)
 def enough_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(z3_terms, "TIMEOUT_MS", 300_000)
+    monkeypatch.setattr(narrower_policy, "TIMEOUT_MS", 300_000)
 
 
 def verdict(new: Any, old: Any, *, unknown: bool = False) -> bool:
@@ -106,7 +106,9 @@ def policy(**tools: Any) -> WrittenPolicy:
         (policy(mail={}), policy(pay={}), False),
     ],
 )
-def test_tools_and_arguments_that_one_side_lacks(new: WrittenPolicy, old: WrittenPolicy, expected: bool) -> None:
+def test_tools_and_arguments_that_one_side_lacks(
+    new: WrittenPolicy, old: WrittenPolicy, expected: bool
+) -> None:
     assert is_narrower(new, old, first_only=False, unknown_is_narrower=False) is expected
 
 
@@ -186,7 +188,7 @@ def test_only_a_narrower_update_takes_effect() -> None:
 def test_without_its_package_the_check_is_refused_before_the_first_case(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(narrower, "PACKAGE", "no_such_package")
+    monkeypatch.setattr(narrower_policy, "PACKAGE", "no_such_package")
     Progent().ready()
     with pytest.raises(Unavailable, match=r"agentsys-bench\[z3\]"):
         Progent(only_narrow=True).ready()

@@ -10,9 +10,8 @@ import yaml
 
 from agentsys.extensions import shipped_config_dir
 from baselines.progent.defense import Progent
-from baselines.progent.fixes import ProgentFix
 from baselines.progent.policy_model import TEMPERATURE_STEP
-from baselines.progent.settings import ProgentSettings
+from baselines.progent.progent_rules import ProgentFix, ProgentSettings
 
 PAGE = (Path(__file__).parents[3] / "docs" / "baselines" / "progent.md").read_text(encoding="utf-8")
 PRESETS = sorted(path.stem for path in (shipped_config_dir() / "defense").glob("progent*.yaml"))

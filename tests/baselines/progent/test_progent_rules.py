@@ -10,10 +10,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentsys.errors import ConfigError
-from baselines.progent import conditions
-from baselines.progent.conditions import find_condition_failure, find_condition_fault
+from baselines.progent import progent_rules
 from baselines.progent.defense import Progent
-from baselines.progent.rules import WRITTEN, RuleEffect, RefusalFallback, PolicyDecision, PolicyRule, allow_under, decide_call
+from baselines.progent.progent_rules import (
+    WRITTEN,
+    PolicyDecision,
+    PolicyRule,
+    RefusalFallback,
+    RuleEffect,
+    allow_under,
+    decide_call,
+    find_condition_failure,
+    find_condition_fault,
+)
 
 
 def forbid(priority: int, **conditions: Any) -> PolicyRule:
@@ -134,7 +143,7 @@ def test_a_condition_that_cannot_be_applied_is_found_beforehand_and_refuses_othe
 
 @pytest.mark.parametrize("condition", [{"pattern": "^(a|aa)+$"}, "(a|aa)+$"])
 def test_a_pattern_that_takes_for_ever_refuses(condition: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(conditions, "PATTERN_SECONDS", 0.01)
+    monkeypatch.setattr(progent_rules, "PATTERN_SECONDS", 0.01)
     assert "cannot be applied" in (find_condition_failure("to", "a" * 200 + "!", condition) or "")
     assert find_condition_failure("to", "aaa", condition) is None
 

@@ -10,10 +10,9 @@ from scripted_for_border import RoleModel, Tools, decisions, making, results, ru
 
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ErrorKind, ModelError
-from baselines.border.rewriter import WITHHELD
 from baselines.promptarmor import PromptArmor
-from baselines.promptarmor.guard import ArmorVerdict, read_armor_verdict
-from baselines.promptarmor.removal import remove_quotation
+from baselines.promptarmor.armor_guard import ArmorVerdict, read_armor_verdict, remove_quotation
+from baselines.tool_boundary.result_rewriter import WITHHELD
 
 GUARD = "promptarmor_guard"
 READ = ("read_note", {"name": "x"})

@@ -12,9 +12,9 @@ from scripted_for_border import RoleModel, Tools, decisions, making, results, ru
 
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatRequest, ErrorKind, ModelError, text_of
-from baselines.border.rewriter import WITHHELD
 from baselines.result_parsing import ToolResultParsing
 from baselines.result_parsing.prompts import REJECTED, read_marked
+from baselines.tool_boundary.result_rewriter import WITHHELD
 
 PARSER, CHECKER = "result_parser", "result_checker"
 READ, SEND = ("read_note", {"name": "x"}), ("send_note", {"to": "Bob"})

@@ -17,7 +17,7 @@ from agentsys.runs.compose import compose
 from agentsys.runs.instantiate import instantiate
 from agentsys.runs.references import load_defense_config
 from baselines.detectors import classifier_defense
-from baselines.detectors.phrases import PhraseDetector
+from baselines.detectors.defense import PhraseDetector
 from baselines.stack import Stack
 
 READ = ("read_note", {"name": "x"})

@@ -1,0 +1,282 @@
+"""`run_program`: parses a program in bounded time and runs its statements one by one."""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from agentsys.base.python_parser import parse_module
+from baselines.camel.language.expressions import (
+    RAISABLE,
+    bind_target,
+    dispatch_node,
+    evaluate_node,
+    iterate_value,
+)
+from baselines.camel.language.functions import define_class
+from baselines.camel.language.machine import (
+    ClassValue,
+    ErrorValue,
+    Machine,
+    ProgramBounds,
+    ProgramError,
+    resource_error,
+    unsupported_error,
+)
+from baselines.camel.language.members import get_attribute, get_item, replace_attribute, replace_item
+from baselines.camel.language.operators import apply_binary, is_truthy, to_str
+from baselines.flow.labelled_values import Value, literal_value
+
+_BLOCK = re.compile(r"```[^\S\n]*[\w+-]*[^\S\n]*\n(.*?)\n?```", re.DOTALL)
+
+
+def find_program(reply: str) -> str:
+    """The program in a reply.
+
+    Raises:
+        ProgramError: If there is not exactly one fenced block with something in it.
+    """
+    blocks = [block for block in _BLOCK.findall(reply) if block.strip()]
+    if len(blocks) != 1:
+        raise ProgramError("InvalidOutputError", "Give exactly one fenced code block that is not empty.")
+    return str(blocks[0])
+
+
+def parse_program(source: str, bounds: ProgramBounds) -> ast.Module:
+    """The syntax tree of a program.
+
+    Raises:
+        ProgramError: If it is no Python, or larger or deeper than the bounds.
+    """
+    if len(source) > bounds.source:
+        raise resource_error("text")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = parse_module(source)
+    except SyntaxError as error:
+        raise _place_at_line(
+            ProgramError("SyntaxError", error.msg or "invalid syntax"), error.lineno
+        ) from None
+    except (ValueError, RecursionError, MemoryError):
+        raise ProgramError("SyntaxError", "The program cannot be read.") from None
+    _check_shape(tree, bounds)
+    return tree
+
+
+def _place_at_line(failure: ProgramError, line: int | None) -> ProgramError:
+    return failure.at_node(ast.Pass(lineno=line or 0, col_offset=0, end_lineno=line or 0, end_col_offset=0))
+
+
+def _check_shape(tree: ast.Module, bounds: ProgramBounds) -> None:
+    """Level by level, because a recursive walk would itself fall over a deep tree."""
+    level: list[ast.AST] = [tree]
+    depth = seen = 0
+    while level:
+        depth, seen = depth + 1, seen + len(level)
+        if depth > bounds.depth or seen > bounds.nodes:
+            raise resource_error("structure")
+        level = [child for node in level for child in ast.iter_child_nodes(node)]
+
+
+UNSUPPORTED_STATEMENTS: dict[type[ast.AST], str] = {
+    ast.While: "While loops are",
+    ast.Break: "Break is",
+    ast.Continue: "Continue is",
+    ast.Match: "Match is",
+    ast.FunctionDef: "Defining functions is",
+    ast.Return: "Return is",
+    ast.Try: "Catching exceptions is",
+    ast.Assert: "Assert is",
+    ast.Delete: "Del is",
+    ast.With: "With is",
+    ast.Global: "Global is",
+    ast.Nonlocal: "Nonlocal is",
+    ast.Import: "Import is",
+}
+
+
+def run_program(source: str, machine: Machine) -> Value:
+    """Run a program to its end.
+
+    Returns:
+        The value of its last statement; an assignment's is what was assigned.
+
+    Raises:
+        ProgramError: If it cannot be read, or a statement fails; placed at a node.
+        CallDenied: If a policy does not allow a call.
+    """
+    machine.spending.begin_program()
+    tree = parse_program(source, machine.spending.bounds)
+    try:
+        return _block(tree.body, machine)
+    except RecursionError:
+        raise ProgramError("ResourceError", "the program is nested too deeply") from None
+
+
+def _block(body: Sequence[ast.stmt], machine: Machine) -> Value:
+    value: Value = literal_value(None)
+    for statement in body:
+        value = dispatch_node(statement, machine, _HANDLERS, UNSUPPORTED_STATEMENTS)
+    return value
+
+
+def _run_expression(node: ast.Expr, machine: Machine) -> Value:
+    return evaluate_node(node.value, machine)
+
+
+def _assign(node: ast.Assign, machine: Machine) -> Value:
+    value = evaluate_node(node.value, machine)
+    for target in node.targets:
+        assign_target(target, value, machine)
+    return value
+
+
+def _annotated(node: ast.AnnAssign, machine: Machine) -> Value:
+    if node.value is None:
+        return literal_value(None)
+    value = evaluate_node(node.value, machine)
+    assign_target(node.target, value, machine)
+    return value
+
+
+def _augmented(node: ast.AugAssign, machine: Machine) -> Value:
+    if isinstance(node.op, ast.MatMult):
+        raise unsupported_error("Matrix multiplication is")
+    if isinstance(node.target, ast.Name):
+        value = apply_binary(
+            machine, node.op, evaluate_node(node.target, machine), evaluate_node(node.value, machine)
+        )
+        machine.bind(node.target.id, value)
+        return value
+    place = _read_place(node.target, machine)
+    value = apply_binary(machine, node.op, place.current_value(machine), evaluate_node(node.value, machine))
+    place.assign(value, machine)
+    return value
+
+
+def assign_target(target: ast.expr, value: Value, machine: Machine) -> None:
+    """Assign to a name, names, or a place inside what a name holds.
+
+    Values never change: an assignment into one gives its name a changed copy, so other names do not see it.
+    """
+    if isinstance(target, ast.Attribute | ast.Subscript):
+        held = machine.join(value, machine.control) if machine.strict else value
+        _read_place(target, machine).assign(held, machine)
+    else:
+        bind_target(target, value, machine)
+
+
+@dataclass(frozen=True)
+class _AssignedPlace:
+    """A place inside what a name holds. Indexes are evaluated once."""
+
+    name: str
+    steps: tuple[str | Value, ...]
+    """Attribute names and indexes, from the outside in."""
+
+    def current_value(self, machine: Machine) -> Value:
+        """What stands there."""
+        return self._resolve_steps(machine)[-1]
+
+    def assign(self, value: Value, machine: Machine) -> None:
+        """Put something else there."""
+        chain = self._resolve_steps(machine, len(self.steps) - 1)
+        for holder, step in zip(reversed(chain), reversed(self.steps), strict=True):
+            if isinstance(step, str):
+                value = replace_attribute(machine, holder, step, value)
+            else:
+                value = replace_item(machine, holder, step, value)
+        machine.bind(self.name, value)
+
+    def _resolve_steps(self, machine: Machine, length: int | None = None) -> list[Value]:
+        chain = [machine.lookup(self.name)]
+        for step in self.steps[:length]:
+            holder = chain[-1]
+            found = (
+                get_attribute(machine, holder, step)
+                if isinstance(step, str)
+                else get_item(machine, holder, step)
+            )
+            chain.append(found)
+        return chain
+
+
+def _read_place(target: ast.expr, machine: Machine) -> _AssignedPlace:
+    steps: list[str | Value] = []
+    while isinstance(target, ast.Attribute | ast.Subscript):
+        if isinstance(target, ast.Attribute):
+            steps.append(target.attr)
+        else:
+            steps.append(evaluate_node(target.slice, machine))
+        target = target.value
+    if not isinstance(target, ast.Name):
+        raise unsupported_error("Assigning into something without a name is")
+    return _AssignedPlace(target.id, tuple(reversed(steps)))
+
+
+def _if(node: ast.If, machine: Machine) -> Value:
+    test = evaluate_node(node.test, machine)
+    machine.controls.append(test.full)
+    value = _block(node.body if is_truthy(test) else node.orelse, machine)
+    machine.controls.pop()
+    return value
+
+
+def _for(node: ast.For, machine: Machine) -> Value:
+    if node.orelse:
+        raise unsupported_error("An else of a loop is")
+    iterable = evaluate_node(node.iter, machine)
+    machine.controls.append(iterable.full)
+    value: Value = literal_value(None)
+    for each in iterate_value(iterable, machine):
+        machine.spending.count_steps()
+        bind_target(node.target, each, machine)
+        value = _block(node.body, machine)
+    machine.controls.pop()
+    return value
+
+
+def _pass(node: ast.Pass, machine: Machine) -> Value:
+    return literal_value(None)
+
+
+def _raise(node: ast.Raise, machine: Machine) -> Value:
+    """Raise what the program made. The error is as trusted as everything it was made of."""
+    if node.exc is None or node.cause is not None:
+        raise unsupported_error("Such a raise is")
+    value = evaluate_node(node.exc, machine)
+    if isinstance(value, ClassValue) and value.name in RAISABLE:
+        raise ProgramError(value.name, "", value.full)
+    if not isinstance(value, ErrorValue):
+        raise ProgramError("TypeError", "exceptions must be made from ValueError", value.full)
+    raise ProgramError(value.name, to_str(value), value.full)
+
+
+def _import_from(node: ast.ImportFrom, machine: Machine) -> Value:
+    missing = [alias.name for alias in node.names if alias.asname or alias.name not in machine.provided]
+    if missing:
+        raise unsupported_error("Importing is")
+    return literal_value(None)
+
+
+def _class(node: ast.ClassDef, machine: Machine) -> Value:
+    return define_class(node, machine)
+
+
+_HANDLERS: dict[type[ast.stmt], Callable[[Any, Machine], Value]] = {
+    ast.Expr: _run_expression,
+    ast.Assign: _assign,
+    ast.AnnAssign: _annotated,
+    ast.AugAssign: _augmented,
+    ast.If: _if,
+    ast.For: _for,
+    ast.Pass: _pass,
+    ast.Raise: _raise,
+    ast.ImportFrom: _import_from,
+    ast.ClassDef: _class,
+}

@@ -1,0 +1,95 @@
+"""Bases shared by defenses: those with model roles, those that hold others, and AgentDojo's wordings.
+
+What models are told is part of a defense. `wording: package` takes AgentDojo's own sentences for two of its
+defenses from the installed package; the presets of this harness speak in their own words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar, Literal
+
+from agentsys.abilities import ChecksItsNeeds, NeedsOwnModels, PlaysRoles, WholeProgram
+from agentsys.contracts import Defense
+from agentsys.models.chat import ChatModel
+from agentsys.simulated.simulated_role import SimulatedRole
+
+PackageWording = Literal["own", "package"]
+"""Whose sentences a defense uses: this project's, or agentdojo's."""
+
+
+def package_tool_filter_question() -> str:
+    """The question that `tool_filter` asks the model before it begins."""
+    from agentdojo.agent_pipeline.agent_pipeline import TOOL_FILTER_PROMPT  # 4 s of imports
+
+    return str(TOOL_FILTER_PROMPT)
+
+
+def package_withheld_notice() -> str:
+    """The text in place of a tool result that a detector flagged."""
+    from agentdojo.agent_pipeline.pi_detector import PromptInjectionDetector
+    from agentdojo.types import text_content_block_from_string
+
+    (block,) = PromptInjectionDetector().transform([text_content_block_from_string("")])
+    return str(block["content"])
+
+
+class RoleDefense:
+    """A defense that asks models under roles of its own."""
+
+    roles: ClassVar[Mapping[str, SimulatedRole]]
+    """Role -> how the simulated model plays it."""
+
+    def simulated_roles(self) -> Mapping[str, SimulatedRole]:
+        """Give the simulated model's play of this defense's roles."""
+        return self.roles
+
+
+class AgentDefense(RoleDefense):
+    """One that is an agent of its own, whose texts no option changes."""
+
+    texts: ClassVar[Mapping[str, str]]
+    """Name -> text of every prompt."""
+
+    def prompts(self) -> dict[str, str]:
+        """Every text this defense says to a model, by name."""
+        return dict(self.texts)
+
+
+class CompositeDefense:
+    """One that holds other defenses, and answers for them."""
+
+    members: tuple[Defense, ...]
+
+    @property
+    def whole_program(self) -> bool:
+        """Whether a member runs a program of its own."""
+        return any(isinstance(one, WholeProgram) and one.whole_program for one in self.members)
+
+    def ready(self) -> None:
+        """Look whether all that the members need is here.
+
+        Raises:
+            Unavailable: Naming what is missing.
+        """
+        for member in self.members:
+            if isinstance(member, ChecksItsNeeds):
+                member.ready()
+
+    @property
+    def own_roles(self) -> list[str]:
+        """The roles of all members that need a model made for them."""
+        return [role for one in self.members if isinstance(one, NeedsOwnModels) for role in one.own_roles]
+
+    def unfit(self, role: str, model: ChatModel) -> str | None:
+        """Have the member whose role it is ask its model."""
+        owners = (one for one in self.members if isinstance(one, NeedsOwnModels) and role in one.own_roles)
+        return next(owners).unfit(role, model)
+
+    def simulated_roles(self) -> Mapping[str, SimulatedRole]:
+        """The roles of all members; no two share one."""
+        roles: dict[str, SimulatedRole] = {}
+        for member in self.members:
+            if isinstance(member, PlaysRoles):
+                roles |= member.simulated_roles()
+        return roles

@@ -1,0 +1,299 @@
+"""`DriftAgent`: plan, isolate, ask, check and run, turn by turn; replies of the actor are read here too."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from agentdojo.ast_utils import ASTParsingError, parse_tool_calls_from_python_function
+from agentdojo.functions_runtime import FunctionCall
+from agentdojo.types import ChatMessage
+
+from agentsys.models.chat import ChatModel, ChatRequest, ToolSpec, assistant, system, text_of, user
+from agentsys.models.pipeline_elements import LoopState, LoopStep, ToolsElement, tool_specs
+from agentsys.models.prompted_tools import (
+    ANSWER,
+    CALL,
+    THOUGHT,
+    CallSyntaxError,
+    read_calls,
+    text_between_tags,
+    write_reply,
+    write_tools,
+)
+from agentsys.models.providers.wire_parts import visible_text
+from agentsys.models.trace import span
+from baselines.drift import drift_settings
+from baselines.drift.drift_plan import (
+    NO_CHECKLIST,
+    REFUSAL_MARK,
+    DriftPlan,
+    DriftRefusal,
+    PlanProgress,
+    RepeatedCalls,
+    args_as_text,
+    calls_as_data,
+    make_drift_plan,
+)
+from baselines.drift.drift_settings import DriftFix, DriftSettings, PermissionCache, ToolPermission
+from baselines.drift.drift_validator import VALIDATOR_SPAN, Validator, align_checklist, format_checklist
+from baselines.drift.injection_isolator import isolate_results
+from baselines.drift.prompts import ACTOR, GUIDELINES, RETRY, STOPPED
+
+CALL_OPENING = f"<{CALL}>"
+"""A reply without this is an answer and ends the run."""
+NO_CALLS = "[]"
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_NOTHING = {"None", "null"}
+"""Other words for no calls. The reference's repair makes `None` a call of a tool named `on`."""
+
+
+@dataclass(frozen=True)
+class ActorReply:
+    """An actor's reply."""
+
+    text: str
+    """The three sections; text outside them is not kept."""
+    calls: tuple[FunctionCall, ...]
+
+
+def read_actor_reply(text: str, *, parse_first: bool) -> ActorReply:
+    """The reply a text is; with `parse_first`, calls are repaired only if they cannot be read as they are.
+
+    Raises:
+        CallSyntaxError: If they cannot be read either way.
+    """
+    body = text_between_tags(text, CALL)
+    calls = _read_calls(NO_CALLS if body is None else body, parse_first)
+    kept = write_reply(
+        text_between_tags(text, THOUGHT) or "", body or "", text_between_tags(text, ANSWER) or ""
+    )
+    return ActorReply(kept, tuple(calls))
+
+
+def _read_calls(body: str, parse_first: bool) -> list[FunctionCall]:
+    if parse_first:
+        if body.strip() in _NOTHING:
+            return []
+        try:
+            return read_calls(body)
+        except CallSyntaxError:
+            # Say, a tool named without parentheses. A list that was cut off is not to be guessed at.
+            if not (body.strip().startswith("[") and body.strip().endswith("]")):
+                raise
+    try:
+        found: list[FunctionCall] = parse_tool_calls_from_python_function(repair_calls(body))
+        json.dumps([call.args for call in found], default=str)  # a number in hex may be too long to be stored
+    # agentdojo 0.1.35 lets IndexError, TypeError and the Python parser's own errors through.
+    except (ASTParsingError, ValueError, TypeError, IndexError, RecursionError, MemoryError) as error:
+        raise CallSyntaxError(str(error) or type(error).__name__) from None
+    for call in found:
+        call.args = {name: "..." if value is Ellipsis else value for name, value in call.args.items()}
+    return found
+
+
+def repair_calls(body: str) -> str:
+    """The reference's repair: the ends cut off, split at every comma, lone names made calls.
+
+    It alters arguments with commas in them; see `Fix.PARSE_BEFORE_REPAIR`. Names are ASCII, as in the
+    reference's pattern: a word such as `rösti` between two commas of a message is none.
+    """
+    pieces = [piece.strip() for piece in body.strip()[1:-1].split(",")]
+    return f"[{', '.join(f'{piece}()' if _NAME.fullmatch(piece) else piece for piece in pieces)}]"
+
+
+def number_calls(calls: Sequence[FunctionCall], turn: int) -> tuple[FunctionCall, ...]:
+    """The calls with ids of their own, the same in every run."""
+    return tuple(
+        FunctionCall(function=call.function, args=dict(call.args), id=f"call_{turn}_{place}")
+        for place, call in enumerate(calls)
+    )
+
+
+def was_made_before(call: FunctionCall, messages: Sequence[ChatMessage]) -> bool:
+    """Whether the very same call stands in an earlier assistant message."""
+    wanted = call_key(call)
+    return any(
+        call_key(made) == wanted
+        for message in messages
+        if message["role"] == "assistant"
+        for made in message["tool_calls"] or ()
+    )
+
+
+def call_key(call: FunctionCall) -> tuple[str, str]:
+    """Give the key that two calls share if they are the same."""
+    return call.function, args_as_text(call)
+
+
+ROLE = "agent"
+
+
+class DriftAgent(LoopStep):
+    """The whole agent as one element; everything it remembers of a task lives in one call of `query`."""
+
+    name = "drift_agent"
+
+    def __init__(
+        self, model: ChatModel, settings: DriftSettings, environment: str, book: PermissionCache
+    ) -> None:
+        self.model = model
+        self.settings = settings
+        self.environment = environment
+        self.book = book
+        self.executor = ToolsElement()
+
+    def step(self, at: LoopState) -> LoopState:
+        """Work on the user's request until a reply has no calls or the limits are met.
+
+        Raises:
+            ModelError: If a model gave no reply.
+        """
+        env, tools = at.env, tool_specs(at.runtime.functions.values())
+        task = _DriftTask(self.model, self.settings, self.environment, at.query, tools, {})
+        task.plan_task(self._load_permissions(tools))
+        turn = task.run_turn(at.messages)
+        for _ in range(self.settings.max_rounds):
+            if not has_next_turn(turn, self.settings):
+                break
+            _, _, env, messages, _ = self.executor.query(at.query, at.runtime, env, turn.messages)
+            turn = task.run_turn(messages)
+        return replace(at, env=env, messages=_end_with_assistant(turn.messages))
+
+    def _load_permissions(self, tools: Sequence[ToolSpec]) -> Mapping[str, ToolPermission]:
+        if not self.settings.dynamic_validation and DriftFix.TELL_REPEATS not in self.settings.fixes:
+            return {}
+        given = self.settings.permissions
+        open_tools = [tool for tool in tools if tool.name not in given]
+        strictly = DriftFix.READ_VERDICTS_STRICTLY in self.settings.fixes
+        asked = self.book.load_permissions(self.model, open_tools, strictly=strictly)
+        known = {tool.name: given.get(tool.name) or asked[tool.name] for tool in tools}
+        with span(drift_settings.PERMISSION_ROLE) as opened:
+            opened.decision = {"permissions": {name: kind.value for name, kind in known.items()}}
+        return known
+
+
+@dataclass(frozen=True)
+class ActorTurn:
+    """The conversation after a reply of the actor."""
+
+    messages: list[ChatMessage]
+    refused: bool = False
+    """Whether it ends with a refusal."""
+
+
+@dataclass
+class _DriftTask:
+    """One task on its way."""
+
+    model: ChatModel
+    settings: DriftSettings
+    environment: str
+    query: str
+    tools: list[ToolSpec]
+    permissions: Mapping[str, ToolPermission]
+    progress: PlanProgress = field(default_factory=PlanProgress)
+    first_plan: DriftPlan = field(default_factory=DriftPlan)
+
+    def plan_task(self, permissions: Mapping[str, ToolPermission]) -> None:
+        """Plan, before anything is seen."""
+        self.permissions = permissions
+        if not self.settings.build_constraints:
+            return
+        self.first_plan = plan = make_drift_plan(self.model, self.query, self.tools, self.environment)
+        checklist = plan.checklist
+        if DriftFix.FORMAT_ONCE in self.settings.fixes and checklist != NO_CHECKLIST:
+            text = format_checklist(self.model, self.query, checklist, self.settings.format_attempts)
+            checklist = align_checklist(text or checklist, plan.trajectory)
+        self.progress = PlanProgress(plan.trajectory, (), checklist)
+
+    def run_turn(self, messages: Sequence[ChatMessage]) -> ActorTurn:
+        """Isolate what is new, ask the actor, and check what it wants to call."""
+        stored = shown = list(messages)
+        if self.settings.injection_isolation:
+            stored, shown = isolate_results(self.model, self.settings, self.query, messages)
+        outgoing = [system(self._write_instructions()), *shown]
+        said = self._ask_actor(outgoing)
+        if not self.tools or CALL_OPENING not in said or len(outgoing) > self.settings.message_cap:
+            return ActorTurn([*stored, assistant(said, [])])
+        reply = self._read_until_valid(said, outgoing)
+        calls = number_calls(reply.calls, len(stored))
+        batch = [call for call in calls if not self._is_repeat(call, stored)]
+        refusal = self._find_refusal(calls, batch)
+        if refusal is not None:
+            return ActorTurn(
+                [*stored, assistant(reply.text, []), user(refusal.write_refusal(self.query))], refused=True
+            )
+        return ActorTurn([*stored, assistant(reply.text, batch)])
+
+    def _write_instructions(self) -> str:
+        """Built anew for each turn: the plan may have grown."""
+        parts = [ACTOR, write_tools(self.tools), self.environment]
+        if self.progress.plan:
+            parts.append(
+                GUIDELINES.format(
+                    plan=list(self.progress.plan),
+                    checklist=self.progress.checklist,
+                    achieved=list(self.progress.achieved),
+                    query=self.query,
+                )
+            )
+        return "\n\n".join(parts)
+
+    def _ask_actor(self, messages: Sequence[ChatMessage]) -> str:
+        return visible_text(self.model.complete(ChatRequest(messages, role=ROLE)).message)
+
+    def _read_until_valid(self, said: str, outgoing: Sequence[ChatMessage]) -> ActorReply:
+        """The reply, asked for again where its calls cannot be read; at last, the first one without calls."""
+        parse_first = DriftFix.PARSE_BEFORE_REPAIR in self.settings.fixes
+        latest = said
+        for attempt in range(self.settings.parse_attempts):
+            try:
+                return read_actor_reply(latest, parse_first=parse_first)
+            except CallSyntaxError as error:
+                if attempt + 1 < self.settings.parse_attempts:
+                    latest = self._ask_actor([*outgoing, user(RETRY.format(error=error))])
+        return ActorReply(said, ())
+
+    def _is_repeat(self, call: FunctionCall, messages: Sequence[ChatMessage]) -> bool:
+        reads = self.permissions.get(call.function) is ToolPermission.READ
+        if reads and DriftFix.TELL_REPEATS in self.settings.fixes:
+            return False
+        return was_made_before(call, messages)
+
+    def _has_rules(self) -> bool:
+        return self.settings.dynamic_validation or self.settings.build_constraints
+
+    def _find_refusal(
+        self, calls: Sequence[FunctionCall], batch: Sequence[FunctionCall]
+    ) -> DriftRefusal | None:
+        """Why the batch may not run, if so; what is accepted counts as achieved from now on."""
+        if calls and not batch and DriftFix.TELL_REPEATS in self.settings.fixes:
+            repeated = RepeatedCalls(tuple(calls))
+            with span(VALIDATOR_SPAN) as opened:
+                opened.decision = {"calls": calls_as_data(calls), "refusal": repeated.decision_data()}
+            return repeated
+        if DriftFix.FORMAT_ONCE in self.settings.fixes and not (batch and self._has_rules()):
+            return None
+        validator = Validator(
+            self.model, self.settings, self.query, self.permissions, self.first_plan.trajectory
+        )
+        checked = validator.check_batch(self.progress, batch)
+        self.progress = checked.progress
+        return checked.refusal
+
+
+def has_next_turn(turn: ActorTurn, settings: DriftSettings) -> bool:
+    """Whether there is one more turn: calls to run, or a refusal to answer."""
+    last = turn.messages[-1]
+    marked = REFUSAL_MARK in text_of(last)
+    if turn.refused if DriftFix.FLAG_REFUSALS in settings.fixes else marked:
+        return True
+    return last["role"] == "assistant" and bool(last["tool_calls"])
+
+
+def _end_with_assistant(messages: list[ChatMessage]) -> list[ChatMessage]:
+    """The conversation with an assistant's message at its end, as AgentDojo's scoring wants it."""
+    return messages if messages[-1]["role"] == "assistant" else [*messages, assistant(STOPPED, [])]

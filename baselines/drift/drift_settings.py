@@ -1,0 +1,172 @@
+"""`DriftSettings`: the options of a variant, the mended defects, and the permissions of tools.
+
+`PermissionCache` asks a model once for each tool whether a call reads, writes or executes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from types import MappingProxyType
+from typing import Literal
+
+from agentsys.base.option_checks import AtLeast1
+from agentsys.models.chat import ChatModel, ChatRequest, ToolSpec, system, user
+from agentsys.models.prompted_tools import wrap_in_tag
+from agentsys.models.providers.wire_parts import visible_text
+from agentsys.models.trace import Tracer, use_tracer
+from baselines.drift.prompts import PERMISSION
+
+
+def ask_role(model: ChatModel, role: str, instructions: str, question: str) -> str:
+    """Ask the model in this role and give its words, hidden reasoning left out.
+
+    Raises:
+        ModelError: If it gave no reply. The reference goes on with a fixed text instead, which its readers
+            take for "clean", "Read" and "no": a case would be scored whose defense was not there.
+    """
+    request = ChatRequest([system(instructions), user(question)], role=role)
+    return visible_text(model.complete(request).message)
+
+
+class DriftFix(Enum):
+    """One mended defect."""
+
+    SCAN_ALL_RESULTS = "scan_all_results"
+    """Every result of a turn is looked through. Reference: only the last one."""
+    MASK_ERRORS = "mask_errors"
+    """A span is cut from the stored error too. Reference: the error is back, whole, in the next turn."""
+    SKIP_EMPTY_SPANS = "skip_empty_spans"
+    """Empty and non-text items of a detection are ignored. Reference: they put a space everywhere."""
+    READ_DETECTION_STRICTLY = "read_detection_strictly"
+    """A detection that is no list is asked for again, then fails closed. Reference: it means clean."""
+    REQUIRE_A_MATCH = "require_a_match"
+    """A detection has worked if a span was found. Reference: if the text's length changed, by a strip too."""
+    PARSE_BEFORE_REPAIR = "parse_before_repair"
+    """Calls are repaired only if they cannot be read as they are. Reference: always split at every comma."""
+    COUNT_FROM_BATCH = "count_from_batch"
+    """A batch is compared with the checklist from its own place on. Reference: from its last call's place."""
+    FORMAT_ONCE = "format_once"
+    """The checklist is made JSON once, and one entry for each planned call. Reference: rewritten each turn,
+    and plan and checklist drift apart where it was not JSON to begin with."""
+    CHECK_EVERY_CALL = "check_every_call"
+    """A call without required values passes alone. Reference: the rest of its batch passes unseen."""
+    COMMIT_ACCEPTED = "commit_accepted"
+    """A refused batch leaves no trace in the progress. Reference: it counts as achieved."""
+    TELL_REPEATS = "tell_repeats"
+    """Repeated reads run; a repeated action is refused in words. Reference: the run ends without a word."""
+    REFUSE_UNKNOWN_TOOLS = "refuse_unknown_tools"
+    """An unplanned call of a tool that does not exist is refused. Reference: accepted, put into the plan."""
+    READ_VERDICTS_STRICTLY = "read_verdicts_strictly"
+    """Judge and classifier must answer in form, else no / Write. Reference: a word or letter anywhere."""
+    SHOW_FIRST_PLAN = "show_first_plan"
+    """The judge sees the plan as it was first made as well. Reference: only as extended since."""
+    FLAG_REFUSALS = "flag_refusals"
+    """The loop goes on after a refusal. Reference: after any message that holds the refusal's mark."""
+
+
+NO_FIXES: frozenset[DriftFix] = frozenset()
+"""The reference implementation."""
+ALL_FIXES: frozenset[DriftFix] = frozenset(DriftFix)
+"""What one would want."""
+
+
+PERMISSION_ROLE = "drift_permissions"
+FUNCTION_TAG = "function"
+"""Tag around the tool in the question."""
+
+
+class ToolPermission(Enum):
+    """The effect that a call of a tool can have. Write and Execute are treated alike."""
+
+    READ = "Read"
+    WRITE = "Write"
+    EXECUTE = "Execute"
+
+
+_LETTERS = {"A": ToolPermission.READ, "B": ToolPermission.WRITE, "C": ToolPermission.EXECUTE}
+
+
+def read_permission_reply(reply: str, *, strictly: bool) -> ToolPermission:
+    """The permission a reply names.
+
+    Args:
+        reply: The classifier's words; a letter, if it keeps to its instructions.
+        strictly: Anything but one letter is Write. Otherwise a B anywhere is Write, then a C anywhere
+            Execute, and all else Read, as in the reference implementation.
+    """
+    if strictly:
+        letter = re.fullmatch(r"\W*([ABC])\W*", reply)
+        return _LETTERS[letter[1]] if letter else ToolPermission.WRITE
+    return next((_LETTERS[letter] for letter in "BC" if letter in reply), ToolPermission.READ)
+
+
+ToolPermissions = Mapping[str, ToolPermission]
+
+
+@dataclass
+class PermissionCache:
+    """Permissions of toolsets, each asked for once, by however many threads.
+
+    In memory only: another run asks again, so give the permissions in the config where runs must not
+    depend on it.
+    """
+
+    _known: dict[tuple[str, str, bool], ToolPermission] = field(default_factory=dict)
+    _guard: threading.Lock = field(default_factory=threading.Lock)
+
+    def load_permissions(
+        self, model: ChatModel, tools: Sequence[ToolSpec], *, strictly: bool
+    ) -> ToolPermissions:
+        """Tool -> permission, from memory or from the model (one question per tool).
+
+        Raises:
+            ModelError: If the model had to be asked and gave no reply; what it answered before is kept.
+        """
+        with self._guard:
+            return {tool.name: self._load_permission(model, tool, strictly) for tool in tools}
+
+    def _load_permission(self, model: ChatModel, tool: ToolSpec, strictly: bool) -> ToolPermission:
+        key = (model.name, write_tool_line(tool), strictly)
+        if key not in self._known:
+            self._known[key] = read_permission_reply(_ask_unbooked(model, tool), strictly=strictly)
+        return self._known[key]
+
+
+def write_tool_line(tool: ToolSpec) -> str:
+    """A tool as one line of JSON."""
+    return json.dumps({"name": tool.name, "description": tool.description, "parameters": tool.parameters})
+
+
+def _ask_unbooked(model: ChatModel, tool: ToolSpec) -> str:
+    """Ask the model without booking it to a case: which one comes first depends on threads."""
+    question = [system(PERMISSION), user(wrap_in_tag(FUNCTION_TAG, write_tool_line(tool)))]
+    with use_tracer(Tracer()):
+        return visible_text(model.complete(ChatRequest(question, role=PERMISSION_ROLE)).message)
+
+
+UnreadableDetection = Literal["withhold", "keep"]
+
+
+@dataclass(frozen=True)
+class DriftSettings:
+    """The options of one variant of DRIFT, which `Drift` explains."""
+
+    build_constraints: bool = True
+    dynamic_validation: bool = True
+    injection_isolation: bool = True
+    fixes: frozenset[DriftFix] = ALL_FIXES
+    """Which of the reference's defects are mended."""
+    permissions: Mapping[str, ToolPermission] = field(default_factory=lambda: MappingProxyType({}))
+    judge_arguments: bool = False
+    unreadable_detection: UnreadableDetection = "withhold"
+    message_cap: AtLeast1 = 20
+    max_rounds: AtLeast1 = 15
+    parse_attempts: AtLeast1 = 3
+    format_attempts: AtLeast1 = 3
+    detector_calls: AtLeast1 = 2
+    """Most questions to the detector about one result."""

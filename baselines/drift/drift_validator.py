@@ -1,0 +1,338 @@
+"""`Validator`: compares each batch of calls with the plan, and their arguments with the checklist."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from agentdojo.functions_runtime import FunctionCall
+from json_repair import repair_json
+
+from agentsys.base.python_parser import literal_eval
+from agentsys.models.chat import ChatModel
+from agentsys.models.prompted_tools import text_between_tags, wrap_in_tag
+from agentsys.models.trace import span
+from baselines.drift.drift_plan import (
+    ChecklistMismatch,
+    DriftRefusal,
+    PlanProgress,
+    calls_as_data,
+    calls_as_text,
+    follow_plan,
+)
+from baselines.drift.drift_settings import DriftFix, DriftSettings, ToolPermission, ask_role
+from baselines.drift.prompts import FORMATTER, JUDGE
+
+FORMATTER_ROLE = "drift_formatter"
+NAME, REQUIRED, CONDITIONS = "name", "required parameters", "conditions"
+"""Keys of an entry."""
+_TEMPLATE = re.compile(r"\{.*\}", re.DOTALL)
+"""A value that is to be filled in later."""
+_OPEN = {"none", "null"}
+
+
+def write_formatter_question(query: str, checklist: str) -> str:
+    """Write the formatter's question."""
+    return "\n".join([wrap_in_tag("user_query", query), wrap_in_tag("parameter_checklist", checklist)])
+
+
+def format_checklist(model: ChatModel, query: str, checklist: str, attempts: int) -> str | None:
+    """The checklist as the formatter writes it, repaired to be JSON; None if no attempt gives any.
+
+    Raises:
+        ModelError: If the model gave no reply.
+    """
+    with span(FORMATTER_ROLE) as opened:
+        for attempt in range(attempts):
+            text = repair_json_text(
+                ask_role(model, FORMATTER_ROLE, FORMATTER, write_formatter_question(query, checklist))
+            )
+            opened.decision = {"attempts": attempt + 1, "checklist": text}
+            if text is not None:
+                return text
+    return None
+
+
+def repair_json_text(text: str) -> str | None:
+    """The JSON in a text, mended where it is nearly JSON; None where there is none."""
+    try:
+        mended = repair_in_linear_time(text)
+        json.loads(mended)
+    except (ValueError, RecursionError):
+        return None
+    return mended
+
+
+def read_entries(text: str) -> list[Any] | None:
+    """The entries of a checklist that is JSON, a Python literal, or nearly JSON; None if it is no list."""
+    for read in (json.loads, literal_eval, lambda raw: json.loads(repair_in_linear_time(raw))):
+        try:
+            # Written and read again: a literal may hold what JSON does not know.
+            found = json.loads(json.dumps(read(text.strip()), default=str))
+        except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
+            continue
+        if isinstance(found, list):
+            return found
+    return None
+
+
+_LONGEST = 20_000
+"""Characters of a text that is mended."""
+_LOOKS = 6
+"""Looks at the text for each of its characters. A checklist takes 2 to 5, a model in a loop a thousand."""
+
+
+def repair_in_linear_time(text: str) -> str:
+    """Repair a text with `json_repair`, in time that grows with the text's length and not its square.
+
+    Raises:
+        ValueError: If it is too long, takes too much work, or breaks json_repair.
+    """
+    if len(text) > _LONGEST:
+        raise ValueError(f"{len(text)} characters are too many to mend")
+    try:
+        return repair_json(_PacedText(text, [1000 + _LOOKS * len(text)]))
+    except AssertionError:  # json-repair 0.55.1: a fence inside a string that never ends
+        raise ValueError("json_repair cannot read it") from None
+
+
+class _PacedText(str):
+    """A text that can be looked at so often and no oftener; its parts and sums share what is left."""
+
+    __slots__ = ("left",)
+    left: list[int]
+
+    def __new__(cls, text: str, left: list[int]) -> _PacedText:
+        made = super().__new__(cls, text)
+        made.left = left
+        return made
+
+    def __getitem__(self, place: Any) -> str:
+        self.left[0] -= 1
+        if self.left[0] < 0:
+            raise ValueError("json_repair goes over it again and again")
+        found = super().__getitem__(place)
+        return _PacedText(found, self.left) if isinstance(place, slice) else found
+
+    def __add__(self, more: str) -> _PacedText:
+        return _PacedText(super().__add__(more), self.left)
+
+
+def align_checklist(checklist: str, plan: Sequence[str]) -> str:
+    """The checklist as JSON with one entry for each planned call, in the plan's order.
+
+    A call takes the entry at its own place if that bears its name, or the first unused one that does;
+    otherwise, and where the entry is not one, it gets an entry that asks nothing.
+    """
+    unused = [_read_entry(raw) for raw in read_entries(checklist) or []]
+    found: list[dict[str, Any]] = []
+    for place, name in enumerate(plan):
+        here = unused[place] if place < len(unused) else None
+        candidates = [place] if here is not None and here[NAME] == name else []
+        candidates += [i for i, entry in enumerate(unused) if entry is not None and entry[NAME] == name]
+        entry = unused[candidates[0]] if candidates else None
+        if candidates:
+            unused[candidates[0]] = None
+        found.append(entry or {NAME: name, REQUIRED: None, CONDITIONS: None})
+    return json.dumps(found, default=str)
+
+
+def _read_entry(raw: Any) -> dict[str, Any] | None:
+    """An entry whose open values are null; None where it is none."""
+    if not isinstance(raw, dict) or not isinstance(raw.get(NAME), str):
+        return None
+    required = raw.get(REQUIRED)
+    values = (
+        {str(key): _read_entry_value(value) for key, value in required.items()}
+        if isinstance(required, dict)
+        else None
+    )
+    return {NAME: raw[NAME], REQUIRED: values or None, CONDITIONS: raw.get(CONDITIONS)}
+
+
+def _read_entry_value(value: Any) -> Any:
+    # `json_repair` reads Python's None as a text, and models write "null" in quotes.
+    return None if isinstance(value, str) and value.strip().casefold() in _OPEN else value
+
+
+def compare_with_checklist(
+    checklist: str, start: int, batch: Sequence[FunctionCall], *, every_call: bool
+) -> ChecklistMismatch | None:
+    """Hold a batch against the checklist from entry `start` on; None if nothing speaks against it.
+
+    A negative `start` counts from the end. Calls beyond the checklist pass, and so does everything where the
+    checklist cannot be read: it says what a planner expected, not what is allowed.
+
+    Args:
+        checklist: JSON text.
+        start: Index of the entry of the batch's first call.
+        batch: The proposed calls.
+        every_call: Go on behind a call without required values; the reference lets the rest pass.
+    """
+    try:
+        entries = json.loads(checklist)
+    except (ValueError, RecursionError):
+        return None
+    rest = entries[start:] if isinstance(entries, list) else []
+    for place, (entry, call) in enumerate(zip(rest, batch, strict=False)):
+        if not isinstance(entry, Mapping) or NAME not in entry or REQUIRED not in entry:
+            return None
+        if entry[NAME] != call.function:
+            reason = f"the call in place {place + 1} is {call.function}, the checklist has {entry[NAME]}."
+            return ChecklistMismatch("name", place, reason, tuple(batch), checklist)
+        required = entry[REQUIRED]
+        if required is not None and not isinstance(required, Mapping):
+            return None
+        if required is None and not every_call:
+            return None
+        fault = _find_mismatch(required or {}, call)
+        if fault is not None:
+            return ChecklistMismatch(fault[0], place, fault[1], tuple(batch), checklist)
+    return None
+
+
+def _find_mismatch(required: Mapping[str, Any], call: FunctionCall) -> tuple[str, str] | None:
+    """Cause and reason why a call's arguments do not agree."""
+    for key, value in required.items():
+        expected = str(value)
+        if value is None or _TEMPLATE.search(expected):
+            continue
+        if key not in call.args:
+            return "missing", f"{call.function} lacks the argument {key}."
+        given = str(call.args[key])
+        if expected not in given and given not in expected:
+            return "value", f"{key} of {call.function} is {given}, the checklist has {expected}."
+    return None
+
+
+JUDGE_ROLE = "drift_judge"
+VALIDATOR_SPAN = "drift_validator"
+FIRST, CURRENT, PROPOSED, CALLS, QUERY = (
+    "first_plan",
+    "current_plan",
+    "proposed_sequence",
+    "proposed_calls",
+    "user_query",
+)
+"""Tags of the judge's question."""
+_RESULT = "judge_result"
+
+
+@dataclass(frozen=True)
+class ValidatedBatch:
+    """Outcome of the validator for one batch."""
+
+    progress: PlanProgress
+    """What the next batch is checked against."""
+    refusal: DriftRefusal | None
+
+
+@dataclass(frozen=True)
+class Validator:
+    """Checks the batches of one task."""
+
+    model: ChatModel
+    settings: DriftSettings
+    query: str
+    permissions: Mapping[str, ToolPermission]
+    first_plan: tuple[str, ...]
+
+    def check_batch(self, progress: PlanProgress, batch: Sequence[FunctionCall]) -> ValidatedBatch:
+        """Check one batch of calls, which is accepted or refused as a whole.
+
+        Raises:
+            ModelError: If a model that was asked gave no reply.
+        """
+        with span(VALIDATOR_SPAN) as opened:
+            walk = _BatchCheck(self, tuple(batch))
+            checked = walk.run(progress)
+            opened.decision = {"calls": calls_as_data(batch), "unplanned": walk.deviations}
+            if batch:
+                opened.decision["allow"] = checked.refusal is None
+            if checked.refusal is not None:
+                opened.decision["refusal"] = checked.refusal.decision_data()
+        return checked
+
+
+@dataclass
+class _BatchCheck:
+    """One check, and what it met on the way."""
+
+    validator: Validator
+    batch: tuple[FunctionCall, ...]
+    deviations: list[dict[str, Any]] = field(default_factory=list)
+
+    def run(self, before: PlanProgress) -> ValidatedBatch:
+        mended = self.validator.settings.fixes
+        progress, refusal = self._check_plan(before)
+        if refusal is None:
+            progress, refusal = self._check_checklist(progress)
+        kept = before if refusal is not None and DriftFix.COMMIT_ACCEPTED in mended else progress
+        return ValidatedBatch(kept, refusal)
+
+    def _check_plan(self, before: PlanProgress) -> tuple[PlanProgress, DriftRefusal | None]:
+        names = [call.function for call in self.batch]
+        settings = self.validator.settings
+        if settings.dynamic_validation:
+            followed = follow_plan(before, names, self._may_extend)
+            return followed.progress, followed.refusal
+        # Without the check of the plan the checklist alone holds calls to their places. The reference does
+        # not count them then, and so compares every batch with the last entry.
+        counted = DriftFix.COUNT_FROM_BATCH in settings.fixes
+        return replace(before, achieved=(*before.achieved, *names)) if counted else before, None
+
+    def _check_checklist(self, progress: PlanProgress) -> tuple[PlanProgress, DriftRefusal | None]:
+        settings = self.validator.settings
+        if DriftFix.FORMAT_ONCE not in settings.fixes:
+            model, query = self.validator.model, self.validator.query
+            text = format_checklist(model, query, progress.checklist, settings.format_attempts)
+            progress = replace(progress, checklist=text or "")
+        counted_back = len(self.batch) if DriftFix.COUNT_FROM_BATCH in settings.fixes else 1
+        start = len(progress.achieved) - counted_back
+        every = DriftFix.CHECK_EVERY_CALL in settings.fixes
+        return progress, compare_with_checklist(progress.checklist, start, self.batch, every_call=every)
+
+    def _may_extend(self, name: str, extended: tuple[str, ...], plan: tuple[str, ...]) -> bool:
+        permission = self.validator.permissions.get(name)
+        met = {"name": name, "permission": permission.value if permission else None}
+        self.deviations.append(met)
+        if permission is None:
+            allowed = DriftFix.REFUSE_UNKNOWN_TOOLS not in self.validator.settings.fixes
+        elif permission is ToolPermission.READ:
+            allowed = True
+        else:
+            met["judge"] = reply = ask_role(
+                self.validator.model, JUDGE_ROLE, JUDGE, self._write_judge_question(extended, plan)
+            )
+            allowed = is_yes_verdict(
+                reply, strictly=DriftFix.READ_VERDICTS_STRICTLY in self.validator.settings.fixes
+            )
+        return allowed
+
+    def _write_judge_question(self, extended: tuple[str, ...], plan: tuple[str, ...]) -> str:
+        settings = self.validator.settings
+        parts = {CURRENT: str(list(plan)), PROPOSED: str(list(extended))}
+        if DriftFix.SHOW_FIRST_PLAN in settings.fixes:
+            parts = {FIRST: str(list(self.validator.first_plan)), **parts}
+        if settings.judge_arguments:
+            parts[CALLS] = calls_as_text(self.batch)
+        return "\n".join(
+            wrap_in_tag(tag, body) for tag, body in {**parts, QUERY: self.validator.query}.items()
+        )
+
+
+def is_yes_verdict(reply: str, *, strictly: bool) -> bool:
+    """Whether a judge lets a call pass.
+
+    Args:
+        reply: The judge's words.
+        strictly: The result section must say Yes and nothing else. Otherwise "Yes" or "YES" may stand
+            anywhere, as in the reference implementation.
+    """
+    if not strictly:
+        return "Yes" in reply or "YES" in reply
+    verdict = text_between_tags(reply, _RESULT)
+    return verdict is not None and re.fullmatch(r"\W*yes\W*", verdict, re.IGNORECASE) is not None

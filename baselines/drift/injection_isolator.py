@@ -1,0 +1,212 @@
+"""`isolate_results`: a detector lists planted instructions, and what it lists is cut out of results."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from agentdojo.types import ChatMessage, ChatToolResultMessage, text_content_block_from_string
+
+from agentsys.base.python_parser import literal_eval
+from agentsys.models.chat import ChatModel
+from agentsys.models.prompted_tools import text_between_tags, wrap_in_tag
+from agentsys.models.providers.wire_parts import result_text
+from agentsys.models.trace import span
+from baselines.drift.drift_plan import args_as_text
+from baselines.drift.drift_settings import DriftFix, DriftSettings, ask_role
+from baselines.drift.prompts import DETECTOR, WITHHELD
+from baselines.tool_boundary.result_rewriter import rewrite_text_blocks
+
+ISOLATOR_ROLE = "drift_isolator"
+QUERY, CALL, RESULT = "user_query", "tool_call", "tool_result"
+"""Tags of the detector's question; the untrusted result stands last and its tag is never closed."""
+_DETECTED = "detected_instructions"
+_SPACE = re.compile(r"\s*")
+
+
+@dataclass(frozen=True)
+class IsolatedResult:
+    """A result after isolation."""
+
+    stored: ChatToolResultMessage
+    """What stays in the conversation."""
+    shown: ChatToolResultMessage
+    """What the actor reads in this turn; differs from `stored` only without `MASK_ERRORS`."""
+
+
+def write_detector_question(query: str, result: ChatToolResultMessage) -> str:
+    """Write the detector's question about one result."""
+    call = result["tool_call"]
+    called = json.dumps(
+        {"function": call.function, "args": json.loads(args_as_text(call))}, ensure_ascii=False
+    )
+    return "\n".join(
+        [wrap_in_tag(QUERY, query), wrap_in_tag(CALL, called), f"<{RESULT}>", result_text(result)]
+    )
+
+
+def read_detection(reply: str) -> list[Any] | None:
+    """The items a reply lists; None if the tagged section is missing or holds no list."""
+    inside = text_between_tags(reply, _DETECTED)
+    if inside is None:
+        return None
+    for read in (json.loads, literal_eval):
+        try:
+            found = read(inside.strip())
+        except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
+            continue
+        if isinstance(found, list):
+            return found
+    return None
+
+
+def isolate_results(
+    model: ChatModel, settings: DriftSettings, query: str, messages: Sequence[ChatMessage]
+) -> tuple[list[ChatMessage], list[ChatMessage]]:
+    """Clean the results the conversation ends with.
+
+    Returns:
+        The conversation to keep and the one to show to the actor in this turn; `messages` is not changed.
+
+    Raises:
+        ModelError: If the detector gave no reply.
+    """
+    stored, shown = list(messages), list(messages)
+    for index in range(_first_new(messages, settings), len(messages)):
+        message = messages[index]
+        if message["role"] == "tool" and result_text(message).strip():
+            cleaned = _clean_result(model, settings, query, message)
+            stored[index], shown[index] = cleaned.stored, cleaned.shown
+    return stored, shown
+
+
+def _first_new(messages: Sequence[ChatMessage], settings: DriftSettings) -> int:
+    """Index of the first result to look through."""
+    index = len(messages)
+    while index and messages[index - 1]["role"] == "tool":
+        index -= 1
+    return index if DriftFix.SCAN_ALL_RESULTS in settings.fixes else max(index, len(messages) - 1)
+
+
+def _clean_result(
+    model: ChatModel, settings: DriftSettings, query: str, result: ChatToolResultMessage
+) -> IsolatedResult:
+    with span(ISOLATOR_ROLE, result["tool_call"].function) as opened:
+        now, outcome, cut, asked = IsolatedResult(result, result), "unreadable", 0, 0
+        while asked < settings.detector_calls and outcome not in ("clean", "cut"):
+            reply = ask_role(model, ISOLATOR_ROLE, DETECTOR, write_detector_question(query, now.shown))
+            asked += 1
+            spans = read_usable_spans(reply, settings)
+            if spans is None:
+                outcome = "unreadable"
+            elif not spans:
+                outcome = "clean"
+            else:
+                now, matched, worked = _cut_spans(now, spans, settings)
+                outcome, cut = "cut" if worked else "unmatched", cut + matched
+        strictly = DriftFix.READ_DETECTION_STRICTLY in settings.fixes
+        withheld = outcome == "unreadable" and strictly and settings.unreadable_detection == "withhold"
+        opened.decision = {"outcome": outcome, "asked": asked, "spans_cut": cut, "withheld": withheld}
+        if cut or withheld:
+            opened.decision["raw"] = result_text(result)
+    return _withhold_result(result) if withheld else now
+
+
+def read_usable_spans(reply: str, settings: DriftSettings) -> list[str] | None:
+    """Read from a reply what to cut: nothing where it is clean; None where it is to be asked again."""
+    items = read_detection(reply)
+    if items is None:
+        strictly = DriftFix.READ_DETECTION_STRICTLY in settings.fixes
+        return None if strictly or text_between_tags(reply, _DETECTED) is None else []
+    if DriftFix.SKIP_EMPTY_SPANS not in settings.fixes:
+        return [item if isinstance(item, str) else "" for item in items]
+    spans = [item for item in items if isinstance(item, str) and item.strip()]
+    return None if items and not spans else spans
+
+
+def _cut_spans(
+    now: IsolatedResult, spans: Sequence[str], settings: DriftSettings
+) -> tuple[IsolatedResult, int, bool]:
+    """The result without the spans, the places cut in what is read, and whether that counts as done."""
+    strict = DriftFix.REQUIRE_A_MATCH in settings.fixes
+    before = result_text(now.shown)
+    read = mask_spans(before, spans, strip_unmatched=not strict)
+    shown = _mask_result(now.shown, spans, strict, error=True)
+    stored = (
+        shown
+        if DriftFix.MASK_ERRORS in settings.fixes
+        else _mask_result(now.stored, spans, strict, error=False)
+    )
+    worked = read.matched > 0 if strict else len(read.text) != len(before)
+    return IsolatedResult(stored, shown), read.matched, worked
+
+
+def _mask_result(
+    result: ChatToolResultMessage, spans: Sequence[str], strict: bool, *, error: bool
+) -> ChatToolResultMessage:
+    def cut(text: str) -> str:
+        masked: MaskedText = mask_spans(text, spans, strip_unmatched=not strict)
+        return masked.text
+
+    failed = result["error"]
+    return {
+        **result,
+        "content": rewrite_text_blocks(result["content"] or [], cut),
+        "error": cut(failed) if error and failed is not None else failed,
+    }
+
+
+def _withhold_result(result: ChatToolResultMessage) -> IsolatedResult:
+    """A notice in place of the result, so that what nobody could check is not read."""
+    error = None if result["error"] is None else WITHHELD
+    message: ChatToolResultMessage = {
+        **result,
+        "content": [text_content_block_from_string(WITHHELD)],
+        "error": error,
+    }
+    return IsolatedResult(message, message)
+
+
+@dataclass(frozen=True)
+class MaskedText:
+    """A text after cutting."""
+
+    text: str
+    matched: int
+    """Places that were cut."""
+
+
+def mask_spans(text: str, spans: Iterable[str], *, strip_unmatched: bool) -> MaskedText:
+    """The text without the spans; a space stands for each, and the ends are stripped.
+
+    Args:
+        text: A tool's result.
+        spans: What to cut, in order; letter case counts, white space does not. A span without words puts a
+            space at every place, as in the reference implementation: leave such spans out.
+        strip_unmatched: Strip the ends even where a span is not found, as the reference does.
+    """
+    matched = 0
+    for planted in spans:
+        cut, found = _remove_words(text, planted.split())
+        matched += found
+        text = cut.strip() if found or strip_unmatched else text
+    return MaskedText(text, matched)
+
+
+def _remove_words(text: str, words: list[str]) -> tuple[str, int]:
+    if not words:
+        return _SPACE.subn(" ", text)
+    pieces: list[str] = []
+    end = found = 0
+    pattern = re.compile(r"[\s\\]+".join(re.escape(word) for word in words))
+    for match in pattern.finditer(text):
+        # White space around a match is taken off by hand: as a part of the pattern it would make the search
+        # take quadratic time on a long run of spaces.
+        pieces.append(text[end : match.start()].rstrip())
+        after = _SPACE.match(text, match.end())
+        end = after.end() if after else match.end()
+        found += 1
+    return " ".join([*pieces, text[end:]]), found

@@ -1,0 +1,225 @@
+"""`FidesRules`: a suite's labels and policies, read from data, and the verdict on one call.
+
+`ResultLabels` label the fields of results; `judge_call` says whether a call may run.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Literal
+
+from agentsys.models.pipeline_elements import has_reading_name
+from baselines.fides.hidden_values import write_value
+from baselines.flow.label_table import (
+    LabelTable,
+    SuiteData,
+    channel_members,
+    file_sharers,
+    load_packaged_file,
+    read_identities,
+)
+from baselines.flow.labelled_values import FlowLabel, TrustSource, label_from_tool
+
+FidesRuleKind = Literal["p1", "p_star", "p_double_star"]
+ReaderRule = Literal["everyone", "user", "workspace", "channel"] | tuple[str, ...]
+"""Who may read: everyone, the user, everybody in Slack, a message's channel or two; or fields with names."""
+
+
+class ExposedFields(SuiteData):
+    """What an injection of the benchmark can be written to."""
+
+    tools: tuple[str, ...] = ()
+    """Tools all of whose result it is."""
+    classes: Mapping[str, tuple[str, ...]] = {}
+    """Class of an object -> fields."""
+
+
+class ResultReaders(SuiteData):
+    """Who may read results."""
+
+    default: ReaderRule = "user"
+    classes: Mapping[str, ReaderRule] = {}
+    tools: Mapping[str, ReaderRule] = {}
+
+
+class FidesCallPolicy(SuiteData):
+    """What must hold before a tool runs."""
+
+    rule: FidesRuleKind
+    readers_are: tuple[str, ...] = ()
+    """Arguments that name whom the others reach."""
+    readers_are_sharers_of: str | None = None
+    """The argument that names a file."""
+    readers_are_members_of: str | None = None
+    """The argument that names a channel."""
+
+
+class FidesRules(SuiteData):
+    """The file of one suite."""
+
+    exposed: ExposedFields = ExposedFields()
+    readers: ResultReaders = ResultReaders()
+    policies: Mapping[str, FidesCallPolicy] = {}
+    free: tuple[str, ...] = ()
+    """Tools that may always be called."""
+    generated: bool = False
+    """Whether there is no file: everything is untrusted, and names of tools decide which are free."""
+
+
+@lru_cache(maxsize=64)
+def load_written_rules(suite: str) -> FidesRules | None:
+    """The rules of a suite, or None if there is no file of its name."""
+    return load_packaged_file(f"{suite}.yaml", FidesRules, "baselines.fides", "tables")
+
+
+def generate_rules(tools: Iterable[str]) -> FidesRules:
+    """Rules for any tools: everything is untrusted and the user's, and what changes something needs P1."""
+    names = list(tools)
+    free = tuple(name for name in names if has_reading_name(name, "query"))
+    policies = {name: FidesCallPolicy(rule="p1") for name in names if name not in free}
+    return FidesRules(exposed=ExposedFields(tools=tuple(names)), policies=policies, free=free, generated=True)
+
+
+@dataclass(frozen=True)
+class ResultLabels:
+    """Labels of the fields of a case's results."""
+
+    rules: FidesRules
+    table: LabelTable
+    """Labels by who wrote an object, for `strict`; and who the user is."""
+    environment: Any
+    strict: bool = False
+
+    def label_field(self, tool: str, record: Any, field: str | None) -> FlowLabel:
+        """The label of a field of a record, or of a result or item that is no record.
+
+        Args:
+            tool: Which tool returned it.
+            record: The object or dict with the field; else the result itself.
+            field: The field's name; None where there is none.
+        """
+        trusted = self._is_trusted(tool, record, field)
+        return label_from_tool(
+            tool, (TrustSource.TRUSTED_TOOL,) if trusted else (), self._find_readers(tool, record)
+        )
+
+    def label_error(self, tool: str) -> FlowLabel:
+        """The label of a tool's error text: it may hold anything the tool has looked at."""
+        trusted = not self.strict and tool not in self.rules.exposed.tools and tool not in self.rules.free
+        return label_from_tool(tool, (TrustSource.TRUSTED_TOOL,) if trusted else (), self.table.own)
+
+    def _is_trusted(self, tool: str, record: Any, field: str | None) -> bool:
+        exposed = self.rules.exposed
+        if tool in exposed.tools or field in exposed.classes.get(type(record).__name__, ()):
+            return False
+        return not self.strict or self.table.result_label(tool, record).is_trusted
+
+    def _find_readers(self, tool: str, record: Any) -> Iterable[str] | None:
+        readers = self.rules.readers
+        rule = readers.tools.get(tool) or readers.classes.get(type(record).__name__) or readers.default
+        if rule == "everyone":
+            return None
+        if rule == "user":
+            return self.table.own
+        if rule == "workspace":
+            return list(self.environment.slack.users)
+        if rule == "channel":
+            return self._message_readers(record)
+        return [str(name) for path in rule for name in _as_items(getattr(record, path, None))]
+
+    def _message_readers(self, message: Any) -> Iterable[str]:
+        """The members of a message's channel; of a direct message its two."""
+        if message.recipient in self.environment.slack.channels:
+            return channel_members(self.environment, message.recipient)
+        return [message.sender, message.recipient]
+
+
+def _as_items(value: Any) -> Iterable[Any]:
+    return () if value is None else value if isinstance(value, list | tuple | set | Mapping) else (value,)
+
+
+# Whatever a mail program might make clickable: a scheme, or words joined by dots that end in letters.
+_LINK = re.compile(r"[a-z][a-z0-9+.-]*://\S|\b[\w-]+(?:\.[\w-]+)*\.[^\W\d_]{2,}\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class CallArgument:
+    """One argument of a call, as it would run."""
+
+    value: Any
+    """Variables expanded."""
+    label: FlowLabel
+
+
+@dataclass(frozen=True)
+class CallVerdict:
+    """Whether a call may run."""
+
+    allow: bool
+    rule: str
+    """The rule that let it through or stopped it; empty for a free tool."""
+    reason: str = ""
+    """What does not hold: names of rules and arguments, never a value."""
+
+
+def has_link(text: str) -> bool:
+    """Whether a text holds a link, bare domains included."""
+    return _LINK.search(text) is not None
+
+
+def judge_call(
+    rules: FidesRules, tool: str, arguments: Mapping[str, CallArgument], call: FlowLabel, environment: Any
+) -> CallVerdict:
+    """The verdict on one call; `call` is the label of its being made."""
+    if tool in rules.free:
+        return CallVerdict(True, "")
+    policy = rules.policies.get(tool, FidesCallPolicy(rule="p1"))
+    untrusted = "" if call.is_trusted else "P1: untrusted data has had a part in this call being made"
+    if policy.rule == "p1":
+        return CallVerdict(not untrusted, "P1", untrusted)
+    unreadable = _find_unreadable(policy, arguments, environment)
+    if policy.rule == "p_double_star":
+        reason = untrusted or unreadable
+        return CallVerdict(not reason, "P1 and P2", reason)
+    if not unreadable:
+        return CallVerdict(True, "P2")
+    return CallVerdict(not untrusted, "P1", f"{untrusted}, and {unreadable}" if untrusted else "")
+
+
+def _find_unreadable(policy: FidesCallPolicy, arguments: Mapping[str, CallArgument], environment: Any) -> str:
+    """What of P2 does not hold: somebody reached may not read an argument, or it has an untrusted link."""
+    readers = set(_find_recipients(policy, arguments, environment))
+    for name, argument in arguments.items():
+        if argument.value is None:
+            continue
+        if not argument.label.is_readable_by(readers):
+            return f"P2: somebody it goes to may not read {name}"
+        if not argument.label.is_trusted and name not in policy.readers_are and _holds_link(argument.value):
+            return f"P2: {name} has a link that is not trusted"
+    return ""
+
+
+def _find_recipients(
+    policy: FidesCallPolicy, arguments: Mapping[str, CallArgument], environment: Any
+) -> Iterable[str]:
+    for name in policy.readers_are:
+        if name in arguments:
+            yield from read_identities(arguments[name].value)
+    groups = (
+        (policy.readers_are_sharers_of, file_sharers),
+        (policy.readers_are_members_of, channel_members),
+    )
+    for named, group in groups:
+        if named is not None and named in arguments:
+            yield from group(environment, write_value(arguments[named].value))
+
+
+def _holds_link(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return any(_holds_link(held) for held in value.values())
+    if isinstance(value, list | tuple):
+        return any(_holds_link(held) for held in value)
+    return has_link(write_value(value))

@@ -1,0 +1,270 @@
+"""The plan of a request: which apps are installed, which steps the planner names, and who answers the user.
+
+`IsolateGPTSettings` are the options of a variant. Steps that hang together form groups, and groups the route.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from importlib.resources import files
+from types import MappingProxyType
+from typing import Any, Literal
+
+import numpy as np
+import yaml
+from agentdojo.types import ChatAssistantMessage
+
+from agentsys.base.option_checks import AtLeast1
+from agentsys.models.chat import (
+    ChatModel,
+    ChatRequest,
+    ModelError,
+    ToolSpec,
+    assistant,
+    system,
+    text_of,
+    user,
+)
+from agentsys.models.prompted_tools import find_json_block, read_tools, write_tools
+from agentsys.models.providers.wire_parts import parse_json, visible_text
+from agentsys.models.trace import span
+from agentsys.simulated.playbook_index import ScriptedCall, TaskScript
+from agentsys.simulated.script_grounding import leaf_forms, scalar_leaves
+from agentsys.simulated.simulated_role import SimulatedKnowledge, SimulatedRole
+from baselines.isolategpt.prompts import PLAN_AGAIN, PLANNER
+from baselines.melon.embedders import CharNgrams
+
+AppGrouping = Literal["per_tool", "per_app", "one_app"]
+PermissionPolicy = Literal["expected_only", "always_allow", "deny_all"]
+PlaceholderStyle = Literal["bare", "described"]
+
+
+@dataclass(frozen=True)
+class IsolateGPTSettings:
+    """What a variant does. Options as in `IsolateGPT`, which explains them."""
+
+    apps: AppGrouping = "per_tool"
+    app_of: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    permissions: PermissionPolicy = "expected_only"
+    placeholders: PlaceholderStyle = "bare"
+    strict_response: bool = False
+    max_iterations: AtLeast1 = 15
+    max_depth: AtLeast1 = 5
+    max_runs: AtLeast1 = 50
+    retrieved: AtLeast1 | None = None
+
+
+ONE_APP_NAME = "assistant"
+"""Name of the app that has every tool, where nothing is kept apart."""
+
+_APPS = yaml.safe_load((files("baselines.isolategpt") / "apps.yaml").read_text(encoding="utf-8"))
+APP_OF: Mapping[str, str] = MappingProxyType({tool: app for app, tools in _APPS.items() for tool in tools})
+"""AgentDojo's tools -> the app they belong to."""
+
+
+@dataclass(frozen=True)
+class SpokeApp:
+    """One app: what runs in one spoke."""
+
+    name: str
+    tools: tuple[ToolSpec, ...]
+
+    def find_tool(self, name: str) -> ToolSpec | None:
+        """Its tool of this name."""
+        return next((tool for tool in self.tools if tool.name == name), None)
+
+
+@dataclass(frozen=True)
+class InstalledApps:
+    """The apps that are installed."""
+
+    apps: tuple[SpokeApp, ...]
+
+    @property
+    def tools(self) -> tuple[ToolSpec, ...]:
+        """All their tools, app by app."""
+        return tuple(tool for app in self.apps for tool in app.tools)
+
+    def find_owner(self, tool: str) -> SpokeApp | None:
+        """The app that has a tool of this name."""
+        return next((app for app in self.apps if app.find_tool(tool) is not None), None)
+
+
+def group_into_apps(tools: Sequence[ToolSpec], settings: IsolateGPTSettings) -> InstalledApps:
+    """The apps that some tools make up, in the order of their first tools."""
+    members: dict[str, list[ToolSpec]] = {}
+    for tool in tools:
+        members.setdefault(_app_name(tool.name, settings), []).append(tool)
+    return InstalledApps(tuple(SpokeApp(name, tuple(found)) for name, found in members.items()))
+
+
+def _app_name(tool: str, settings: IsolateGPTSettings) -> str:
+    match settings.apps:
+        case "per_tool":
+            return tool
+        case "per_app":
+            return settings.app_of.get(tool, tool)
+        case "one_app":
+            return ONE_APP_NAME
+
+
+PLANNER_ROLE = "isolategpt_planner"
+ATTEMPTS = 2
+
+
+@dataclass(frozen=True)
+class PlannedStep:
+    """One step as the planner wrote it."""
+
+    name: str
+    """A tool's name; not checked against the tools there are."""
+    input: Mapping[str, Any]
+    output: str
+    """The key by which later steps may refer to it."""
+
+
+@dataclass(frozen=True)
+class StepGroup:
+    """Steps that hang together, and so apps that may ask each other."""
+
+    steps: tuple[PlannedStep, ...]
+    apps: tuple[str, ...]
+    """Apps of the steps, in their order; the first one is where the group begins."""
+
+
+class AnswerRoute(Enum):
+    """Who answers the user."""
+
+    VANILLA = "vanilla"
+    """A spoke without tools that cannot ask anybody: no step was planned."""
+    DIRECT = "direct"
+    """The first app of the one group."""
+    ROUTING = "routing"
+    """A spoke without tools of its own that asks apps: there are several groups."""
+
+
+def choose_route(groups: Sequence[StepGroup]) -> AnswerRoute:
+    """The route that goes with so many groups."""
+    return (AnswerRoute.VANILLA, AnswerRoute.DIRECT, AnswerRoute.ROUTING)[min(len(groups), 2)]
+
+
+class UnreadablePlan(ValueError):
+    """A planner's reply that holds no plan."""
+
+
+def read_plan_steps(reply: str) -> tuple[PlannedStep, ...]:
+    """The steps in a planner's reply, bare or in a fence. Items without a name are left out.
+
+    Raises:
+        PlanUnreadable: If it is no JSON object with a list of steps.
+    """
+    try:
+        value = parse_json(find_json_block(reply) or reply)
+    except ModelError:
+        raise UnreadablePlan("no JSON") from None
+    steps = value.get("steps", [] if not value else None) if isinstance(value, dict) else value
+    if not isinstance(steps, list):
+        raise UnreadablePlan("no list of steps")
+    named = (item for item in steps if isinstance(item, dict) and isinstance(item.get("name"), str))
+    return tuple(_read_step(item) for item in named)
+
+
+def _read_step(item: Mapping[str, Any]) -> PlannedStep:
+    given, output = item.get("input"), item.get("output")
+    return PlannedStep(
+        item["name"], given if isinstance(given, dict) else {}, output if isinstance(output, str) else ""
+    )
+
+
+def find_nearest_tools(query: str, tools: Sequence[ToolSpec], count: int) -> list[ToolSpec]:
+    """The tools whose names and descriptions are spelled most like the request, in the order they came in."""
+    texts = [f" {query} ", *(f"{tool.name}: {tool.description}" for tool in tools)]
+    rows = np.array(CharNgrams().embed(texts))
+    likeness = (rows[1:] @ rows[0]) / np.linalg.norm(rows[1:], axis=1)
+    kept = sorted(range(len(tools)), key=lambda place: -float(likeness[place]))[:count]
+    return [tools[place] for place in sorted(kept)]
+
+
+def make_app_plan(model: ChatModel, query: str, tools: Sequence[ToolSpec]) -> tuple[PlannedStep, ...]:
+    """Ask for the plan of a request; once more if it cannot be read, then there is none.
+
+    Raises:
+        ModelError: If the model gave no reply.
+    """
+    messages = [system("\n\n".join([PLANNER, write_tools(tools)])), user(query)]
+    with span(PLANNER_ROLE) as opened:
+        for attempt in range(ATTEMPTS):
+            said = visible_text(model.complete(ChatRequest(messages, role=PLANNER_ROLE)).message)
+            try:
+                steps = read_plan_steps(said)
+            except UnreadablePlan as problem:
+                opened.decision = {"steps": [], "unreadable": str(problem), "attempts": attempt + 1}
+                messages = [*messages, *([assistant(said)] if said else []), user(PLAN_AGAIN)]
+                continue
+            opened.decision = {"steps": [vars(step) for step in steps], "attempts": attempt + 1}
+            return steps
+    return ()
+
+
+def group_steps(
+    steps: Iterable[PlannedStep], apps: InstalledApps, grouping: AppGrouping
+) -> tuple[StepGroup, ...]:
+    """The groups of a plan's steps; steps with names that no app offers are left out.
+
+    A step joins the first group with a step whose output it takes (`<key>`), else opens one. Where an app
+    has several tools, a step also joins the group that its app is in already.
+    """
+    groups: list[StepGroup] = []
+    for step in steps:
+        owner = apps.find_owner(step.name)
+        if owner is None:
+            continue
+        joins = next((i for i, group in enumerate(groups) if _uses_output_of(step, group)), None)
+        if joins is None and grouping != "per_tool":
+            joins = next((i for i, group in enumerate(groups) if owner.name in group.apps), None)
+        if joins is None:
+            groups.append(StepGroup((step,), (owner.name,)))
+        else:
+            found = groups[joins]
+            named = dict.fromkeys([*found.apps, owner.name])
+            groups[joins] = StepGroup((*found.steps, step), tuple(named))
+    return tuple(groups)
+
+
+def _uses_output_of(step: PlannedStep, group: StepGroup) -> bool:
+    keys = {f"<{earlier.output}>" for earlier in group.steps if earlier.output}
+    return any(isinstance(value, str) and value in keys for value in step.input.values())
+
+
+def _write_plan(steps: Iterable[PlannedStep]) -> str:
+    """A plan as a planner writes it."""
+    return json.dumps({"steps": [vars(step) for step in steps]}, ensure_ascii=False, default=str)
+
+
+def play_app_planner(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
+    """The ground truth's calls; an argument that an earlier one's result settles is that call's key."""
+    tools = [tool.name for tool in read_tools(text_of(request.messages[0]))]
+    task = knowledge.find_task(text_of(request.messages[1]), tools)
+    if task is None:
+        return assistant(_write_plan(()))
+    chosen = [(index, call) for index, call in enumerate(task.calls) if call.function in tools]
+    return assistant(_write_plan(_write_planned_call(index, call, task) for index, call in chosen))
+
+
+def _write_planned_call(index: int, call: ScriptedCall, task: TaskScript) -> PlannedStep:
+    values = {name: _write_planned_value(index, name, value, call, task) for name, value in call.args.items()}
+    return PlannedStep(call.function, values, f"result_{index}")
+
+
+def _write_planned_value(index: int, name: str, value: Any, call: ScriptedCall, task: TaskScript) -> Any:
+    quoted = [quote.source for quote in call.quotes if quote.arg == name]
+    forms = [form for leaf in scalar_leaves(value) for form in leaf_forms(leaf)]
+    taken = [fact.source for fact in task.facts if fact.source < index and any(fact.text in f for f in forms)]
+    sources = [*quoted, *taken]
+    return f"<result_{sources[0]}>" if sources else value
+
+
+ROLES: dict[str, SimulatedRole] = {PLANNER_ROLE: play_app_planner}

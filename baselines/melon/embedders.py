@@ -1,0 +1,306 @@
+"""`Embedder`: vectors of call texts, offline or through OpenAI, and the bank of masked calls compared by them.
+
+`CharNgrams` counts hashed character n-grams; `OpenAIEmbeddings` asks a service, booked in the case's usage.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import ValidationError
+
+from agentsys.errors import ConfigError, Unavailable, unknown_name
+from agentsys.models.chat import ChatReply, ChatRequest, Usage, assistant, text_of, user
+from agentsys.models.pricing import Price, cost_usd
+from agentsys.models.providers.openai import OpenAIModel
+from agentsys.models.providers.openai_wire import parse_body
+from agentsys.models.providers.wire_parts import (
+    as_mapping,
+    clean_json,
+    encode_for_wire,
+    malformed_reply,
+    token_count,
+)
+from agentsys.models.wrappers.accounting import MeteredModel, RecordingModel
+from agentsys.models.wrappers.rate_limit import RateLimitedModel, RateLimiter
+from agentsys.models.wrappers.retry import RetryingModel, RetryPolicy
+
+_SIZES = (2, 3, 4)
+"""Characters per n-gram."""
+_DIMENSIONS = 4096
+_HASH_FACTOR = np.uint64(0x9E3779B97F4A7C15)
+"""2**64 divided by the golden ratio: spreads neighbouring code points over all 64 bits."""
+
+
+class CharNgrams:
+    """Counts of hashed character n-grams, as vectors of 4096 numbers.
+
+    Two calls are alike as far as their spelling is: the same call has 1.0, one more argument costs a
+    little, another tool nearly everything. Words of one meaning are strangers to it. Deterministic on
+    every machine; a million characters take a fraction of a second.
+    """
+
+    name = "char_ngrams"
+
+    def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        """One vector per text; it is never all zeros for a text of two characters or more."""
+        return [_count_ngrams(text).tolist() for text in texts]
+
+
+def _count_ngrams(text: str) -> NDArray[np.float64]:
+    codes = np.frombuffer(text.lower().encode("utf-32-le", "surrogatepass"), dtype="<u4").astype(np.uint64)
+    counts = np.zeros(_DIMENSIONS)
+    for size in _SIZES:
+        hashes = _ngram_hashes(codes, size)
+        # As indices: numpy before 2.2.6 does not count unsigned 64-bit numbers.
+        slots = (hashes % np.uint64(_DIMENSIONS)).astype(np.intp)
+        counts += np.bincount(slots, minlength=_DIMENSIONS)
+    return counts
+
+
+def _ngram_hashes(codes: NDArray[np.uint64], size: int) -> NDArray[np.uint64]:
+    """A hash of each run of `size` code points; empty where the text is shorter."""
+    count = max(0, len(codes) - size + 1)
+    hashes = np.full(count, size, dtype=np.uint64)
+    for place in range(size):
+        hashes = (hashes ^ codes[place : place + count]) * _HASH_FACTOR
+        hashes ^= hashes >> np.uint64(29)
+    return hashes
+
+
+EMBEDDING_ROLE = "melon_embedding"
+"""The role embedding requests are booked under."""
+
+MOST_BYTES = 8000
+"""Of one text. The service takes 8192 tokens, and a token is at least one byte: what is longer is cut."""
+MOST_TEXTS = 32
+"""In one request, which may hold 300,000 tokens in all."""
+
+
+class OpenAIEmbeddings:
+    """Embeds through OpenAI's SDK; asked again after errors that pass, and booked in the case's trace.
+
+    Args:
+        model: The embedding model's id.
+        api_key_env: Variable that holds the key; None for a server that wants none.
+        base_url: Address of another server, `/v1` included; None for OpenAI's.
+        timeout_s: Seconds until a whole reply must be there.
+        price: US dollars per million tokens, as in a model's YAML; None: cost is not known.
+        retry: The patience to ask again with, as in a model's YAML; None: that of models.
+
+    Raises:
+        ConfigError: If the key's variable is not set, or `price` or `retry` is malformed.
+    """
+
+    name = "openai"
+
+    def __init__(
+        self,
+        model: str = "text-embedding-3-large",
+        api_key_env: str | None = "OPENAI_API_KEY",
+        *,
+        base_url: str | None = None,
+        timeout_s: float = 60.0,
+        price: Mapping[str, Any] | None = None,
+        retry: Mapping[str, Any] | None = None,
+    ) -> None:
+        try:
+            priced = None if price is None else Price.model_validate(dict(price))
+            policy = RetryPolicy.model_validate(dict(retry or {}))
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise ConfigError(f"melon: openai: {first['loc'][0]}: {first['msg']}.") from None
+        endpoint = EmbeddingEndpoint(
+            model, model, api_key_env, base_url=base_url, timeout_s=timeout_s, price=priced
+        )
+        self._model = RecordingModel(
+            RetryingModel(MeteredModel(RateLimitedModel(endpoint, RateLimiter())), policy)
+        )
+
+    def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        """One vector per text, in order.
+
+        Raises:
+            ModelError: If the service failed for good.
+        """
+        vectors: list[list[float]] = []
+        for start in range(0, len(texts), MOST_TEXTS):
+            batch = [user(_fit_text(text)) for text in texts[start : start + MOST_TEXTS]]
+            reply = self._model.complete(ChatRequest(batch, role=EMBEDDING_ROLE))
+            vectors += json.loads(text_of(reply.message))
+        return vectors
+
+
+@dataclass(repr=False, eq=False, kw_only=True)
+class EmbeddingEndpoint(OpenAIModel):
+    """One HTTP request per question, in the shape of a chat model, so that our wrappers fit around it.
+
+    The request's messages are the texts; the reply's text is the vectors, as JSON.
+    """
+
+    _path: ClassVar[str] = "/embeddings"
+
+    def _encode_body(self, request: ChatRequest) -> bytes:
+        texts = [text_of(message) for message in request.messages]
+        return encode_for_wire({"model": self.model_id, "input": texts, "encoding_format": "float"})
+
+    def _read_reply(self, answer: bytes, request: ChatRequest) -> ChatReply:
+        return _read_vectors(parse_body(answer, self._key), len(request.messages), self.model_id, self.price)
+
+
+def _read_vectors(answer: Mapping[str, Any], count: int, model: str, price: Price | None) -> ChatReply:
+    rows = answer.get("data")
+    if not isinstance(rows, list) or len(rows) != count:
+        raise malformed_reply(f"the embedding service did not answer with {count} vectors")
+    by_place = {str(as_mapping(row).get("index")): as_mapping(row).get("embedding") for row in rows}
+    vectors = [by_place.get(str(place)) for place in range(count)]
+    if not all(isinstance(vector, list) for vector in vectors):
+        raise malformed_reply("the embedding service left out a vector")
+    usage = Usage(prompt=token_count(as_mapping(answer.get("usage")).get("prompt_tokens")))
+    return ChatReply(
+        assistant(json.dumps(vectors)),
+        usage,
+        cost_usd(usage, price),
+        model_id=str(answer.get("model") or model),
+    )
+
+
+def _fit_text(text: str) -> str:
+    """The text without lone surrogates and not longer than the service takes."""
+    return str(clean_json(text)).encode()[:MOST_BYTES].decode("utf-8", "ignore")
+
+
+EMBEDDERS = ("openai", "char_ngrams")
+"""What the option `embedder` may say, besides `package.module.Class` of one's own."""
+
+
+@runtime_checkable
+class Embedder(Protocol):
+    """Texts in, one vector each out. Used from many threads at once."""
+
+    name: str
+    """Names it in records, and in the option `threshold`."""
+
+    def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        """Vectors of one length, in the order of the texts; equal texts give equal vectors.
+
+        Raises:
+            ModelError: If it cannot; nothing is then executed.
+        """
+        ...
+
+
+def build_embedder(name: str, openai: Mapping[str, Any]) -> Embedder:
+    """The embedder of a config: one of `EMBEDDERS`, or the dotted path of a class that takes no arguments.
+
+    Raises:
+        ConfigError: If there is none of this name, its options are wrong, or its key is missing.
+    """
+    if name == "char_ngrams":
+        return CharNgrams()
+    if name == "openai":
+        try:
+            return OpenAIEmbeddings(**openai)
+        except TypeError as error:
+            raise ConfigError(f"melon: section 'openai' is wrong: {error}.") from None
+        except Unavailable as error:
+            text = f"{error} Without a key: defense.embedder=char_ngrams."
+            raise Unavailable(text, needs=error.needs) from None
+    return _load_own_embedder(name)
+
+
+def _load_own_embedder(path: str) -> Embedder:
+    module, _, class_name = path.rpartition(".")
+    if not module:
+        raise ConfigError(f"melon: {unknown_name('embedder', path, EMBEDDERS)} Or package.module.Class.")
+    try:
+        found = getattr(importlib.import_module(module), class_name)()
+    except (ImportError, AttributeError, TypeError) as error:
+        raise ConfigError(
+            f"melon: embedder {path} cannot be built: {error}. Is its folder given with --plugin-path?"
+        ) from None
+    if not isinstance(found, Embedder):
+        raise ConfigError(f"melon: embedder {path} is none: it needs a `name` and a method `embed(texts)`.")
+    return found
+
+
+CallVectors = NDArray[np.float64]
+"""Shape `(texts, dimensions)`; every row has length 1."""
+
+
+@dataclass(frozen=True)
+class CallMatch:
+    """The proposed call that is most like a banked one."""
+
+    proposed: str
+    masked: str
+    similarity: float
+    """Cosine of their vectors."""
+
+
+@dataclass
+class MaskedCallBank:
+    """Texts of masked calls in the order they first came, and every vector this task has asked for."""
+
+    masked: list[str] = field(default_factory=list)
+    vectors: dict[str, CallVectors] = field(default_factory=dict)
+    """Text -> its unit vector, of masked and proposed calls alike: no text is embedded twice."""
+
+    def add_calls(self, texts: Iterable[str]) -> None:
+        """Bank the calls of a masked pass; they stay for good."""
+        self.masked += [text for text in dict.fromkeys(texts) if text not in self.masked]
+
+    def find_nearest(self, proposed: Sequence[str], embedder: Embedder) -> CallMatch | None:
+        """The likest pair of a proposed and a banked call; None where one side is empty.
+
+        Raises:
+            ModelError: If the embedder failed or gave no usable vectors.
+        """
+        if not proposed or not self.masked:
+            return None
+        self._embed_missing([*self.masked, *proposed], embedder)
+        similarity = self._stack_vectors(proposed) @ self._stack_vectors(self.masked).T
+        row, column = np.unravel_index(int(similarity.argmax()), similarity.shape)
+        return CallMatch(proposed[int(row)], self.masked[int(column)], float(similarity[row, column]))
+
+    def _embed_missing(self, texts: Sequence[str], embedder: Embedder) -> None:
+        new = [text for text in dict.fromkeys(texts) if text not in self.vectors]
+        if new:
+            self.vectors.update(zip(new, normalize_rows(embedder.embed(new), len(new)), strict=True))
+
+    def _stack_vectors(self, texts: Sequence[str]) -> CallVectors:
+        rows = [self.vectors[text] for text in texts]
+        if len({len(vector) for vector in self.vectors.values()}) > 1:
+            raise malformed_reply("the embedder changed the length of its vectors between two requests")
+        return np.stack(rows)
+
+
+def normalize_rows(rows: Sequence[Sequence[float]], count: int) -> CallVectors:
+    """The rows as unit vectors, checked: a bad one must not let a call through.
+
+    Returns:
+        Shape `(count, dimensions)`.
+
+    Raises:
+        ModelError: MALFORMED_REPLY, if there are not as many, they differ in length, are not finite, or are
+            all zeros. A cosine would be undefined, and every comparison with it false.
+    """
+    try:
+        matrix = np.array(rows, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise malformed_reply(
+            "the embedder returned something that is not a list of equally long vectors"
+        ) from None
+    if matrix.ndim != 2 or matrix.shape[0] != count:
+        raise malformed_reply(f"the embedder returned an array of shape {matrix.shape} for {count} texts")
+    norms = np.sqrt((matrix * matrix).sum(axis=1, keepdims=True))
+    if not np.isfinite(norms).all() or not (norms > 0).all():
+        raise malformed_reply("the embedder returned a vector without a direction")
+    unit: CallVectors = matrix / norms
+    return unit

@@ -1,0 +1,216 @@
+"""The third layer: what an agent passes on is compared with the untrusted texts that it has read.
+
+Copied and paraphrased sentences count, more where they give instructions, and so do texts that pass many stages.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from baselines.middleware.guard_settings import RiskFinding, combine_weights, load_optional
+from baselines.middleware.risk_patterns import RiskCategory, find_sightings
+
+COPIED_WORDS = 8
+"""Fewest words in a row that count as copied."""
+_TOKEN = re.compile(r"\w+", re.UNICODE)
+
+
+@dataclass(frozen=True)
+class CopiedRuns:
+    """What an output took over."""
+
+    share: float
+    """Share of the output's words that stand in copied runs, 0 to 1."""
+    runs: tuple[str, ...]
+    """The copied runs as they stand in the output, in order."""
+
+
+class ReadTexts:
+    """The word runs of everything untrusted that was read so far."""
+
+    def __init__(self) -> None:
+        self._grams: set[tuple[str, ...]] = set()
+
+    def add_text(self, text: str) -> None:
+        """Remember a text."""
+        self._grams.update(_word_grams([token.group().casefold() for token in _TOKEN.finditer(text)]))
+
+    def find_copied(self, output: str) -> CopiedRuns:
+        """The runs of at least `RUN` words that an output shares with what was read."""
+        tokens = list(_TOKEN.finditer(output))
+        words = [token.group().casefold() for token in tokens]
+        inside = [False] * len(words)
+        for start, gram in enumerate(_word_grams(words)):
+            if gram in self._grams:
+                inside[start : start + COPIED_WORDS] = [True] * COPIED_WORDS
+        spans = list(_merge_spans(inside))
+        runs = tuple(output[tokens[a].start() : tokens[b - 1].end()] for a, b in spans)
+        return CopiedRuns(sum(inside) / len(inside) if inside else 0.0, runs)
+
+
+def _word_grams(words: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    return (tuple(words[at : at + COPIED_WORDS]) for at in range(len(words) - COPIED_WORDS + 1))
+
+
+def _merge_spans(inside: Sequence[bool]) -> Iterator[tuple[int, int]]:
+    start = None
+    for place, one in enumerate([*inside, False]):
+        if one and start is None:
+            start = place
+        elif not one and start is not None:
+            yield start, place
+            start = None
+
+
+_MOST_CHARACTERS = 20_000
+"""Of each text; the rest is not compared."""
+
+
+def text_similarity(output: str, inputs: Sequence[str]) -> float:
+    """The cosine, 0.0 to 1.0, of an output and the most similar input; 0.0 where nothing can be compared."""
+    texts = [output[:_MOST_CHARACTERS], *(text[:_MOST_CHARACTERS] for text in inputs)]
+    if len(texts) < 2:
+        return 0.0
+    vectorizer = load_optional("sklearn.feature_extraction.text").TfidfVectorizer(
+        ngram_range=(1, 2), sublinear_tf=True, token_pattern=r"(?u)\b\w+\b"
+    )
+    try:
+        vectors = vectorizer.fit_transform(texts)
+    except ValueError:  # no words at all
+        return 0.0
+    return float((vectors[1:] @ vectors[0].T).toarray().max())
+
+
+LAYER = "contagion"
+ALIKE = 0.6
+"""Cosine from which an output counts as a paraphrase of an input."""
+_COPIED = 0.1
+_COPIED_INSTRUCTION = 0.6
+_PARAPHRASED = 0.1
+_PARAPHRASED_INSTRUCTION = 0.4
+_STAGES = 3
+_MANY_STAGES = 0.1
+_MANY_STAGES_INSTRUCTION = 0.35
+_GIVES_INSTRUCTIONS = 3.0
+"""Score from which a text read before counts as one that gives instructions."""
+_MOST_COMPARED = 16
+"""Suspicious inputs that an output is compared with by TF-IDF, the newest ones."""
+_SHORTEST = 24
+"""Characters; shorter outputs carry no instruction."""
+_SENTENCE = re.compile(r"[^.!?\n]+")
+_WORD = re.compile(r"\w+")
+FEWEST_WORDS = 5
+"""Words of a sentence that is followed; shorter ones recur by chance."""
+
+
+@dataclass
+class SentenceChain:
+    """The way of every sentence through agents and stages.
+
+    `links` is a hash chain: each entry hashes the one before, the stage and the content, so that a record
+    of it shows any later change.
+    """
+
+    seen: dict[str, list[str]] = field(default_factory=dict)
+    """Hash of a sentence -> stages, in order, each once."""
+    links: list[str] = field(default_factory=list)
+
+    def record_stage(self, text: str, stage: str) -> tuple[str, ...]:
+        """Note that a text is at a stage.
+
+        Returns:
+            The longest way that one of its sentences has come so far, this stage included.
+        """
+        longest: list[str] = []
+        for sentence in split_sentences(text):
+            way = self.seen.setdefault(_hash(sentence), [])
+            if stage not in way:
+                way.append(stage)
+            longest = max(longest, way, key=len)
+        before = self.links[-1] if self.links else ""
+        self.links.append(_hash(f"{before}\n{stage}\n{text}"))
+        return tuple(longest)
+
+
+def split_sentences(text: str) -> list[str]:
+    """A text's sentences of some length, as words in small letters with single spaces."""
+    found = [" ".join(_WORD.findall(one.casefold())) for one in _SENTENCE.findall(text)]
+    return [one for one in found if one.count(" ") >= FEWEST_WORDS - 1]
+
+
+def _hash(text: str) -> str:
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+@dataclass
+class ContagionMonitor:
+    """State of one conversation."""
+
+    read: ReadTexts = field(default_factory=ReadTexts)
+    chain: SentenceChain = field(default_factory=SentenceChain)
+    suspicious: list[str] = field(default_factory=list)
+    """Untrusted texts that give instructions."""
+    _pending: list[tuple[str, str]] = field(default_factory=list)
+    """Texts and stages that came in since something went out: conversations read more than they write."""
+
+    def record_input(self, text: str, stage: str) -> None:
+        """Note an untrusted text before an agent reads it."""
+        if len(text) >= _SHORTEST:
+            self._pending.append((text, stage))
+
+    def _scan_pending(self) -> None:
+        for text, stage in self._pending:
+            self.read.add_text(text)
+            self.chain.record_stage(text, stage)
+            if combine_weights(seen.weight for seen in find_sightings(text)) >= _GIVES_INSTRUCTIONS:
+                self.suspicious.append(text)
+        self._pending.clear()
+
+    def check_output(self, text: str, stage: str) -> list[RiskFinding]:
+        """What speaks against passing on what an agent wrote; `stage` is e.g. `argument of send_email`."""
+        if len(text) < _SHORTEST:
+            return []
+        self._scan_pending()
+        instructs = bool(find_sightings(text))
+        found = [*self._find_propagation(text), *self._find_copies(text)]
+        found += self._find_paraphrases(text)
+        way = self.chain.record_stage(text, stage)
+        if len(way) >= _STAGES:
+            weight = _MANY_STAGES_INSTRUCTION if instructs else _MANY_STAGES
+            found.append(
+                RiskFinding(LAYER, "many_stages", RiskCategory.PROPAGATION, weight, " -> ".join(way))
+            )
+        return found
+
+    def _find_propagation(self, text: str) -> list[RiskFinding]:
+        return [
+            RiskFinding(LAYER, seen.hit.pattern.id, RiskCategory.PROPAGATION, seen.weight, seen.excerpt)
+            for seen in find_sightings(text)
+            if seen.hit.pattern.category is RiskCategory.PROPAGATION
+        ]
+
+    def _find_copies(self, text: str) -> list[RiskFinding]:
+        copied = self.read.find_copied(text)
+        if not copied.runs:
+            return []
+        instructing = [run for run in copied.runs if find_sightings(run)]
+        weight = _COPIED_INSTRUCTION if instructing else _COPIED
+        kind = "copied_instruction" if instructing else "copied"
+        excerpt = f"{copied.share:.0%} copied: {(instructing or copied.runs)[0]}"
+        return [RiskFinding(LAYER, kind, RiskCategory.PROPAGATION, weight, excerpt)]
+
+    def _find_paraphrases(self, text: str) -> list[RiskFinding]:
+        cosine = text_similarity(text, self.suspicious[-_MOST_COMPARED:])
+        if cosine < ALIKE:
+            return []
+        instructs = bool(find_sightings(text))
+        weight = _PARAPHRASED_INSTRUCTION if instructs else _PARAPHRASED
+        kind = "paraphrased_instruction" if instructs else "paraphrased"
+        return [
+            RiskFinding(
+                LAYER, kind, RiskCategory.PROPAGATION, weight, f"cosine {cosine:.2f} with a text read before"
+            )
+        ]

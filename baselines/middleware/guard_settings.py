@@ -1,0 +1,197 @@
+"""`GuardSettings`: layers, thresholds and rules of a guard, with its findings and their score.
+
+The first functions load the packages of the extra when they are needed.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import lru_cache
+from types import ModuleType
+from typing import Any, Literal
+
+from agentsys.base.option_checks import check_options
+from agentsys.errors import ConfigError, find_missing_packages, not_installed_error, unknown_name
+
+EXTRA = "middleware"
+REQUIRED_PACKAGES = ("ada_url", "bs4", "confusable_homoglyphs", "html5lib", "idna", "jsonschema", "sklearn")
+"""What the extra brings, by import name."""
+
+
+@lru_cache(maxsize=32)
+def load_optional(module: str) -> ModuleType:
+    """An optional package's module.
+
+    Raises:
+        Unavailable: If it is not installed; the message names the extra.
+    """
+    package = module.partition(".")[0]
+    if find_missing_packages([package]):
+        raise not_installed_error("The middleware", [package], EXTRA)
+    return importlib.import_module(module)
+
+
+def require_middleware_packages() -> None:
+    """Look whether every package of the extra is here; imports none.
+
+    Raises:
+        Unavailable: Naming those that are not.
+    """
+    gone = find_missing_packages(REQUIRED_PACKAGES)
+    if gone:
+        raise not_installed_error("The middleware", gone, EXTRA)
+
+
+EXCERPT = 160
+"""Most characters of what was found that are shown."""
+
+
+@dataclass(frozen=True)
+class RiskFinding:
+    """What was found, where, and how sure it makes us."""
+
+    layer: str
+    """`normalization`, `policy` or `contagion`."""
+    kind: str
+    """The pattern's id, or what kind of thing it is, e.g. `zero_width`."""
+    category: str
+    weight: float
+    """Confidence, 0 to 1. 0: it is told and taken out, and says nothing about intent."""
+    excerpt: str
+    """The words it was found in. Untrusted."""
+
+    def as_data(self) -> dict[str, Any]:
+        """JSON-ready, for spans and the command line."""
+        return {
+            "layer": self.layer,
+            "kind": self.kind,
+            "category": self.category,
+            "weight": round(self.weight, 3),
+            "excerpt": self.excerpt[:EXCERPT],
+        }
+
+
+CombineRule = Literal["accumulate", "maximum"]
+"""`accumulate`: 10 x (1 - product of 1 - weight): every finding adds. `maximum`: 10 x the largest weight."""
+
+
+class Handling(StrEnum):
+    """What is done with a text or a call, from the mildest to the strictest."""
+
+    ALLOW = "allow"
+    """It passes as it is."""
+    REWRITE = "rewrite"
+    """What was found is taken out, the rest passes."""
+    QUARANTINE = "quarantine"
+    """All of it is held back for a person to look at; the record keeps it."""
+    BLOCK = "block"
+    """No model sees it, no tool runs it."""
+
+
+HANDLING_ORDER = tuple(Handling)
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """Lowest score of each action. A score on the edge takes the stricter side."""
+
+    rewrite: float = 3.0
+    quarantine: float = 5.0
+    block: float = 6.6
+
+    def handling(self, score: float) -> Handling:
+        """What is done at this score."""
+        if score >= self.block:
+            return Handling.BLOCK
+        if score >= self.quarantine:
+            return Handling.QUARANTINE
+        return Handling.REWRITE if score >= self.rewrite else Handling.ALLOW
+
+
+def combine_weights(weights: Iterable[float], how: CombineRule = "accumulate") -> float:
+    """The score of some findings, in [0, 10], to three decimals.
+
+    Args:
+        weights: Confidences from 0 to 1.
+        how: `accumulate` spreads scores out; `maximum` is the rule whose scores cluster at a few values.
+    """
+    found = list(weights)
+    if how == "maximum":
+        return round(10 * max(found, default=0.0), 3)
+    return round(10 * (1 - math.prod(1 - weight for weight in found)), 3)
+
+
+def strictest_handling(actions: Iterable[Handling]) -> Handling:
+    """The strictest of some actions; `ALLOW` where there is none."""
+    return max(actions, key=HANDLING_ORDER.index, default=Handling.ALLOW)
+
+
+GuardScope = Literal["text", "sentences"]
+"""What is held back of a text that is quarantined or blocked: all, or its sentences with instructions."""
+
+
+class GuardLayer(StrEnum):
+    """One of the three, each usable alone."""
+
+    NORMALIZATION = "normalization"
+    POLICY = "policy"
+    CONTAGION = "contagion"
+
+
+@dataclass(frozen=True)
+class GuardSettings:
+    """Everything a decision depends on besides the text, the policy and what was read before."""
+
+    layers: frozenset[GuardLayer] = frozenset(GuardLayer)
+    thresholds: Thresholds = field(default_factory=Thresholds)
+    combine: CombineRule = "accumulate"
+    scope: GuardScope = "text"
+
+    @classmethod
+    def from_options(
+        cls,
+        layers: Sequence[str] | str | None = None,
+        thresholds: Mapping[str, float] | None = None,
+        **options: Any,
+    ) -> GuardSettings:
+        """Settings from options as a YAML has them.
+
+        Raises:
+            ConfigError: If an option has a value it cannot have.
+        """
+        names = [layers] if isinstance(layers, str) else list(GuardLayer) if layers is None else list(layers)
+        for name in names:
+            if name not in [*GuardLayer]:
+                raise ConfigError(unknown_name("middleware layer", str(name), [*GuardLayer]))
+        if not names:
+            raise ConfigError(
+                "middleware: layers is empty; name at least one of " + ", ".join(GuardLayer) + "."
+            )
+        scores = _read_thresholds(thresholds or {})
+        return check_options(
+            cls, "middleware", options, layers=frozenset(map(GuardLayer, names)), thresholds=scores
+        )
+
+    def has(self, layer: GuardLayer) -> bool:
+        """Whether a layer acts."""
+        return layer in self.layers
+
+
+def _read_thresholds(given: Mapping[str, float]) -> Thresholds:
+    known = list(Thresholds.__dataclass_fields__)
+    for name, value in given.items():
+        if name not in known:
+            raise ConfigError(unknown_name("middleware threshold", str(name), known))
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise ConfigError(f"middleware: thresholds.{name} is {value!r}; give a number from 0 to 10.")
+    found = Thresholds(**{name: float(value) for name, value in given.items()})
+    if not 0 <= found.rewrite <= found.quarantine <= found.block:
+        raise ConfigError(
+            f"middleware: thresholds are rewrite {found.rewrite:g}, quarantine {found.quarantine:g},"
+            f" block {found.block:g}; they must rise."
+        )
+    return found

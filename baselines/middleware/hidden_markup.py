@@ -1,0 +1,300 @@
+"""Hidden and active markup: comments, invisible elements and code are cut out of a text with markup.
+
+A fast scanner cuts; a parser then checks that nothing is left.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from baselines.middleware.guard_settings import load_optional
+
+ACTIVE_ELEMENTS = frozenset(
+    {
+        "script",
+        "style",
+        "iframe",
+        "frame",
+        "frameset",
+        "object",
+        "embed",
+        "applet",
+        "noscript",
+        "template",
+        "base",
+    }
+)
+"""Elements that run, load or hold what is not shown. Form controls stay: agents fill in forms."""
+_HIDES = re.compile(
+    r"display:none|visibility:(?:hidden|collapse)|opacity:0?\.?0*(?:;|!|$)|font-size:0*\.?0*(?:px|pt|em|rem|%)?(?:;|!|$)|"
+    r"font-size:[01]px|(?:^|;)(?:width|height|max-height|max-width):0(?:px)?(?:;|!|$)|"
+    r"(?:left|top|right|bottom|text-indent|margin-left|margin-top):-\d{3,}|clip:rect\(0|clip-path:inset\((?:50|100)%|"
+    r"transform:scale\(0\)|color:transparent|mso-hide:all"
+)
+_COLOUR = re.compile(r"(?:^|;)color:([^;!]+)")
+_BACKGROUND = re.compile(r"(?:^|;)background(?:-color)?:([^;!]+)")
+_RULE = re.compile(r"([^{}<>]{1,200}+)\{([^{}]{0,2000}+)\}")
+_NAMED = {"white": "#ffffff", "black": "#000000", "red": "#ff0000", "yellow": "#ffff00", "blue": "#0000ff"}
+_DANGEROUS_LINK = re.compile(r"^[\s\x00-\x20]*(?:javascript|vbscript|data)\s*:", re.IGNORECASE)
+
+
+def squeeze_style(style: str) -> str:
+    """A style in small letters, without spaces and comments."""
+    return re.sub(r"\s+|/\*.*?\*/", "", style.lower())
+
+
+def style_hides(style: str, background: str = "") -> bool:
+    """Whether a style (squeezed) makes text unreadable on a background colour."""
+    if _HIDES.search(style):
+        return True
+    colour = _COLOUR.search(style)
+    own = _BACKGROUND.search(style)
+    behind = normalize_colour(own.group(1)) if own else background
+    return bool(colour and behind and normalize_colour(colour.group(1)) == behind)
+
+
+def read_background(style: str) -> str:
+    """The background colour that a style sets, in plain form; `""` if it sets none."""
+    found = _BACKGROUND.search(style)
+    return normalize_colour(found.group(1)) if found else ""
+
+
+def normalize_colour(colour: str) -> str:
+    """A colour in one of its spellings: `#rrggbb` where it is one."""
+    if re.fullmatch(r"#[0-9a-f]{3}", colour):
+        return "#" + "".join(digit * 2 for digit in colour[1:])
+    numbers = re.fullmatch(r"rgba?\((\d+),(\d+),(\d+)(?:,[\d.]+)?\)", colour)
+    if numbers:
+        return "#" + "".join(f"{min(int(number), 255):02x}" for number in numbers.groups())
+    return _NAMED.get(colour, colour)
+
+
+def find_hiding_rules(sheet: str) -> list[str]:
+    """Selectors of a style sheet whose rules hide, among those that name one class, id or element."""
+    rules = [(selectors, squeeze_style(body)) for selectors, body in _RULE.findall(sheet)]
+    return [
+        one.strip()
+        for selectors, body in rules
+        if style_hides(body)
+        for one in selectors.split(",")
+        if re.fullmatch(r"\s*[\w-]*[.#]?[\w-]+\s*", one)
+    ]
+
+
+def is_hidden(attributes: Mapping[str, Any], background: str) -> bool:
+    """Whether an element is not shown, by its own attributes."""
+    if "hidden" in attributes or str(attributes.get("type", "")).lower() == "hidden":
+        return True
+    return style_hides(squeeze_style(str(attributes.get("style", ""))), background)
+
+
+def is_refresh(name: str, attributes: Mapping[str, Any]) -> bool:
+    """Whether it is a `meta` element that leads elsewhere by itself."""
+    return name == "meta" and "http-equiv" in attributes
+
+
+def find_bad_attributes(attributes: Mapping[str, Any]) -> list[str]:
+    """Attributes that run code: event handlers, and links of `javascript:` or `data:`."""
+    return [
+        name
+        for name, value in attributes.items()
+        if name.lower().startswith("on")
+        or name.lower() == "srcdoc"
+        or (name.lower() in ("href", "src", "action", "formaction", "xlink:href", "data", "poster")
+            and _DANGEROUS_LINK.match(str(value)) and not str(value).lower().startswith("data:image/"))
+    ]  # fmt: skip
+
+
+MOST_PARSED = 48 * 1024
+"""Characters of markup that are parsed; a longer text is cleaned by its tags alone, without a tree."""
+_SUSPICIOUS = re.compile(
+    r"<!--|<!\[|<\?|<(?:script|style|iframe|frame|object|embed|applet|noscript|template|base|meta)\b|"
+    r"\bhidden\b|\bstyle\s*=|\bon[a-zA-Z]{3,20}\s*=|(?:javascript|vbscript|data)\s*:|&#|srcdoc",
+    re.IGNORECASE,
+)
+"""What must stand in a text with markup before it is looked at tag by tag."""
+# A `>` inside a quoted value ends the tag here; the parser's check below sees what that leaves.
+_TAG = re.compile(r"<(/?)([a-zA-Z][a-zA-Z0-9:-]{0,40})([^<>]*)>")
+_COMMENT = re.compile(r"<!--(?:>|->|.*?(?:--!?>|\Z))|<!\[CDATA\[.*?(?:\]\]>|\Z)|<\?[^<>]*>", re.DOTALL)
+_ATTRIBUTE = re.compile(r"([^\s\"'<>/=]+)(?:\s*=\s*(\"[^\"]*\"|'[^']*'|[^\s\"'=<>`]+))?")
+_LONGEST_SHEET = 20_000
+_VOID = frozenset(
+    {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
+)
+
+
+@dataclass(frozen=True)
+class CleanedMarkup:
+    """A page without what had to go."""
+
+    text: str
+    hidden: tuple[str, ...] = ()
+    """Texts that nobody would have seen."""
+    active: tuple[str, ...] = ()
+    """Names of elements and attributes that run or load."""
+
+
+def remove_hidden_markup(text: str) -> CleanedMarkup:
+    """Take comments, hidden and active elements and active attributes out of a text with markup."""
+    if "<" not in text or not _SUSPICIOUS.search(text):
+        return CleanedMarkup(text)
+    cut = _remove_comments(text)
+    cut = _remove_elements(cut, _find_hiding_selectors(cut.text))
+    if len(cut.text) > MOST_PARSED or ("<" not in cut.text):
+        return cut
+    return _verify_cut(cut)
+
+
+def _remove_comments(text: str) -> CleanedMarkup:
+    comments = [comment.group() for comment in _COMMENT.finditer(text)]
+    if not comments:
+        return CleanedMarkup(text)
+    said = [re.sub(r"^<!--|--!?>$", "", comment).strip() for comment in comments]
+    return CleanedMarkup(_COMMENT.sub("", text), tuple(one for one in said if one))
+
+
+def _find_hiding_selectors(text: str) -> frozenset[str]:
+    """Selectors that the style sheets of a page hide."""
+    lower, found, at = text.lower(), [], 0
+    while (start := lower.find("<style", at)) >= 0:
+        end = lower.find("</style", start)
+        at = len(text) if end < 0 else end + 1
+        found.append(text[start:at][:_LONGEST_SHEET])
+    return frozenset(selector for sheet in found for selector in find_hiding_rules(sheet.partition(">")[2]))
+
+
+@dataclass
+class _OpenElement:
+    """An element that is being cut."""
+
+    name: str
+    start: int
+    depth: int = 1
+
+
+def _remove_elements(page: CleanedMarkup, rules: frozenset[str]) -> CleanedMarkup:
+    """One pass over the tags: cuts whole elements, and attributes inside the tags that stay."""
+    text, parts, at = page.text, [], 0
+    hidden, active = list(page.hidden), list(page.active)
+    cutting: _OpenElement | None = None
+    behind: list[tuple[str, str]] = []
+    for tag in _TAG.finditer(text):
+        closes, name = tag.group(1) == "/", tag.group(2).lower()
+        if cutting is not None:
+            if name == cutting.name:
+                cutting.depth += -1 if closes else 1
+                if not cutting.depth:
+                    hidden.append(_read_words(text[cutting.start : tag.end()]) or name)
+                    at, cutting = tag.end(), None
+            continue
+        attributes = {} if closes else _read_attributes(tag.group(3))
+        background = behind[-1][1] if behind else "#ffffff"
+        if closes:
+            _close_element(behind, name)
+        elif (
+            name in ACTIVE_ELEMENTS
+            or is_refresh(name, attributes)
+            or _must_be_cut(name, attributes, background, rules)
+        ):
+            parts.append(text[at : tag.start()])
+            at = tag.end()
+            if name in ACTIVE_ELEMENTS or name == "meta":
+                active.append(name)
+            elif name in _VOID:
+                hidden.append(attributes.get("value") or name)
+            if name not in _VOID and not tag.group(3).endswith("/"):
+                cutting = _OpenElement(name, tag.start())
+        else:
+            bad = find_bad_attributes(attributes)
+            if bad:
+                parts += [text[at : tag.start()], _remove_attributes(tag.group(), bad)]
+                at, active = tag.end(), [*active, *bad]
+            own = read_background(squeeze_style(attributes.get("style", attributes.get("bgcolor", ""))))
+            if name not in _VOID:
+                behind.append((name, own or background))
+    if cutting is not None:
+        hidden.append(_read_words(text[cutting.start :]))
+        at = len(text)
+    return CleanedMarkup("".join([*parts, text[at:]]), tuple(one for one in hidden if one), tuple(active))
+
+
+def _close_element(behind: list[tuple[str, str]], name: str) -> None:
+    """Close the nearest open element of this name; a stray end tag closes nothing."""
+    for place in range(len(behind) - 1, max(-1, len(behind) - 32), -1):
+        if behind[place][0] == name:
+            del behind[place:]
+            return
+
+
+def _must_be_cut(name: str, attributes: dict[str, str], background: str, rules: frozenset[str]) -> bool:
+    if rules:
+        classes = [f".{one}" for one in attributes.get("class", "").split()]
+        names = {name, *classes, *(f"{name}{one}" for one in classes), f"#{attributes.get('id', '')}"}
+        if not names.isdisjoint(rules):
+            return True
+    return is_hidden(attributes, background)
+
+
+def _read_attributes(source: str) -> dict[str, str]:
+    return {
+        name.lower(): html.unescape((value or "").strip("\"'"))
+        for name, value in _ATTRIBUTE.findall(source[:4000])
+    }
+
+
+def _remove_attributes(tag: str, bad: list[str]) -> str:
+    for name in bad:
+        tag = re.sub(
+            rf"\s+{re.escape(name)}(?:\s*=\s*(?:\"[^\"]*\"|'[^']*'|[^\s\"'=<>`]+))?",
+            "",
+            tag,
+            flags=re.IGNORECASE,
+        )
+    return tag
+
+
+def _read_words(markup: str) -> str:
+    return re.sub(r"\s+", " ", re.sub(r"<[^<>]*>", " ", markup)).strip()
+
+
+def _verify_cut(cut: CleanedMarkup) -> CleanedMarkup:
+    """The cut page, if a parser finds nothing left in it; else the page as the parser has it, cleaned."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of BeautifulSoup: a text that looks like a file name or a URL
+        soup = load_optional("bs4").BeautifulSoup(cut.text, "html5lib")
+    left = list(_find_leftovers(soup))
+    if not left:
+        return cut
+    hidden, active = list(cut.hidden), list(cut.active)
+    for element in left:
+        said = element.get_text(" ", strip=True) if hasattr(element, "get_text") else str(element)
+        hidden.append(said)
+        element.extract()
+    for element in soup.find_all(True):
+        for name in find_bad_attributes(element.attrs):
+            del element[name]
+            active.append(name)
+    body = soup.body.decode_contents() if soup.body is not None else str(soup)
+    return CleanedMarkup(body, tuple(one for one in hidden if one), tuple(active))
+
+
+def _find_leftovers(soup: Any) -> Iterator[Any]:
+    """What should not be there any more."""
+    comment = load_optional("bs4").Comment
+    rules = [selector for sheet in soup.find_all("style") for selector in find_hiding_rules(sheet.get_text())]
+    by_rule = {id(found) for selector in rules for found in soup.select(selector)}
+    yield from soup.find_all(string=lambda text: isinstance(text, comment))
+    for element in soup.find_all(True):
+        attributes = {name: " ".join(v) if isinstance(v, list) else v for name, v in element.attrs.items()}
+        if (
+            element.name in ACTIVE_ELEMENTS
+            or is_refresh(element.name, attributes)
+            or id(element) in by_rule
+            or is_hidden(attributes, "#ffffff")
+        ):
+            yield element

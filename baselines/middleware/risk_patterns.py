@@ -1,0 +1,386 @@
+"""Patterns of attacks, and the ways to read a text in which they are looked for.
+
+`patterns.yaml` lists the patterns; a text is read as it is, without disguises, and decoded.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property, lru_cache
+from pathlib import Path
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field
+
+from baselines.middleware.disguised_characters import INVISIBLE, to_plain_letters
+from baselines.middleware.url_path_checks import UrlReach, classify_reach
+
+PATTERN_FILE = Path(__file__).parent / "patterns.yaml"
+GAP = 80
+"""Most characters, within a sentence, that a `~` in a pattern stands for."""
+LOOK_BACK = 40
+_MACROS = {
+    "{ai}": r"(?:ais?|a\.i\.|assistants?|(?:ai|language|coding) (?:assistants?|agents?|models?|tools?|coding "
+    r"(?:tools?|assistants?|agents?))|agents?|llms?|model|chat ?bots?|bots?|other ai)",
+    "{to}": r"(?:(?<![\w.+-])[\w.+-]++@[\w-]+\.[\w.-]+|https?://\S+|internal_url)",
+}
+_WORD = re.compile(r"[a-z_]+")
+_SENTENCE_END = re.compile(r"[.!?](?=\s|$)")
+
+
+class RiskCategory(StrEnum):
+    """What an attack goes for."""
+
+    OVERRIDE = "override"
+    ROLE = "role"
+    EXTRACTION = "extraction"
+    EXFILTRATION = "exfiltration"
+    EXECUTION = "execution"
+    PROPAGATION = "propagation"
+    OBFUSCATION = "obfuscation"
+
+
+class RiskPattern(BaseModel):
+    """One entry of `patterns.yaml`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    id: str
+    category: RiskCategory
+    weight: float = Field(gt=0, lt=1)
+    """Confidence that a text with it is an attack."""
+    words: tuple[str, ...]
+    """It is tried wherever one of these words stands."""
+    then: str
+    """What follows the word: a regular expression, `~` for a gap."""
+    before: str = ""
+    """What stands before it: a regular expression that ends with `$`; empty: anything."""
+    matches: str
+    """A text it must be found in."""
+    passes: str
+    """A text it must not be found in."""
+
+    @cached_property
+    def follows(self) -> Sequence[Sequence[re.Pattern[str]]]:
+        """The alternatives of `then`, each as the parts between its gaps."""
+        return [
+            [re.compile(_expand_macros(part)) for part in _split_outside_groups(one, "~")]
+            for one in _split_outside_groups(self.then, "|")
+        ]
+
+    @cached_property
+    def precedes(self) -> re.Pattern[str] | None:
+        """`before`, compiled."""
+        return re.compile(_expand_macros(self.before)) if self.before else None
+
+    def match_at(self, text: str, start: int, end: int) -> int | None:
+        """Where the pattern ends if its word stands from `start` to `end`; None if it is not there."""
+        if self.precedes and not self.precedes.search(text[max(0, start - LOOK_BACK) : start]):
+            return None
+        for parts in self.follows:
+            reached = _match_parts(parts, text, end)
+            if reached is not None:
+                return reached
+        return None
+
+
+FLOOD_PATTERN = RiskPattern(
+    id="flood",
+    category=RiskCategory.OBFUSCATION,
+    weight=0.7,
+    words=(),
+    then="",
+    matches="",
+    passes="",
+)
+"""What stands for a text with so many beginnings of patterns that it cannot be an everyday one."""
+FEWEST_IN_FLOOD = 2000
+CHARACTERS_PER_TRY = 6
+"""An everyday text tries one pattern per 25 characters; mails about attacks, one per 7."""
+
+
+@dataclass(frozen=True)
+class PatternHit:
+    """A pattern that was found."""
+
+    pattern: RiskPattern
+    start: int
+    end: int
+
+
+_LONG = 20_000
+"""Characters from which contexts that were tried before are remembered: floods repeat themselves."""
+
+
+class PatternMatcher:
+    """Patterns, sorted by the words they begin with.
+
+    Work is linear in the text: each word is looked up, and a pattern that it begins looks at a bounded
+    piece of what follows and never goes back (a gap ends at the first place where the next part fits).
+    """
+
+    def __init__(self, patterns: Sequence[RiskPattern]) -> None:
+        self.patterns = tuple(patterns)
+        self._by_word: dict[str, list[RiskPattern]] = {}
+        for pattern in patterns:
+            for word in pattern.words:
+                self._by_word.setdefault(word, []).append(pattern)
+        self.words = frozenset(self._by_word)
+
+    def find_hits(self, text: str) -> Iterator[PatternHit]:
+        """The first place of each pattern in a text (small letters, single spaces), in order of place.
+
+        A text that is made of such words and nothing else is a flood, which is a finding of its own: nothing
+        behind the place where that becomes clear is looked at.
+        """
+        found: set[str] = set()
+        tried: set[tuple[str, str]] = set()
+        left = FEWEST_IN_FLOOD + len(text) // CHARACTERS_PER_TRY
+        for word in _WORD.finditer(text):
+            for pattern in self._by_word.get(word.group(), ()):
+                if pattern.id in found:
+                    continue
+                start, end = word.span()
+                if len(text) > _LONG:
+                    context = (pattern.id, text[max(0, start - LOOK_BACK) : end + 2 * GAP])
+                    if context in tried:
+                        continue
+                    tried.add(context)
+                left -= 1
+                if left < 0:
+                    yield PatternHit(FLOOD_PATTERN, start, end)
+                    return
+                reached = pattern.match_at(text, start, end)
+                if reached is not None:
+                    found.add(pattern.id)
+                    yield PatternHit(pattern, start, reached)
+
+
+@lru_cache(maxsize=1)
+def load_shipped_patterns() -> PatternMatcher:
+    """The patterns of `patterns.yaml`.
+
+    Raises:
+        ValueError: If two have one id, or a gap stands inside a group.
+    """
+    # Every scalar as text: `no` and `on` are words here.
+    loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+    entries = yaml.load(PATTERN_FILE.read_text(encoding="utf-8"), Loader=loader)
+    patterns = [RiskPattern.model_validate(entry) for entry in entries]
+    ids = [pattern.id for pattern in patterns]
+    if len(set(ids)) < len(ids):
+        raise ValueError(
+            f"{PATTERN_FILE}: an id stands there twice: {sorted(i for i in set(ids) if ids.count(i) > 1)}"
+        )
+    for pattern in patterns:
+        if any("~" in part.pattern for parts in pattern.follows for part in parts):
+            raise ValueError(f"{PATTERN_FILE}: {pattern.id}: a gap (~) stands inside a group.")
+    return PatternMatcher(patterns)
+
+
+def _match_parts(parts: Sequence[re.Pattern[str]], text: str, at: int) -> int | None:
+    first, *rest = parts
+    fits = first.match(text, at)
+    if fits is None:
+        return None
+    at = fits.end()
+    for part in rest:
+        window = text[at : at + 2 * GAP]
+        stop = _SENTENCE_END.search(window)
+        # The part may end with the sentence's own full stop; it has to begin before it and within the gap.
+        begins = part.search(window)
+        if begins is None or begins.start() > min(GAP, stop.start() if stop else GAP):
+            return None
+        at += begins.end()
+    return at
+
+
+def _expand_macros(expression: str) -> str:
+    for name, meaning in _MACROS.items():
+        expression = expression.replace(name, meaning)
+    return expression
+
+
+def _split_outside_groups(expression: str, separator: str) -> list[str]:
+    """The parts of an expression between separators that stand outside all groups and character classes."""
+    parts, depth, bracket, escaped = [""], 0, False, False
+    for char in expression:
+        if char == separator and not (depth or bracket or escaped):
+            parts.append("")
+            continue
+        if not escaped:
+            bracket = char == "[" or (bracket and char != "]")
+            depth += 0 if bracket else (char == "(") - (char == ")")
+        escaped = char == "\\" and not escaped
+        parts[-1] += char
+    return parts
+
+
+_SPACES = re.compile(r"(?:\s|\\n|\\t|\\r)+")
+_URL = re.compile(r"\b[a-z][a-z0-9+.-]{1,12}://[^\s\"'<>`|]+")
+_LEET_WORD = re.compile(r"[a-z013457$@]+")
+_LEET_SIGN = re.compile(r"[013457$@]")
+_LEET = str.maketrans("013457$@", "oieastsa")
+_SPACED = re.compile(r"\b(?:[a-z][-._*·|/ ]){3,40}[a-z]\b")
+_JOINTS = re.compile(r"[-._*·|/ ]")
+_QUOTED = re.compile(
+    r"\"[^\"]{3,400}\"|“[^”]{3,400}”|`[^`]{3,400}`|«[^»]{3,400}»|(?<!\w)''?[^']{3,400}''?(?!\w)"
+)
+_REPORTING = re.compile(
+    r"\b(?:phishing|prompt injection|attacks?|attackers?|researchers?|research|training|awareness|defend|"
+    r"jailbreak|hoax|scam|poisoning|malware|a virus|worms?|forgery|quiz|report them|report such|never|avoid|"
+    r"(?:security )?(?:paper|article|study|tutorial|course)|tricks?|chat bot|fooled)\b"
+)
+_NEAR = 300
+_QUOTED_COUNTS = 0.2
+"""Share of a pattern's weight that is left where a text about attacks quotes it."""
+
+
+@dataclass(frozen=True)
+class PatternSighting:
+    """A pattern in one of the ways to read a text."""
+
+    hit: PatternHit
+    view: str
+    """`plain`: as it is written, but for letters' case. Else the disguise that was undone."""
+    weight: float
+    excerpt: str
+
+
+@lru_cache(maxsize=512)
+def find_sightings(text: str) -> Sequence[PatternSighting]:
+    """Every shipped pattern that some way of reading the text shows, each once. Layers ask again: kept."""
+    return find_sightings_with(load_shipped_patterns(), text)
+
+
+def find_sightings_with(tried: PatternMatcher, text: str) -> Sequence[PatternSighting]:
+    """Every one of a matcher's patterns that some way of reading the text shows, each once."""
+    found: dict[str, PatternSighting] = {}
+    for view, read in _iterate_views(text, tried):
+        for hit in tried.find_hits(read):
+            if hit.pattern.id not in found:
+                share = _QUOTED_COUNTS if _is_quoted(read, hit) else 1.0
+                excerpt = read[hit.start : hit.end]
+                found[hit.pattern.id] = PatternSighting(hit, view, hit.pattern.weight * share, excerpt)
+    return tuple(found.values())
+
+
+def _iterate_views(text: str, matcher: PatternMatcher) -> Iterator[tuple[str, str]]:
+    """(name, text) of each way to read it. A view that shows nothing new is not given."""
+    plain = _squeeze_spaced(text.lower())
+    yield "plain", plain
+    read = plain
+    if not text.isascii():
+        read = _squeeze_spaced(strip_disguises(text).lower())
+        if read != plain:
+            yield "characters", read
+    leet = _decode_leet(read, matcher)
+    if leet is not None:
+        yield "leet", leet
+    if _SPACED.search(read):
+        yield "spaced", _SPACED.sub(lambda run: _JOINTS.sub("", run.group()), read)
+    turned = _decode_rot13(read, matcher)
+    if turned is not None:
+        yield "rot13", turned
+
+
+def strip_disguises(text: str) -> str:
+    """The text without invisible characters and combining floods, look-alike letters in plain ones."""
+    return to_plain_letters(unicodedata.normalize("NFKC", _turn_overrides(text).translate(INVISIBLE)))
+
+
+def _turn_overrides(text: str) -> str:
+    """Text inside right-to-left overrides, turned as it is shown."""
+    if "\u202e" not in text:
+        return text
+    return re.sub("\u202e([^\u202c\n]{0,2000})\u202c?", lambda run: run.group(1)[::-1], text)
+
+
+def _squeeze_spaced(lower: str) -> str:
+    read = _SPACES.sub(" ", lower)
+    return _URL.sub(_name_internal_addresses, read) if "://" in read else read
+
+
+def _name_internal_addresses(url: re.Match[str]) -> str:
+    """Addresses inside the network by a name that patterns can look for."""
+    reach = classify_reach(url.group())
+    if reach is UrlReach.PUBLIC:
+        return url.group()
+    return "metadata_url " if reach is UrlReach.METADATA else "internal_url "
+
+
+def _decode_leet(read: str, matcher: PatternMatcher) -> str | None:
+    """The text with digits read as letters, where at least one of its words begins a pattern then."""
+    if not _LEET_SIGN.search(read):
+        return None
+    words = {word for word in _LEET_WORD.findall(read) if len(word) > 2 and _LEET_SIGN.search(word)}
+    if not any(word.translate(_LEET) in matcher.words for word in words):
+        return None
+    return _LEET_WORD.sub(
+        lambda word: word.group() if word.group().isdigit() else word.group().translate(_LEET), read
+    )
+
+
+@lru_cache(maxsize=8)
+def _rotate_words(words: frozenset[str]) -> frozenset[str]:
+    return frozenset(codecs.encode(word, "rot13") for word in words if len(word) > 3)
+
+
+_LONG_WORD = re.compile(r"[a-z]{4,}")
+
+
+def _decode_rot13(read: str, matcher: PatternMatcher) -> str | None:
+    """The text turned by 13 letters, where words in it begin patterns then."""
+    turned = _rotate_words(matcher.words)
+    if turned.isdisjoint(_LONG_WORD.findall(read)):
+        return None
+    return codecs.encode(read, "rot13")
+
+
+def _is_quoted(read: str, hit: PatternHit) -> bool:
+    """Whether a text about attacks quotes it: in quotation marks, with a word of that kind near them."""
+    around = read[max(0, hit.start - _NEAR) : hit.end + _NEAR]
+    if not _REPORTING.search(around):
+        return False
+    offset = max(0, hit.start - _NEAR)
+    return any(
+        quote.start() + offset < hit.start + 1 and hit.start < quote.end() + offset
+        for quote in _QUOTED.finditer(around)
+    )
+
+
+REMOVED_TEXT = "[removed]"
+"""Stands where sentences were cut."""
+_SENTENCE = re.compile(r"[^.!?\n]*(?:[.!?](?!\s)[^.!?\n]*)*(?:[.!?]+|\n+|\Z)[ \t]*")
+
+
+def remove_instructions(text: str, *, between: bool = False) -> str:
+    """The text without the sentences, or lines, that show a pattern by themselves. Layout stays.
+
+    Args:
+        text: Untrusted text.
+        between: Whether what stands between the first and the last of them goes as well: the order itself is
+            often put between two sentences that prepare it.
+    """
+    sentences = [sentence for sentence in _SENTENCE.findall(text) if sentence]
+    shown = [bool(find_sightings(sentence)) for sentence in sentences]
+    if between and any(shown):
+        first, last = shown.index(True), len(shown) - shown[::-1].index(True)
+        shown = [place in range(first, last) for place in range(len(shown))]
+    parts: list[str] = []
+    for sentence, goes in zip(sentences, shown, strict=True):
+        if not goes:
+            parts.append(sentence)
+            continue
+        ending = sentence[len(sentence.rstrip()) :]
+        if parts and parts[-1].rstrip() == REMOVED_TEXT:
+            parts[-1] = REMOVED_TEXT + ending
+        else:
+            indent = sentence[: len(sentence) - len(sentence.lstrip())]
+            parts.append(indent + REMOVED_TEXT + ending)
+    return "".join(parts)

@@ -1,0 +1,260 @@
+"""`ToolPolicy`: which tools may be called with which arguments, read from a file or proposed from schemas.
+
+`find_violations` says what speaks against one call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import orjson
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from agentsys.errors import ConfigError, unknown_name
+from agentsys.models.chat import ToolSpec
+from agentsys.models.pipeline_elements import has_reading_name
+from baselines.middleware.guard_settings import RiskFinding, load_optional
+from baselines.middleware.risk_patterns import find_sightings
+from baselines.middleware.url_path_checks import find_path_fault, find_url_fault
+
+POLICY_FOLDER = Path(__file__).parent / "suites"
+
+
+class _PolicyPart(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+
+class UrlRule(_PolicyPart):
+    """Every text inside an argument is a URL."""
+
+    domains: tuple[str, ...] | None = None
+    """Allowed hosts; `*.site.example` for all below one; null: any public one."""
+
+
+class PathRule(_PolicyPart):
+    """Every text inside an argument is a path."""
+
+    root: str = "."
+    """The folder it must stay below."""
+    shell: bool = False
+    """Whether the tool hands it to a shell."""
+
+
+class ArgumentRule(_PolicyPart):
+    """What one argument may be."""
+
+    schema_: dict[str, Any] = Field(default_factory=dict, alias="schema")
+    """JSON schema (draft 2020-12), formats checked."""
+    url: UrlRule | None = None
+    path: PathRule | None = None
+
+
+class PolicyRole(_PolicyPart):
+    """Tools that go together, each with the arguments it may be given."""
+
+    extends: tuple[str, ...] = ()
+    """Roles whose tools it has as well; its own rule for a tool replaces theirs."""
+    tools: dict[str, dict[str, ArgumentRule]] = Field(default_factory=dict)
+    """Tool -> argument -> rule. An argument that is not listed may not be given."""
+
+
+class ToolPolicy(_PolicyPart):
+    """One policy file."""
+
+    description: str
+    default_role: str
+    roles: dict[str, PolicyRole]
+
+    @model_validator(mode="after")
+    def _known_roles(self) -> ToolPolicy:
+        for name in [self.default_role, *(one for role in self.roles.values() for one in role.extends)]:
+            if name not in self.roles:
+                raise ValueError(f"there is no role '{name}'")
+        return self
+
+    def tools_of(self, role: str | None = None) -> Mapping[str, Mapping[str, ArgumentRule]]:
+        """What a role allows: tool -> argument -> rule; None: what the policy's default one does.
+
+        Raises:
+            ConfigError: If there is no such role, or roles extend each other in a circle.
+        """
+        name = role or self.default_role
+        if name not in self.roles:
+            raise ConfigError(unknown_name("role of the policy", name, self.roles))
+        return self._collect_tools(name, ())
+
+    def _collect_tools(self, name: str, path: tuple[str, ...]) -> dict[str, dict[str, ArgumentRule]]:
+        if name in path:
+            raise ConfigError(f"Policy: roles extend each other: {' -> '.join([*path, name])}.")
+        found: dict[str, dict[str, ArgumentRule]] = {}
+        for other in self.roles[name].extends:
+            found |= self._collect_tools(other, (*path, name))
+        return found | self.roles[name].tools
+
+
+def list_shipped_policies() -> list[str]:
+    """Names of the suites that a policy is shipped for."""
+    return sorted(path.stem for path in POLICY_FOLDER.glob("*.yaml"))
+
+
+@lru_cache(maxsize=64)
+def load_tool_policy(name: str) -> ToolPolicy:
+    """A policy by the name of its suite, or by the path of a file.
+
+    Raises:
+        ConfigError: If there is no such policy, or the file is none.
+    """
+    path = POLICY_FOLDER / f"{name}.yaml" if name in list_shipped_policies() else Path(name).expanduser()
+    if not path.is_file():
+        raise ConfigError(unknown_name("policy", name, list_shipped_policies()) + " Or give a YAML file.")
+    try:
+        return ToolPolicy.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
+    except (yaml.YAMLError, ValidationError, UnicodeDecodeError) as error:
+        raise ConfigError(f"Policy {path}: {_first_error(error)}.") from None
+
+
+def _first_error(error: Exception) -> str:
+    if isinstance(error, ValidationError):
+        one = error.errors()[0]
+        return f"{'.'.join(map(str, one['loc'])) or 'file'}: {one['msg'].rstrip('.')}"
+    return " ".join(str(error).split()).rstrip(".")
+
+
+READER = "reader"
+ACTOR = "actor"
+_URL_NAMES = ("url", "link", "website", "uri")
+_PATH_NAMES = ("path", "file_path", "filepath", "folder", "directory")
+_KEPT_KEYWORDS = (
+    "type", "items", "enum", "format", "pattern", "minimum", "maximum", "properties", "required", "anyOf",
+    "additionalProperties", "$defs", "$ref",
+)  # fmt: skip
+
+
+def propose_policy(tools: Iterable[ToolSpec], labels: Mapping[str, str] | None = None) -> ToolPolicy:
+    """Every tool with every argument of its own schema: readers in one role, the rest in another.
+
+    Args:
+        tools: The tools on offer.
+        labels: Tool -> `query` or `command`; None: by the first word of the name.
+    """
+    specs = list(tools)
+    queries = {spec.name for spec in specs if _find_label(spec.name, labels) == "query"}
+    reader = PolicyRole(tools={spec.name: propose_arguments(spec) for spec in specs if spec.name in queries})
+    actor = PolicyRole(
+        extends=(READER,),
+        tools={spec.name: propose_arguments(spec) for spec in specs if spec.name not in queries},
+    )
+    return ToolPolicy(
+        description="Proposed from a toolset. Cut it down to what is needed.",
+        default_role=ACTOR,
+        roles={READER: reader, ACTOR: actor},
+    )
+
+
+def propose_arguments(spec: ToolSpec) -> dict[str, ArgumentRule]:
+    """The rules of a tool's arguments, from its JSON schema and their names."""
+    properties = spec.parameters.get("properties", {})
+    definitions = spec.parameters.get("$defs")
+    return {name: _propose_rule(name, schema, definitions) for name, schema in properties.items()}
+
+
+def policy_as_yaml(policy: ToolPolicy) -> str:
+    """A policy as the text of its file."""
+    data = policy.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    return yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=108)
+
+
+def _find_label(name: str, labels: Mapping[str, str] | None) -> str:
+    if labels is not None:
+        return labels.get(name, "command")
+    return "query" if has_reading_name(name) else "command"
+
+
+def _propose_rule(name: str, schema: Mapping[str, Any], definitions: object) -> ArgumentRule:
+    kept = {key: value for key, value in schema.items() if key in _KEPT_KEYWORDS}
+    if definitions and "$ref" in str(kept):
+        kept["$defs"] = definitions
+    words = name.casefold()
+    is_url = words in _URL_NAMES or words.endswith(("_url", "_link"))
+    is_path = words in _PATH_NAMES or words.endswith(("_path", "_folder"))
+    return ArgumentRule(schema=kept, url=UrlRule() if is_url else None, path=PathRule() if is_path else None)
+
+
+LAYER = "policy"
+CERTAIN = 1.0
+"""Weight of a broken rule: nobody allowed the call."""
+_IN_ARGUMENTS = 0.5
+"""Share of a pattern's weight inside an argument: users have agents write about instructions, too."""
+
+
+def find_violations(
+    tool: str, args: Mapping[str, Any], tools: Mapping[str, Mapping[str, ArgumentRule]] | None
+) -> list[RiskFinding]:
+    """What speaks against a call, rules that it breaks first.
+
+    Args:
+        tool: Its name.
+        args: Its arguments, JSON-like.
+        tools: What is allowed (`Policy.tools_of`); None: there is no policy, and only the texts are looked
+            at.
+    """
+    if tools is not None and tool not in tools:
+        return [_broken_rule_finding("tool", f"{tool} is not allowed")]
+    found: list[RiskFinding] = []
+    rules = {} if tools is None else tools[tool]
+    for name, value in args.items() if tools is not None else ():
+        rule = rules.get(name)
+        found += (
+            [_broken_rule_finding("argument", f"{name} is not allowed")]
+            if rule is None
+            else _check_argument(name, value, rule)
+        )
+    return found + [
+        RiskFinding(
+            LAYER, seen.hit.pattern.id, seen.hit.pattern.category, seen.weight * _IN_ARGUMENTS, seen.excerpt
+        )
+        for text in iterate_argument_texts(args)
+        for seen in find_sightings(text)
+    ]
+
+
+def _check_argument(name: str, value: Any, rule: ArgumentRule) -> Iterator[RiskFinding]:
+    if rule.schema_:
+        error = next(_build_validator(orjson.dumps(rule.schema_)).iter_errors(value), None)
+        if error is not None:
+            yield _broken_rule_finding("schema", f"{name}: {error.message}")
+    for text in iterate_argument_texts(value):
+        if rule.url is not None and (fault := find_url_fault(text, rule.url.domains)) is not None:
+            yield _broken_rule_finding(f"url_{fault.kind}", f"{name}: {fault.reason}: {text}")
+        if (
+            rule.path is not None
+            and (why := find_path_fault(text, rule.path.root, shell=rule.path.shell)) is not None
+        ):
+            yield _broken_rule_finding("path", f"{name}: {why}: {text}")
+
+
+@lru_cache(maxsize=512)
+def _build_validator(schema: bytes) -> Any:
+    package = load_optional("jsonschema")
+    kind = package.Draft202012Validator
+    return kind(orjson.loads(schema), format_checker=kind.FORMAT_CHECKER)
+
+
+def iterate_argument_texts(value: Any) -> Iterator[str]:
+    """Every text inside an argument, or inside all of them."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from iterate_argument_texts(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from iterate_argument_texts(item)
+
+
+def _broken_rule_finding(kind: str, what: str) -> RiskFinding:
+    return RiskFinding(LAYER, kind, "execution" if kind.startswith("url") else "exfiltration", CERTAIN, what)

@@ -1,0 +1,320 @@
+"""The gate before the tools: calls run only as the rules allow, and steps around it write and update the rules.
+
+`GatedRuntime` decides on each call; `BeginProgentTask` installs the first policy; `UpdatePolicy` rewrites it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import yaml
+from agentdojo.agent_pipeline.errors import AbortAgentError
+from agentdojo.functions_runtime import Function, FunctionsRuntime, TaskEnvironment
+from agentdojo.types import ChatMessage
+from pydantic import ValidationError
+
+from agentsys.models.chat import ChatModel, ToolSpec, text_of
+from agentsys.models.pipeline_elements import LoopState, LoopStep, ToolsElement, has_reading_name, tool_specs
+from agentsys.models.trace import Tracer, current_tracer, span
+from baselines.progent.narrower_policy import is_narrower
+from baselines.progent.policy_model import CalledTool, PolicyModel, WrittenPolicy
+from baselines.progent.progent_rules import (
+    STANDING,
+    PolicyDecision,
+    PolicyRule,
+    ProgentFix,
+    ProgentSettings,
+    RefusalFallback,
+    RuleTable,
+    allow_under,
+    decide_call,
+    merge_rules,
+)
+from baselines.progent.prompts import REFUSED, STOPPED
+from baselines.tool_boundary.result_rewriter import find_new_results
+
+PROGENT_SPAN = "progent"
+TASK_POLICY = "progent_policy"
+"""Where the rules of a task travel, in the pipeline's extra arguments."""
+
+
+class ProgentStop(Exception):
+    """A rule ends the task."""
+
+
+class ProgentRefusal(Exception):
+    """A refused call, where the caller wants errors raised."""
+
+
+@dataclass
+class TaskPolicy:
+    """The rules of one run of one task."""
+
+    settings: ProgentSettings
+    query: str
+    standing: dict[str, tuple[PolicyRule, ...]]
+    """Those of the suite and of the config; they change only by a rule's own `updates`."""
+    written: WrittenPolicy = ()
+    """Those of the policy model."""
+
+    @property
+    def rules(self) -> RuleTable | None:
+        """All rules; None where nothing is enforced."""
+        if not self.settings.enforces_rules:
+            return None
+        generated: dict[str, tuple[PolicyRule, ...]] = {}
+        for entry in self.written:
+            generated[entry.tool] = (*generated.get(entry.tool, ()), entry.as_rule())
+        return merge_rules(self.standing, generated)
+
+    def decide_on_call(self, tool: str, args: Mapping[str, Any]) -> PolicyDecision:
+        """Hold one call against the rules; a rule that lets it pass may change the standing ones."""
+        first_only = not self.settings.fixes_defect(ProgentFix.TRY_ALL_ENTRIES)
+        decision = decide_call(self.rules, tool, args, first_only=first_only)
+        if decision.allowed and decision.by is not None:
+            self.standing |= {name: tuple(rules) for name, rules in decision.by.updates.items()}
+        return decision
+
+
+class GatedRuntime(FunctionsRuntime):  # type: ignore[misc]
+    """A runtime that runs only what the rules allow; a call nested in another's arguments is one, too."""
+
+    def __init__(self, inner: FunctionsRuntime, policy: TaskPolicy) -> None:
+        super().__init__(list(inner.functions.values()))
+        self.inner = inner
+        self.policy = policy
+
+    def run_function(
+        self,
+        env: TaskEnvironment | None,
+        function: str,
+        kwargs: Mapping[str, Any],
+        raise_on_error: bool = False,
+    ) -> tuple[Any, str | None]:
+        """Run a tool if the rules allow it; else nothing, and an error that says why.
+
+        Raises:
+            ProgentStop: If a rule ends the task.
+            ProgentRefusal: If the call is refused and errors are to be raised.
+            Exception: What the inner runtime raises, unchanged.
+        """
+        try:
+            resolved = self._execute_nested_calls(env, kwargs)
+        except ProgentStop:
+            raise
+        except Exception as error:
+            if raise_on_error:
+                raise
+            return "", f"{type(error).__name__}: {error}"
+        args = self._prepare_arguments(function, resolved)
+        if args is None:  # What a tool cannot be called with: it says so itself.
+            return self._run_if_allowed(env, function, resolved, raise_on_error)
+        decision = self.policy.decide_on_call(function, args)
+        if decision.allowed:
+            _record_allowed(function, decision)
+            return self._run_if_allowed(env, function, resolved, raise_on_error)
+        current_tracer().tool_refused(function, args, decision.cause)
+        if decision.fallback is RefusalFallback.STOP:
+            raise ProgentStop(decision.cause)
+        refusal = REFUSED.format(cause=decision.cause, query=self.policy.query)
+        if raise_on_error:
+            raise ProgentRefusal(refusal)
+        return "", refusal
+
+    def _run_if_allowed(
+        self, env: TaskEnvironment | None, function: str, args: Mapping[str, Any], raise_on_error: bool
+    ) -> tuple[Any, str | None]:
+        result: tuple[Any, str | None] = self.inner.run_function(env, function, args, raise_on_error)
+        return result
+
+    def _prepare_arguments(self, function: str, args: Mapping[str, Any]) -> dict[str, Any] | None:
+        """The arguments as the tool will get them, JSON-ready; None if it will not take them.
+
+        Validated first: `"500"` for a number is 500 to the tool, and a schema's `maximum` passes over texts.
+        """
+        tool: Function | None = self.functions.get(function)
+        if tool is None:
+            return None
+        try:
+            valid = tool.parameters.model_validate(dict(args))
+        except ValidationError:
+            return None
+        everything: dict[str, Any] = valid.model_dump(mode="json", fallback=str)
+        if not self.policy.settings.fixes_defect(ProgentFix.CHECK_SUPPLIED_ARGUMENTS):
+            return everything
+        return {
+            name: value
+            for name, value in everything.items()
+            if name in valid.model_fields_set and not _is_omitted_null(tool, name, value)
+        }
+
+
+def _is_omitted_null(tool: Function, name: str, value: Any) -> bool:
+    """Whether a null stands where the tool would put one itself: models write it for "not given"."""
+    field = tool.parameters.model_fields.get(name)
+    return value is None and field is not None and not field.is_required() and field.default is None
+
+
+def _record_allowed(function: str, decision: PolicyDecision) -> None:
+    with span(PROGENT_SPAN, function) as opened:
+        opened.decision = {"allow": True, "priority": decision.by.priority if decision.by else None}
+
+
+class GatedTools(LoopStep):
+    """AgentDojo's executor behind the gate: calls run or are refused in the order they were made."""
+
+    name = "progent_gate"
+    runs_tools = True
+
+    def __init__(self) -> None:
+        self.executor = ToolsElement()
+
+    def step(self, at: LoopState) -> LoopState:
+        """Run the latest message's calls.
+
+        Raises:
+            AbortAgentError: If a rule ends the task; AgentDojo scores what was done so far.
+        """
+        gated = GatedRuntime(at.runtime, at.extra[TASK_POLICY])
+        try:
+            return replace(at, messages=self.executor.query(at.query, gated, at.env, at.messages)[3])
+        except ProgentStop:
+            raise AbortAgentError(STOPPED, list(at.messages), at.env) from None
+
+
+class BeginProgentTask(LoopStep):
+    """Installs the standing rules and has the first policy written."""
+
+    name = "progent_begin"
+
+    def __init__(self, model: ChatModel, settings: ProgentSettings, suite: str) -> None:
+        self.model = model
+        self.settings = settings
+        self.suite = suite
+        self._first: tuple[Tracer, str, WrittenPolicy] | None = None
+        """The first policy of the case under way: AgentDojo may run a pipeline up to three times."""
+
+    def step(self, at: LoopState) -> LoopState:
+        """Begin a run of the task, with nothing left of any run before but the first policy.
+
+        Raises:
+            ModelError: If no policy was written.
+        """
+        tools = tool_specs(at.runtime.functions.values())
+        policy = TaskPolicy(self.settings, at.query, self._standing_rules(tools))
+        if self.settings.generate:
+            policy.written = self._write_first_policy(tools, at.query)
+        return replace(at, extra={**at.extra, TASK_POLICY: policy})
+
+    def _standing_rules(self, tools: Sequence[ToolSpec]) -> dict[str, tuple[PolicyRule, ...]]:
+        own = {tool: tuple(rules) for tool, rules in self.settings.rules.items()}
+        if self.settings.base_rules == "none":
+            return own
+        base = load_base_rules(self.suite, tools)
+        with span(PROGENT_SPAN, "base_rules") as opened:
+            opened.decision = {"source": base.source, "always_allowed": list(base.tools)}
+        return merge_rules({tool: (allow_under(STANDING),) for tool in base.tools}, own)
+
+    def _write_first_policy(self, tools: Sequence[ToolSpec], query: str) -> WrittenPolicy:
+        tracer = current_tracer()
+        known = self._first
+        if known is None or known[0] is not tracer or known[1] != query:
+            written = PolicyModel(self.model, self.settings, tools, query).write_policy()
+            self._first = known = (tracer, query, written)
+        return known[2]
+
+
+class UpdatePolicy(LoopStep):
+    """Has the policy looked at again after a turn; what is rewritten replaces all of the old rules."""
+
+    name = "progent_update"
+
+    def __init__(self, model: ChatModel, settings: ProgentSettings) -> None:
+        self.model = model
+        self.settings = settings
+
+    def step(self, at: LoopState) -> LoopState:
+        """One decision, and one policy where it is yes.
+
+        Raises:
+            ModelError: As `PolicyModel.updated` does.
+        """
+        policy: TaskPolicy = at.extra[TASK_POLICY]
+        calls = self._called_tools(at.messages)
+        if calls:
+            tools = tool_specs(at.runtime.functions.values())
+            asked = PolicyModel(self.model, self.settings, tools, at.query)
+            rewritten = asked.update_policy(calls, policy.written)
+            if rewritten is not None and self._may_replace(policy.written, rewritten):
+                policy.written = rewritten
+        return at
+
+    def _called_tools(self, messages: Sequence[ChatMessage]) -> list[CalledTool]:
+        only_success = self.settings.fixes_defect(ProgentFix.UPDATE_ON_SUCCESS)
+        turn = [messages[place] for place in find_new_results(messages)]
+        return [
+            CalledTool(message["tool_call"].function, message["tool_call"].args, text_of(message))
+            for message in turn
+            if message["role"] == "tool" and not (only_success and message["error"])
+        ]
+
+    def _may_replace(self, old: WrittenPolicy, new: WrittenPolicy) -> bool:
+        if not self.settings.only_narrow:
+            return True
+        with span(PROGENT_SPAN, "narrower") as opened:
+            verdict = is_narrower(
+                new,
+                old,
+                first_only=not self.settings.fixes_defect(ProgentFix.TRY_ALL_ENTRIES),
+                unknown_is_narrower=not self.settings.fixes_defect(ProgentFix.PROVE_NARROWER),
+            )
+            opened.decision = {"narrower": verdict}
+        return verdict
+
+
+_LOGGER = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class BaseRules:
+    """Tools that may be called whatever the request is, with any arguments."""
+
+    tools: tuple[str, ...]
+    source: str
+    """`base_rules/NAME.yaml`, or `generated` where a suite has no file."""
+
+
+def load_base_rules(suite: str, tools: Sequence[ToolSpec]) -> BaseRules:
+    """The rules of a suite; a file of its name counts if it names a tool that is on offer."""
+    offered = {tool.name for tool in tools}
+    listed = tuple(name for name in _load_listed_tools(suite) if name in offered)
+    if listed:
+        return BaseRules(listed, f"base_rules/{suite}.yaml")
+    least = tuple(tool.name for tool in tools if reads_without_arguments(tool))
+    _log_fallback_once(suite, least)
+    return BaseRules(least, "generated")
+
+
+def reads_without_arguments(tool: ToolSpec) -> bool:
+    """Whether a tool's name says that it reads, and no argument has to be given: nothing can leak by it."""
+    return has_reading_name(tool.name) and not tool.parameters.get("required")
+
+
+@cache
+def _load_listed_tools(suite: str) -> tuple[str, ...]:
+    folder = files("baselines.progent") / "base_rules"
+    found = next((file for file in folder.iterdir() if file.name == f"{suite}.yaml"), None)
+    return () if found is None else tuple(yaml.safe_load(found.read_text(encoding="utf-8")))
+
+
+@cache
+def _log_fallback_once(suite: str, least: tuple[str, ...]) -> None:
+    named = ", ".join(least) or "none"
+    _LOGGER.warning(
+        "Progent has no base rules for the suite %s; generated from its tools' names: %s.", suite, named
+    )

@@ -1,0 +1,342 @@
+"""`BoundaryFilter`: rules on tool calls and rewrites tool results, in a plain loop or around any agent.
+
+`FilteredTools` is the element of a plain tool loop that runs its tools between filters. `FilteredRuntime` puts
+them around the tools of an agent of any other kind. `BoundaryDefense` is the plain agent with some filters.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
+from agentdojo.agent_pipeline.errors import AbortAgentError
+from agentdojo.agent_pipeline.tool_execution import tool_result_to_str
+from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime, TaskEnvironment
+from agentdojo.task_suite.task_suite import TaskSuite
+from agentdojo.types import (
+    ChatAssistantMessage,
+    ChatMessage,
+    ChatToolResultMessage,
+)
+from pydantic import ValidationError
+
+from agentsys.models.chat import ChatModel, assistant, tool_message
+from agentsys.models.pipeline_elements import (
+    LoopState,
+    LoopStep,
+    ToolsElement,
+    default_system_message,
+    parse_list_text,
+    tool_loop,
+)
+from agentsys.models.providers.wire_parts import visible_text
+from agentsys.models.trace import current_tracer
+
+
+@dataclass(frozen=True)
+class FilterTurn:
+    """One turn of an agent as a filter sees it."""
+
+    query: str
+    """The user's task."""
+    runtime: FunctionsRuntime
+    """The tools."""
+    messages: Sequence[ChatMessage] = ()
+    """The conversation up to the message that makes the calls; empty where the agent has none of its own
+    that a filter could be shown (`baselines.tool_boundary.boundary_filter`)."""
+
+
+@dataclass(frozen=True)
+class CallRuling:
+    """A call after a filter has seen it."""
+
+    call: FunctionCall
+    """The call to run."""
+    refusal: str | None = None
+    """Error text that the agent gets in place of a result; None: the call runs."""
+
+
+class EndCase(Exception):
+    """A filter ends the case. The message is its last words, and quotes no result.
+
+    `results` are those of the turn as the record is to keep them.
+    """
+
+    def __init__(self, words: str, results: Sequence[ChatToolResultMessage]) -> None:
+        super().__init__(words)
+        self.results = tuple(results)
+
+
+class BoundaryFilter:
+    """Lets everything pass. Made afresh for each case, so it may keep what belongs to one."""
+
+    def rule_on_calls(self, turn: FilterTurn, calls: Sequence[FunctionCall]) -> list[CallRuling]:
+        """Decide on the calls of one turn, all of which the tools would take, before the first of them runs.
+
+        Returns:
+            One ruling per call, in order.
+
+        Raises:
+            ModelError: If a model that was asked gave no reply.
+        """
+        return [CallRuling(call) for call in calls]
+
+    def filter_results(
+        self, turn: FilterTurn, results: Sequence[ChatToolResultMessage]
+    ) -> list[ChatToolResultMessage]:
+        """Give what the agent reads in place of these results, in order of the calls that were run.
+
+        Returns:
+            One message per result, in order; the very same object where nothing is changed.
+
+        Raises:
+            ModelError: If a model that was asked gave no reply.
+            EndCase: If the case ends here.
+        """
+        return list(results)
+
+
+def tool_accepts(runtime: FunctionsRuntime, call: FunctionCall) -> bool:
+    """Whether a tool would take a call. Other calls are answered without one, in the agent's own words."""
+    tool = runtime.functions.get(call.function)
+    if tool is None:
+        return False
+    try:
+        tool.parameters.model_validate(dict(call.args))
+    except ValidationError:
+        return False
+    return True
+
+
+def apply_to_calls(
+    filters: Sequence[BoundaryFilter], turn: FilterTurn, calls: Sequence[FunctionCall]
+) -> list[CallRuling]:
+    """Rule on calls by each filter in turn; a refused call is shown to no further one.
+
+    Refused calls are booked in the trace.
+    """
+    rulings = [CallRuling(call) for call in calls]
+    for one in filters:
+        places = [
+            place
+            for place, ruling in enumerate(rulings)
+            if ruling.refusal is None and tool_accepts(turn.runtime, ruling.call)
+        ]
+        found = one.rule_on_calls(turn, [rulings[place].call for place in places]) if places else []
+        for place, ruling in zip(places, found, strict=True):
+            rulings[place] = ruling
+            if ruling.refusal is not None:
+                current_tracer().tool_refused(ruling.call.function, dict(ruling.call.args), ruling.refusal)
+    return rulings
+
+
+def apply_to_results(
+    filters: Sequence[BoundaryFilter], turn: FilterTurn, results: Sequence[ChatToolResultMessage]
+) -> list[ChatToolResultMessage]:
+    """What is left of results after each filter in turn.
+
+    Raises:
+        EndCase: If one of them ends the case.
+    """
+    read = list(results)
+    for one in filters:
+        read = one.filter_results(turn, read)
+    return read
+
+
+CallHistory = Literal["proposed", "executed"]
+"""Which arguments stand in the conversation where a filter changed them."""
+
+
+class FilteredTools(LoopStep):
+    """Runs the latest message's calls between filters; stands where AgentDojo's executor would.
+
+    All calls of a turn are ruled on before the first one runs, and all results are read before the agent
+    sees the first. Answers that no tool gave (unknown tool, arguments it does not take, refusals) hold the
+    agent's own words and pass by.
+
+    Args:
+        filters: The filters, each acting on what the one before it left.
+        history: Whether the agent's message keeps the calls it `proposed`, or shows those `executed`.
+    """
+
+    runs_tools = True
+
+    def __init__(self, filters: Sequence[BoundaryFilter], history: CallHistory = "proposed") -> None:
+        self.filters = tuple(filters)
+        self.history: CallHistory = history
+        self._executor = ToolsElement()
+
+    def step(self, at: LoopState) -> LoopState:
+        """Run the calls of the last message, if it makes any.
+
+        Raises:
+            AbortAgentError: If a filter ends the case.
+            ModelError: If a filter's model gave no reply.
+        """
+        last = at.messages[-1] if at.messages else None
+        if last is None or last["role"] != "assistant" or not last["tool_calls"]:
+            return at
+        turn = FilterTurn(at.query, at.runtime, at.messages)
+        rulings = apply_to_calls(self.filters, turn, [_repair_call(call) for call in last["tool_calls"]])
+        answers = [self._answer_call(ruling, at) for ruling in rulings]
+        open_ = [
+            place
+            for place, ruling in enumerate(rulings)
+            if ruling.refusal is None and tool_accepts(at.runtime, ruling.call)
+        ]
+        before = [*at.messages[:-1], self._message_to_show(last, rulings)]
+        try:
+            read = apply_to_results(self.filters, turn, [answers[place] for place in open_])
+        except EndCase as end:
+            kept = _replace_at(answers, open_, end.results)
+            raise AbortAgentError(str(end), [*before, *self._pair_with_calls(kept, last)], at.env) from None
+        return replace(
+            at, messages=[*before, *self._pair_with_calls(_replace_at(answers, open_, read), last)]
+        )
+
+    def _answer_call(self, ruling: CallRuling, at: LoopState) -> ChatToolResultMessage:
+        if ruling.refusal is not None:
+            return tool_message(ruling.call, "", ruling.refusal)
+        run = self._executor.query(at.query, at.runtime, at.env, [assistant(None, [ruling.call])])[3]
+        result: ChatToolResultMessage = run[-1]
+        return result
+
+    def _message_to_show(
+        self, message: ChatAssistantMessage, rulings: Sequence[CallRuling]
+    ) -> ChatAssistantMessage:
+        if self.history == "proposed":
+            return message
+        return {**message, "tool_calls": [ruling.call for ruling in rulings]}
+
+    def _pair_with_calls(
+        self, results: Sequence[ChatToolResultMessage], message: ChatAssistantMessage
+    ) -> list[ChatToolResultMessage]:
+        """The results under the calls that the conversation shows."""
+        if self.history == "executed":
+            return list(results)
+        proposed = message["tool_calls"] or []
+        return [
+            result if result["tool_call"] is call else {**result, "tool_call": call}
+            for result, call in zip(results, proposed, strict=True)
+        ]
+
+
+def _repair_call(call: FunctionCall) -> FunctionCall:
+    """The call as the executor will run it, so that filters see no other one.
+
+    A list that a model wrote as a text becomes the list, in place, as AgentDojo's executor does it. A call
+    nested in the arguments, which would run unseen, becomes plain data; models cannot send one.
+    """
+    for name, value in call.args.items():
+        if isinstance(value, FunctionCall):
+            call.args[name] = value.model_dump()
+        elif isinstance(value, str):
+            call.args[name] = parse_list_text(value)
+    return call
+
+
+def _replace_at(messages: Sequence[Any], places: Sequence[int], new: Sequence[Any]) -> list[Any]:
+    changed = list(messages)
+    for place, message in zip(places, new, strict=True):
+        changed[place] = message
+    return changed
+
+
+class CallRefused(Exception):
+    """A refused call, where the caller wants errors raised."""
+
+
+class FilteredRuntime(FunctionsRuntime):  # type: ignore[misc]
+    """A runtime whose calls and results pass filters, one call at a time.
+
+    A result that no filter changed is handed on as the value it was; a changed one as its text.
+    """
+
+    def __init__(self, inner: FunctionsRuntime, filters: Sequence[BoundaryFilter], query: str) -> None:
+        super().__init__(list(inner.functions.values()))
+        self.inner = inner
+        self.filters = tuple(filters)
+        self.turn = FilterTurn(query, inner)
+
+    def run_function(
+        self,
+        env: TaskEnvironment | None,
+        function: str,
+        kwargs: Mapping[str, Any],
+        raise_on_error: bool = False,
+    ) -> tuple[Any, str | None]:
+        """Run a tool between the filters.
+
+        Raises:
+            CallRefused: If the call is refused and errors are to be raised.
+            EndCase: If a filter ends the case.
+            Exception: What the inner runtime raises, unchanged.
+        """
+        try:
+            resolved = self._execute_nested_calls(env, kwargs)
+        except CallRefused as refused:
+            if raise_on_error:
+                raise
+            return "", str(refused)
+        call = FunctionCall(function=function, args=resolved)
+        if not tool_accepts(self.inner, call):
+            own: tuple[Any, str | None] = self.inner.run_function(env, function, resolved, raise_on_error)
+            return own
+        (ruling,) = apply_to_calls(self.filters, self.turn, [call])
+        if ruling.refusal is not None:
+            if raise_on_error:
+                raise CallRefused(ruling.refusal)
+            return "", ruling.refusal
+        value, error = self.inner.run_function(env, function, dict(ruling.call.args), raise_on_error)
+        if not tool_accepts(self.inner, ruling.call):
+            return value, error
+        returned = tool_message(ruling.call, tool_result_to_str(value), error)
+        (read,) = apply_to_results(self.filters, self.turn, [returned])
+        return (value, error) if read is returned else (visible_text(read), read["error"])
+
+
+class FilteredAgent(LoopStep):
+    """Runs an agent with filtered tools."""
+
+    def __init__(self, agent: BasePipelineElement, filters: Sequence[BoundaryFilter]) -> None:
+        self.agent = agent
+        self.filters = tuple(filters)
+
+    def step(self, at: LoopState) -> LoopState:
+        """One run of the agent."""
+        guarded = FilteredRuntime(at.runtime, self.filters, at.query)
+        after = replace(at, runtime=guarded).run_element(self.agent)
+        return replace(after, query=at.query, runtime=at.runtime)
+
+
+class BoundaryDefense(ABC):
+    """A defense that acts at the border alone, so that it can be put in front of other agents too.
+
+    A subclass gives the filter; its YAML makes it a config.
+    """
+
+    name: str
+    history: CallHistory = "proposed"
+    """See `FilteredTools`."""
+
+    @property
+    def needs_conversation(self) -> bool:
+        """Whether the filter reads the agent's conversation, or ends it: then it fits plain loops only."""
+        return False
+
+    @abstractmethod
+    def boundary_filters(self, model: ChatModel, suite: TaskSuite[Any]) -> Sequence[BoundaryFilter]:
+        """The filters of one case, made afresh."""
+
+    def pipeline(self, model: ChatModel, suite: TaskSuite[Any]) -> BasePipelineElement:
+        """The plain agent with the filters between it and its tools."""
+        return tool_loop(
+            model,
+            default_system_message(suite),
+            name=f"{model.name}-{self.name}",
+            tools=FilteredTools(self.boundary_filters(model, suite), self.history),
+        )

@@ -1,0 +1,99 @@
+"""Questions to a guard model: its reply is read by the caller, and asked for again where it is unreadable."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from agentsys.models.chat import ChatModel, ChatReply, ChatRequest
+from agentsys.models.providers.wire_parts import visible_text
+
+Read = TypeVar("Read")
+
+_THOUGHT, _THOUGHT_ENDS = "<think>", "</think>"
+
+
+@dataclass(frozen=True)
+class GuardAnswer(Generic[Read]):
+    """What came of a question."""
+
+    value: Read | None
+    """As it was read; None if no reply could be."""
+    asked: int
+    """Replies that were given."""
+    unreadable: int
+    """Those of them that could not be read."""
+
+
+def ask_guard(
+    model: ChatModel, request: ChatRequest, read: Callable[[str], Read | None], retries: int = 1
+) -> GuardAnswer[Read]:
+    """Ask until a reply can be read.
+
+    Args:
+        model: The model.
+        request: The question. Asked again as it is: a model at temperature 0 may still answer otherwise.
+        read: Reads the words of a reply; None where they are not what was asked for.
+        retries: How often it is asked again.
+
+    Raises:
+        ModelError: If the model gave no reply; that is never a verdict.
+    """
+    return ask_guard_reply(model, request, lambda reply: read(visible_words(reply)), retries)
+
+
+def ask_guard_reply(
+    model: ChatModel, request: ChatRequest, read: Callable[[ChatReply], Read | None], retries: int = 1
+) -> GuardAnswer[Read]:
+    """Ask as `ask` does where more than the words of a reply is read."""
+    for place in range(retries + 1):
+        reply = model.complete(request)
+        value = None if is_cut_off(reply, request) else read(reply)
+        if value is not None:
+            return GuardAnswer(value, place + 1, place)
+    return GuardAnswer(None, retries + 1, retries + 1)
+
+
+def visible_words(reply: ChatReply) -> str:
+    """A reply's words without hidden reasoning, also where a server leaves it in the text (`<think>`)."""
+    text = visible_text(reply.message)
+    if not text.lstrip().startswith(_THOUGHT):
+        return text
+    return text.partition(_THOUGHT_ENDS)[2]
+
+
+def is_cut_off(reply: ChatReply, request: ChatRequest) -> bool:
+    """Whether a reply ended at a bound on its tokens, by its server's word or by the tokens it used up."""
+    bound = request.max_tokens
+    return reply.cut or (bound is not None and reply.usage.completion >= bound)
+
+
+def draw_fence_word(seed: int, *texts: str) -> str:
+    """Draw a word that stands in none of the texts, for marks around them that they cannot close.
+
+    It depends on the seed and all of the texts, so a run repeats it and who writes a part of them cannot
+    foresee it without the seed.
+    """
+    key = "\x1f".join([str(seed), *texts]).encode("utf-8", "surrogatepass")
+    while True:
+        key = hashlib.blake2b(key, digest_size=8).digest()
+        word = key.hex()
+        if not any(word in text for text in texts):
+            return word
+
+
+def wrap_in_fences(word: str, text: str) -> str:
+    """A text between two marks that hold the word."""
+    return f"[begin {word}]\n{text}\n[end {word}]"
+
+
+def read_fenced_text(text: str, number: int = 0) -> str:
+    """What stands between a question's marks, the pair of this number from 0, for the simulated model."""
+    rest = text
+    for _ in range(number + 1):
+        word = rest.partition("[begin ")[2].partition("]\n")[0]
+        rest = rest.partition(f"[begin {word}]\n")[2]
+        found, _, rest = rest.partition(f"\n[end {word}]")
+    return found

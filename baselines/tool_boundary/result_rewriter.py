@@ -1,0 +1,210 @@
+"""`ResultRewriter`: a filter that reads tool results one by one, and what rewrites their text.
+
+The first functions find the results of the latest turn and rewrite their text blocks in new messages.
+`StringLeaves` are the strings inside a result that was written from data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+import yaml
+from agentdojo.types import (
+    ChatMessage,
+    ChatToolResultMessage,
+    MessageContentBlock,
+    text_content_block_from_string,
+)
+
+from agentsys.models.providers.wire_parts import result_text
+from agentsys.models.trace import current_tracer, span
+from baselines.tool_boundary.boundary_filter import BoundaryFilter, FilterTurn
+
+
+def rewrite_new_results(
+    messages: Sequence[ChatMessage], rewrite: Callable[[ChatToolResultMessage], ChatToolResultMessage]
+) -> list[ChatMessage]:
+    """The conversation with every tool result of the latest turn rewritten; its messages stay as they are.
+
+    The latest turn is everything after the last assistant message, so a reminder that another
+    element has already put behind the results does not hide them. `rewrite` makes a new message.
+    """
+    start = find_turn_start(messages)
+    new = [rewrite(message) if message["role"] == "tool" else message for message in messages[start:]]
+    return [*messages[:start], *new]
+
+
+def find_new_results(messages: Sequence[ChatMessage]) -> list[int]:
+    """Find the places of the latest turn's tool results in the conversation, in order."""
+    start = find_turn_start(messages)
+    return [place for place in range(start, len(messages)) if messages[place]["role"] == "tool"]
+
+
+def rewrite_text_blocks(
+    blocks: Sequence[MessageContentBlock], rewrite: Callable[[str], str]
+) -> list[MessageContentBlock]:
+    """New content blocks with the text of each text block rewritten; other blocks are kept."""
+    return [
+        text_content_block_from_string(rewrite(block["content"])) if block["type"] == "text" else block
+        for block in blocks
+    ]
+
+
+def replace_result_text(result: ChatToolResultMessage, text: str) -> ChatToolResultMessage:
+    """The result with another text where models read it: the error of a failed call, else the content."""
+    if result["error"]:
+        blank = rewrite_text_blocks(result["content"] or [], lambda _: "")
+        return {**result, "content": blank, "error": text}
+    others = [block for block in result["content"] or () if block["type"] != "text"]
+    return {**result, "content": [text_content_block_from_string(text), *others]}
+
+
+def find_turn_start(messages: Sequence[ChatMessage]) -> int:
+    """Place of the first message behind the last assistant's; 0 where there is none."""
+    assistant = [index for index, message in enumerate(messages) if message["role"] == "assistant"]
+    return assistant[-1] + 1 if assistant else 0
+
+
+ReadUnit = Literal["result", "strings"]
+"""What a guard is shown at once: a whole result, or each string in it."""
+
+# Both build plain values only; libyaml's is ten times faster, where PyYAML was built with it.
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_STRUCTURED = ("- ", "[", "{")
+
+
+@dataclass(frozen=True)
+class StringLeaves:
+    """A result's text as the data it was written from."""
+
+    data: Any
+    """A list or an object; the text itself where it is no written data."""
+    text: str
+
+    def list_strings(self) -> list[str]:
+        """Every string, in order of place; keys are none."""
+        return list(_iterate_strings(self.data))
+
+    def replace_strings(self, change: Callable[[str], str]) -> str:
+        """The text with strings changed, asked about once each, in order; the very bytes where none is."""
+        changed = _replace_strings_in(self.data, change)
+        if changed == self.data:
+            return self.text
+        return changed if isinstance(changed, str) else str(yaml.safe_dump(changed)).strip()
+
+
+def read_leaves(text: str) -> StringLeaves:
+    """Read a result. Only what writes back to the same bytes counts as structured."""
+    try:
+        data = yaml.load(text, _LOADER) if _may_be_data(text) else text
+        same = isinstance(data, list | dict) and str(yaml.safe_dump(data)).strip() == text
+    except (yaml.YAMLError, RecursionError, ValueError, TypeError):
+        same = False
+    return StringLeaves(data if same else text, text)
+
+
+def _may_be_data(text: str) -> bool:
+    # An anchor could unfold without end; what tools return as data has one only where AgentDojo writes it.
+    return "&" not in text and (text.startswith(_STRUCTURED) or ": " in text or ":\n" in text)
+
+
+def _iterate_strings(data: Any) -> Iterator[str]:
+    if isinstance(data, str):
+        yield data
+    elif isinstance(data, dict | list):
+        for item in data.values() if isinstance(data, dict) else data:
+            yield from _iterate_strings(item)
+
+
+def _replace_strings_in(data: Any, change: Callable[[str], str]) -> Any:
+    if isinstance(data, str):
+        return change(data)
+    if isinstance(data, dict):
+        return {key: _replace_strings_in(item, change) for key, item in data.items()}
+    return [_replace_strings_in(item, change) for item in data] if isinstance(data, list) else data
+
+
+OnDoubt = Literal["withhold", "keep"]
+"""What follows where a guard gave no answer that can be used."""
+
+WITHHELD = "<withheld: this tool result could not be checked>"
+"""Stands for a result whose guard gave no answer that could be used."""
+EMPTIED = "<nothing is left of this tool result>"
+"""Stands for a result of which everything was taken out: providers refuse an empty message."""
+
+
+@dataclass(frozen=True)
+class RewrittenResult:
+    """What became of one result."""
+
+    text: str
+    """What the agent reads."""
+    outcome: str
+    """`clean`, `rewritten`, `withheld`, or a word of the filter's own for one of these."""
+    asked: int = 0
+    """Replies of guard models."""
+    unreadable: int = 0
+    """Those that could not be read."""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """What else the record keeps, JSON-ready."""
+    flagged: bool | None = None
+    """Whether the guard took the result for an injection; None: it gave no verdict, or has none to give."""
+
+
+class ResultRewriter(BoundaryFilter):
+    """Reads each result by itself; blank ones are passed on unread.
+
+    What is read is the error text of a failed call, else its content: a tool's error may quote what an
+    attacker wrote. Each result read leaves a span of kind `detector`.
+    """
+
+    name: ClassVar[str] = "rewriter"
+    gives_verdicts: ClassVar[bool] = True
+    """Whether it says of each result if it holds an injection; then its errors are counted."""
+
+    def rewrite_result(self, turn: FilterTurn, result: ChatToolResultMessage, text: str) -> RewrittenResult:
+        """Give what is to stand in place of a result's text, which is not blank.
+
+        Raises:
+            ModelError: If a model that was asked gave no reply.
+        """
+        raise NotImplementedError
+
+    def filter_results(
+        self, turn: FilterTurn, results: Sequence[ChatToolResultMessage]
+    ) -> list[ChatToolResultMessage]:
+        """Rewrite each result in order."""
+        return [self._rewrite_one(turn, result) for result in results]
+
+    def _rewrite_one(self, turn: FilterTurn, result: ChatToolResultMessage) -> ChatToolResultMessage:
+        text = result_text(result)
+        if not text.strip():
+            return result
+        with span("detector", result["tool_call"].function) as node:
+            node.decision = {"filter": self.name}
+            found = self.rewrite_result(turn, result, text)
+            shown = found.text if found.text.strip() else EMPTIED
+            node.decision |= {
+                "outcome": found.outcome,
+                "asked": found.asked,
+                "unreadable": found.unreadable,
+                "chars_in": len(text),
+                "chars_out": len(found.text),
+                **found.facts,
+            }
+            if shown != text:
+                node.decision["raw"] = text
+            if self.gives_verdicts:
+                current_tracer().guard_judged(node, text, found.flagged)
+        return result if shown == text else replace_result_text(result, shown)
+
+
+def unreadable_result(
+    text: str, doubt: str, asked: int, unreadable: int, facts: Mapping[str, Any] | None = None
+) -> RewrittenResult:
+    """A result about which a guard gave no answer that could be used: kept if the option says so."""
+    kept = doubt == "keep"
+    outcome = "unreadable" if kept else "withheld"
+    return RewrittenResult(text if kept else WITHHELD, outcome, asked, unreadable, facts or {})
