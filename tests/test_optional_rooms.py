@@ -46,7 +46,7 @@ CORE = (
 OF_ROOMS = {
     "audit": ("audit", "rescore"),
     "bundles": ("bundle", "verify"),
-    "front": ("serve",),
+    "serve_agent": ("serve",),
     "inspect_logs": ("export",),
     "middleware": ("guard", "middleware_policy"),
     "red_team": ("chatinject", "cached", "encoded", "evolve"),
