@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from agentsys.analysis.figures.drawn import Drawn
-    from agentsys.analysis.metrics.contenders import Contenders
+    from agentsys.analysis.figures.drawing import DrawnFigure
+    from agentsys.analysis.metrics.compared_sides import ComparedSides
     from agentsys.analysis.metrics.own_metric import Metric
-    from agentsys.analysis.tables.document import Document
-    from agentsys.analysis.tables.output import LongForm
+    from agentsys.analysis.tables.table_document import Document
+    from agentsys.analysis.tables.table_writers import LongForm
     from agentsys.records.case_reader import LoadedCases
     from agentsys.records.schema import CaseRecord
     from agentsys.runs.run_totals import Listener
@@ -78,19 +78,19 @@ class ResultTables:
         return file.getvalue()
 
     def _repr_html_(self) -> str:
-        from agentsys.analysis.tables.write_html import html_fragment
+        from agentsys.analysis.tables.table_writers import html_fragment
 
         return html_fragment(self.document)
 
     def markdown(self) -> str:
         """The document as GitHub-flavoured Markdown."""
-        from agentsys.analysis.tables.write_text import markdown_document
+        from agentsys.analysis.tables.table_writers import markdown_document
 
         return markdown_document(self.document)
 
     def latex(self) -> str:
         """The document as LaTeX, for the package booktabs."""
-        from agentsys.analysis.tables.write_text import latex_document
+        from agentsys.analysis.tables.table_writers import latex_document
 
         return latex_document(self.document)
 
@@ -117,7 +117,7 @@ class Drawing:
     """Matplotlib's figure."""
     frame: pd.DataFrame
     """A row per plotted number."""
-    figure_output: Drawn
+    figure_output: DrawnFigure
     """What `save` writes."""
 
     def _repr_png_(self) -> bytes:
@@ -129,9 +129,9 @@ class Drawing:
 
     def save(self, folder: str | os.PathLike[str]) -> list[Path]:
         """Write PDF, PNG and the plotted numbers (CSV) into a folder, which is made if it is not there."""
-        from agentsys.analysis.figures.drawn import save
+        from agentsys.analysis.figures.drawing import save_figure
 
-        return save(self.figure_output, Path(folder))
+        return save_figure(self.figure_output, Path(folder))
 
 
 def run(
@@ -200,13 +200,13 @@ def results(source: Source, *, metrics: Sequence[Metric] = (), errors: str = "re
     Raises:
         ConfigError: If a path does not exist or none holds a case.
     """
-    from agentsys.analysis.statistics.error_rule import ErrorRule
-    from agentsys.analysis.tables.finding import findings
-    from agentsys.analysis.tables.report import report
+    from agentsys.analysis.statistics.outcome_grid import ErrorRule
     from agentsys.analysis.tables.results_document import results_output
+    from agentsys.analysis.tables.results_report import build_report
+    from agentsys.analysis.tables.results_screen import findings
 
     reading, rule = _read_source(source), ErrorRule(errors)
-    found = report(reading, rule, own=metrics)
+    found = build_report(reading, rule, own=metrics)
     output = results_output(found, findings(reading.cases, rule))
     return ResultTables(_to_frame(output.records), output.document)
 
@@ -246,11 +246,10 @@ def compare(
     """
     import pandas as pd
 
-    from agentsys.analysis.metrics.compare import COMPARED_METRICS
-    from agentsys.analysis.metrics.compare import compare as compared
-    from agentsys.analysis.statistics.error_rule import ErrorRule
-    from agentsys.analysis.tables.compare_document import compare_output
-    from agentsys.analysis.tables.flips import FLIP_COLUMNS, flip_record
+    from agentsys.analysis.metrics.comparison import COMPARED_METRICS
+    from agentsys.analysis.metrics.comparison import compare_sides as compared
+    from agentsys.analysis.statistics.outcome_grid import ErrorRule
+    from agentsys.analysis.tables.comparison_document import FLIP_COLUMNS, compare_output, flip_record
 
     asked = COMPARED_METRICS if metrics is None else metrics
     found = compared(
@@ -267,24 +266,29 @@ def compare(
 
 def _find_contenders(
     source: Source | Mapping[str, Source], by: str | None, baseline: str | None
-) -> Contenders:
+) -> ComparedSides:
     import pandas as pd
 
-    from agentsys.analysis.metrics.contenders import Axis, contenders, contending_runs, varying
-    from agentsys.analysis.metrics.contending_folders import contending
+    from agentsys.analysis.metrics.compared_sides import (
+        Axis,
+        choose_sides,
+        sides_of_runs,
+        split_sides,
+        varying_axis,
+    )
 
     if by is not None and by not in set(Axis):
         raise ConfigError(unknown_name("axis", by, [*Axis]))
     axis = None if by is None else Axis(by)
     if isinstance(source, pd.DataFrame):
         cases = _read_source(source).cases
-        return contenders(cases, axis or varying(cases))
+        return split_sides(cases, axis or varying_axis(cases))
     if isinstance(source, Mapping):
         if axis not in (None, Axis.RUN):
             raise ConfigError(f"Named runs are compared by run, not by {axis}: leave out `by`, or the names.")
-        return contending_runs({name: _read_source(one).cases for name, one in source.items()})
+        return sides_of_runs({name: _read_source(one).cases for name, one in source.items()})
     several = [source] if isinstance(source, str | os.PathLike) else list(source)
-    return contending([Path(path) for path in several], axis, baseline, _read_source).sides
+    return choose_sides([Path(path) for path in several], axis, baseline, _read_source).sides
 
 
 def table(number: int, source: Source, *, errors: str = "report") -> ResultTables:
@@ -301,16 +305,15 @@ def table(number: int, source: Source, *, errors: str = "report") -> ResultTable
     Raises:
         ConfigError: If there is no such table, a path does not exist or none holds a case.
     """
-    from agentsys.analysis.paper.filled import fill
-    from agentsys.analysis.paper.layout import TABLES
-    from agentsys.analysis.paper.paper_document import paper_document, table_output
-    from agentsys.analysis.statistics.error_rule import ErrorRule
+    from agentsys.analysis.paper.paper_document import make_paper_document, make_paper_output
+    from agentsys.analysis.paper.paper_tables import TABLES, fill_table
+    from agentsys.analysis.statistics.outcome_grid import ErrorRule
 
     if number not in TABLES:
         raise ConfigError(unknown_name("table", str(number), [str(known) for known in TABLES]))
     reading, rule = _read_source(source), ErrorRule(errors)
-    filled = fill(TABLES[number], reading.cases, rule)
-    output = table_output(filled, paper_document(filled, reading, rule))
+    filled = fill_table(TABLES[number], reading.cases, rule)
+    output = make_paper_output(filled, make_paper_document(filled, reading, rule))
     return ResultTables(_to_frame(output.records), output.document)
 
 
@@ -334,16 +337,15 @@ def figure(
     Raises:
         ConfigError: If there is no such figure, or the runs do not have the model or a defense asked for.
     """
-    from agentsys.analysis.figures.catalog import FIGURES, make_figure
-    from agentsys.analysis.figures.mark import Mark
-    from agentsys.analysis.figures.selection import Wish
-    from agentsys.analysis.statistics.error_rule import ErrorRule
-    from agentsys.analysis.tables.output import records_of
+    from agentsys.analysis.figures.figure_catalog import FIGURES, make_figure
+    from agentsys.analysis.figures.figure_data import Mark
+    from agentsys.analysis.statistics.outcome_grid import ErrorRule
+    from agentsys.analysis.tables.table_writers import records_of
 
     if str(name) not in FIGURES:
         raise ConfigError(unknown_name("figure", str(name), FIGURES))
-    wish = Wish(model, tuple(defenses))
-    drawn = make_figure(FIGURES[str(name)], _read_source(source).cases, wish, ErrorRule(errors))
+    cases, rule = _read_source(source).cases, ErrorRule(errors)
+    drawn = make_figure(FIGURES[str(name)], cases, rule, model=model, defenses=defenses)
     return Drawing(drawn.figure, _to_frame(records_of(Mark, drawn.marks)), drawn)
 
 
@@ -361,18 +363,18 @@ def report(
     """
     from datetime import datetime
 
-    from agentsys.analysis.html_report.build import html_report
-    from agentsys.analysis.html_report.paper_figures import paper_figures
-    from agentsys.analysis.tables.report import report as measured
+    from agentsys.analysis.html_report.charts import draw_paper_figures
+    from agentsys.analysis.html_report.page import make_html_report
+    from agentsys.analysis.tables.results_report import build_report as measured
     from agentsys.base.atomic_file import write_atomically
 
     several = [str(path) for path in ([folders] if isinstance(folders, str | os.PathLike) else folders)]
     reading = _read_source(several)
-    page = html_report(
+    page = make_html_report(
         reading,
         measured(reading),
         several,
-        figures=paper_figures(reading.cases),
+        figures=draw_paper_figures(reading.cases),
         made_on=f"{datetime.now():%Y-%m-%d %H:%M}",
     )
     written = Path(out)

@@ -256,8 +256,8 @@ def test_wrong_arrows_are_told_apart(module: str, name: str) -> None:
     [
         ("agentsys.analysis.frame", "agentsys.records.schema.CaseRecord"),
         ("agentsys.analysis.frame", "pandas"),
-        ("agentsys.analysis.tables.report", "agentsys.analysis.metrics.rates.MeasuredCell"),
-        ("agentsys.analysis.statistics.paired", "agentsys.analysis.statistics.estimate.Estimate"),
+        ("agentsys.analysis.tables.results_report", "agentsys.analysis.metrics.rates.MeasuredCell"),
+        ("agentsys.analysis.statistics.differences", "agentsys.analysis.statistics.rate_estimates.Estimate"),
         ("agentsys.runs.plan", "agentsys.benchmarks.agentdojo"),
         ("agentsys.runs.build_record", "agentsys.__version__"),
         ("agentsys.runs.build_record", "agentsys"),

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from agentsys.analysis.metrics.own_metric import Metric
 from agentsys.analysis.metrics.rates import measure
-from agentsys.analysis.statistics.error_rule import ErrorRule
+from agentsys.analysis.statistics.outcome_grid import ErrorRule
 from agentsys.cli import app
 from agentsys.errors import ConfigError
 from agentsys.records.case_row import CaseRow
@@ -91,7 +91,7 @@ def test_a_comparison_has_difference_flips_and_correction(folder: Path) -> None:
 
 
 def test_the_shipped_metric_leaves_out_what_no_tool_returned(folder: Path) -> None:
-    from agentsys.analysis.metrics.asr_where_returned import AsrWhereReturned
+    from agentsys.analysis.metrics.own_metric import AsrWhereReturned
 
     cases = [row(user_task_id=f"u{u}", exposed_raw=u < 3, injection_success=u == 0) for u in range(5)]
     found = {(line.metric, line.suite): line for line in measure(cases, own=[AsrWhereReturned()])}

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 import agentsys
 import agentsys.plugins
-from agentsys.analysis.figures.catalog import FIGURES
+from agentsys.analysis.figures.figure_catalog import FIGURES
 from agentsys.cli import app
 from agentsys.errors import ConfigError
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agentsys.analysis.tables.output import OutputFormat
+from agentsys.analysis.tables.table_writers import OutputFormat
 from agentsys.base.grouping import format_count
 from agentsys.base.object_import import add_plugin_paths
 from agentsys.cli.cli_output import ConfigDirOption, FormatOption, OutOption, PluginPathOption, write_output
@@ -26,7 +26,7 @@ from agentsys.records.case_reader import describe_resolution
 from agentsys.records.names_file import RunNames
 
 if TYPE_CHECKING:
-    from agentsys.analysis.tables.output import Output
+    from agentsys.analysis.tables.table_writers import Output
     from agentsys.audit.audit_report import AuditReport
     from agentsys.audit.static.static_audit import BuildBenchmark
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agentsys.analysis.tables.document import Document, Grid, GridCell, cells
-from agentsys.analysis.tables.output import Output, grid_records
+from agentsys.analysis.tables.table_document import Document, Grid, GridCell, cells
+from agentsys.analysis.tables.table_writers import Output, grid_records
 from agentsys.audit.static.static_document import (
     AuditSection,
     build_static_sections,

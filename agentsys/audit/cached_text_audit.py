@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from agentsys.analysis.tables.document import Document, Grid, cells
-from agentsys.analysis.tables.output import Output, records_of
+from agentsys.analysis.tables.table_document import Document, Grid, cells
+from agentsys.analysis.tables.table_writers import Output, records_of
 from agentsys.attacks.attack_search import find_lost_data
 from agentsys.attacks.red_team.cache_files import CacheTexts, TextKey, read_cache_file
 from agentsys.audit.text_transfer import (

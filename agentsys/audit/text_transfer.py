@@ -14,8 +14,8 @@ from itertools import groupby
 from operator import attrgetter
 
 from agentsys.analysis.metrics.rates import TARGETED_ASR, MetricRow, Number, measure
-from agentsys.analysis.statistics.estimate import OVERALL
-from agentsys.analysis.tables.document import MISSING, Grid, GridCell, cells, number_cell
+from agentsys.analysis.statistics.rate_estimates import OVERALL
+from agentsys.analysis.tables.table_document import MISSING, Grid, GridCell, cells, number_cell
 from agentsys.records.case_row import CaseRow
 
 _LABEL = re.compile(r"cached-.*-(?P<print>[0-9a-f]{8})(?P<options>(?:\+.*)?)", re.DOTALL)

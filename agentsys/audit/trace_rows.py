@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import NamedTuple
 
-from agentsys.analysis.metrics.limits import limits_of
-from agentsys.analysis.statistics.estimate import OVERALL
+from agentsys.analysis.metrics.task_tags import limits_of
+from agentsys.analysis.statistics.rate_estimates import OVERALL
 from agentsys.audit.rescoring.recorded_trajectory import Trajectory, label_denies_service
 from agentsys.base.grouping import group_by
 from agentsys.base.payload_lines import MIN_LINE_CHARS, squeeze

@@ -9,9 +9,14 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
-from agentsys.analysis.shown_document import as_shown
-from agentsys.analysis.tables.escaping import between_words
-from agentsys.analysis.tables.output import FILE_WIDTH, Output, OutputFormat, written
+from agentsys.analysis.tables.table_document import between_words
+from agentsys.analysis.tables.table_writers import (
+    FILE_WIDTH,
+    Output,
+    OutputFormat,
+    render_output,
+    with_shown_names,
+)
 from agentsys.cli.terminal import escape_controls
 from agentsys.errors import ConfigError
 from agentsys.models.secrets import without_credentials
@@ -53,10 +58,10 @@ def write_output(
     Raises:
         ConfigError: If bytes would go to a terminal.
     """
-    output = as_shown(output, shown)
+    output = with_shown_names(output, shown)
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_bytes(written(output, form))
+        out.write_bytes(render_output(output, form))
     elif form is OutputFormat.TABLE:
         from rich.console import Console
 
@@ -69,9 +74,9 @@ def write_output(
             raise ConfigError(
                 "Parquet is no text: say where to write it, --out FILE.parquet or > FILE.parquet."
             )
-        sys.stdout.buffer.write(written(output, form))
+        sys.stdout.buffer.write(render_output(output, form))
     else:
-        sys.stdout.write(written(output, form).decode())
+        sys.stdout.write(render_output(output, form).decode())
 
 
 def print_line(line: str, file: TextIO | None = None, hang: str = "") -> None:

@@ -9,15 +9,13 @@ from typing import Annotated
 
 import typer
 
-from agentsys.analysis.metrics.compare import COMPARED_METRICS
-from agentsys.analysis.metrics.compare import compare as compared
-from agentsys.analysis.metrics.contenders import Axis
-from agentsys.analysis.metrics.contending_folders import Contending, contending
+from agentsys.analysis.metrics.compared_sides import Axis, ChosenSides, choose_sides
+from agentsys.analysis.metrics.comparison import COMPARED_METRICS
+from agentsys.analysis.metrics.comparison import compare_sides as compared
 from agentsys.analysis.metrics.rates import METRICS
-from agentsys.analysis.statistics.error_rule import ErrorRule
-from agentsys.analysis.tables.compare_document import compare_output, count_notes
-from agentsys.analysis.tables.flips import ReportPages
-from agentsys.analysis.tables.output import OutputFormat
+from agentsys.analysis.statistics.outcome_grid import ErrorRule
+from agentsys.analysis.tables.comparison_document import ReportPages, compare_output, count_notes
+from agentsys.analysis.tables.table_writers import OutputFormat
 from agentsys.cli.cli_output import ConfigDirOption, FormatOption, OutOption, PluginPathOption, write_output
 from agentsys.cli.report_command import default_report_path
 from agentsys.cli.stored_runs import (
@@ -64,7 +62,7 @@ def compare_command(
     """Compare defenses, models, attacks or runs on the same cases: differences with intervals, and flips."""
     asked = metric or COMPARED_METRICS
     own = load_own_metrics(asked, config_dir, plugin_path)
-    chosen = contending(
+    chosen = choose_sides(
         folders, by, baseline, lambda some: read_stored_runs(some, names, whole_names=form.for_programs)
     )
     for reading in chosen.readings.values():
@@ -83,7 +81,7 @@ def compare_command(
     write_output(shown, form, out, RunNames(names).display_names)
 
 
-def _report_pages(chosen: Contending, folders: Sequence[Path]) -> ReportPages:
+def _report_pages(chosen: ChosenSides, folders: Sequence[Path]) -> ReportPages:
     """The reports of these folders, as far as they are written where `agentsys report` writes them."""
     if chosen.sides.by is Axis.RUN:
         runs = zip(folders, chosen.readings.items(), strict=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from agentsys.analysis.tables.document import Grid, cells
+from agentsys.analysis.tables.table_document import Grid, cells
 from agentsys.analysis.tables.write_terminal import GridTables
 from agentsys.base.config_catalog import load_config
 from agentsys.cli.cli_output import print_to_console

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from agentsys.analysis.tables.escaping import between_words
+from agentsys.analysis.tables.table_document import between_words
 from agentsys.base.config_catalog import CONFIG_GROUPS, find_config_file, list_config_names, read_description
 from agentsys.base.object_import import add_plugin_paths
 from agentsys.cli.cli_output import ConfigDirOption, PluginPathOption, print_line, table_width

@@ -8,13 +8,11 @@ from typing import Annotated
 
 import typer
 
-from agentsys.analysis.metrics.measures import measures as measured
-from agentsys.analysis.metrics.search_attempts import StoredSearches, read_searches
-from agentsys.analysis.metrics.search_budget import budget_rows
-from agentsys.analysis.tables.measures_document import measures_output
-from agentsys.analysis.tables.output import OutputFormat
-from agentsys.analysis.tables.provenance_notes import provenance_notes
-from agentsys.analysis.tables.search_budget_document import budget_output
+from agentsys.analysis.metrics.case_measures import measure_costs as measured
+from agentsys.analysis.metrics.search_budget import StoredSearches, budget_rows, read_searches
+from agentsys.analysis.tables.cost_documents import budget_output, measures_output
+from agentsys.analysis.tables.result_notes import provenance_notes
+from agentsys.analysis.tables.table_writers import OutputFormat
 from agentsys.cli.cli_output import FormatOption, OutOption, print_line, write_output
 from agentsys.cli.stored_runs import NamesOption, ledger_lines, print_unfinished, read_stored_runs
 from agentsys.cli.terminal import escape_to_line
@@ -62,10 +60,10 @@ def budget_command(
 
 
 def _draw_curve(searches: StoredSearches, out: Path, model: str | None) -> None:
-    from agentsys.analysis.figures.budget_figure import budget_figure
-    from agentsys.analysis.figures.drawn import save
+    from agentsys.analysis.figures.drawing import save_figure
+    from agentsys.analysis.figures.line_figures import make_budget_figure
 
     stem = out.stem if out.suffix in (".pdf", ".png", ".csv") else out.name
-    for path in save(budget_figure(searches.found, stem, model), out.parent):
+    for path in save_figure(make_budget_figure(searches.found, stem, model), out.parent):
         # The numbers may be piped on; where the files are is said aside.
         print(escape_to_line(str(path)), file=sys.stderr)

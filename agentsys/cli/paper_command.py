@@ -8,12 +8,11 @@ from typing import Annotated
 
 import typer
 
-from agentsys.analysis.paper.filled import fill
-from agentsys.analysis.paper.layout import TABLES
-from agentsys.analysis.paper.paper_document import paper_document, table_output, with_variants
-from agentsys.analysis.statistics.error_rule import ErrorRule
-from agentsys.analysis.tables.output import OutputFormat
-from agentsys.analysis.tables.score_variants import variants_of
+from agentsys.analysis.paper.paper_document import make_paper_document, make_paper_output
+from agentsys.analysis.paper.paper_tables import TABLES, fill_table
+from agentsys.analysis.statistics.outcome_grid import ErrorRule
+from agentsys.analysis.tables.results_report import variants_of
+from agentsys.analysis.tables.table_writers import OutputFormat
 from agentsys.cli.cli_output import FormatOption, OutOption, write_output
 from agentsys.cli.stored_runs import (
     ErrorsOption,
@@ -57,12 +56,11 @@ def table_command(
     reading = read_stored_runs(chosen_folders, names, whole_names=form.for_programs)
     if form.for_programs:
         print_unfinished(reading)
-    filled = fill(chosen, reading.cases, errors)
-    document = paper_document(filled, reading, errors, logdir=_suggest_logdir(chosen_folders, reading))
-    if fixed or by is not None:
-        variants = variants_of(reading.cases, fixed=fixed, tag=by)
-        document = with_variants(document, filled, variants, errors)
-    write_output(table_output(filled, document), form, out, RunNames(names).display_names)
+    filled = fill_table(chosen, reading.cases, errors)
+    variants = variants_of(reading.cases, fixed=fixed, tag=by)
+    logdir = _suggest_logdir(chosen_folders, reading)
+    document = make_paper_document(filled, reading, errors, variants=variants, logdir=logdir)
+    write_output(make_paper_output(filled, document), form, out, RunNames(names).display_names)
 
 
 def _suggest_logdir(folders: Sequence[Path], reading: LoadedCases) -> str:
@@ -94,15 +92,17 @@ def figure_command(
     names: NamesOption = None,
 ) -> None:
     """Draw a figure of the paper from stored runs."""
-    from agentsys.analysis.figures.catalog import FIGURES, make_figure
-    from agentsys.analysis.figures.drawn import save
-    from agentsys.analysis.figures.selection import Wish
+    from agentsys.analysis.figures.drawing import save_figure
+    from agentsys.analysis.figures.figure_catalog import FIGURES, make_figure
 
     if name not in FIGURES:
         raise ConfigError(unknown_name("figure", name, FIGURES))
-    wish = Wish(model, tuple(defense.split(",")) if defense else ())
+    defenses = defense.split(",") if defense else ()
     reading = read_stored_runs(require_folders(folders, runs, "figure"), names, whole_names=True)
     print_unfinished(reading)
-    shown = RunNames(names).display_names
-    for path in save(make_figure(FIGURES[name], reading.cases, wish, errors, bare=plain, shown=shown), out):
+    chosen, shown = FIGURES[name], RunNames(names).display_names
+    drawn = make_figure(
+        chosen, reading.cases, errors, model=model, defenses=defenses, bare=plain, shown=shown
+    )
+    for path in save_figure(drawn, out):
         print(path)

@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
-from agentsys.analysis.html_report.build import HtmlReport, ReportLimits, html_report
-from agentsys.analysis.html_report.paper_figures import paper_figures
-from agentsys.analysis.statistics.error_rule import ErrorRule
-from agentsys.analysis.tables.report import report as measured
+from agentsys.analysis.html_report.charts import draw_paper_figures
+from agentsys.analysis.html_report.page import MOST_CASES, HtmlReport, make_html_report
+from agentsys.analysis.statistics.outcome_grid import ErrorRule
+from agentsys.analysis.tables.results_report import build_report as measured
 from agentsys.base.atomic_file import write_atomically
 from agentsys.cli.cli_output import ConfigDirOption, PluginPathOption, print_line
 from agentsys.cli.stored_runs import (
@@ -42,7 +42,7 @@ def report_command(
     ] = None,
     max_cases: Annotated[
         int, typer.Option(min=0, help="Trajectories in the file, at most; numbers always cover all cases.")
-    ] = ReportLimits.cases,
+    ] = MOST_CASES,
     figures: Annotated[
         bool, typer.Option(help="Draw the paper's figures with these runs, which takes some seconds.")
     ] = True,
@@ -55,12 +55,12 @@ def report_command(
     """Write an HTML report: tables, figures, errors, configs and every trajectory, in one file."""
     own = load_own_metrics(metric, config_dir, plugin_path)
     reading = read_stored_runs(folders, names)
-    made = html_report(
+    made = make_html_report(
         reading,
         measured(reading, errors, own=own),
         [str(folder) for folder in folders],
-        limits=ReportLimits(cases=max_cases),
-        figures=paper_figures(reading.cases, errors) if figures else (),
+        max_cases=max_cases,
+        figures=draw_paper_figures(reading.cases, errors) if figures else (),
         made_on=f"{datetime.now():%Y-%m-%d %H:%M}",
     )
     path = out or default_report_path(folders[0], reading)

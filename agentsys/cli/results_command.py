@@ -10,14 +10,12 @@ from typing import Annotated
 
 import typer
 
-from agentsys.analysis.metrics.best_attack import best_attacks, together
-from agentsys.analysis.statistics.error_rule import ErrorRule
-from agentsys.analysis.tables.finding import findings
-from agentsys.analysis.tables.output import FILE_WIDTH, OutputFormat
-from agentsys.analysis.tables.report import Report, numbers, report
-from agentsys.analysis.tables.results_document import results_output
-from agentsys.analysis.tables.results_screen import results_screen, spent_line
-from agentsys.analysis.tables.score_variants import variant_report, variants_of
+from agentsys.analysis.metrics.best_attack import best_attacks, pool_attacks
+from agentsys.analysis.statistics.outcome_grid import ErrorRule
+from agentsys.analysis.tables.results_document import Report, results_output
+from agentsys.analysis.tables.results_report import build_report, measure_reading, variant_report, variants_of
+from agentsys.analysis.tables.results_screen import findings, results_screen, spent_line
+from agentsys.analysis.tables.table_writers import FILE_WIDTH, OutputFormat
 from agentsys.cli.cli_output import (
     ConfigDirOption,
     FormatOption,
@@ -95,7 +93,7 @@ def results_command(
         found = variant_report(reading, variants, errors, own=own)
         notes_apart = (*variants.notes, *notes)
     else:
-        measured = numbers if form.for_programs else report
+        measured = measure_reading if form.for_programs else build_report
         found, notes_apart = measured(reading, errors, own=own), notes
     found = replace(found, notes=(*notes, *found.notes))
     if form.for_programs:
@@ -138,7 +136,7 @@ def _select_attacks(
 ) -> tuple[LoadedCases, tuple[str, ...]]:
     """The reading with several attacks taken for one, or the best in their place; what to say of it."""
     if as_one is not None:
-        reading = replace(reading, cases=together(reading.cases, as_one))
+        reading = replace(reading, cases=pool_attacks(reading.cases, as_one))
     if among is None:
         return reading, ()
     best = best_attacks(reading.cases, among)

@@ -211,9 +211,8 @@ _RESUME_HINT = "To go on, run the same command again: only what is missing is ru
 
 def _print_results(session: Session, console: Console, seconds: float) -> str:
     """Show what the run's folders hold; what that took is handed back, to be said last."""
-    from agentsys.analysis.tables.finding import findings
-    from agentsys.analysis.tables.report import report
-    from agentsys.analysis.tables.results_screen import results_screen, spent_line
+    from agentsys.analysis.tables.results_report import build_report
+    from agentsys.analysis.tables.results_screen import findings, results_screen, spent_line
     from agentsys.analysis.tables.write_terminal import BULLET, terminal_document
     from agentsys.records.case_reader import WORTH_AN_INDEX, read_cases
     from agentsys.records.case_row import shorten_names
@@ -230,7 +229,7 @@ def _print_results(session: Session, console: Console, seconds: float) -> str:
         read = replace(read_cases(folders), unfinished=find_unfinished(session.folders))
     reading = replace(read, cases=shorten_names(read.cases))
     said = findings(reading.cases, width=console.width - len(BULLET))
-    screen = results_screen(report(reading), reading.cases, said, console.width)
+    screen = results_screen(build_report(reading), reading.cases, said, console.width)
     console.print(terminal_document(screen), crop=False)
     return spent_line(reading.cases, seconds)
 

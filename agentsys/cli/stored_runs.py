@@ -11,9 +11,9 @@ from typing import Annotated
 
 import typer
 
-from agentsys.analysis.metrics.own_metric import Metric, checked_metric
+from agentsys.analysis.metrics.own_metric import Metric, check_metric
 from agentsys.analysis.metrics.rates import METRICS
-from agentsys.analysis.statistics.error_rule import ErrorRule
+from agentsys.analysis.statistics.outcome_grid import ErrorRule
 from agentsys.base.ledger import sum_ledgers
 from agentsys.base.object_import import add_plugin_paths, build_object
 from agentsys.cli.terminal import escape_to_line
@@ -129,5 +129,5 @@ def load_own_metrics(
             raise ConfigError(unknown_name("metric", name, [*listed, *METRICS]))
         config = load_config("metric", name, config_dirs or ())
         taken = {*METRICS, *(one.name for one in made)}
-        made.append(checked_metric(build_object("metric", config), name, taken))
+        made.append(check_metric(build_object("metric", config), name, taken))
     return tuple(made)

@@ -36,9 +36,9 @@ from inspect_ai.model import (
 from inspect_ai.scorer import Score
 
 import agentsys
-from agentsys.analysis.html_report.facts import config_path
-from agentsys.analysis.html_report.loose import as_text, mapping, name
-from agentsys.analysis.html_report.trajectory import own_block, stored_json
+from agentsys.analysis.html_report.case_list import find_config
+from agentsys.analysis.html_report.case_views import read_own_block, read_stored_json
+from agentsys.analysis.html_report.json_values import as_text, mapping, name
 from agentsys.analysis.metrics.rates import MeasuredCell
 from agentsys.base.grouping import group_by
 from agentsys.errors import ConfigError
@@ -71,7 +71,7 @@ def build_sample(case: CaseRow, stored: Mapping[str, Any], cell: str) -> EvalSam
         stored: The file's JSON object; nothing in it is trusted.
         cell: Id of the cell, so that no two samples of different logs are taken for one.
     """
-    block = own_block(stored)
+    block = read_own_block(stored)
     messages = convert_messages(stored.get("messages") or stored.get("conversations"))
     scores = _build_scores(case)
     transcript = CaseEvents(case.table_model, find_start_time(case, stored))
@@ -166,7 +166,7 @@ def build_cell_log(cases: Sequence[CaseRow], config: Mapping[str, Any] | None) -
     """
     first, identity = cases[0], _hash_cases(cases)
     _check_ids(cases)
-    stored = [stored_json(case.source) for case in cases]
+    stored = [read_stored_json(case.source) for case in cases]
     times = [find_start_time(case, held) for case, held in zip(cases, stored, strict=True)]
     samples = [build_sample(case, held, identity) for case, held in zip(cases, stored, strict=True)]
     # As listings parse it out of a file's name: without `/` and `_`.
@@ -306,7 +306,7 @@ def export_logs(cases: Iterable[CaseRow], folder: Path) -> WrittenLogs:
 
 def _load_config(case: CaseRow) -> Mapping[str, Any] | None:
     """The resolved config of a case of ours."""
-    path = None if case.config_hash is None else config_path(case.source, case.config_hash)
+    path = None if case.config_hash is None else find_config(case.source, case.config_hash)
     try:
         found = None if path is None else orjson.loads(Path(path).read_bytes())
     except (OSError, orjson.JSONDecodeError):

@@ -16,18 +16,20 @@ from typing import Any
 
 import pytest
 import typer
+import yaml
+from asb_cases import AGENTS, TOOLS, attacked, benign, control, grid
 from stored_cases import case_of, row, store_own
 from typer.testing import CliRunner
 
-from agentsys.analysis.figures.catalog import FIGURES, make_figure
-from agentsys.analysis.figures.drawn import Drawn, save
-from agentsys.analysis.figures.figure4 import relative_drop
-from agentsys.analysis.figures.mark import PAPER, RUNS, Mark
-from agentsys.analysis.figures.selection import Wish, select
+from agentsys.analysis.figures.drawing import DrawnFigure, save_figure
+from agentsys.analysis.figures.figure_catalog import FIGURES, make_figure
+from agentsys.analysis.figures.figure_data import PAPER, RUNS, Mark
+from agentsys.analysis.figures.utility_figures import compute_relative_drop
 from agentsys.analysis.metrics.rates import measure
-from agentsys.analysis.paper.layout import ATTACK
+from agentsys.cli import app as agentsys_cli
 from agentsys.cli.paper_command import figure_command
 from agentsys.errors import ConfigError
+from agentsys.extensions import shipped_config_dir
 from agentsys.records.case_reader import read_cases
 from agentsys.records.case_row import CaseRow
 
@@ -70,12 +72,12 @@ def _cases(*defenses: str, **fields: Any) -> list[CaseRow]:
 
 
 @cache
-def _figure(name: str, *defenses: str) -> Drawn:
+def _figure(name: str, *defenses: str) -> DrawnFigure:
     """A figure of such a grid, drawn once for all tests that only look at it."""
     return make_figure(FIGURES[name], _cases(*defenses))
 
 
-def _ours(drawn: Drawn, panel: str, series: str = "none") -> dict[float, float]:
+def _ours(drawn: DrawnFigure, panel: str, series: str = "none") -> dict[float, float]:
     return {
         mark.x: round(mark.y, 2)
         for mark in drawn.marks
@@ -87,6 +89,9 @@ def test_figure_4_of_the_published_runs_has_the_papers_values(gpt_4o_mini: tuple
     drawn = make_figure(FIGURES["4"], gpt_4o_mini)
     assert _ours(drawn, "a") == {0.0: 44.46, 1.0: 19.08}
     assert _ours(drawn, "b")[2.0] == 9.22
+    names = [label.get_text() for label in drawn.figure.axes[0].get_yticklabels()]
+    assert "none\n-57.1%" in names
+    assert math.isnan(compute_relative_drop(0.0, 5.0))
     assert sum(_ours(drawn, "b").values()) == pytest.approx(100 * 171 / 629, abs=0.03)
 
 
@@ -117,8 +122,7 @@ def test_our_interval_of_the_security_is_that_of_the_asr_mirrored() -> None:
 
 
 def test_a_defense_without_benign_cases_is_said_to_be_missing_from_figure_3_a() -> None:
-    attacked = [case for case in _cases("none") if case.attack != "none"]
-    drawn = make_figure(FIGURES["3"], attacked)
+    drawn = make_figure(FIGURES["3"], [case for case in _cases("none") if case.attack != "none"])
     assert "so not in (a): none" in _words(drawn)
 
 
@@ -146,18 +150,13 @@ def test_short_and_long_add_up_to_the_benign_utility() -> None:
     assert sum(parts.values()) == pytest.approx(100 * sum(c.utility for c in benign) / len(benign), abs=0.02)
 
 
-def test_the_relative_drop_is_the_papers_and_undefined_without_short_successes() -> None:
-    assert round(relative_drop(39.78, 24.58), 2) == 38.21
-    assert math.isnan(relative_drop(0.0, 5.0))
-
-
 def test_tokens_grow_with_the_trajectory_as_recorded() -> None:
     drawn = _figure("tokens", "none")
     assert _ours(drawn, "a: all roles") == {float(n): n + 0.1 for n in range(1, 7)}
     assert _ours(drawn, "b: acting agent") == {float(n): round(0.9 * n, 2) for n in range(1, 7)}
 
 
-def _words(drawn: Drawn) -> str:
+def _words(drawn: DrawnFigure) -> str:
     figure = drawn.figure
     return " ".join([figure.get_suptitle(), figure.get_supxlabel()]).replace("\n", " ")
 
@@ -179,8 +178,8 @@ def test_the_papers_markers_are_hollow_and_ours_are_filled() -> None:
 
 
 def test_the_same_runs_give_the_same_bytes(tmp_path: Path) -> None:
-    first = save(make_figure(FIGURES["4"], _cases("none")), tmp_path / "a")
-    again = save(make_figure(FIGURES["4"], _cases("none")), tmp_path / "b")
+    first = save_figure(make_figure(FIGURES["4"], _cases("none")), tmp_path / "a")
+    again = save_figure(make_figure(FIGURES["4"], _cases("none")), tmp_path / "b")
     assert [path.read_bytes() for path in first] == [path.read_bytes() for path in again]
 
 
@@ -196,7 +195,7 @@ def test_hostile_names_are_drawn_as_text_and_files_hold_fonts_and_the_plotted_nu
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         drawn = make_figure(FIGURES[name], cases)
-        pdf, png, numbers = save(drawn, tmp_path / "new")
+        pdf, png, numbers = save_figure(drawn, tmp_path / "new")
     from matplotlib.text import Text
 
     assert not any(text.get_parse_math() for text in drawn.figure.findobj(Text))
@@ -216,12 +215,11 @@ def test_a_figure_shows_the_papers_model_unless_another_is_asked_for() -> None:
         *_cases("none", model="x"),
     ]
     mini = _cases("none", model="gpt-4o-mini-2024-07-18")
-    attacks = {"none", ATTACK}
-    assert select([*cases, *mini], attacks).model == "gpt-4o-mini-2024-07-18"
-    assert select(cases, attacks).model == "x"
-    assert select(cases, attacks, Wish("gpt-4o")).model == "gpt-4o-2024-05-13"
+    select = FIGURES["3"].select
+    assert select([*cases, *mini]).model == "gpt-4o-mini-2024-07-18"
+    assert (select(cases).model, select(cases, "gpt-4o").model) == ("x", "gpt-4o-2024-05-13")
     with pytest.raises(ConfigError, match="Unknown model in these runs 'gpt-5'"):
-        select(cases, attacks, Wish("gpt-5"))
+        select(cases, "gpt-5")
 
 
 def test_defenses_beyond_the_room_are_named_and_can_be_asked_for() -> None:
@@ -229,10 +227,10 @@ def test_defenses_beyond_the_room_are_named_and_can_be_asked_for() -> None:
     drawn = make_figure(FIGURES["4"], _cases(*names))
     assert {mark.series for mark in drawn.marks if mark.origin == RUNS} == {"none", "agentsys", "a", "b", "c"}
     assert "Not drawn: d, e (choose with --defense)" in _words(drawn)
-    wished = make_figure(FIGURES["4"], _cases(*names), Wish(defenses=("e",)))
+    wished = make_figure(FIGURES["4"], _cases(*names), defenses=["e"])
     assert {mark.series for mark in wished.marks if mark.origin == RUNS} == {"e"}
     with pytest.raises(ConfigError, match="Unknown defense in these runs 'z'"):
-        select(_cases(*names), {ATTACK}, Wish(defenses=("z",)))
+        FIGURES["4"].select(_cases(*names), defenses=["z"])
 
 
 def test_a_figure_without_a_number_is_refused() -> None:
@@ -260,3 +258,71 @@ def test_every_script_names_a_table_or_figure_that_exists() -> None:
     found = {match.group(2) for match in named if match and match.group(1) == "figure"}
     assert found == set(FIGURES)
     assert {match.group(2) for match in named if match and match.group(1) == "table"} == set("1234567")
+
+
+def _controls(hits: str = "", **fields: Any) -> list[CaseRow]:
+    return [control(a, t, hit=a in hits, **fields) for a in AGENTS for t in range(TOOLS)]
+
+
+def _by_mode(drawn: DrawnFigure) -> dict[tuple[str, str], Mark]:
+    return {(mark.panel, mark.series): mark for mark in drawn.marks if mark.origin == RUNS}
+
+
+def test_each_mode_has_a_panel_with_attacks_and_controls() -> None:
+    cases = [
+        *grid({"a": 8}, defense="none"),
+        *_controls("b", defense="none"),
+        *grid({"a": 8, "b": 8}, defense="none", benchmark="asb-react"),
+        *[benign(agent) for agent in AGENTS],
+    ]
+    drawn = make_figure(FIGURES["2"], cases)
+    assert {key: mark.x for key, mark in _by_mode(drawn).items()} == {
+        ("faithful", "none"): 10.0,
+        ("faithful: control", "none"): 10.0,
+        ("react", "none"): 20.0,
+    }
+    assert [axes.get_title(loc="left") for axes in drawn.figure.axes] == ["faithful", "react"]
+    assert "Small, below: the control" in _words(drawn)
+
+
+def test_the_papers_value_stands_hollow_beside_the_published_conversation() -> None:
+    drawn = make_figure(FIGURES["2"], [*grid({}, benchmark="asb-react"), *grid({})])
+    (printed,) = [mark for mark in drawn.marks if mark.origin == PAPER]
+    assert (printed.panel, printed.series, printed.x) == ("faithful", "agentsys", 4.25)
+    assert "neither the attack type nor the number of cases" in _words(drawn)
+    assert "No control (empty payload) was run" in _words(drawn)
+
+
+def test_data_sets_are_never_averaged_even_where_their_agents_differ() -> None:
+    other = [attacked("z", t, hit=True, version="v1-d6c1d214") for t in range(TOOLS)]
+    marks = _by_mode(make_figure(FIGURES["2"], [*grid({}), *other]))
+    assert {name: mark.x for (_, name), mark in marks.items()} == {
+        "agentsys, sample": 0.0,
+        "agentsys, v1-d6c1d214": 100.0,
+    }
+
+
+def test_the_preset_of_figure_2_has_two_modes_and_a_control() -> None:
+    preset = yaml.safe_load((shipped_config_dir() / "experiment" / "figure2.yaml").read_text())
+    assert preset["sweep"]["benchmark.mode"] == ["faithful", "react"]
+    assert preset["sweep"]["attack"] == ["none", "opi_context_ignoring", "opi_empty"]
+
+
+@pytest.mark.slow
+def test_the_figure_is_drawn_from_runs_of_the_preset(tmp_path: Path) -> None:
+    def invoke(*arguments: str) -> str:
+        outcome = CliRunner().invoke(agentsys_cli, list(arguments), catch_exceptions=False)
+        assert outcome.exit_code == 0, outcome.output
+        return outcome.stdout
+
+    runs, out = tmp_path / "runs", tmp_path / "out"
+    few = ("defense=none", "attack=opi_context_ignoring,opi_empty", "limit=1")
+    invoke("run", "+experiment=figure2", "model=simulated", f"logdir={runs}", *few)
+    names = [
+        Path(line).name for line in invoke("figure", "2", "--runs", str(runs), "--out", str(out)).split()
+    ]
+    assert names == ["figure2.pdf", "figure2.png", "figure2.csv"]
+    rows = [r for r in csv.DictReader((out / "figure2.csv").open()) if r["origin"] == RUNS]
+    found = {(r["panel"], r["series"]): float(r["x"]) for r in rows}
+    assert found["faithful", "none"] == found["react", "none"] == 100.0
+    assert {found[f"{mode}: control", "none"] for mode in ("faithful", "react")} == {0.0}

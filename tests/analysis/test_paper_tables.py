@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Callable
 from dataclasses import fields, replace
 from html.parser import HTMLParser
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +19,30 @@ import typer
 from stored_cases import case_of, row, store_own
 from typer.testing import CliRunner
 
-from agentsys.analysis.paper.commands import filling_commands
-from agentsys.analysis.paper.filled import FilledTable, fill
-from agentsys.analysis.paper.layout import ATTACK, SUITES, TABLES
-from agentsys.analysis.paper.lines import run_lines
-from agentsys.analysis.paper.notes import notes
-from agentsys.analysis.paper.paper_document import TableRecord, paper_document, table_output, table_records
-from agentsys.analysis.statistics.error_rule import ErrorRule
-from agentsys.analysis.tables.document import Document
-from agentsys.analysis.tables.output import OutputFormat, written
-from agentsys.analysis.tables.write_html import html_document
-from agentsys.analysis.tables.write_text import latex_document, markdown_document
+from agentsys.analysis.paper.paper_document import (
+    TableRecord,
+    list_table_records,
+    make_paper_document,
+    make_paper_output,
+)
+from agentsys.analysis.paper.paper_notes import list_filling_commands, write_paper_notes
+from agentsys.analysis.paper.paper_tables import (
+    ATTACK,
+    SUITES,
+    TABLES,
+    FilledTable,
+    fill_table,
+    list_run_lines,
+)
+from agentsys.analysis.statistics.outcome_grid import ErrorRule
+from agentsys.analysis.tables.table_document import Document
+from agentsys.analysis.tables.table_writers import (
+    OutputFormat,
+    html_document,
+    latex_document,
+    markdown_document,
+    render_output,
+)
 from agentsys.cli.paper_command import table_command
 from agentsys.errors import ConfigError
 from agentsys.records.case_reader import LoadedCases, read_cases
@@ -39,7 +52,7 @@ NASTY = "a|b`c`<img src=x onerror=alert(1)>&\n[x](javascript:1)_%$#{}~^\\*\x1b[2
 
 
 def _filled(number: int, cases: list[CaseRow] | tuple[CaseRow, ...]) -> FilledTable:
-    return fill(TABLES[number], cases, replicates=50)
+    return fill_table(TABLES[number], cases, replicates=50)
 
 
 def _grid(*, model: str = "gpt-4o-mini", defense: str = "none", **fields: Any) -> list[CaseRow]:
@@ -55,7 +68,7 @@ def _grid(*, model: str = "gpt-4o-mini", defense: str = "none", **fields: Any) -
 
 
 def _document(number: int, cases: list[CaseRow]) -> Document:
-    return paper_document(_filled(number, cases), LoadedCases(tuple(cases)), replicates=50)
+    return make_paper_document(_filled(number, cases), LoadedCases(tuple(cases)), replicates=50)
 
 
 def _command(*arguments: str) -> str:
@@ -90,7 +103,7 @@ def test_table_4_says_what_was_searched_and_where_an_attack_is_below_a_weaker_on
         for attack, hit in (("adaptive", True), ("pair_aware-transfer-full", False))
     ]
     filled = _filled(4, rows)
-    told = " ".join(notes(filled, LoadedCases(tuple(rows)), ErrorRule.REPORT, 50))
+    told = " ".join(write_paper_notes(filled, LoadedCases(tuple(rows)), ErrorRule.REPORT, 50))
     assert "pair is pair_aware-transfer-full" in told
     assert "pair (0.00) is below adaptive (100.00). Its text was chosen on some user tasks" in told
 
@@ -109,18 +122,8 @@ def test_no_defense_on_the_published_runs_is_the_papers_row(
     cells = [cell for line in filled.rows if line.line is not None for cell in line.cells if cell.spot]
     assert len(cells) == {1: 9, 2: 3, 3: 3}.get(number, 5)
     assert [round(cell.ours.value, 2) if cell.ours else None for cell in cells] == [c.paper for c in cells]
-
-
-def test_the_nine_cells_of_table_1_rest_on_these_cases(gpt_4o_mini: tuple[CaseRow, ...]) -> None:
-    filled = _filled(1, gpt_4o_mini)
-    shown = [
-        [(round(cell.ours.value, 2), cell.ours.n) for cell in line.cells if cell.ours] for line in filled.rows
-    ]
-    assert shown == [
-        [(15.87, 63), (0.0, 13)],
-        [(40.26, 77), (35.0, 20), (0.0, 5)],
-        [(60.53, 38), (15.38, 13), (5.88, 17), (0.0, 4)],
-    ]
+    if number == 1:
+        assert [cell.ours.n for cell in cells if cell.ours] == [63, 13, 77, 20, 5, 38, 13, 17, 4]
 
 
 def test_tool_filter_stands_in_its_own_row_of_table_2_beside_another_models_printed_one(
@@ -151,7 +154,7 @@ def test_the_filling_commands_compose() -> None:
     from agentsys.runs.compose import compose
 
     for number in (2, 4):
-        for command in filling_commands(_filled(number, []), "/tmp/some folder"):
+        for command in list_filling_commands(_filled(number, []), "/tmp/some folder"):
             program, verb, *overrides = command.replace("'/tmp/some folder'", "/tmp/x").split(" ")
             assert (program, verb) == ("agentsys", "run")
             assert compose(overrides)
@@ -165,7 +168,7 @@ def test_simulated_cells_are_marked_in_every_format_and_never_stand_in_the_paper
         assert "not a language model" in text
     rows = [line for line in _filled(2, cases).rows if line.line]
     assert [(line.model, line.printed) for line in rows] == [("gpt-4o-mini (simulated)", False)]
-    assert {record.simulated for record in table_records(_filled(2, cases)) if record.n} == {True}
+    assert {record.simulated for record in list_table_records(_filled(2, cases)) if record.n} == {True}
 
 
 def test_versions_that_complete_each_other_share_a_row_that_is_flagged() -> None:
@@ -175,7 +178,7 @@ def test_versions_that_complete_each_other_share_a_row_that_is_flagged() -> None
         )
         for suite in SUITES
     ]
-    (line,) = run_lines(cases, {ATTACK})
+    (line,) = list_run_lines(cases, {ATTACK})
     assert (line.version, line.is_mixed) == ("v1 + v1.2.2", True)
     text = markdown_document(_document(7, cases))
     assert "v1 \\+ v1.2.2‡" in text
@@ -221,7 +224,7 @@ def test_errors_are_counted_beside_the_row_and_below_the_table() -> None:
 
 
 def _written(filled: FilledTable, form: OutputFormat) -> bytes:
-    return written(table_output(filled, Document([], [])), form)
+    return render_output(make_paper_output(filled, Document([], [])), form)
 
 
 def test_csv_has_the_documented_columns_and_empty_cells_for_what_was_not_run() -> None:
@@ -241,6 +244,8 @@ def test_csv_has_the_documented_columns_and_empty_cells_for_what_was_not_run() -
 def test_the_command_writes_every_table_in_every_format(tmp_path: Path, number: int, form: str) -> None:
     for suite in SUITES:
         store_own(tmp_path, case_of(suite=suite, defense="none", model="gpt-4o-mini"))
+    with pytest.raises(ConfigError, match="Unknown table '9'"):
+        table_command("9", [tmp_path])
     out = tmp_path / "new" / f"table.{form}"
     assert _command(str(number), "--runs", str(tmp_path), "--format", form, "--out", str(out)) == ""
     assert out.stat().st_size > 500
@@ -249,17 +254,12 @@ def test_the_command_writes_every_table_in_every_format(tmp_path: Path, number: 
         assert f"logdir={tmp_path}" in out.read_text().replace("\\", "") or number == 1
 
 
-def test_a_table_that_is_not_in_the_paper_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="Unknown table '9'"):
-        table_command("9", [tmp_path])
-
-
 def _nasty_document(number: int) -> Document:
     cases = _grid(model=NASTY, defense=NASTY, version=NASTY)
     cases += [row(model=NASTY, defense="none", suite=NASTY, version=NASTY)]
     cases += [row(model=NASTY, defense="none", status="error", error_kind=NASTY, user_task_id="u")]
     cases += [row(model=NASTY, defense=NASTY, attack=NASTY, benchmark=NASTY)]
-    return paper_document(_filled(number, cases), LoadedCases(tuple(cases)), logdir=NASTY, replicates=10)
+    return make_paper_document(_filled(number, cases), LoadedCases(tuple(cases)), logdir=NASTY, replicates=10)
 
 
 @pytest.mark.parametrize("number", list(TABLES))
@@ -274,37 +274,19 @@ def test_hostile_names_leave_markdown_rows_intact(number: int) -> None:
 
 
 class _Tags(HTMLParser):
-    def __init__(self) -> None:
+    def __init__(self, page: str) -> None:
         super().__init__()
-        self.seen: set[str] = set()
-        self.attributes: set[str] = set()
+        self.names: set[str] = set()
+        self.feed(page)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.seen.add(tag)
-        self.attributes |= {name for name, _ in attrs}
+        self.names |= {tag, *(name for name, _ in attrs)}
 
 
 @pytest.mark.parametrize("number", list(TABLES))
 def test_hostile_names_are_inert_in_html(number: int) -> None:
-    tags = _Tags()
-    tags.feed(html_document(_nasty_document(number), NASTY))
-    structure = {
-        "html",
-        "head",
-        "meta",
-        "title",
-        "style",
-        "body",
-        "h2",
-        "ul",
-        "li",
-        "small",
-        "pre",
-        "code",
-        "br",
-    }
-    assert tags.seen <= structure | {"table", "caption", "thead", "tbody", "tr", "th", "td"}
-    assert tags.attributes <= {"lang", "charset", "http-equiv", "content", "name", "class"}
+    usual = _Tags(html_document(_document(number, _grid()), "t")).names
+    assert _Tags(html_document(_nasty_document(number), NASTY)).names <= usual | {"small", "br"}
 
 
 @pytest.mark.parametrize("name", ["[1cm]x", "*x", "]{", "\\\\[1cm]"])
@@ -315,21 +297,17 @@ def test_no_name_begins_an_argument_of_the_line_above_it_in_latex(name: str) -> 
     assert "[" not in text.replace("{[}", "")
 
 
-def _balanced(text: str) -> bool:
-    """Whether braces pair up outside escapes, and nothing of ours ends a line with an argument to come."""
-    depth = 0
-    for token in re.findall(r"\\.|[{}]", text):
-        depth += {"{": 1, "}": -1}.get(token, 0)
-        if depth < 0:
-            return False
-    return depth == 0
+def _is_balanced(text: str) -> bool:
+    """Whether braces pair up outside escapes."""
+    depths = list(accumulate({"{": 1, "}": -1}.get(token, 0) for token in re.findall(r"\\.|[{}]", text)))
+    return min(depths) >= 0 and depths[-1] == 0
 
 
 @pytest.mark.parametrize("number", list(TABLES))
 def test_hostile_names_break_no_latex_table(number: int, tmp_path: Path) -> None:
     text = latex_document(_nasty_document(number))
-    assert _balanced("\n".join(line for line in text.splitlines() if not line.startswith("%")))
-    assert r"\input" not in "\n".join(line for line in text.splitlines() if not line.startswith("%"))
+    shown = "\n".join(line for line in text.splitlines() if not line.startswith("%"))
+    assert _is_balanced(shown) and r"\input" not in shown
     columns = len(re.findall(r"[lr]", text.split(r"\begin{tabular}{")[1].split("}")[0]))
     for line in text.splitlines():
         if line.endswith(r" \\"):

@@ -7,7 +7,7 @@ import tomllib
 import pytest
 
 from agentsys.analysis.metrics.rates import BENIGN_UTILITY, TARGETED_ASR, UTILITY_UNDER_ATTACK
-from agentsys.analysis.paper.layout import PER_CASE, SUITES, TABLES
+from agentsys.analysis.paper.paper_tables import PER_CASE, SUITES, TABLES
 from agentsys.analysis.published import (
     PublishedNumber,
     model_names,
@@ -16,14 +16,14 @@ from agentsys.analysis.published import (
     published_numbers,
     short_model,
 )
-from agentsys.analysis.statistics.estimate import OVERALL
+from agentsys.analysis.statistics.rate_estimates import OVERALL
 
 
 def test_every_place_of_every_table_has_a_printed_number_or_the_paper_lacks_the_row() -> None:
     for table in TABLES.values():
         spots = {spot for band in table.bands for spot in band.spots if spot and spot[0] != PER_CASE}
         by_row: dict[tuple[str, str], set[tuple[str, str, str]]] = {}
-        for number in printed_in(table.source):
+        for number in printed_in(f"table{table.number}"):
             spot = (number.attack, number.suite, number.metric)
             by_row.setdefault((number.model, number.defense), set()).add(spot)
         assert by_row

@@ -10,9 +10,8 @@ import pytest
 from stored_cases import case_of, store_own
 from typer.testing import CliRunner
 
-from agentsys.analysis.shown_document import as_shown
-from agentsys.analysis.tables.document import Document, Grid, cells
-from agentsys.analysis.tables.output import LongForm, Output
+from agentsys.analysis.tables.table_document import Document, Grid, cells
+from agentsys.analysis.tables.table_writers import LongForm, Output, with_shown_names
 from agentsys.cli import app
 from agentsys.errors import ConfigError
 from agentsys.records.names_file import DisplayNames, RunNames
@@ -79,7 +78,7 @@ def test_whole_names_are_replaced_and_no_other_words() -> None:
     ]
     document = Document([("m on b", [grid])], notes, commands=["agentsys run defense=agentsys"])
     shown = SHOWN.model_copy(update={"models": {"simulated": "Agent", "m": "Model M"}})
-    found = as_shown(Output("x", document, LongForm({}, [])), shown).document
+    found = with_shown_names(Output("x", document, LongForm({}, [])), shown).document
     assert found.sections[0][0] == "Model M on b"
     assert found.sections[0][1][0].rows == [cells("AgentSys (ours)", "none", "1.0")]
     assert found.notes[0].startswith(

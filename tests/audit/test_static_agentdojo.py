@@ -6,7 +6,7 @@ from functools import cache, partial
 
 import pytest
 
-from agentsys.analysis.metrics.limits import limits_of
+from agentsys.analysis.metrics.task_tags import limits_of
 from agentsys.audit.static.static_audit import audit_benchmark
 from agentsys.audit.static.static_document import format_task_numbers, write_static_sentences
 from agentsys.audit.static.static_rows import (

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentsys.analysis.tables.output import OutputFormat, written
+from agentsys.analysis.tables.table_writers import OutputFormat, render_output
 from agentsys.audit.audit_report import AuditReport, build_audit_output
 from agentsys.audit.static.mutations import ArgumentKind, Mutation, alter_value, classify_argument
 from agentsys.audit.static.static_document import format_task_numbers, write_static_sentences
@@ -159,7 +159,9 @@ def test_a_version_without_an_expectation_is_an_error_that_lists_the_others() ->
 
 
 def test_json_has_every_field_of_every_task_and_the_sentences() -> None:
-    data: dict[str, Any] = json.loads(written(build_audit_output(AuditReport(AUDIT)), OutputFormat.JSON))
+    data: dict[str, Any] = json.loads(
+        render_output(build_audit_output(AuditReport(AUDIT)), OutputFormat.JSON)
+    )
     (suite,) = data["suites"]
     assert suite["summary"]["pairs"] == 2
     assert suite["user_tasks"][0]["surviving_mutations"][0]["argument"] == "recipients"
@@ -171,7 +173,7 @@ def test_names_from_a_benchmark_do_no_markup() -> None:
     odd = SuiteAudit(
         "<b>|x", "", (UserTaskAudit("user_task_0", overwritten=("[a](b)",), noop_utility=True),), ()
     )
-    text = written(
+    text = render_output(
         build_audit_output(AuditReport(replace(AUDIT, suites=(odd,)))), OutputFormat.MARKDOWN
     ).decode()
     assert "<b>" not in text

@@ -7,8 +7,8 @@ import json
 
 from rich.console import Console
 
-from agentsys.analysis.tables.escaping import plain
-from agentsys.analysis.tables.output import OutputFormat, written
+from agentsys.analysis.tables.table_document import plain
+from agentsys.analysis.tables.table_writers import OutputFormat, render_output
 from agentsys.analysis.tables.write_terminal import terminal_document
 from agentsys.audit.audit_report import (
     AuditReport,
@@ -72,7 +72,7 @@ def test_the_sentences_count_what_was_found_and_keep_errors_apart() -> None:
 
 
 def test_names_from_records_do_no_markup_in_markdown() -> None:
-    text = written(build_audit_output(REPORT), OutputFormat.MARKDOWN).decode()
+    text = render_output(build_audit_output(REPORT), OutputFormat.MARKDOWN).decode()
     assert "<b>" not in text
     assert "\x1b" not in text
     assert "\u202e" not in text
@@ -88,6 +88,6 @@ def test_names_from_records_steer_no_terminal() -> None:
 
 
 def test_json_has_no_nan_and_every_finding() -> None:
-    data = json.loads(written(build_audit_output(REPORT), OutputFormat.JSON))
+    data = json.loads(render_output(build_audit_output(REPORT), OutputFormat.JSON))
     assert data["runs"]["asr"][0]["asr_exposed"] is None
     assert data["runs"]["hollow"] == [{"folder": plain(NASTY), "records": 7}]

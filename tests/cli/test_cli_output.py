@@ -11,10 +11,10 @@ import pytest
 from stored_cases import row
 from typer.testing import CliRunner
 
-from agentsys.analysis.tables.document import Document
-from agentsys.analysis.tables.output import Output, OutputFormat, records_of, written
-from agentsys.analysis.tables.report import report
 from agentsys.analysis.tables.results_document import results_output
+from agentsys.analysis.tables.results_report import build_report
+from agentsys.analysis.tables.table_document import Document
+from agentsys.analysis.tables.table_writers import Output, OutputFormat, records_of, render_output
 from agentsys.cli import app
 from agentsys.cli.cli_output import write_output
 from agentsys.errors import ConfigError
@@ -24,7 +24,7 @@ COMMANDS = ("results", "table", "compare", "measures", "budget", "rescore", "aud
 
 
 def output() -> Output:
-    return results_output(report(LoadedCases((row(),)), replicates=5))
+    return results_output(build_report(LoadedCases((row(),)), replicates=5))
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -51,14 +51,14 @@ def test_parquet_goes_to_a_pipe_and_not_to_a_terminal(
 def test_a_file_holds_what_the_screen_would_show(tmp_path: Path, form: OutputFormat) -> None:
     out = tmp_path / "new" / "results"
     write_output(output(), form, out)
-    assert out.read_bytes() == written(output(), form)
+    assert out.read_bytes() == render_output(output(), form)
     assert len(out.read_bytes()) > 300
 
 
 def test_what_json_holds_is_plain_however_deep() -> None:
     nested = {"tasks": [{"name": "a\x1b[2J", "share": float("nan")}], "pair": ("b\u202e", None)}
     empty = Output("t", Document([], ()), records_of(OneNumber, ()), nested)
-    stored = json.loads(written(empty, OutputFormat.JSON))
+    stored = json.loads(render_output(empty, OutputFormat.JSON))
     assert stored == {"tasks": [{"name": "a?[2J", "share": None}], "pair": ["b?", None]}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from small_runs import Silent
 
-from agentsys.analysis.metrics.exposed_rates import unseen_reason
+from agentsys.analysis.metrics.attack_success import unseen_reason
 from agentsys.base.config_catalog import list_config_names
 from agentsys.records.case_reader import read_cases
 from agentsys.records.case_row import CaseRow

@@ -10,10 +10,10 @@ from typing import NamedTuple
 import pytest
 
 from agentsys.analysis.statistics.difference_test import difference_interval, p_value
-from agentsys.analysis.statistics.estimate import OVERALL, Side
-from agentsys.analysis.statistics.paired import Compared, Pair, compared, pair_up
-from agentsys.analysis.statistics.sign_flips import SignDraws
-from agentsys.analysis.tables.compare_document import p_text
+from agentsys.analysis.statistics.differences import Difference, Pair, SignDraws, compare_pairs, pair_up
+from agentsys.analysis.statistics.outcome_grid import Side
+from agentsys.analysis.statistics.rate_estimates import OVERALL
+from agentsys.analysis.tables.comparison_document import p_text
 from agentsys.records.case_reader import read_cases
 from agentsys.records.case_row import CaseRow
 
@@ -51,11 +51,11 @@ def _documented() -> Iterator[_Line]:
             yield _Line(runs, cells[1], cells[2], cells[4], cells[6])
 
 
-def _told(line: _Line, found: Compared) -> _Line:
-    interval = difference_interval(found.difference)
+def _told(line: _Line, found: Difference) -> _Line:
+    interval = difference_interval(found)
     return line._replace(
-        rates=f"{100 * found.baseline:.2f}, {100 * found.defense:.2f}",
-        p=p_text(p_value(found.difference)),
+        rates=f"{100 * found.rate_before:.2f}, {100 * found.rate_after:.2f}",
+        p=p_text(p_value(found)),
         interval=f"{100 * interval.low:+.1f} to {100 * interval.high:+.1f}",
     )
 
@@ -93,5 +93,5 @@ def test_published_runs_differ_as_documented(line: _Line, read: Callable[[str], 
     other = read(second) if second else [replace(case, injection_success=False) for case in baseline]
     attack = "none" if line.metric == "benign utility" else "important_instructions"
     side = Side.INJECTED if line.metric == "targeted ASR" else Side.SOLVED
-    found = compared(_pairs(baseline, other, attack), side, SignDraws())[OVERALL]
+    found = compare_pairs(_pairs(baseline, other, attack), side, SignDraws())[OVERALL]
     assert _told(line, found) == line

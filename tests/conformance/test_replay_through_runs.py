@@ -73,9 +73,8 @@ def unpacked(folder: Path, *pipelines: str) -> Path:
 
 @pytest.mark.slow
 def test_two_pipelines_of_one_folder_go_into_one_log_folder_and_fill_their_rows(tmp_path: Path) -> None:
-    from agentsys.analysis.paper.filled import fill
-    from agentsys.analysis.paper.layout import TABLES
-    from agentsys.analysis.tables.report import report
+    from agentsys.analysis.paper.paper_tables import TABLES, fill_table
+    from agentsys.analysis.tables.results_report import build_report
     from agentsys.records.case_reader import read_cases
     from agentsys.runs.run_session import Session, prepare_session
 
@@ -113,12 +112,12 @@ def test_two_pipelines_of_one_folder_go_into_one_log_folder_and_fill_their_rows(
     }
     (filled,) = [
         row
-        for row in fill(TABLES[2], reading.cases).rows
+        for row in fill_table(TABLES[2], reading.cases).rows
         if (row.model, row.defense) == ("gpt-4o-mini", "none")
     ]
     assert filled.cells[0].paper == 63.54
     assert filled.cells[0].ours is not None
-    differ = [note for note in report(reading).notes if "texts differed from the record in" in note]
+    differ = [note for note in build_report(reading).notes if "texts differed from the record in" in note]
     assert len(differ) == 2
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import openai
 import pytest
 
-from agentsys.analysis.metrics.search_attempts import read_searches
+from agentsys.analysis.metrics.search_budget import read_searches
 
 CONVERSATIONS = int(os.environ.get("AGENTSYS_FRONT_KILLED", "12"))
 """Conversations and queries that are answered before the server is killed."""

@@ -22,7 +22,7 @@ from google.genai.types import HttpOptions
 from typer.testing import CliRunner
 
 import agentsys
-from agentsys.analysis.metrics.search_attempts import Search, read_searches
+from agentsys.analysis.metrics.search_budget import Search, read_searches
 from agentsys.cli import app
 from agentsys.models.chat import ChatRequest, ErrorKind, ModelError, assistant, system, text_of, user
 from agentsys.models.serving.wire_format import RequestRefused, WireCaller

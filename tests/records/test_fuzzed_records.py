@@ -17,8 +17,8 @@ import orjson
 import pytest
 from stored_cases import case_of, store_own, store_published
 
-from agentsys.analysis.metrics.search_attempts import read_searches
-from agentsys.analysis.tables.report import report
+from agentsys.analysis.metrics.search_budget import read_searches
+from agentsys.analysis.tables.results_report import build_report
 from agentsys.attacks.red_team.cache_files import read_texts
 from agentsys.audit.rescoring.read_trajectories import read_trajectory
 from agentsys.audit.rescoring.recorded_trajectory import Unusable
@@ -162,7 +162,7 @@ def _together(folder: Path) -> None:
     """What the commands do with a folder of such files."""
     reading = _kept(lambda: read_cases([folder]))
     if reading is not None:
-        assert report(reading, replicates=10).notes
+        assert build_report(reading, replicates=10).notes
         assert len(load_runs(folder)) == len(reading.cases)
     _kept(lambda: read_searches([folder]))
 

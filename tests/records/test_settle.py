@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from stored_cases import case_of, row, store_own, store_published
 
-from agentsys.analysis.tables.report import report
+from agentsys.analysis.tables.results_report import build_report
 from agentsys.errors import ConfigError
 from agentsys.records.case_reader import LoadedCases, case_rows, load_runs, read_cases
 from agentsys.records.case_row import IDENTITY, CaseRow
@@ -281,7 +281,7 @@ def test_a_malformed_span_is_a_skipped_file(tmp_path: Path, broken: list[Any]) -
     path.write_text(json.dumps(stored))
     found = reading_of(tmp_path)
     assert (len(found.cases), [skip.path for skip in found.skipped_files]) == (1, [str(path)])
-    assert report(found, replicates=10).rows
+    assert build_report(found, replicates=10).rows
 
 
 def test_cases_are_the_same_by_what_names_them_and_not_by_how_they_ended() -> None:

@@ -10,7 +10,7 @@ import pytest
 from stored_cases import case_of, store_own
 from typer.testing import CliRunner
 
-from agentsys.analysis.tables.report import report
+from agentsys.analysis.tables.results_report import build_report
 from agentsys.cli import app
 from agentsys.records.case import Case
 from agentsys.records.case_reader import load_runs, read_cases
@@ -45,7 +45,7 @@ def test_what_was_not_begun_and_what_lacks_cases_is_told(tmp_path: Path) -> None
     for case in cases[:7]:
         store_own(tmp_path, case)
     assert lines(tmp_path) == ["unfinished: 13 of 20 missing (agentsys not begun; none lacks 3)."]
-    assert lines(tmp_path)[0] in report(read_cases([tmp_path])).notes
+    assert lines(tmp_path)[0] in build_report(read_cases([tmp_path])).notes
     for case in cases:
         store_own(tmp_path, case)
     assert lines(tmp_path) == []

@@ -11,8 +11,7 @@ from agentdojo.task_suite import task_suite
 from small_runs import Silent
 from typer.testing import CliRunner
 
-from agentsys.analysis.paper.filled import fill
-from agentsys.analysis.paper.layout import TABLES
+from agentsys.analysis.paper.paper_tables import TABLES, fill_table
 from agentsys.attacks.injection_round import find_first_rounds
 from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.cli import app
@@ -111,7 +110,7 @@ def test_the_first_injected_result_is_the_one_that_was_asked_for(tmp_path: Path)
     assert (count, wrong) == (274, [])
     # The same runs fill Table 1, each round in its column.
     cases = read_cases([tmp_path / "runs"]).cases
-    rows = [row for row in fill(TABLES[1], cases, replicates=50).rows if row.line is not None]
+    rows = [row for row in fill_table(TABLES[1], cases, replicates=50).rows if row.line is not None]
     shown = {
         (row.band.labels[0], place + 1): cell.ours.n
         for row in rows

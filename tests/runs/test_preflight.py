@@ -10,7 +10,7 @@ from paid_server import Answer, calls, fails, paid_model, paid_server, says
 from small_runs import Silent, records_in
 from typer.testing import CliRunner
 
-from agentsys.analysis.tables.provenance_notes import provenance_notes
+from agentsys.analysis.tables.result_notes import provenance_notes
 from agentsys.attacks.red_team.encoded_attack import TEXT_CODES
 from agentsys.base.ledger import LEDGER_FILE, read_ledger
 from agentsys.cli import app

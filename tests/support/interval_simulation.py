@@ -12,10 +12,21 @@ from typing import NamedTuple
 
 import numpy as np
 
-from agentsys.analysis.statistics.bootstrap import Interval, Resampler, percentile_interval
-from agentsys.analysis.statistics.estimate import Estimate, Side, macro, rate, totals
-from agentsys.analysis.statistics.intervals import proportion_interval
-from agentsys.analysis.statistics.outcome_grid import FloatArray, Tally
+from agentsys.analysis.statistics.outcome_grid import (
+    FloatArray,
+    Interval,
+    Resampler,
+    Side,
+    Tally,
+    percentile_interval,
+)
+from agentsys.analysis.statistics.rate_estimates import (
+    Estimate,
+    mean_rate,
+    pooled_rate,
+    proportion_interval,
+    suite_totals,
+)
 
 AGENTDOJO_V1_2 = ((16, 9), (21, 5), (20, 7), (40, 14))
 """User tasks and injection tasks of banking, slack, travel and workspace since v1.2."""
@@ -113,7 +124,7 @@ def _outcomes(generator: np.random.Generator, chance: FloatArray) -> FloatArray:
 
 def _overall(grids: Sequence[FloatArray], resampler: Resampler) -> Estimate:
     counted = [_tally(f"suite {number}", grid) for number, grid in enumerate(grids)]
-    return macro([rate([totals(suite, Side.INJECTED, resampler)]) for suite in counted])
+    return mean_rate([pooled_rate([suite_totals(suite, Side.INJECTED, resampler)]) for suite in counted])
 
 
 def _tally(name: str, grid: FloatArray) -> Tally:

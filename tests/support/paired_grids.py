@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from agentsys.analysis.statistics.difference import Difference, PairedGrid, suite_difference
+from agentsys.analysis.statistics.differences import (
+    SIGN_DRAWS,
+    Difference,
+    PairedGrid,
+    SignDraws,
+    suite_difference,
+)
 from agentsys.analysis.statistics.outcome_grid import FloatArray, Tally
-from agentsys.analysis.statistics.sign_flips import SIGN_DRAWS, SignDraws
 
 
 def grid_of(

@@ -16,10 +16,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import optimize, special
 
-from agentsys.analysis.statistics.difference import Difference, PairedGrid, mean_difference
 from agentsys.analysis.statistics.difference_test import LEVEL, difference_interval, p_value
+from agentsys.analysis.statistics.differences import Difference, PairedGrid, SignDraws, mean_difference
 from agentsys.analysis.statistics.outcome_grid import FloatArray, Tally
-from agentsys.analysis.statistics.sign_flips import SignDraws
 
 V1 = ((16, 9), (21, 5), (20, 7), (40, 6))
 """User tasks and injection tasks of banking, slack, travel and workspace before v1.2."""

@@ -4,31 +4,40 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from agentsys.analysis.statistics.outcome_grid import FloatArray
-from agentsys.analysis.tables.escaping import shortened
+from agentsys.analysis.tables.table_document import shortened
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _TURNS = (0, 8, 4, 12, 2, 14, 6, 10, 1, 15, 7, 9, 3, 13, 5, 11)
-_DIRECTIONS = tuple((math.cos(turn * math.pi / 8), math.sin(turn * math.pi / 8)) for turn in _TURNS)
-"""Right, left, above and below first, then what lies between."""
+"""Directions in sixteenths of a turn: right, left, above and below first, then what lies between."""
 _DISTANCES = (7.0, 11.0, 17.0, 25.0, 35.0, 48.0)
 """Points between the thing and its label."""
+_WAYS = np.array(
+    [(math.cos(t * math.pi / 8), math.sin(t * math.pi / 8), far) for far in _DISTANCES for t in _TURNS]
+)
+"""Every place that a label may have, shape (C, 3): direction across and up, distance from its point."""
+_FLAT = 0.2
+"""Sine below which a direction counts as along an axis."""
+_SHARES = np.select([_WAYS[:, :2] > _FLAT, _WAYS[:, :2] < -_FLAT], [0.0, 1.0], 0.5)
+"""Shape (C, 2): the share of the text's width and height that stands before its anchor."""
 _NEAR = 11.0
-"""Up to here a label needs no line to its point."""
+"""Points up to which a label needs no line to its point."""
+_MARGIN = 1.5
+"""Points to keep free around a label."""
+_CROSSING = 30.0
+"""What it costs, in covered square pixels, that a label's line runs through something."""
 _FONT = 7.5
 _LONGEST = 34
 """Characters of a name; a longer one is cut, the CSV has it whole."""
 
 
-@dataclass(frozen=True)
-class Label:
+class Label(NamedTuple):
     """A text and the point, in data coordinates, that it names."""
 
     text: str
@@ -37,13 +46,7 @@ class Label:
     color: str
 
 
-def shown_name(name: str) -> str:
-    """A name as figures show it: on one line, not endlessly long."""
-    return shortened(name, _LONGEST)
-
-
-@dataclass(frozen=True)
-class OccupiedSpot:
+class OccupiedSpot(NamedTuple):
     """A line (or, with both ends alike, a point) that no label may cover, in data coordinates."""
 
     x0: float
@@ -54,115 +57,100 @@ class OccupiedSpot:
     """Points to keep free around it."""
 
 
+def shorten_name(name: str) -> str:
+    """Write a name as figures show it: on one line, not endlessly long."""
+    return shortened(name, _LONGEST)
+
+
 def place_labels(axes: Axes, labels: Sequence[Label], obstacles: Sequence[OccupiedSpot]) -> None:
     """Write each label next to its point, clear of the labels before it, of obstacles and of the frame.
 
-    Labels in the thick of things choose first.
-
-    Call it when the axes have their final limits. A label that finds no free place near its point stands
-    further away with a thin line to the point.
+    Labels in the thick of things choose first. Call it when the axes have their final limits. A label that
+    finds no free place near its point stands further away with a thin line to the point.
     """
     if not labels:
         return
     figure = axes.get_figure(root=True)
     assert figure is not None
     figure.draw_without_rendering()  # layout first: places are in pixels
-    taken = _boxes_around(axes, obstacles)
-    for label in sorted(labels, key=lambda label: -_crowd(axes, label, labels)):
-        boxes = _candidates(axes, label)
-        best = int(np.argmin(_costs(axes, label, boxes, taken)))
-        _write(axes, label, *_WAYS[best])
-        taken = np.vstack([taken, boxes[best]])
+    boxes = _list_boxes(axes, obstacles)
+    for label in sorted(labels, key=lambda label: -_measure_crowd(axes, label, labels)):
+        candidates = _list_candidates(axes, label)
+        best = int(np.argmin(_list_costs(axes, label, candidates, boxes)))
+        _write_label(axes, label, best)
+        boxes = np.vstack([boxes, candidates[best]])
 
 
-_WAYS = [(across, up, distance) for distance in _DISTANCES for across, up in _DIRECTIONS]
-"""Every place that a label may have: direction and distance from its point."""
-_FLAT = 0.2
-"""Sine below which a direction counts as along an axis."""
-_MARGIN = 1.5
-"""Points to keep free around a label."""
-_CROSSING = 30.0
-"""What it costs, in covered square pixels, that a label's line runs through something."""
-
-
-def _boxes_around(axes: Axes, obstacles: Sequence[OccupiedSpot]) -> FloatArray:
-    """Shape (K, 4): left, bottom, right, top in pixels."""
-    if not obstacles:
-        return np.zeros((0, 4))
-    starts = axes.transData.transform([(one.x0, one.y0) for one in obstacles])
-    ends = axes.transData.transform([(one.x1, one.y1) for one in obstacles])
-    reach = _pixels(axes, np.array([[one.reach] for one in obstacles]))
+def _list_boxes(axes: Axes, obstacles: Sequence[OccupiedSpot]) -> FloatArray:
+    """Surround each obstacle, shape (K, 4): left, bottom, right, top in pixels."""
+    spots = np.array(obstacles, dtype=np.float64).reshape(-1, 5)
+    starts, ends = axes.transData.transform(spots[:, :2]), axes.transData.transform(spots[:, 2:4])
+    reach = _to_pixels(axes, spots[:, 4:])
     return np.hstack([np.minimum(starts, ends) - reach, np.maximum(starts, ends) + reach])
 
 
-def _crowd(axes: Axes, label: Label, others: Sequence[Label]) -> float:
+def _measure_crowd(axes: Axes, label: Label, others: Sequence[Label]) -> float:
     """Measure how beset a label's point is by the other labels' points."""
     places = axes.transData.transform([(other.x, other.y) for other in others])
     apart = ((places - axes.transData.transform((label.x, label.y))) ** 2).sum(axis=1)
-    return float((1 / (apart + _pixels(axes, 20.0) ** 2)).sum())
+    return float((1 / (apart + _to_pixels(axes, 20.0) ** 2)).sum())
 
 
-def _candidates(axes: Axes, label: Label) -> FloatArray:
-    """Shape (C, 4): where the text would stand, in pixels, for each of the ways."""
+def _list_candidates(axes: Axes, label: Label) -> FloatArray:
+    """List where the text would stand for each of the ways, shape (C, 4), in pixels."""
     text = axes.annotate(label.text, (label.x, label.y), fontsize=_FONT, annotation_clip=False)
     box = text.get_window_extent()
     text.remove()
-    x, y = axes.transData.transform((label.x, label.y))
-    share = {"left": 0.0, "bottom": 0.0, "center": 0.5, "right": 1.0, "top": 1.0}
-    corners = [
-        (
-            x + _pixels(axes, across * distance) - share[_horizontal(across)] * box.width,
-            y + _pixels(axes, up * distance) - share[_vertical(up)] * box.height,
-        )
-        for across, up, distance in _WAYS
-    ]
-    low = np.array(corners)
-    return np.hstack([low, low + np.array([box.width, box.height])])
+    size = np.array([box.width, box.height])
+    point = axes.transData.transform((label.x, label.y))
+    low = point + _to_pixels(axes, _WAYS[:, :2] * _WAYS[:, 2:]) - _SHARES * size
+    return np.hstack([low, low + size])
 
 
-def _costs(axes: Axes, label: Label, boxes: FloatArray, taken: FloatArray) -> FloatArray:
-    """Shape (C,): covered square pixels above all; then what the line crosses; then how far away it is."""
-    margin = _pixels(axes, _MARGIN)
+def _list_costs(axes: Axes, label: Label, boxes: FloatArray, obstacles: FloatArray) -> FloatArray:
+    """Weigh the places, shape (C,): covered square pixels above all, what the line crosses, the distance."""
+    margin = _to_pixels(axes, _MARGIN)
     roomy = boxes + np.array([-margin, -margin, margin, margin])
     frame = np.array([axes.get_window_extent().extents])
-    outside = (roomy[:, 2] - roomy[:, 0]) * (roomy[:, 3] - roomy[:, 1]) - _overlaps(roomy, frame)[:, 0]
-    far = _pixels(axes, np.array([distance for _, _, distance in _WAYS]))
-    crossed = _crossings(axes, label, taken) * _CROSSING
-    costs: FloatArray = _overlaps(roomy, taken).sum(axis=1) + 3 * outside + crossed + far
+    outside = (roomy[:, 2] - roomy[:, 0]) * (roomy[:, 3] - roomy[:, 1]) - _overlap(roomy, frame)[:, 0]
+    crossings = _count_crossings(axes, label, obstacles) * _CROSSING
+    far = _to_pixels(axes, _WAYS[:, 2])
+    costs: FloatArray = _overlap(roomy, obstacles).sum(axis=1) + 3 * outside + crossings + far
     return costs
 
 
-def _crossings(axes: Axes, label: Label, taken: FloatArray) -> FloatArray:
-    """Shape (C,): how many boxes the line from the label to its point runs through, the point's excepted."""
-    ways = np.array(_WAYS)
+def _count_crossings(axes: Axes, label: Label, boxes: FloatArray) -> FloatArray:
+    """Count the boxes, shape (C,), that the line from the label to its point runs through."""
+    # The first six points of a line are left out: they are in the box of the point itself.
     steps = np.arange(6.0, _DISTANCES[-1], 2.0)
     point = axes.transData.transform((label.x, label.y))
     # Shape (C, S, 2): the line's places; a line ends at its label, and a near label has none.
-    places = point + _pixels(axes, ways[:, None, :2] * steps[None, :, None])
-    drawn = (steps[None, :] < ways[:, 2:]) & (ways[:, 2:] > _NEAR)
+    places = point + _to_pixels(axes, _WAYS[:, None, :2] * steps[None, :, None])
+    on_line = (steps[None, :] < _WAYS[:, 2:]) & (_WAYS[:, 2:] > _NEAR)
     x, y = places[..., 0, None], places[..., 1, None]
-    inside = (x >= taken[:, 0]) & (x <= taken[:, 2]) & (y >= taken[:, 1]) & (y <= taken[:, 3])
-    counted: FloatArray = (inside & drawn[..., None]).any(axis=1).sum(axis=1).astype(np.float64)
-    return counted
+    inside = (x >= boxes[:, 0]) & (x <= boxes[:, 2]) & (y >= boxes[:, 1]) & (y <= boxes[:, 3])
+    counts: FloatArray = (inside & on_line[..., None]).any(axis=1).sum(axis=1).astype(np.float64)
+    return counts
 
 
-def _overlaps(boxes: FloatArray, others: FloatArray) -> FloatArray:
-    """Shape (C, K): shared area in square pixels of each box with each other one."""
+def _overlap(boxes: FloatArray, others: FloatArray) -> FloatArray:
+    """Measure the shared area of each box with each other one, shape (C, K), in square pixels."""
     low = np.maximum(boxes[:, None, :2], others[None, :, :2])
     high = np.minimum(boxes[:, None, 2:], others[None, :, 2:])
-    shared: FloatArray = np.clip(high - low, 0.0, None).prod(axis=2)
-    return shared
+    area: FloatArray = np.clip(high - low, 0.0, None).prod(axis=2)
+    return area
 
 
-def _write(axes: Axes, label: Label, across: float, up: float, distance: float) -> None:
+def _write_label(axes: Axes, label: Label, way: int) -> None:
+    across, up, distance = map(float, _WAYS[way])
     line = {"arrowstyle": "-", "color": label.color, "lw": 0.7, "ls": ":", "shrinkA": 0, "shrinkB": 5}
     axes.annotate(
         label.text,
         (label.x, label.y),
         xytext=(across * distance, up * distance),
         textcoords="offset points",
-        ha=_horizontal(across),
-        va=_vertical(up),
+        ha={0.0: "left", 0.5: "center", 1.0: "right"}[_SHARES[way, 0]],
+        va={0.0: "bottom", 0.5: "center", 1.0: "top"}[_SHARES[way, 1]],
         color=label.color,
         fontsize=_FONT,
         arrowprops=None if distance <= _NEAR else line,
@@ -170,14 +158,6 @@ def _write(axes: Axes, label: Label, across: float, up: float, distance: float) 
     )
 
 
-def _horizontal(across: float) -> str:
-    return "left" if across > _FLAT else "right" if across < -_FLAT else "center"
-
-
-def _vertical(up: float) -> str:
-    return "bottom" if up > _FLAT else "top" if up < -_FLAT else "center"
-
-
-def _pixels(axes: Axes, points: Any) -> Any:
-    """Points (a number or an array) in pixels."""
+def _to_pixels(axes: Axes, points: Any) -> Any:
+    """Convert points (a number or an array) to pixels."""
     return points * axes.figure.dpi / 72

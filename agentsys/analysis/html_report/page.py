@@ -1,4 +1,4 @@
-"""`page`: the values of a report in the template, under a policy that lets nothing else run or load."""
+"""The report's page: stored runs -> one HTML file, under a policy that lets nothing else run or load."""
 
 from __future__ import annotations
 
@@ -6,77 +6,153 @@ import base64
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from agentsys.analysis.html_report.facts import ConfigGroup, ErrorGroup, VersionGroup
-from agentsys.analysis.html_report.interval_figure import IntervalFigure
-from agentsys.analysis.html_report.paper_figures import PaperFigure
-from agentsys.analysis.html_report.token_figure import TokenFigure
-from agentsys.analysis.tables.document import Grid
-from agentsys.analysis.tables.escaping import plain
+from agentsys import __version__
+from agentsys.analysis.html_report.case_list import SetupFacts, link_cells, make_list_row, sort_for_reading
+from agentsys.analysis.html_report.case_views import TextStore, View, make_case_view, read_stored_json
+from agentsys.analysis.html_report.charts import make_interval_chart, make_token_chart
+from agentsys.analysis.tables.results_document import Report, results_document, sheets
+from agentsys.analysis.tables.table_document import plain
+from agentsys.base.grouping import group_by
+from agentsys.records.case_reader import LoadedCases, describe_skipped
+from agentsys.records.case_row import NO_ATTACK, CaseRow
 
+MOST_CASES = 2_000
+"""Trajectories in a report, at most, unless more are asked for."""
+MOST_CHARACTERS = 40_000_000
+"""Characters of all texts together; no further trajectory is added beyond."""
 _TEMPLATES = Path(__file__).with_name("templates")
 _SCRIPTS = ("elements.js", "store.js", "filters.js", "case_list.js", "conversation.js", "agent_tree.js",
             "case_view.js", "sorting.js", "start.js")  # fmt: skip
 """Joined in this order into the page's one script."""
-
-
 _STEERING = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
 
 
-@dataclass(frozen=True)
-class SheetView:
-    """Tables and figure of one model on one version of a benchmark."""
+class HtmlReport(NamedTuple):
+    """The document and what is in it."""
 
-    title: str
-    grids: Sequence[Grid]
-    """The last one, by suite, is folded away."""
-    figure: IntervalFigure
+    html: str
+    trajectories: int
+    left_out: int
+    """Cases whose numbers count and whose trajectory is not in the document."""
 
 
-@dataclass(frozen=True)
-class PageNumbers:
-    """What is counted and measured: the head of the page, its tables and figures."""
+def make_html_report(
+    reading: LoadedCases,
+    measured: Report,
+    folders: Sequence[str] = (),
+    *,
+    max_cases: int = MOST_CASES,
+    max_characters: int = MOST_CHARACTERS,
+    figures: Sequence[View] = (),
+    made_on: str = "",
+) -> HtmlReport:
+    """Make one self-contained HTML document of what was read and of what `report` measured of it.
 
-    counts: list[tuple[str, str]]
+    The files are read again for their messages. Trajectories are added up to `max_cases`, and as long as
+    their texts have fewer than `max_characters` together; every number covers all cases. `figures` are from
+    `draw_paper_figures`; folders' names and the date stand at the head.
+    """
+    cases, facts, store = sort_for_reading(reading.cases), SetupFacts(), TextStore()
+    views: list[View | None] = [None] * len(cases)
+    inside = 0
+    for place in order_for_limit(cases):
+        stored = read_stored_json(cases[place].source)
+        facts.add(cases[place], stored)
+        if inside < max_cases and store.characters < max_characters:
+            views[place] = make_case_view(cases[place], stored, store)
+            inside += 1
+    left_out = len(cases) - inside
+    reason = (
+        f"at most {max_cases:,} were asked for"
+        if inside >= max_cases
+        else f"the size limit of {max_characters / 1e6:,.0f} million characters was reached"
+    )
+    html = _render(
+        images=bool(figures),
+        title=_write_title(folders),
+        folders=[plain(folder) for folder in folders],
+        made_by=" · ".join(part for part in (f"agentsys {__version__}", made_on) if part),
+        counts=_count_things(reading, inside),
+        simulated_cases=sum(case.simulated for case in cases),
+        all_cases=len(cases),
+        sheets=_list_sheets(measured),
+        notes=[plain(note) for note in measured.notes],
+        tokens=make_token_chart(cases),
+        paper_figures=figures,
+        errors=facts.list_errors(),
+        skipped=[plain(line) for line in describe_skipped(reading.skipped_files, limit=50)],
+        configs=facts.list_configs(),
+        versions=facts.list_versions(),
+        left_out=f"{left_out:,} of {len(cases):,} trajectories are left out: {reason}." if left_out else "",
+        index_data=embed_json([make_list_row(case) for case in cases]),
+        trajectory_data=embed_json({"texts": store.list_texts(), "trajectories": views}),
+    )
+    return HtmlReport(html, inside, left_out)
+
+
+def order_for_limit(cases: Sequence[CaseRow]) -> list[int]:
+    """List the places of all cases, the ones to put into a limited report first.
+
+    Errored cases come first. Then one case of every (benchmark, model, defense, attack, suite, outcome),
+    then a second one of each, and so on: a report that holds some of the cases holds some of each kind.
+    """
+
+    def kind(place: int) -> tuple[object, ...]:
+        case = cases[place]
+        cell = (case.benchmark, case.version, case.table_model, case.defense, case.attack, case.suite)
+        return (*cell, case.status, case.utility, case.injection_success)
+
+    queues = group_by(range(len(cases)), kind).values()
+    turn = {place: turn for queue in queues for turn, place in enumerate(queue)}
+    return sorted(range(len(cases)), key=lambda place: (cases[place].status != "error", turn[place], place))
+
+
+def _count_things(reading: LoadedCases, trajectories: int) -> list[tuple[str, str]]:
     """Label and number, for the head of the page."""
-    simulated_cases: int
-    all_cases: int
-    sheets: list[SheetView]
-    notes: tuple[str, ...]
-    tokens: TokenFigure | None
-    paper_figures: Sequence[PaperFigure] = ()
+    cases = reading.cases
+    counts = [
+        ("case", "cases", len(cases)),
+        ("trajectory", "trajectories", trajectories),
+        ("model", "models", len({case.table_model for case in cases})),
+        ("defense", "defenses", len({case.defense for case in cases})),
+        ("attack", "attacks", len({case.attack for case in cases} - {NO_ATTACK})),
+        ("error", "errors", sum(case.status == "error" for case in cases)),
+        ("skipped file", "skipped files", len(reading.skipped_files)),
+    ]
+    return [(one if count == 1 else many, f"{count:,}") for one, many, count in counts]
 
 
-@dataclass(frozen=True)
-class PageContent:
-    """Everything the template shows. Plain texts are escaped by the template."""
-
-    title: str
-    folders: list[str]
-    made_by: str
-    """E.g. `agentsys 0.1.0, 2026-01-31 12:00`."""
-    numbers: PageNumbers
-    index: Markup
-    """The list of cases, from `data_block`."""
-    trajectories: Markup
-    """Texts and trajectories, likewise."""
-    errors: Sequence[ErrorGroup] = ()
-    skipped: Sequence[str] = ()
-    configs: Sequence[ConfigGroup] = ()
-    versions: Sequence[VersionGroup] = ()
-    left_out: str = ""
-    """One sentence if trajectories are left out; empty otherwise."""
+def _list_sheets(measured: Report) -> list[View]:
+    """Arrange tables and figure of every model on every version of a benchmark."""
+    sections = results_document(measured, intervals_by_suite=True).sections
+    arranged = sheets(measured.rows, measured.titles)
+    return [
+        {
+            "title": title,
+            "grids": [link_cells(grid, sheet) for grid in grids],
+            "figure": make_interval_chart(sheet),
+        }
+        for (title, grids), sheet in zip(sections, arranged, strict=True)
+    ]
 
 
-def page(content: PageContent) -> str:
-    """The whole report as one HTML document."""
-    style = _template("report.css")
-    script = '"use strict";\n(() => {\n' + "\n".join(_template(name) for name in _SCRIPTS) + "\n})();\n"
+def _write_title(folders: Sequence[str]) -> str:
+    names = [plain(Path(folder).name or folder) for folder in folders]
+    if len(names) > 2:
+        return f"Runs in {names[0]} and {len(names) - 1} more folders"
+    return f"Runs in {' and '.join(names)}" if names else "Stored runs"
+
+
+def _render(*, images: bool, **values: object) -> str:
+    """Render the template; it escapes every text that is not `Markup`."""
+    style = _read_template("report.css")
+    script = '"use strict";\n(() => {\n' + "\n".join(map(_read_template, _SCRIPTS)) + "\n})();\n"
     environment = Environment(
         loader=FileSystemLoader(_TEMPLATES),
         autoescape=True,
@@ -86,25 +162,13 @@ def page(content: PageContent) -> str:
     )
     # Names in grids are as they were found: made plain here, and escaped where they are put down.
     environment.filters["plain"] = plain
-    return environment.get_template("page.html").render(
-        content=content,
-        numbers=content.numbers,
-        policy=_policy(script, style, images=bool(content.numbers.paper_figures)),
-        style=Markup(style),
-        script=Markup(script),
-    )
+    policy = _write_policy(script, style, images=images)
+    template = environment.get_template("page.html")
+    return template.render(policy=policy, style=Markup(style), script=Markup(script), **values)
 
 
-def page_title(folders: Sequence[str]) -> str:
-    """The page's heading, from the folders' names."""
-    names = [plain(Path(folder).name or folder) for folder in folders]
-    if len(names) > 2:
-        return f"Runs in {names[0]} and {len(names) - 1} more folders"
-    return f"Runs in {' and '.join(names)}" if names else "Stored runs"
-
-
-def _policy(script: str, style: str, *, images: bool) -> str:
-    """Only this script and style sheet, and images inside the page; no forms, no text made into markup."""
+def _write_policy(script: str, style: str, *, images: bool) -> str:
+    """Allow only this script and style sheet, and images inside the page; no forms, no text made markup."""
     return "; ".join(
         [
             "default-src 'none'",
@@ -123,12 +187,12 @@ def _digest(text: str) -> str:
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 
-def _template(name: str) -> str:
+def _read_template(name: str) -> str:
     return (_TEMPLATES / name).read_text(encoding="utf-8")
 
 
-def data_block(value: object) -> Markup:
-    """JSON in which no character can end the element, open a comment or begin an entity.
+def embed_json(value: object) -> Markup:
+    """Write JSON in which no character can end the element, open a comment or begin an entity.
 
     Returns:
         ASCII only, so that line and paragraph separators (U+2028, U+2029) are escapes too. Marked as

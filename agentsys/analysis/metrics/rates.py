@@ -1,31 +1,45 @@
-"""Cases -> the long form: one row per cell, suite and metric, in percent, each with its interval."""
+"""Rates of cases in the long form, one row per cell, suite and metric, in percent with intervals; and tokens.
+
+By length (the paper's Table 1 and Figure 4): `trajectory_length` (tool results in the recorded run) in Table
+1, `ground_truth_length` (calls in the user task's ground truth) in Figure 4. The published gpt-4o-mini runs
+give the paper's nine cells, 44.46 and 19.08, and 9.22 exactly.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from operator import attrgetter
-from typing import NamedTuple
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple, TypeVar
 
-from agentsys.analysis.metrics.own_metric import Metric, answered
-from agentsys.analysis.statistics.bootstrap import Resampler
-from agentsys.analysis.statistics.difference import Difference
+import numpy as np
+
+from agentsys.analysis.metrics.own_metric import Metric, count_answers
 from agentsys.analysis.statistics.difference_test import difference_interval
-from agentsys.analysis.statistics.error_rule import ErrorRule
-from agentsys.analysis.statistics.estimate import (
-    OVERALL,
-    POOLED,
-    Estimate,
+from agentsys.analysis.statistics.differences import Difference
+from agentsys.analysis.statistics.outcome_grid import (
+    ErrorRule,
+    Resampler,
     Side,
-    defense_quality,
-    levels,
-    undefined,
+    Tally,
+    percentile_interval,
+    tally_suite,
+    tally_suites,
 )
-from agentsys.analysis.statistics.intervals import UPPER, proportion_interval
-from agentsys.analysis.statistics.outcome_grid import Tally, tallies
+from agentsys.analysis.statistics.rate_estimates import (
+    UPPER,
+    Estimate,
+    defense_quality,
+    mean_rate,
+    pooled_rate,
+    proportion_interval,
+    rate_levels,
+    suite_rate,
+    suite_totals,
+    undefined_rate,
+)
 from agentsys.base.grouping import group_by
-from agentsys.records.case_row import NO_ATTACK, CaseRow, format_table_model
+from agentsys.records.case_row import NO_ATTACK, CaseRow
 from agentsys.records.published_facts import NO_DEFENSE
 
 BENIGN_UTILITY = "benign_utility"
@@ -40,7 +54,6 @@ METRIC_TITLES = {
 }
 """Metric -> heading, in the order shown."""
 METRICS = tuple(METRIC_TITLES)
-
 CHOSEN_AMONG = "chosen_among"
 """In `CaseRow.measured`: the number of attacks that a case's attack was chosen among for its rate."""
 
@@ -102,7 +115,7 @@ class MeasuredCell(NamedTuple):
     @classmethod
     def of(cls, case: CaseRow) -> MeasuredCell:
         """Name the cell that a case belongs to."""
-        return _cell(*_fields(case))
+        return cls(case.benchmark, case.version, case.table_model, case.defense, case.attack)
 
     @property
     def place(self) -> str:
@@ -112,31 +125,13 @@ class MeasuredCell(NamedTuple):
         return f"{', '.join(named)} on {self.benchmark} {self.version}"
 
     def order(self) -> tuple[str, str, str, bool, str, bool, str]:
-        """What cells are sorted by: `none` before other defenses, and before attacks."""
+        """Key to sort cells by: `none` before other defenses, and before attacks."""
         return (*self[:3], self.defense != NO_DEFENSE, self.defense, self.attack != NO_ATTACK, self.attack)
-
-
-_fields = attrgetter("benchmark", "version", "model", "apart", "simulated", "defense", "attack")
-
-
-@lru_cache(maxsize=4096)
-def _cell(
-    benchmark: str, version: str, model: str, apart: str | None, simulated: bool, defense: str, attack: str
-) -> MeasuredCell:
-    """Make each cell once, however many cases it has."""
-    return MeasuredCell(benchmark, version, format_table_model(model, apart, simulated), defense, attack)
 
 
 def scored_cells(cases: Iterable[CaseRow]) -> dict[MeasuredCell, list[CaseRow]]:
     """Cell -> those of its cases that metrics are made of; cells and cases in the order met."""
-    return in_cells([case for case in cases if case.is_scored])
-
-
-def in_cells(cases: Sequence[CaseRow]) -> dict[MeasuredCell, list[CaseRow]]:
-    """Cell -> its cases; cells and cases in the order met."""
-    alike = group_by(cases, _fields)
-    cells = {_cell(*fields): found for fields, found in alike.items()}
-    return cells if len(cells) == len(alike) else group_by(cases, MeasuredCell.of)
+    return group_by((case for case in cases if case.is_scored), MeasuredCell.of)
 
 
 def measure(
@@ -153,7 +148,7 @@ def measure(
             left out. Epochs are cases like any others.
         errors: What errored cases count as.
         own: Further metrics, of the user's own; errored cases are in none of them, whatever the rule.
-        replicates: Number of bootstrap replicates; see `agentsys.analysis.statistics.bootstrap`.
+        replicates: Number of bootstrap replicates.
 
     Returns:
         Rows sorted by cell (`none` before other defenses), then metric, then suite, with `overall` and
@@ -164,56 +159,30 @@ def measure(
     attack, targeted ASR: shares of (user task, injection task) cases.
     """
     resampler = Resampler(replicates)
-    rows: list[MetricRow] = []
     cells = scored_cells(cases)
-    defended = group_by(cells, lambda cell: cell._replace(attack=NO_ATTACK))
-    for cell in sorted(defended, key=MeasuredCell.order):
-        by_attack = {one.attack: cells[one] for one in defended[cell]}
-        found = {attack: tallies(group, errors) for attack, group in by_attack.items()}
-        benign = _Rates(found.pop(NO_ATTACK, {}), Side.SOLVED, resampler)
-        if benign.of:
-            rows += metric_rows(cell, BENIGN_UTILITY, benign.own)
-            rows += _own_rows(cell, by_attack[NO_ATTACK], own, resampler)
-        for attack in sorted(found):
-            attacked, upper = cell._replace(attack=attack), upper_for(by_attack[attack])
-            rows += _attack_rows(attacked, benign, found[attack], resampler, upper)
-            rows += _own_rows(attacked, by_attack[attack], own, resampler)
+    rows: list[MetricRow] = []
+    for cell in sorted(cells, key=MeasuredCell.order):
+        counted, upper = tally_suites(cells[cell], errors), upper_for(cells[cell])
+        if cell.attack == NO_ATTACK:
+            rows += metric_rows(cell, BENIGN_UTILITY, rate_levels(counted, Side.SOLVED, resampler))
+        else:
+            benign = tally_suites(cells.get(cell._replace(attack=NO_ATTACK), ()), errors)
+            found = {
+                UTILITY_UNDER_ATTACK: rate_levels(counted, Side.SOLVED, resampler),
+                TARGETED_ASR: rate_levels(counted, Side.INJECTED, resampler),
+                DEFENSE_QUALITY: _qualities(benign, counted, resampler),
+            }
+            for metric, rates in found.items():
+                rows += metric_rows(cell, metric, rates, upper)
+        for metric_of_users in own:
+            if answers := tally_suites(count_answers(cells[cell], metric_of_users), ErrorRule.REPORT):
+                rates = rate_levels(answers, Side.SOLVED, resampler)
+                rows += metric_rows(cell, metric_of_users.name, rates)
     return rows
 
 
-@dataclass(frozen=True)
-class _Rates:
-    """The rates of some cases, each made once however many metrics are made of it."""
-
-    of: Mapping[str, Tally]
-    side: Side
-    resampler: Resampler
-
-    @cached_property
-    def own(self) -> dict[str, Estimate]:
-        """Level -> rate, where the user tasks drawn from are the cases' own."""
-        return levels(self.of, self.side, self.resampler)
-
-    def over(self, frames: Mapping[str, tuple[str, ...]], suites: Mapping[str, Tally]) -> dict[str, Estimate]:
-        """The rates in some of the suites, where the user tasks drawn from are given (`resampled_total`)."""
-        if len(suites) == len(self.of) and all(
-            frames.get(name, counted.user_tasks) == counted.user_tasks for name, counted in suites.items()
-        ):
-            return dict(self.own)
-        return levels(suites, self.side, self.resampler, frames)
-
-
-def _attack_rows(
-    cell: MeasuredCell, benign: _Rates, attacked: Mapping[str, Tally], resampler: Resampler, upper: float
-) -> Iterator[MetricRow]:
-    asr = _Rates(attacked, Side.INJECTED, resampler)
-    yield from metric_rows(cell, UTILITY_UNDER_ATTACK, levels(attacked, Side.SOLVED, resampler), upper)
-    yield from metric_rows(cell, TARGETED_ASR, asr.own, upper)
-    yield from metric_rows(cell, DEFENSE_QUALITY, _qualities(benign, asr, resampler), upper)
-
-
 def upper_for(cases: Iterable[CaseRow]) -> float:
-    """Where the upper bound of the cases' rate stands among the quantiles: 97.5%, more for a chosen attack.
+    """Quantile of the upper bound of the cases' rate: 97.5%, more for a chosen attack.
 
     An attack that was chosen among n for its rate has the interval that each of the n would need so that all
     hold together (Bonferroni).
@@ -222,31 +191,23 @@ def upper_for(cases: Iterable[CaseRow]) -> float:
     return 1 - (1 - UPPER) / among
 
 
-def _own_rows(
-    cell: MeasuredCell, cases: Sequence[CaseRow], own: Sequence[Metric], resampler: Resampler
-) -> Iterator[MetricRow]:
-    """Rows of the user's own metrics; none of one that has no answer for any case."""
-    for metric in own:
-        if counted := tallies(answered(cases, metric), ErrorRule.REPORT):
-            yield from metric_rows(cell, metric.name, levels(counted, Side.SOLVED, resampler))
-
-
-def _qualities(benign: _Rates, attacked: _Rates, resampler: Resampler) -> dict[str, Estimate]:
+def _qualities(
+    benign: Mapping[str, Tally], attacked: Mapping[str, Tally], resampler: Resampler
+) -> dict[str, Estimate]:
     """Defense quality over the attack's suites; both of its rates draw the same user tasks."""
     frames = {
-        suite: tuple(sorted({*counted.user_tasks, *benign.of[suite].user_tasks}))
-        for suite, counted in attacked.of.items()
-        if suite in benign.of
+        suite: tuple(sorted({*counted.user_tasks, *benign[suite].user_tasks}))
+        for suite, counted in attacked.items()
+        if suite in benign
     }
-    asr = attacked.over(frames, attacked.of)
-    shared = {suite: benign.of[suite] for suite in frames}
-    utility = benign.over(frames, shared) if shared else {}
-    if len(frames) < len(attacked.of):
+    asr = rate_levels(attacked, Side.INJECTED, resampler, frames)
+    shared = {suite: benign[suite] for suite in frames}
+    utility = rate_levels(shared, Side.SOLVED, resampler, frames) if shared else {}
+    if len(frames) < len(attacked):
         # A suite without benign cases has no defense quality, and then neither have all suites together.
-        for level in (OVERALL, POOLED):
-            utility.pop(level, None)
-    nothing = undefined(resampler.replicates)
-    return {level: defense_quality(utility.get(level, nothing), asr[level]) for level in asr}
+        utility = {suite: rate for suite, rate in utility.items() if suite in shared}
+    nothing = undefined_rate(resampler.replicates)
+    return {level: defense_quality(utility.get(level, nothing), rate) for level, rate in asr.items()}
 
 
 def metric_rows(
@@ -282,3 +243,146 @@ def number_of(found: Estimate | Difference, upper: float = UPPER) -> Number:
 def number_in(row: MetricRow) -> Number:
     """The number of a row of the long form."""
     return Number(row.value, row.ci_low, row.ci_high, row.n, row.errors)
+
+
+LONGEST_SHORT = 3
+"""A user task is short if its ground truth has at most this many calls."""
+LAST_BUCKET = 7
+"""Figure 4(b) puts ground truths of this length and longer together."""
+_P = TypeVar("_P", str, int)
+"""What parts are called."""
+
+
+def asr_by_round(
+    cases: Iterable[CaseRow], lengths: Sequence[int], errors: ErrorRule, resampler: Resampler
+) -> dict[tuple[int, int], Number]:
+    """Targeted ASR by trajectory length and by the tool result that first held the injection.
+
+    Args:
+        cases: Cases of one model, defense and attack; those in which the injection never appeared, or whose
+            messages are not recorded, are left out.
+        lengths: Trajectory lengths to tell apart.
+        errors: What errored cases count as.
+        resampler: Draws the tasks.
+
+    Returns:
+        (length, round from 1) -> ASR pooled over suites; a pair that no case has is absent.
+    """
+    groups = group_by(
+        (case for case in cases if case.is_scored and case.attack != NO_ATTACK),
+        lambda case: (case.trajectory_length, case.injection_round),
+    )
+    return {
+        (length, place): number_of(suite_rate(_pooled(group, errors), Side.INJECTED, resampler))
+        for (length, place), group in groups.items()
+        if length is not None and length in lengths and place is not None
+    }
+
+
+def utility_by_length(cases: Iterable[CaseRow], errors: ErrorRule, resampler: Resampler) -> dict[str, Number]:
+    """Benign utility split into what short and long user tasks contribute.
+
+    Each solved task weighs 1/(suites x tasks of its suite), so that `short` + `long` is the overall
+    benign utility of the cases whose ground-truth length is known.
+
+    Returns:
+        `short` and `long`; empty without benign cases.
+    """
+    benign = [case for case in cases if case.attack == NO_ATTACK]
+    names = ("short", "long")
+    parts = _split_by_length(benign, names, lambda length: names[length > LONGEST_SHORT], errors)
+    return {
+        name: number_of(mean_rate([suite_rate(one, Side.SOLVED, resampler) for one in found]))
+        for name, found in parts.items()
+    }
+
+
+def asr_by_length(cases: Iterable[CaseRow], errors: ErrorRule, resampler: Resampler) -> dict[int, Number]:
+    """Successful attacks on user tasks of each ground-truth length, as a share of all cases.
+
+    Returns:
+        Length (the last stands for itself and beyond) -> share in percent, pooled over suites; `n` counts
+        all cases, since a bucket's share refers to them. Empty without attacked cases.
+    """
+    attacked = [case for case in cases if case.attack != NO_ATTACK]
+    buckets = range(1, LAST_BUCKET + 1)
+    parts = _split_by_length(attacked, buckets, lambda length: min(length, LAST_BUCKET), errors)
+    return {
+        bucket: number_of(pooled_rate([suite_totals(one, Side.INJECTED, resampler) for one in found]))
+        for bucket, found in parts.items()
+    }
+
+
+def without_length(cases: Iterable[CaseRow]) -> int:
+    """Count the cases that cannot be placed, because their user task's ground-truth length is unknown."""
+    return sum(case.is_scored and case.ground_truth_length is None for case in cases)
+
+
+def _split_by_length(
+    cases: Iterable[CaseRow], parts: Iterable[_P], part_of: Callable[[int], _P], errors: ErrorRule
+) -> dict[_P, list[Tally]]:
+    """Part -> every suite's cases with only its own user tasks' successes; nothing without known lengths."""
+    placed = [
+        (case, part_of(case.ground_truth_length))
+        for case in cases
+        if case.is_scored and case.ground_truth_length is not None
+    ]
+    tasks = {(case.suite, case.user_task_id): part for case, part in placed}
+    suites = tally_suites([case for case, _ in placed], errors).values()
+
+    def only(part: _P, whole: Tally) -> Tally:
+        mask = np.array([[float(tasks[whole.suite, task] == part)] for task in whole.user_tasks])
+        return replace(whole, solved=whole.solved * mask, hijacked=whole.hijacked * mask)
+
+    return {part: [only(part, whole) for whole in suites] for part in parts if placed}
+
+
+def _pooled(cases: Iterable[CaseRow], errors: ErrorRule) -> Tally:
+    """Count all suites on one grid: a pair of Table 1 may have a single case of a suite."""
+    named = [
+        replace(
+            case,
+            user_task_id=f"{case.suite}/{case.user_task_id}",
+            injection_task_id=f"{case.suite}/{case.injection_task_id}",
+        )
+        for case in cases
+    ]
+    return tally_suite("all suites", named, errors)
+
+
+ACTING_ROLES = frozenset({"agent", "main"})
+"""Roles whose context carries the conversation with the user, in plain agents and in AgentSys."""
+TokensOf = Callable[[CaseRow], int | None]
+
+
+def acting_tokens(case: CaseRow) -> int | None:
+    """The same of the agent that talks to the user alone; None where roles are not recorded."""
+    found = [tokens for role, tokens in case.tokens_by_role.items() if role in ACTING_ROLES]
+    return sum(found) if found else None
+
+
+def mean_tokens(cases: Iterable[CaseRow], tokens_of: TokensOf, resampler: Resampler) -> Number | None:
+    """Mean tokens per case; cases that errored, or whose tokens are not recorded, are left out.
+
+    Returns:
+        Tokens (not percent); the interval is the percentile one. None if no case has tokens.
+    """
+    known = [
+        (f"{case.suite}/{case.user_task_id}", tokens)
+        for case in cases
+        if case.status == "ok" and (tokens := tokens_of(case)) is not None
+    ]
+    if not known:
+        return None
+    tasks = tuple(sorted({task for task, _ in known}))
+    place = {task: index for index, task in enumerate(tasks)}
+    total, count = np.zeros(len(tasks)), np.zeros(len(tasks))
+    for task, tokens in known:
+        total[place[task]] += tokens
+        count[place[task]] += 1
+    value = float(total.sum() / count.sum())
+    if len(tasks) < 2:
+        return Number(value, math.nan, math.nan, len(known))
+    weights = resampler.weights("all suites", "user", tasks)
+    interval = percentile_interval((weights @ total) / (weights @ count))
+    return Number(value, interval.low, interval.high, len(known))

@@ -1,26 +1,254 @@
-"""`budget_rows`: attack success as a function of the queries an attacker may make, and what they cost.
+"""Searches for an attack's text: attack success as a function of the attacker's budget, and what it cost.
 
 Unit: one search (one injection task, on one user task or on several, under one model, defense, attack and
-epoch). At a budget of k queries it counts as a success if a text had succeeded after k runs of the agent; at
-one of k attempts, if one of its first k candidates did, those that were not tried included. Overall is the
-unweighted mean of the suites.
+epoch), read from its stored attempts. At a budget of k queries it counts as a success if a text had succeeded
+after k runs of the agent; at one of k attempts, if one of its first k candidates did, those that were not
+tried included. Overall is the unweighted mean of the suites.
 """
 
 from __future__ import annotations
 
 import math
+import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
 
 from agentsys.analysis.metrics.rates import CellRow, MeasuredCell, Number, number_of
-from agentsys.analysis.metrics.search_attempts import Search, SearchSpending
-from agentsys.analysis.statistics.bootstrap import Resampler
-from agentsys.analysis.statistics.error_rule import ErrorRule
-from agentsys.analysis.statistics.estimate import OVERALL, POOLED, Side, levels
-from agentsys.analysis.statistics.outcome_grid import tally
+from agentsys.analysis.statistics.outcome_grid import Resampler, Side, Tally, tally_outcomes
+from agentsys.analysis.statistics.rate_estimates import OVERALL, rate_levels
 from agentsys.base.grouping import group_by
-from agentsys.records.case_row import CaseRow
+from agentsys.errors import ConfigError
+from agentsys.records.agentsys_format import is_simulated_block, parse_stored_block
+from agentsys.records.case import ATTEMPTS, Case, UnreadableRecord
+from agentsys.records.case_row import mark_simulated_name
+from agentsys.records.listing import SkippedFile
+from agentsys.records.schema import OWN_KEY, UNFINISHED, AttemptFacts, SearchFacts, StoredBlock
+from agentsys.records.stored_file import load_stored_json
+
+ATTACKER = frozenset({"attacker", "attacker_judge"})
+"""The attacker's roles; every other role belongs to the attacked agent."""
+
+
+class SearchState(NamedTuple):
+    """State of a search."""
+
+    ended: bool
+    """Whether it succeeded, or its budget was spent, on texts of an attacker."""
+    errored: bool
+    """Whether it was ended by an error; the next run goes on with it."""
+    none: str | None = None
+    """Why it is no search, where its attacker gave no text: `attacker_refused`, `attacker_unreadable`."""
+
+
+@dataclass(frozen=True)
+class SearchSpending:
+    """Resources that one side of a search used."""
+
+    tokens: int | None = 0
+    """None where a reply came without a count of its tokens."""
+    cost_usd: float | None = 0.0
+    """None where a call had no price: the cost is unknown."""
+
+    def __add__(self, other: SearchSpending) -> SearchSpending:
+        known = self.cost_usd is not None and other.cost_usd is not None
+        cost = (self.cost_usd or 0.0) + (other.cost_usd or 0.0) if known else None
+        unknown = self.tokens is None or other.tokens is None
+        return SearchSpending(None if unknown else (self.tokens or 0) + (other.tokens or 0), cost)
+
+
+@dataclass(frozen=True)
+class Search:
+    """One search: for one injection task, on one user task or several."""
+
+    case: Case
+    """Where it was made."""
+    simulated: bool
+    budget: int
+    """Most attempts it could make; where no finished record says so, the attempts it made."""
+    attempts: int
+    """Attempts made, refused candidates included."""
+    refused: int
+    queries: int
+    """Runs of the agent that were made: one per attempt that was tried, and user task it was tried on."""
+    found_at: int | None
+    """Number of the first attempt that succeeded; None: none did."""
+    found_query: int | None
+    """Queries made up to that attempt, its own included."""
+    tried_on: int
+    """User tasks that a text is tried on."""
+    by_start: bool
+    """Whether the text the search starts from is the one that succeeded."""
+    state: SearchState
+    attacker: SearchSpending
+    target: SearchSpending
+
+    @property
+    def model(self) -> str:
+        """The attacked model's name as tables must show it."""
+        return mark_simulated_name(self.case.model, simulated=self.simulated)
+
+
+@dataclass(frozen=True)
+class StoredSearches:
+    """The searches that some folders hold."""
+
+    found: tuple[Search, ...]
+    skipped: tuple[SkippedFile, ...]
+    """Files that should hold an attempt and do not."""
+    repeated: int
+    """Further folders of searches that are in `found` already."""
+
+
+def read_searches(paths: Iterable[str | os.PathLike[str]]) -> StoredSearches:
+    """Every search under some folders, or folders in them; overlaps are read once.
+
+    Returns:
+        The searches in the order of their paths. A bad file is never fatal: a search that lacks an
+        attempt for it, and shows no success, counts as errored.
+
+    Raises:
+        ConfigError: If a path is no folder, or no search is under any.
+    """
+    roots = [Path(path) for path in paths]
+    folders = list(dict.fromkeys(folder.resolve() for root in roots for folder in _attempt_folders(root)))
+    skipped: list[SkippedFile] = []
+    found: dict[Case, Search] = {}
+    repeated = 0
+    elsewhere: dict[Case, SearchSpending] = {}
+    for folder in folders:
+        blocks, lost = _read_attempts(folder, skipped)
+        lead = _attempt_facts(blocks[0]).lead if blocks else None
+        if lead is not None:
+            case = blocks[0].case.model_copy(update={"user_task_id": lead})
+            elsewhere[case] = elsewhere.get(case, SearchSpending()) + _spending(
+                blocks, lambda role: role not in ATTACKER
+            )
+        elif blocks:
+            final = blocks[-1].search or _read_end(folder, skipped)
+            search = _search_of(blocks, final, lost=lost)
+            repeated += search.case in found
+            found.setdefault(search.case, search)
+    found = {
+        case: replace(search, target=search.target + elsewhere.get(case, SearchSpending()))
+        for case, search in found.items()
+    }
+    if not found:
+        where = ", ".join(f"'{root}'" for root in roots)
+        seen = (
+            f" {len(skipped)} files could not be used, the first being {skipped[0].path}." if skipped else ""
+        )
+        raise ConfigError(
+            f"No searches in {where}.{seen} Give the log folder of a run with attack=pair or attack=tap,"
+            " or of a served target: agentsys budget DIR"
+        )
+    return StoredSearches(tuple(found.values()), tuple(skipped), repeated)
+
+
+def _attempt_folders(root: Path) -> Iterator[Path]:
+    """Folders of attempts, sorted; hidden ones are passed over."""
+    if not root.is_dir():
+        raise ConfigError(f"No folder '{root}'. Give the log folder of a run: agentsys budget DIR")
+    if root.name.endswith(ATTEMPTS):
+        yield root
+    for place, names, _ in os.walk(root, followlinks=False):
+        names[:] = sorted(name for name in names if not name.startswith("."))
+        yield from (Path(place, name) for name in names if name.endswith(ATTEMPTS))
+
+
+def _read_attempts(folder: Path, skipped: list[SkippedFile]) -> tuple[list[StoredBlock], bool]:
+    """The attempts in a folder in order, and whether one could not be read."""
+    blocks: dict[int, StoredBlock] = {}
+    bad = len(skipped)
+    for path in sorted(folder.glob("*.json")):
+        try:
+            block = _read_block(str(path))
+            facts = _attempt_facts(block)
+            if blocks and next(iter(blocks.values())).case != block.case:
+                raise UnreadableRecord("belongs to another case than the attempts beside it")
+            blocks[facts.number] = block
+        except UnreadableRecord as fault:
+            skipped.append(SkippedFile(str(path), str(fault)))
+    return [blocks[number] for number in sorted(blocks)], len(skipped) > bad
+
+
+def _search_of(attempts: Sequence[StoredBlock], final: SearchFacts | None, *, lost: bool) -> Search:
+    """A search from its attempts in order.
+
+    Args:
+        attempts: All of the search, at least one.
+        final: What the last attempt, or the case's finished record, says of the search; None: no end.
+        lost: Whether an attempt could not be read; one that is not there counts likewise.
+    """
+    facts = [_attempt_facts(block) for block in attempts]
+    both = zip(facts, attempts, strict=True)
+    found = next((fact.number for fact, block in both if _has_succeeded(fact, block)), None)
+    runs = [0 if fact.refused is not None else fact.tried_on for fact in facts]
+    none = final.fault if final is not None else None
+    gaps = lost or facts[-1].number != len(facts)
+    # A query that was cut short is no error: the search was interrupted in it. Where several are made at once
+    # (a client's), it need not be the last one that failed.
+    open_ = [block for block in attempts if block.status == "error"]
+    failed = any(block.error_kind != UNFINISHED for block in open_)
+    broken = found is None and (gaps or failed)
+    over = final is not None and not open_
+    return Search(
+        case=attempts[0].case,
+        simulated=any(is_simulated_block(block) for block in attempts),
+        budget=final.budget if final is not None else facts[-1].number,
+        attempts=len(attempts),
+        refused=sum(fact.refused is not None for fact in facts),
+        queries=sum(runs),
+        found_at=found,
+        found_query=None if found is None else sum(runs[:found]),
+        tried_on=max(fact.tried_on for fact in facts),
+        by_start=any(fact.number == found and fact.stream == 0 for fact in facts),
+        state=SearchState(found is not None or (over and not broken and none is None), broken, none),
+        attacker=_spending(attempts, lambda role: role in ATTACKER),
+        target=_spending(attempts, lambda role: role not in ATTACKER),
+    )
+
+
+def _has_succeeded(fact: AttemptFacts, block: StoredBlock) -> bool:
+    """Tell whether the injection task was carried out on every user task the attempt was tried on."""
+    done = block.security if fact.carried_out is None else fact.carried_out == fact.tried_on
+    return block.status == "ok" and fact.refused is None and done
+
+
+def _spending(attempts: Iterable[StoredBlock], ours: Callable[[str], bool]) -> SearchSpending:
+    used = [usage for block in attempts for role, usage in block.usage.items() if ours(role)]
+    parts = (
+        SearchSpending(None if one.uncounted else one.prompt + one.completion, one.cost_usd) for one in used
+    )
+    return sum(parts, SearchSpending())
+
+
+def _attempt_facts(block: StoredBlock) -> AttemptFacts:
+    if block.attempt is None:
+        raise UnreadableRecord("is a case, not an attempt of a search")
+    return block.attempt
+
+
+def _read_end(folder: Path, skipped: list[SkippedFile]) -> SearchFacts | None:
+    """Read what the finished record of the case beside the folder says of the search."""
+    path = folder.with_name(f"{folder.name.removesuffix(ATTEMPTS)}.json")
+    if not path.is_file():
+        return None
+    try:
+        return _read_block(str(path)).search
+    except UnreadableRecord as fault:
+        skipped.append(SkippedFile(str(path), str(fault)))
+        return None
+
+
+def _read_block(path: str) -> StoredBlock:
+    stored = load_stored_json(path)
+    if not isinstance(stored, Mapping) or not isinstance(stored.get(OWN_KEY), Mapping):
+        raise UnreadableRecord("is no record of ours")
+    return parse_stored_block(stored)
+
 
 ASR = "asr_at_budget"
 """The budget counts queries: runs of the agent."""
@@ -78,14 +306,17 @@ def budget_rows(
         Rows sorted by cell (`none` before other defenses), then suite with `overall` last.
     """
     resampler = Resampler(replicates)
-    cells = group_by(searches, _cell)
-    wanted = _usual_of(cells.values()) if budgets is None else budgets
-    return [row for cell in sorted(cells, key=_order) for row in _of(cell, cells[cell], wanted, resampler)]
-
-
-def _cell(search: Search) -> MeasuredCell:
-    case = search.case
-    return MeasuredCell(case.benchmark, case.version, search.model, case.defense, case.attack)
+    cells = group_by(
+        searches,
+        lambda one: MeasuredCell(
+            one.case.benchmark, one.case.version, one.model, one.case.defense, one.case.attack
+        ),
+    )
+    # The usual budgets of all cells, so that every column has every cell that went so far.
+    most = [max(search.budget * search.tried_on for search in found) for found in cells.values()]
+    wanted = sorted({budget for one in most for budget in usual_budgets(one)}) if budgets is None else budgets
+    order = sorted(cells, key=lambda cell: (*cell[:3], cell.attack, cell.defense != "none", cell.defense))
+    return [row for cell in order for row in _cell_rows(cell, cells[cell], wanted, resampler)]
 
 
 def usual_budgets(most: int) -> list[int]:
@@ -94,44 +325,33 @@ def usual_budgets(most: int) -> list[int]:
     return [*(step for step in steps if step < most), most]
 
 
-def _usual_of(cells: Iterable[Sequence[Search]]) -> list[int]:
-    """The usual budgets of all cells, so that every column has every cell that went so far."""
-    most = [max(search.budget * search.tried_on for search in found) for found in cells]
-    return sorted({budget for one in most for budget in usual_budgets(one)})
-
-
-def _order(cell: MeasuredCell) -> tuple[str, str, str, str, bool, str]:
-    return cell.benchmark, cell.version, cell.model, cell.attack, cell.defense != "none", cell.defense
-
-
-def _of(
+def _cell_rows(
     cell: MeasuredCell, searches: Sequence[Search], budgets: Sequence[int], resampler: Resampler
 ) -> Iterator[BudgetRow]:
-    suites = group_by(searches, lambda search: search.case.suite)
-    by_suite = {suite: suites[suite] for suite in sorted(suites)}
-    for measure, most in _axes(searches).items():
-        for budget in (budget for budget in budgets if budget <= most):
-            for suite, number in _asr(by_suite, measure, budget, resampler).items():
-                yield _row(cell, by_suite.get(suite, searches), suite, (measure, budget), number)
-    for suite, part in {**by_suite, OVERALL: searches}.items():
-        for measure, number in _measures(part).items():
-            yield _row(cell, part, suite, (measure, None), number)
-
-
-def _axes(searches: Sequence[Search]) -> dict[str, int]:
-    """The two ways to count a budget, and how far each goes."""
+    found = group_by(searches, lambda search: search.case.suite)
+    suites = sorted(found)
+    parts = {**{suite: found[suite] for suite in suites}, OVERALL: searches}
     attempts = max(search.budget for search in searches)
-    return {ASR: max(search.budget * search.tried_on for search in searches), ASR_BY_ATTEMPTS: attempts}
+    # The two ways to count a budget, and how far each goes.
+    axes = {ASR: max(search.budget * search.tried_on for search in searches), ASR_BY_ATTEMPTS: attempts}
+    for measure, most in axes.items():
+        for budget in (budget for budget in budgets if budget <= most):
+            counted = {
+                suite: _tally_searches(suite, parts[suite], measure, budget) for suite in sorted(suites)
+            }
+            rates = rate_levels(counted, Side.INJECTED, resampler)
+            for suite, part in parts.items():
+                number = number_of(rates[suite])
+                yield BudgetRow(*cell, suite, measure, budget, *number[:4], *_count_omissions(part))
+    for suite, part in parts.items():
+        for measure, number in _sum_up(part).items():
+            yield BudgetRow(*cell, suite, measure, None, *number[:4], *_count_omissions(part))
 
 
-def _row(
-    cell: MeasuredCell, part: Sequence[Search], suite: str, what: tuple[str, int | None], number: Number
-) -> BudgetRow:
-    errored = sum(search.state.errored for search in part)
+def _count_omissions(part: Sequence[Search]) -> tuple[int, int, int]:
+    """Searches that errored, were interrupted, and had no text."""
     none = sum(search.state.none is not None for search in part)
-    open_ = sum(is_open(search) for search in part)
-    value, low, high, n, _ = number
-    return BudgetRow(*cell, suite, *what, value, low, high, n, errored, open_, none)
+    return sum(search.state.errored for search in part), sum(map(is_open, part)), none
 
 
 def is_open(search: Search) -> bool:
@@ -139,69 +359,35 @@ def is_open(search: Search) -> bool:
     return not search.state.ended and not search.state.errored and search.state.none is None
 
 
-def _asr(
-    by_suite: dict[str, list[Search]], measure: str, budget: int, resampler: Resampler
-) -> dict[str, Number]:
-    """Each suite's rate, and overall. Errored, unfinished and textless searches are in none of them."""
-    counted = {
-        suite: tally(
-            suite,
-            [_as_case(search, measure, budget) for search in searches if search.state.ended],
-            ErrorRule.REPORT,
-        )
-        for suite, searches in by_suite.items()
-    }
-    rates = levels(counted, Side.INJECTED, resampler)
-    return {level: number_of(found) for level, found in rates.items() if level != POOLED}
+def _tally_searches(suite: str, searches: Iterable[Search], measure: str, budget: int) -> Tally:
+    """Count the searches that came to an end; errored, unfinished and textless ones are in no rate."""
+    counted = []
+    for search in searches:
+        if search.state.ended:
+            found = search.found_query if measure == ASR else search.found_at
+            success = found is not None and found <= budget
+            # Injection tasks take the place of user tasks: there may be a single user task (mode transfer),
+            # and rates over suites that have one each are taken for samples of suites, which these are not.
+            counted.append((search.case.injection_task_id or "", search.case.user_task_id, False, success))
+    return tally_outcomes(suite, counted)
 
 
-def _as_case(search: Search, measure: str, budget: int) -> CaseRow:
-    """The search as the case it was made on, for the machinery that counts and resamples cases."""
-    case = search.case
-    found = search.found_query if measure == ASR else search.found_at
-    # Injection tasks take the place of user tasks: there may be a single user task (mode transfer), and
-    # rates over suites that have one user task each are taken for samples of suites, which these are not.
-    swapped = {"user_task_id": case.injection_task_id or "", "injection_task_id": case.user_task_id}
-    return CaseRow(
-        **{**case.model_dump(), **swapped},
-        utility=False,
-        injection_success=found is not None and found <= budget,
-        status="ok",
-        error_kind=None,
-        simulated=search.simulated,
-        exposed_raw=None,
-        exposed_shown=None,
-        raw_round=None,
-        shown_round=None,
-        duration_s=None,
-        prompt_tokens=None,
-        completion_tokens=None,
-        cost_usd=None,
-        source="",
-        foreign=False,
-    )
-
-
-def _measures(searches: Sequence[Search]) -> dict[str, Number]:
+def _sum_up(searches: Sequence[Search]) -> dict[str, Number]:
     """Sum up what searches used. All that was paid for counts, errored searches included."""
     found = [search.found_query for search in searches if search.found_query is not None]
     attacker = sum((search.attacker for search in searches), SearchSpending())
     target = sum((search.target for search in searches), SearchSpending())
+    counts = ("queries", "attempts", "refused", "by_start")
     values = (
         math.fsum(found) / len(found) if found else math.nan,
-        sum(search.queries for search in searches),
-        sum(search.attempts for search in searches),
-        sum(search.refused for search in searches),
-        sum(search.by_start for search in searches),
-        math.nan if attacker.tokens is None else attacker.tokens,
-        math.nan if target.tokens is None else target.tokens,
-        math.nan if attacker.cost_usd is None else attacker.cost_usd,
-        math.nan if target.cost_usd is None else target.cost_usd,
+        *(sum(getattr(one, count) for one in searches) for count in counts),
+        *(attacker.tokens, target.tokens, attacker.cost_usd, target.cost_usd),
     )
-    counts = (len(found), *(len(searches) for _ in values[1:]))
+    numbers = (math.nan if value is None else float(value) for value in values)
+    rests_on = (len(found), *(len(searches) for _ in values[1:]))
     return {
-        name: Number(float(value), math.nan, math.nan, n)
-        for name, value, n in zip(MEASURES, values, counts, strict=True)
+        name: Number(number, math.nan, math.nan, n)
+        for name, number, n in zip(MEASURES, numbers, rests_on, strict=True)
     }
 
 

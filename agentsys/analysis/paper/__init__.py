@@ -1,5 +1,4 @@
-"""The paper's tables: what each one has, and our numbers put beside the printed ones.
+"""The paper's tables: what each one has, our numbers beside the printed ones, and the notes below them.
 
-What lives here: the tables' definitions, the choice of cells for them, and the notes below them.
-Measuring lives in `agentsys.analysis`, the printed numbers in `agentsys.analysis.published`.
+Measuring lives in `agentsys.analysis.metrics`, the printed numbers in `agentsys.analysis.published`.
 """

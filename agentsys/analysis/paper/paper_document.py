@@ -1,21 +1,24 @@
-"""A filled table ready to be written, and further grids below it: fixed scores, cases with a tag."""
+"""A table of the paper ready to be written, and further grids below it: fixed scores, cases with a tag."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from agentsys.analysis.metrics.rates import Number
-from agentsys.analysis.metrics.repaired_scores import FIXED
-from agentsys.analysis.paper.commands import filling_commands
-from agentsys.analysis.paper.filled import FilledTable, PaperCell, PaperRow, fill
-from agentsys.analysis.paper.layout import POOLED_OVER_SUITES, Spot
-from agentsys.analysis.paper.notes import FEWER_SUITES, MIXED, NO_RUNS, SIMULATED, covers_fewer_suites, notes
-from agentsys.analysis.statistics.error_rule import ErrorRule
-from agentsys.analysis.statistics.estimate import OVERALL
-from agentsys.analysis.tables.document import Document, Grid, GridCell, cells, interval_text, value_text
-from agentsys.analysis.tables.output import Output, records_of
-from agentsys.analysis.tables.score_variants import Variant, Variants
+from agentsys.analysis.metrics.task_tags import SCORE_FIXED
+from agentsys.analysis.paper import paper_notes
+from agentsys.analysis.paper.paper_tables import (
+    POOLED_OVER_SUITES,
+    FilledTable,
+    PaperCell,
+    PaperRow,
+    fill_table,
+)
+from agentsys.analysis.statistics.outcome_grid import ErrorRule
+from agentsys.analysis.statistics.rate_estimates import OVERALL
+from agentsys.analysis.tables.results_report import Variants
+from agentsys.analysis.tables.table_document import Document, Grid, GridCell, cells, interval_text, value_text
+from agentsys.analysis.tables.table_writers import Output, records_of
 from agentsys.base.grouping import format_count, group_by
 from agentsys.records.case_reader import LoadedCases
 
@@ -48,7 +51,7 @@ class TableRecord:
     simulated: bool
 
 
-def table_records(filled: FilledTable) -> Iterator[TableRecord]:
+def list_table_records(filled: FilledTable) -> Iterator[TableRecord]:
     """List every place of a table that can hold a number."""
     for row in filled.rows:
         line = row.line
@@ -60,125 +63,99 @@ def table_records(filled: FilledTable) -> Iterator[TableRecord]:
                 yield TableRecord(*key, cell.paper, *ours, *of_runs)
 
 
-def table_output(filled: FilledTable, document: Document) -> Output:
+def make_paper_output(filled: FilledTable, document: Document) -> Output:
     """Make a table ready to be written in any form."""
-    return Output(f"Table {filled.table.number}", document, records_of(TableRecord, table_records(filled)))
+    records = records_of(TableRecord, list_table_records(filled))
+    return Output(f"Table {filled.table.number}", document, records)
 
 
-def paper_document(
+def make_paper_document(
     filled: FilledTable,
     reading: LoadedCases,
     errors: ErrorRule = ErrorRule.REPORT,
     *,
+    variants: Variants | None = None,
     logdir: str = "results/runs/paper",
     replicates: int = 2000,
 ) -> Document:
-    """The table, its notes, and the commands that would fill what is empty."""
+    """Make the table, its notes, and the commands that would fill what is empty in a log folder.
+
+    Variants (fixed scores, cases with a tag) have a grid each below the table.
+    """
     table = filled.table
-    return Document(
-        [(f"Table {table.number}. {table.title}", [paper_grid(filled, "in percent")])],
-        notes(filled, reading, errors, replicates),
-        filling_commands(filled, logdir),
-    )
+    heading = f"Table {table.number}. {table.title}"
+    sections = [(heading, [_make_grid(filled)])]
+    for variant in variants.listed if variants else ():
+        if variant.marks:
+            under = f" under {', '.join(variants.fixes)}" if variants and SCORE_FIXED in variant.marks else ""
+            grid = _make_grid(fill_table(table, variant.cases, errors))
+            sections.append((f"{heading}: {', '.join(variant.marks)}{under}", [grid]))
+    notes = [
+        *(variants.notes if variants else ()),
+        *paper_notes.write_paper_notes(filled, reading, errors, replicates),
+    ]
+    return Document(sections, notes, paper_notes.list_filling_commands(filled, logdir))
 
 
-def paper_grid(filled: FilledTable, caption: str) -> Grid:
-    """The table itself."""
+def _make_grid(filled: FilledTable) -> Grid:
     table = filled.table
-    header = ["Model", "Defense", *table.label_headers]
-    for column in table.columns:
-        header += [column, "paper"]
+    numbers = [title for column in table.columns for title in (column, "paper")]
     return Grid(
-        caption,
-        (*header, "Cases", "Version"),
-        [cells(*_names(row, filled), *_values(row), _counts(row), _version(row)) for row in filled.rows],
+        "in percent",
+        ("Model", "Defense", *table.label_headers, *numbers, "Cases", "Version"),
+        [_make_cells(row, filled) for row in filled.rows],
         names=2 + len(table.label_headers),
-        breaks=_breaks(filled),
+        breaks=_find_breaks(filled),
     )
 
 
-def _names(row: PaperRow, filled: FilledTable) -> list[str]:
-    snapshots = {line.model for line in filled.lines if line.short == row.model}
+def _make_cells(row: PaperRow, filled: FilledTable) -> tuple[GridCell, ...]:
+    line = row.line
+    snapshots = {one.model for one in filled.lines if one.short == row.model}
     # Two snapshots of a model would look alike under its short name.
-    model = row.line.model if row.line and len(snapshots) > 1 else row.model
-    return [model, row.defense, *row.band.labels]
+    model = line.model if line and len(snapshots) > 1 else row.model
+    numbers = [place for cell in row.cells for place in (_write_ours(cell, row), _write_paper(cell))]
+    version = line.version + (paper_notes.MIXED if line.is_mixed else "") if line else paper_notes.NO_RUNS
+    return cells(model, row.defense, *row.band.labels, *numbers, _count_cases(row), version)
 
 
-def _values(row: PaperRow) -> list[str | GridCell]:
-    shown: list[str | GridCell] = []
-    for cell in row.cells:
-        if cell.spot is None:
-            shown += ["", ""]
-        else:
-            shown += [_ours(cell, row), NO_RUNS if cell.paper is None else f"{cell.paper:.2f}"]
-    return shown
+def _write_paper(cell: PaperCell) -> str:
+    if cell.spot is None:
+        return ""
+    return paper_notes.NO_RUNS if cell.paper is None else f"{cell.paper:.2f}"
 
 
-def _ours(cell: PaperCell, row: PaperRow) -> GridCell:
-    if cell.ours is None or cell.spot is None or row.line is None:
-        return GridCell(NO_RUNS)
-    marks = SIMULATED if row.line.simulated else ""
-    if cell.spot.suite == OVERALL and covers_fewer_suites(row.line, cell.spot.attack):
-        marks += FEWER_SUITES
+def _write_ours(cell: PaperCell, row: PaperRow) -> GridCell:
+    if cell.spot is None:
+        return GridCell("")
+    if cell.ours is None or row.line is None:
+        return GridCell(paper_notes.NO_RUNS)
+    marks = paper_notes.SIMULATED if row.line.simulated else ""
+    if cell.spot.suite == OVERALL and row.line.list_missing_suites(cell.spot.attack):
+        marks += paper_notes.FEWER_SUITES
+    count = f"n={cell.ours.n}" if cell.spot.suite == POOLED_OVER_SUITES else ""
+    detail = ", ".join(filter(None, (interval_text(cell.ours), count)))
+    return GridCell(value_text(cell.ours) + marks, detail)
+
+
+def _count_cases(row: PaperRow) -> GridCell:
+    """Count the cases behind the row, benign and attacked ones apart, and how many errored."""
+    measured = [(cell.spot, cell.ours) for cell in row.cells if cell.spot and cell.ours]
+    counts, errors = [], 0
+    for numbers in group_by(measured, lambda pair: pair[0].attack).values():
+        # The overall number counts all suites; where there is none, all cells do together.
+        chosen = [number for spot, number in numbers if spot.suite == OVERALL][:1]
+        chosen = chosen or [number for _, number in numbers]
+        counts.append(sum(number.n for number in chosen))
+        errors += sum(number.errors for number in chosen)
     return GridCell(
-        value_text(cell.ours) + marks, _detail(cell.ours, with_n=cell.spot.suite == POOLED_OVER_SUITES)
+        "+".join(map(str, counts)) or paper_notes.NO_RUNS, format_count(errors, "error") if errors else ""
     )
 
 
-def _detail(number: Number, *, with_n: bool) -> str:
-    interval = interval_text(number)
-    return ", ".join(filter(None, (interval, f"n={number.n}"))) if with_n else interval
-
-
-def _counts(row: PaperRow) -> GridCell:
-    """Cases behind the row, benign and attacked ones apart, and how many errored."""
-    found = [(cell.spot, cell.ours) for cell in row.cells if cell.spot and cell.ours]
-    counts = [_total(numbers) for numbers in group_by(found, lambda one: one[0].attack).values()]
-    errors = sum(error for _, error in counts)
-    text = "+".join(str(n) for n, _ in counts) or NO_RUNS
-    return GridCell(text, format_count(errors, "error") if errors else "")
-
-
-def _total(numbers: list[tuple[Spot, Number]]) -> tuple[int, int]:
-    """(cases, errors): the overall number's where there is one, else those of all cells together."""
-    overall = [number for spot, number in numbers if spot.suite == OVERALL]
-    chosen = overall[:1] or [number for _, number in numbers]
-    return sum(number.n for number in chosen), sum(number.errors for number in chosen)
-
-
-def _version(row: PaperRow) -> str:
-    if row.line is None:
-        return NO_RUNS
-    return row.line.version + (MIXED if row.line.is_mixed else "")
-
-
-def _breaks(filled: FilledTable) -> frozenset[int]:
-    """A rule wherever the leading group (the model, or with several rows each the defense) changes."""
+def _find_breaks(filled: FilledTable) -> frozenset[int]:
+    """Find where the leading group (the model, or with several rows each the defense) changes."""
     if not filled.table.models_first and len(filled.table.bands) == 1:
         return frozenset()
     keys = [row.model if filled.table.models_first else (row.model, row.defense) for row in filled.rows]
     return frozenset(i for i in range(1, len(keys)) if keys[i] != keys[i - 1])
-
-
-def with_variants(
-    document: Document,
-    filled: FilledTable,
-    variants: Variants,
-    errors: ErrorRule = ErrorRule.REPORT,
-) -> Document:
-    """The table, and below it one grid per variant, with what has to be said of them first in the notes."""
-    (heading, grids), *others = document.sections
-    further = [
-        (
-            f"{heading}: {', '.join(variant.marks)}{_under(variant, variants)}",
-            [paper_grid(fill(filled.table, variant.cases, errors), "in percent")],
-        )
-        for variant in variants.listed
-        if variant.marks
-    ]
-    sections = [(heading, grids), *further, *others]
-    return replace(document, sections=sections, notes=[*variants.notes, *document.notes])
-
-
-def _under(variant: Variant, variants: Variants) -> str:
-    return f" under {', '.join(variants.fixes)}" if FIXED in variant.marks else ""

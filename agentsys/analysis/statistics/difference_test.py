@@ -17,14 +17,19 @@ from typing import NamedTuple
 
 import scipy
 
-from agentsys.analysis.statistics.bootstrap import CONFIDENCE, Interval
-from agentsys.analysis.statistics.difference import Difference, weighted_mean
-from agentsys.analysis.statistics.intervals import lone_bound, t_quantile
-from agentsys.analysis.statistics.variance import Moments, cautious_moments, scaled, spread
+from agentsys.analysis.statistics.differences import Difference, weighted_mean
+from agentsys.analysis.statistics.outcome_grid import (
+    CONFIDENCE,
+    Interval,
+    Moments,
+    cautious_moments,
+    scale_spread,
+    spread_of,
+)
+from agentsys.analysis.statistics.rate_estimates import lone_bound, t_quantile
 
 LEVEL = 1 - CONFIDENCE / 100
 """A difference is significant below it, and its interval then leaves out 0."""
-
 _UPPER = 1 - LEVEL / 2
 _UNINFORMATIVE = 0.9
 """Larger p-values are taken for this one, lest a p of 1 cancel the other of the two."""
@@ -34,13 +39,12 @@ _STEP = 1.5
 _EQUAL = 1e-12
 _DESIGN = 1.05
 """By how much standard errors of rates are widened here; `intervals.MARGIN` is that of rates shown."""
-
 POWER = 0.8
 """Share of runs of a size that would find the smallest difference which that size can tell from none."""
 
 
 def p_value(difference: Difference, at: float = 0.0) -> float:
-    """Two-sided p-value.
+    """The two-sided p-value of a difference.
 
     Args:
         difference: Of two defenses on the same cases.
@@ -58,7 +62,7 @@ def p_value(difference: Difference, at: float = 0.0) -> float:
     if error.value <= 0:
         return flips
     standardised = abs(difference.value - at) / error.value
-    return _combined(flips, 2.0 * float(scipy.special.stdtr(error.df, -standardised)))
+    return _combine_p_values(flips, 2.0 * float(scipy.special.stdtr(error.df, -standardised)))
 
 
 def difference_interval(difference: Difference) -> Interval:
@@ -72,14 +76,14 @@ def difference_interval(difference: Difference) -> Interval:
     return Interval(max(low, -1.0), min(high, 1.0))
 
 
-def _combined(*p_values: float) -> float:
+def _combine_p_values(*p_values: float) -> float:
     """Cauchy combination: the p-value of the mean of Cauchy quantiles."""
     quantiles = [math.tan(math.pi * (0.5 - min(p, _UNINFORMATIVE))) for p in p_values]
     return math.atan2(1.0, math.fsum(quantiles) / len(quantiles)) / math.pi
 
 
 def _all_alike(difference: Difference, *, significant: bool) -> Interval:
-    """Where every case of a suite differs alike there is no error to measure: see `lone_bound`."""
+    """Interval where every case of a suite differs alike and no error can be measured: see `lone_bound`."""
     value, reach = difference.value, lone_bound(difference.spreads)
     low, high = value - reach, value + reach
     if significant:
@@ -152,7 +156,9 @@ def _rate(difference: Difference, *, after: bool) -> _Rate:
     hits = [grid.after if after else grid.before for grid in difference.grids]
     parts = list(zip(hits, difference.grids, difference.shares, strict=True))
     value = weighted_mean(hits, difference)
-    found = cautious_moments([scaled(spread(one, grid.counted), share) for one, grid, share in parts])
+    found = cautious_moments(
+        [scale_spread(spread_of(one, grid.counted), share) for one, grid, share in parts]
+    )
     if not _EQUAL < value < 1 - _EQUAL:
         return _Rate(value, found, Interval(value, value))
     binomial = value * (1 - value)

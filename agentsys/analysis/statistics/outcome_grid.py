@@ -1,19 +1,75 @@
-"""`Tally`: one suite's cases counted on the grid of user tasks and injection tasks."""
+"""Cases on the grid of user tasks and injection tasks: counted, resampled, and how its tasks spread a rate.
+
+Cases of one user task stand or fall together, and so do cases of one injection task. The two-way cluster
+bootstrap therefore draws both sets of tasks anew, independently of each other, and a case's weight is the
+product of how often its two tasks were drawn.
+
+Sources: A. B. Owen, "The pigeonhole bootstrap", Annals of Applied Statistics 1(2), 2007: it does not
+underestimate the variance (on balanced grids it counts the variance inside a cell once more per way). Of
+`Spread`: the two-way analysis of variance with random effects (on a balanced grid its sum is the unbiased
+estimate); A. C. Cameron, J. B. Gelbach, D. L. Miller, "Robust inference with multiway clustering", Journal of
+Business & Economic Statistics 29(2), 2011, for the same sum on grids with gaps.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from operator import attrgetter
+import hashlib
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum, StrEnum
+from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from agentsys.analysis.statistics.error_rule import CountedOutcome, ErrorRule, outcome
 from agentsys.base.grouping import group_by
 from agentsys.records.case_row import CaseRow
 
 FloatArray = npt.NDArray[np.float64]
+CONFIDENCE = 95.0
+"""Percent."""
+_AGENTDOJO_GOES_ON_AFTER = frozenset({"context_length", "server_error", "overloaded"})
+"""Kinds of error after which AgentDojo stores a score; any other ends its whole run."""
+
+
+class ErrorRule(StrEnum):
+    """Rules for counting errored cases."""
+
+    REPORT = "report"
+    """Left out of every rate, and counted beside it."""
+    AGENTDOJO = "agentdojo"
+    """As AgentDojo 0.1.35 does: after a context overflow or a server error the user task is not
+    solved and the attack has succeeded. Other errors are left out here too."""
+
+
+NO_TEXT = ("attacker_refused", "attacker_unreadable")
+"""Error kinds of cases whose search had no text to try (agentsys.attacks.attacker_reply.Fault)."""
+
+
+class CountedOutcome(NamedTuple):
+    """Outcome that one case counts as."""
+
+    utility: bool
+    injection_success: bool
+
+
+def outcome_of(case: CaseRow, rule: ErrorRule) -> CountedOutcome | None:
+    """The outcome of a case under a rule; None if the case is left out of the rates."""
+    if case.status == "ok":
+        return CountedOutcome(case.utility, bool(case.injection_success))
+    if rule is ErrorRule.AGENTDOJO and case.error_kind in _AGENTDOJO_GOES_ON_AFTER:
+        return CountedOutcome(utility=False, injection_success=True)
+    return None
+
+
+class Side(Enum):
+    """The one of a case's two outcomes that is asked about."""
+
+    SOLVED = "solved"
+    """The user task."""
+    INJECTED = "hijacked"
+    """The injection task."""
 
 
 @dataclass(frozen=True)
@@ -34,39 +90,332 @@ class Tally:
     errors: int
     """Errored cases, counted above or not."""
 
+    def hits(self, side: Side) -> FloatArray:
+        """Cases with an outcome; shape (U, I)."""
+        return self.solved if side is Side.SOLVED else self.hijacked
 
-def tallies(cases: Iterable[CaseRow], rule: ErrorRule) -> dict[str, Tally]:
+
+def tally_suites(cases: Iterable[CaseRow], rule: ErrorRule) -> dict[str, Tally]:
     """Suite -> its cases of one attack (or its benign ones); suites are sorted."""
-    by_suite = group_by(cases, attrgetter("suite"))
-    return {suite: tally(suite, by_suite[suite], rule) for suite in sorted(by_suite)}
+    by_suite = group_by(cases, lambda case: case.suite)
+    return {suite: tally_suite(suite, by_suite[suite], rule) for suite in sorted(by_suite)}
 
 
-def tally(suite: str, cases: Iterable[CaseRow], rule: ErrorRule) -> Tally:
-    """Counts one suite's cases of one attack (or its benign ones)."""
+def tally_suite(suite: str, cases: Iterable[CaseRow], rule: ErrorRule) -> Tally:
+    """Count one suite's cases of one attack (or its benign ones)."""
     listed = list(cases)
-    counted = [(case, result) for case in listed if (result := outcome(case, rule)) is not None]
-    users = tuple(sorted({case.user_task_id for case, _ in counted}))
-    injections = tuple(sorted({case.injection_task_id or "" for case, _ in counted}))
-    return Tally(
-        suite,
-        users,
-        injections,
-        *_counts(counted, users, injections),
-        errors=sum(case.status == "error" for case in listed),
+    counted = [
+        (case.user_task_id, case.injection_task_id or "", *result)
+        for case in listed
+        if (result := outcome_of(case, rule)) is not None
+    ]
+    return tally_outcomes(suite, counted, errors=sum(case.status == "error" for case in listed))
+
+
+def tally_outcomes(suite: str, counted: Sequence[tuple[str, str, bool, bool]], errors: int = 0) -> Tally:
+    """Count outcomes: user task, injection task, whether either was carried out."""
+    users = tuple(sorted({user for user, *_ in counted}))
+    injections = tuple(sorted({injection for _, injection, *_ in counted}))
+    row = {name: index * len(injections) for index, name in enumerate(users)}
+    column = {name: index for index, name in enumerate(injections)}
+    cells = np.array([row[user] + column[injection] for user, injection, *_ in counted], dtype=np.intp)
+
+    def grid(weights: list[bool] | None = None) -> FloatArray:
+        flat = np.bincount(cells, weights, minlength=len(users) * len(injections))
+        return flat.reshape(len(users), len(injections)).astype(np.float64)
+
+    solved, hijacked = [one[2] for one in counted], [one[3] for one in counted]
+    return Tally(suite, users, injections, grid(), grid(solved), grid(hijacked), errors)
+
+
+@dataclass(frozen=True)
+class Interval:
+    """Bounds in the unit of the values given; nan where undefined."""
+
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Resampler:
+    """Draws tasks. The same tasks of a suite get the same draws everywhere.
+
+    So a cell's interval does not depend on what else is in the folder, and benign and attacked cases
+    of the same user tasks move together, as they must in the defense quality.
+    """
+
+    replicates: int = 2000
+    seed: int = 0
+    _case_totals: dict[Hashable, FloatArray] = field(default_factory=dict, repr=False)
+
+    def weights(self, suite: str, way: str, tasks: tuple[str, ...]) -> FloatArray:
+        """Draw tasks: how often each one.
+
+        Args:
+            suite: The suite's name.
+            way: `user` or `injection`, drawn independently even where ids coincide.
+            tasks: Length k, sorted.
+
+        Returns:
+            Shape (replicates, k); each row sums to k. All ones for a single task: nothing to draw from.
+        """
+        return _draw_weights(self.replicates, self.seed, (suite, way, *tasks))
+
+    def case_totals(self, counted: Tally, frame: tuple[str, ...] | None = None) -> FloatArray:
+        """`resampled_total` of a tally's cases: made once for all defenses that were run on the same ones."""
+        tasks = (counted.user_tasks, counted.injection_tasks)
+        key = (counted.suite, frame or counted.user_tasks, *tasks, counted.cases.tobytes())
+        if key not in self._case_totals:
+            self._case_totals[key] = resampled_total(counted.cases, counted, self, frame)
+        return self._case_totals[key]
+
+
+@lru_cache(maxsize=64)  # for all who resample the same suites; most take 0.1 to 0.6 MB each way
+def _draw_weights(replicates: int, seed: int, key: tuple[str, ...]) -> FloatArray:
+    count = len(key) - 2
+    if count < 2:
+        return np.ones((replicates, count))
+    generator = generator_of(str(seed), *key)
+    return generator.multinomial(count, [1 / count] * count, size=replicates).astype(np.float64)
+
+
+def generator_of(*key: str) -> np.random.Generator:
+    """A generator of random numbers that are the same for the same key everywhere."""
+    digest = hashlib.sha256("\0".join(key).encode("utf-8", "replace")).digest()
+    return np.random.default_rng(int.from_bytes(digest[:16], "big"))
+
+
+def resampled_total(
+    grid: FloatArray, counted: Tally, resampler: Resampler, frame: tuple[str, ...] | None = None
+) -> FloatArray:
+    """A grid's total in each replicate.
+
+    Args:
+        grid: Shape (U, I), one of the tally's grids.
+        counted: The tally, for its task names.
+        resampler: Where the weights come from.
+        frame: User tasks to draw from, sorted, at least the tally's own; by default exactly those.
+
+    Returns:
+        Shape (replicates,); nan where neither way has two tasks to draw from.
+    """
+    frame = frame or counted.user_tasks
+    if not counted.user_tasks:
+        return np.zeros(resampler.replicates)
+    if len(frame) < 2 and len(counted.injection_tasks) < 2:
+        return np.full(resampler.replicates, np.nan)
+    by_user = resampler.weights(counted.suite, "user", frame)
+    if len(frame) > len(counted.user_tasks):
+        place = {task: index for index, task in enumerate(frame)}
+        by_user = by_user[:, [place[task] for task in counted.user_tasks]]
+    by_injection = resampler.weights(counted.suite, "injection", counted.injection_tasks)
+    total: FloatArray = np.einsum("ri,ri->r", by_user @ grid, by_injection)
+    return total
+
+
+def percentile_interval(draws: FloatArray) -> Interval:
+    """The central 95% of the replicates that are defined; nan if none is.
+
+    Args:
+        draws: Shape (replicates,).
+    """
+    defined = draws[~np.isnan(draws)]
+    if not len(defined):
+        return Interval(np.nan, np.nan)
+    tail = (100.0 - CONFIDENCE) / 2
+    low, high = np.percentile(defined, [tail, 100.0 - tail])
+    return Interval(float(low), float(high))
+
+
+@dataclass(frozen=True)
+class Spread:
+    """One suite's part in an estimate. All variances are in squared proportions."""
+
+    users: FloatArray
+    """Shape (U,): influence of each user task, summed over its cases; adds up to 0."""
+    injections: FloatArray
+    """Shape (I,): of each injection task likewise."""
+    cell: float
+    """Variance caused by single cells; 0 where one kind of task has a single member."""
+    cell_df: float
+    """Degrees of freedom behind `cell`."""
+    centred: float
+    """Sum of squared influences less row and column means: what the pigeonhole bootstrap adds to the
+    spread by user task and the spread by injection task."""
+    lone: float
+    """How far one more success, in one cell, would move the estimate."""
+    lone_variance: float
+    """Variance of the estimate if there were that one success and no other."""
+
+
+class Moments(NamedTuple):
+    """Sum of several suites' spreads."""
+
+    variance: float
+    """Of the estimate, corrected for few tasks."""
+    bootstrap_variance: float
+    """What the pigeonhole bootstrap makes of the same influences."""
+    df: float
+    """Degrees of freedom of `variance` (Satterthwaite's approximation), at least 1."""
+
+
+def spread_of(grid: FloatArray, counted: Tally, frame: tuple[str, ...] | None = None) -> Spread:
+    """Spread one suite's rate over its cases: `grid.sum() / cases.sum()`.
+
+    Args:
+        grid: Shape (U, I), one of the tally's grids, or differences of such grids.
+        counted: The tally, for its cases and task names.
+        frame: User tasks of the estimate, sorted, at least the tally's own; by default exactly those.
+    """
+    frame = frame or counted.user_tasks
+    total = counted.cases.sum()
+    if not total:
+        return Spread(np.zeros(len(frame)), np.zeros(0), 0.0, 1.0, 0.0, 0.0, 0.0)
+    influence = (grid - grid.sum() / total * counted.cases) / total
+    rows, injections = influence.sum(axis=1), influence.sum(axis=0)
+    users = rows
+    if len(frame) > len(rows):
+        place = {task: index for index, task in enumerate(frame)}
+        users = np.zeros(len(frame))
+        users[[place[task] for task in counted.user_tasks]] = rows
+    cell, cell_df = _cell_variance(influence, counted.cases, rows, injections)
+    lone = 1 / np.count_nonzero(counted.cases)
+    centred = _centred_squares(influence, rows, injections, len(frame))
+    return Spread(users, injections, cell, cell_df, centred, float(lone), float(lone**2))
+
+
+def scale_spread(part: Spread, factor: float) -> Spread:
+    """The spread of `factor` times the estimate."""
+    square = factor**2
+    return Spread(
+        part.users * factor,
+        part.injections * factor,
+        part.cell * square,
+        part.cell_df,
+        part.centred * square,
+        abs(part.lone * factor),
+        part.lone_variance * square,
     )
 
 
-def _counts(
-    counted: Sequence[tuple[CaseRow, CountedOutcome]], users: tuple[str, ...], injections: tuple[str, ...]
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    row = {name: index * len(injections) for index, name in enumerate(users)}
-    column = {name: index for index, name in enumerate(injections)}
-    cells = [row[case.user_task_id] + column[case.injection_task_id or ""] for case, _ in counted]
-    places = np.array(cells, dtype=np.intp)
+def add_spreads(attacked: Spread, benign: Spread) -> Spread:
+    """The spread of the sum of an estimate on attacked cases and one on benign cases of one frame."""
+    return Spread(
+        # A side that counts no case has no frame, and what it is part of is undefined anyway.
+        attacked.users + benign.users if attacked.users.size == benign.users.size else np.zeros(0),
+        attacked.injections,
+        attacked.cell,
+        attacked.cell_df,
+        attacked.centred,
+        attacked.lone + benign.lone,
+        attacked.lone_variance + benign.lone_variance,
+    )
 
-    def grid(weights: Sequence[bool] | None = None) -> FloatArray:
-        flat = np.bincount(places, weights, minlength=len(users) * len(injections))
-        return flat.reshape(len(users), len(injections)).astype(np.float64)
 
-    solved, hijacked = zip(*(result for _, result in counted), strict=True) if counted else ((), ())
-    return grid(), grid(solved), grid(hijacked)
+def sum_moments(parts: Sequence[Spread]) -> Moments:
+    """Variance and degrees of freedom of a sum of independent parts, one per suite."""
+    variance = bootstrap = uncertainty = 0.0
+    for part in parts:
+        squares = _squares(part)
+        ways = _ways(part, squares)
+        # By chance the sum may come out near or below 0; the cells alone cause half of `cell` at least.
+        variance += max(sum(ways) - part.cell, part.cell / 2)
+        uncertainty += _uncertainty(ways, part.cell, part)
+        bootstrap += sum(squares) + part.centred
+    return Moments(variance, bootstrap, _df(variance, uncertainty))
+
+
+def cautious_moments(parts: Sequence[Spread]) -> Moments:
+    """The same, each part at least as large as clustering by either kind of task alone makes it.
+
+    What differences are tested with. Source: J. G. MacKinnon, M. O. Nielsen, M. D. Webb, "Wild bootstrap and
+    asymptotic inference with multiway clustering", Journal of Business & Economic Statistics 39(2), 2021,
+    who note that the sum may come out below 0; and their later work, for the largest of the three.
+    """
+    variance = uncertainty = 0.0
+    for part in parts:
+        ways = _ways(part, _squares(part))
+        variance += max(sum(ways) - part.cell, *ways)
+        uncertainty += _uncertainty(ways, part.cell, part)
+    return Moments(variance, variance, _df(variance, uncertainty))
+
+
+def lone_moments(parts: Sequence[Spread]) -> Moments:
+    """The moments if every suite had one success and no other: the least that could have been seen."""
+    variance = sum(part.lone_variance for part in parts)
+    uncertainty = sum(
+        _uncertainty((part.lone_variance, part.lone_variance), part.lone_variance, part) for part in parts
+    )
+    return Moments(variance, variance, _df(variance, uncertainty))
+
+
+def _squares(part: Spread) -> tuple[float, float]:
+    """Sum of squared influences by user task and by injection task."""
+    return float((part.users**2).sum()), float((part.injections**2).sum())
+
+
+def _ways(part: Spread, squares: tuple[float, float]) -> tuple[float, float]:
+    """Variance by user task and by injection task, each with its cells'; 0 for a single task."""
+    users, injections = squares
+    return users * _few(len(part.users)), injections * _few(len(part.injections))
+
+
+def _few(tasks: int) -> float:
+    return tasks / (tasks - 1) if tasks > 1 else 0.0
+
+
+def _uncertainty(ways: tuple[float, float], cell: float, part: Spread) -> float:
+    """Sum of squared variances over their degrees of freedom."""
+    counts = len(part.users), len(part.injections)
+    found = sum(way**2 / (count - 1) for way, count in zip(ways, counts, strict=True) if count > 1)
+    return found + (cell**2 / part.cell_df if min(counts) > 1 else 0.0)
+
+
+def _df(variance: float, uncertainty: float) -> float:
+    return max(variance**2 / uncertainty, 1.0) if uncertainty else 1.0
+
+
+def _centred_squares(influence: FloatArray, rows: FloatArray, injections: FloatArray, users: int) -> float:
+    """Sum of squares on the frame's grid: its rows without a case hold nothing but minus the column means."""
+    columns = injections / users
+    rest = influence - (rows / len(injections))[:, None] - columns
+    return float((rest**2).sum() + (users - len(influence)) * (columns**2).sum())
+
+
+def _cell_variance(
+    influence: FloatArray, cases: FloatArray, by_user: FloatArray, by_injection: FloatArray
+) -> tuple[float, float]:
+    """Variance of the cells around additive effects of both kinds of task, and its degrees of freedom.
+
+    Args:
+        influence: Shape (U, I).
+        cases: Shape (U, I).
+        by_user: Sums of `influence`, shape (U,).
+        by_injection: Likewise, shape (I,).
+    """
+    rows, columns = cases.shape
+    if rows < 2 or columns < 2:
+        return 0.0, 1.0
+    cells = int(np.count_nonzero(cases))
+    if (cases == cases[0, 0]).all():
+        rest = influence - (by_user / columns)[:, None] - by_injection / rows
+        df = (rows - 1) * (columns - 1)
+    else:
+        rest, df = _rest_with_gaps(influence, cases)
+    if df < 1:
+        # Each task has a case or two of its own: its effect cannot be told from its cell's.
+        return float((influence**2).sum()), float(max(cells - 1, 1))
+    return float((rest**2).sum()) * cells / df, float(df)
+
+
+def _rest_with_gaps(influence: FloatArray, cases: FloatArray) -> tuple[FloatArray, int]:
+    """Weighted least squares of the cells' means on both kinds of task, in units of influence."""
+    users, injections = np.nonzero(cases)
+    weights = np.sqrt(cases[users, injections])
+    design = np.zeros((len(users), sum(cases.shape)))
+    design[np.arange(len(users)), users] = weights
+    design[np.arange(len(users)), cases.shape[0] + injections] = weights
+    target = influence[users, injections] / weights
+    solution, _, rank, _ = np.linalg.lstsq(design, target)
+    rest: FloatArray = (target - design @ solution) * weights
+    return rest, len(users) - int(rank)

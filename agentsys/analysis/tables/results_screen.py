@@ -1,15 +1,17 @@
-"""`results_screen`: the most important of some results on one screen, one row per defense and attack."""
+"""The most important of some results on one screen: findings in a few lines, then a row per defense."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from rich.cells import cell_len
 
-from agentsys.analysis.metrics.measures import dollars, tokens
+from agentsys.analysis.metrics.case_measures import total_dollars, total_tokens
+from agentsys.analysis.metrics.comparison import ALL_CASES, DifferenceRow, compare_sides
 from agentsys.analysis.metrics.rates import (
     BENIGN_UTILITY,
     DEFENSE_QUALITY,
@@ -18,15 +20,168 @@ from agentsys.analysis.metrics.rates import (
     MeasuredCell,
 )
 from agentsys.analysis.published import PAPER_MODEL, printed_overall
-from agentsys.analysis.statistics.estimate import OVERALL
-from agentsys.analysis.tables.document import BEST, MISSING, Document, Grid, GridCell, cells, interval_text
-from agentsys.analysis.tables.escaping import plain
-from agentsys.analysis.tables.provenance_notes import SIMULATED_NOTE
-from agentsys.analysis.tables.report import Report
-from agentsys.analysis.tables.results_layout import ResultsLine, Sheet, sheets
-from agentsys.base.grouping import abbreviate_count, format_count, format_duration
+from agentsys.analysis.statistics.outcome_grid import ErrorRule
+from agentsys.analysis.statistics.rate_estimates import OVERALL
+from agentsys.analysis.tables.result_notes import SIMULATED_NOTE
+from agentsys.analysis.tables.results_document import Report, ResultsLine, Sheet, sheets
+from agentsys.analysis.tables.table_document import (
+    BEST,
+    MISSING,
+    Document,
+    Grid,
+    GridCell,
+    cells,
+    interval_text,
+    plain,
+)
+from agentsys.base.grouping import abbreviate_count, format_count, format_duration, group_by
 from agentsys.records.case_row import NO_ATTACK, CaseRow
 from agentsys.records.published_facts import NO_DEFENSE
+
+MOST = 3
+"""Lines of one block (a model on a benchmark under an attack); with several blocks, one of each."""
+_MOST_BLOCKS = 4
+_SIGNIFICANT = 0.05
+
+
+class _Block(NamedTuple):
+    benchmark: str
+    version: str
+    model: str
+    attack: str
+
+    @property
+    def title(self) -> str:
+        """Heading that tells it from other blocks."""
+        attack = "" if self.attack == NO_ATTACK else f", {self.attack}"
+        return f"{self.model} on {self.benchmark} {self.version}{attack}"
+
+
+class _Change(NamedTuple):
+    """A defense's two differences from none; None where its cases tell nothing."""
+
+    defense: str
+    asr: DifferenceRow | None
+    utility: DifferenceRow | None
+
+    @property
+    def order(self) -> tuple[bool, float, float, str]:
+        """The lowest ASR first, then the highest benign utility; what differs from none in nothing last."""
+        asr = math.inf if self.asr is None else round(self.asr.compared_value, 1)
+        utility = 0.0 if self.utility is None else round(-self.utility.compared_value, 1)
+        told = any(row is not None and _is_significant(row) for row in (self.asr, self.utility))
+        return not told, asr, utility, self.defense
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """Key that defenses share which stand in one line."""
+        rows = (self.asr, self.utility)
+        return tuple(
+            row and (_one_decimal(row.compared_value), row.n, _is_unchanged(row), _is_significant(row))
+            for row in rows
+        )
+
+
+def findings(
+    cases: Sequence[CaseRow], errors: ErrorRule = ErrorRule.REPORT, *, width: int | None = None
+) -> tuple[str, ...]:
+    """Say how each defense differs from none in ASR and benign utility, those with the lowest ASR first.
+
+    Args:
+        cases: Cases in any order.
+        errors: What errored cases count as.
+        width: Columns for a line: where defenses share one that is longer, some of them are only counted.
+
+    Returns:
+        A few lines; none where no defense stands beside none. p-values are Holm's, as `agentsys compare`
+        has them; "not told apart" is a difference whose p is not below 0.05.
+    """
+    format_count = [case for case in cases if case.is_scored]
+    defenses = {case.defense for case in format_count}
+    if NO_DEFENSE not in defenses or len(defenses) < 2:
+        return ()
+    # All metrics of `agentsys compare`, so that p-values are corrected as there.
+    found = compare_sides(format_count, NO_DEFENSE, errors=errors)
+    shown = [row for row in found.rows if (row.suite, row.cases) == (OVERALL, ALL_CASES)]
+    blocks = _blocks([row for row in shown if row.metric in (BENIGN_UTILITY, TARGETED_ASR)])
+    told = {block: list(_lines(changes, width)) for block, changes in blocks.items()}
+    if len(told) == 1:
+        (lines,) = told.values()
+        # The last one tells of what made no difference.
+        return tuple(lines if len(lines) <= MOST else [*lines[: MOST - 1], lines[-1]])
+    first = [f"{block.title}: {lines[0]}" for block, lines in told.items()]
+    more = len(first) - _MOST_BLOCKS
+    return (*first[:_MOST_BLOCKS], *([f"{more} more below."] if more > 0 else []))
+
+
+def _blocks(rows: Sequence[DifferenceRow]) -> dict[_Block, list[_Change]]:
+    """Attacked blocks with the benign utility beside; a model without attacks has a block without one."""
+    found: defaultdict[_Block, dict[str, DifferenceRow]] = defaultdict(dict)
+    for row in rows:
+        found[_Block(row.benchmark, row.version, row.model, row.attack)][row.defense] = row
+    attacked_models = {block[:3] for block in found if block.attack != NO_ATTACK}
+    blocks = {}
+    for block, by_defense in found.items():
+        benign = found.get(block._replace(attack=NO_ATTACK), {})
+        attacked = {} if block.attack == NO_ATTACK else by_defense
+        if attacked or block[:3] not in attacked_models:
+            changes = [_Change(name, attacked.get(name), benign.get(name)) for name in by_defense]
+            blocks[block] = sorted(changes, key=lambda change: change.order)
+    return blocks
+
+
+def _lines(changes: Sequence[_Change], width: int | None) -> Iterator[str]:
+    for same in group_by(changes, lambda change: change.key).values():
+        parts = [
+            _describe("ASR", [change.asr for change in same]),
+            _describe("benign utility", [change.utility for change in same]),
+        ]
+        said = f": {', '.join(part for part in parts if part)}"
+        names = [change.defense for change in same]
+        # As many names as there is room for, at least the first, and how many more there are.
+        for count in range(len(names), 0, -1):
+            more = f" and {len(names) - count} more" if count < len(names) else ""
+            line = f"{', '.join(names[:count])}{more}{said}"
+            if width is None or cell_len(line) <= width:
+                break
+        yield line
+
+
+def _describe(name: str, same: Sequence[DifferenceRow | None]) -> str:
+    """One difference of defenses that share it; with the largest of their p-values."""
+    rows = [row for row in same if row is not None]
+    if not rows:
+        return ""
+    first = rows[0]
+    partly = max(row.only_baseline for row in rows) or max(row.only_compared for row in rows)
+    shared = f" on the {first.n} cases they share" if partly else ""
+    if _is_unchanged(first):
+        # The value stands in the table, unless the two have not the same cases.
+        return (
+            f"{name} unchanged ({_one_decimal(first.compared_value)}){shared}"
+            if shared
+            else f"{name} unchanged"
+        )
+    change = f"{name} {_one_decimal(first.baseline_value)} -> {_one_decimal(first.compared_value)}{shared}"
+    p = max(row.p_holm for row in rows)
+    if math.isnan(p):
+        return f"{change} (too few tasks to test)"
+    shown = "p <0.001" if p < 0.001 else f"p {p:.3f}"
+    return f"{change} ({shown})" if _is_significant(first) else f"{name} not told apart{shared} ({shown})"
+
+
+def _is_unchanged(row: DifferenceRow) -> bool:
+    """Whether every case that both have came out alike."""
+    return row.gained == row.lost == 0
+
+
+def _is_significant(row: DifferenceRow) -> bool:
+    return row.p_holm < _SIGNIFICANT
+
+
+def _one_decimal(value: float) -> str:
+    return "n/a" if math.isnan(value) else f"{value:.1f}"
+
 
 NOTES = 2
 """Notes on the screen at most: the most important come first."""
@@ -43,7 +198,6 @@ QUALITY = "Quality"
 _N, _ERRORS, _TOKENS = "n", "Errors", "Tokens"
 _TITLES = {UTILITY_UNDER_ATTACK: "Under attack", TARGETED_ASR: "ASR", DEFENSE_QUALITY: QUALITY}
 """Metric -> heading, where a shorter one does."""
-
 _LEGEND = f"%, 95% intervals; n benign + attacked; {BEST} best."
 _WORST_CASE = "simulated"
 """The scripted agent as it is shipped: it does all that it reads. Changed options change its name."""
@@ -57,18 +211,20 @@ _BESIDE_PAPER = (
 def results_screen(found: Report, cases: Sequence[CaseRow], findings: Sequence[str], width: int) -> Document:
     """Arrange the findings, one grid per model and benchmark, and the notes that come first."""
     relative = relative_tokens(cases)
-    grids = [(_title(sheet), _grid(sheet, relative)) for sheet in sheets(found.rows, found.titles)]
+    grids = [
+        (_sheet_title(sheet), _sheet_grid(sheet, relative)) for sheet in sheets(found.rows, found.titles)
+    ]
     told_already = all(grid.legend == _BESIDE_PAPER for _, grid in grids)
     notes = [note for note in found.notes if not (told_already and note == SIMULATED_NOTE)]
     return Document(
         [(title, [grid]) for title, grid in grids],
-        [_folded(note, width) for note in notes[:NOTES]],
+        [_fold_note(note, width) for note in notes[:NOTES]],
         quotable=findings[:FINDINGS],
         dense=True,
     )
 
 
-def _folded(note: str, width: int) -> str:
+def _fold_note(note: str, width: int) -> str:
     """A note on one line: if it is longer, its first clauses, and where the rest is."""
     room = max(width, NARROW) - cell_len(MORE) - 1
     if cell_len(plain(note)) <= max(width, NARROW):
@@ -79,13 +235,13 @@ def _folded(note: str, width: int) -> str:
     return f"{told[-1]} {MORE}" if told else note
 
 
-def _title(sheet: Sheet) -> str:
+def _sheet_title(sheet: Sheet) -> str:
     attacks = {line.attack for line in sheet.lines} - {NO_ATTACK}
     under = f", {', '.join(attacks)}" if len(attacks) == 1 else ""
     return f"{sheet.title}{under}"
 
 
-def _grid(sheet: Sheet, relative: Mapping[MeasuredCell, float]) -> Grid:
+def _sheet_grid(sheet: Sheet, relative: Mapping[MeasuredCell, float]) -> Grid:
     """One line for each defense and attack."""
     order = list(dict.fromkeys(line.attack for line in sheet.lines))
     lines = sorted(sheet.lines, key=lambda line: order.index(line.attack))
@@ -95,9 +251,11 @@ def _grid(sheet: Sheet, relative: Mapping[MeasuredCell, float]) -> Grid:
         (_TITLES.get(metric, sheet.titles[metric]), [_number(line, metric, lines) for line in lines])
         for metric in metrics
     ]
-    beside_paper = _beside_paper(sheet, lines, columns, metrics) if sheet.model == _WORST_CASE else []
+    beside_paper = _columns_beside_paper(sheet, lines, columns, metrics) if sheet.model == _WORST_CASE else []
     columns = beside_paper or columns
-    tokens = [_times(relative.get(MeasuredCell(*sheet.place, line.defense, line.attack))) for line in lines]
+    tokens = [
+        _times_text(relative.get(MeasuredCell(*sheet.place, line.defense, line.attack))) for line in lines
+    ]
     counts = {
         _N: [line.counted for line in lines],
         _ERRORS: [str(line.errors) for line in lines],
@@ -118,7 +276,7 @@ _Column = tuple[str, list[GridCell]]
 """A heading, and a cell for each line."""
 
 
-def _beside_paper(
+def _columns_beside_paper(
     sheet: Sheet, lines: Sequence[ResultsLine], columns: Sequence[_Column], metrics: Sequence[str]
 ) -> list[_Column]:
     """The columns of a scripted agent, each with the paper's own behind it; empty where it prints none.
@@ -150,7 +308,7 @@ def _number(line: ResultsLine, metric: str, lines: Sequence[ResultsLine]) -> Gri
     return GridCell(f"{number.value:.1f}{mark}", interval_text(number, digits=0))
 
 
-def _times(ratio: float | None) -> str:
+def _times_text(ratio: float | None) -> str:
     return MISSING if ratio is None else f"{ratio:.1f}x"
 
 
@@ -176,13 +334,13 @@ def relative_tokens(cases: Iterable[CaseRow]) -> dict[MeasuredCell, float]:
 
 
 def spent_line(cases: Sequence[CaseRow], seconds: float | None = None) -> str:
-    """What some cases took, e.g. `448 cases, 5.5M tokens, $0.00, 0:00:21`.
+    """Say what some cases took, e.g. `448 cases, 5.5M tokens, $0.00, 0:00:21`.
 
     Args:
         cases: All of them, errored ones included: they were paid for.
         seconds: Wall time of the run; None: the cases' own times are summed.
     """
-    used, usd = tokens(cases), dollars(cases)
+    used, usd = total_tokens(cases), total_dollars(cases)
     known = [case.duration_s for case in cases if case.duration_s is not None]
     time = (
         format_duration(seconds)

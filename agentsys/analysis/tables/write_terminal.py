@@ -15,8 +15,7 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from agentsys.analysis.tables.document import BEST, Document, Grid, GridCell
-from agentsys.analysis.tables.escaping import between_words, plain
+from agentsys.analysis.tables.table_document import BEST, Document, Grid, GridCell, between_words, plain
 
 BULLET = "- "
 """What a sentence that can be quoted begins with."""
@@ -33,7 +32,7 @@ def terminal_document(document: Document) -> RenderableType:
 
     Names are shown as text: markup in them has no effect.
     """
-    return Group(*_parts(document))
+    return Group(*_terminal_parts(document))
 
 
 def terminal_text(document: Document, width: int) -> str:
@@ -43,7 +42,7 @@ def terminal_text(document: Document, width: int) -> str:
     return text.getvalue()
 
 
-def _parts(document: Document) -> Iterator[RenderableType]:
+def _terminal_parts(document: Document) -> Iterator[RenderableType]:
     if document.title:
         yield _Sentence(document.title, "bold")
     yield from (_Sentence(f"{BULLET}{sentence}", "bold") for sentence in document.quotable)
@@ -93,7 +92,7 @@ class GridTables:
             columns, alike = _without_constants(columns)
             below.insert(0, alike)
         fits = _width(columns) <= room
-        tables = [columns] if fits else _split([column.tight() for column in columns], room)
+        tables = [columns] if fits else _split_columns([column.tight() for column in columns], room)
         for index, some in enumerate(tables):
             if index:
                 yield Text()
@@ -124,7 +123,7 @@ class _Column:
         self.cells = [row[place] for row in grid.rows]
         self.heading = plain(grid.header[place])
         self.holds_names, self.wraps = place < grid.names, place in grid.wraps
-        self.texts = _names(self.cells) if self.holds_names else _numbers(self.cells)
+        self.texts = _name_texts(self.cells) if self.holds_names else _number_texts(self.cells)
 
     @property
     def side(self) -> Literal["left", "right"]:
@@ -140,7 +139,7 @@ class _Column:
     def tight(self) -> _Column:
         """The same with a heading no wider than what stands below it, and names on several lines."""
         if self.holds_names and not self.wraps:
-            self.texts = _names(self.cells, _LONGEST_NAME)
+            self.texts = _name_texts(self.cells, _LONGEST_NAME)
         below = _longest_line(text.plain for text in self.texts)
         self.heading = textwrap.fill(self.heading, max(below, 1), break_long_words=False)
         return self
@@ -166,7 +165,7 @@ def _without_constants(columns: list[_Column]) -> tuple[list[_Column], str]:
     return left, f"In every row: {told}." if told else ""
 
 
-def _split(columns: Sequence[_Column], room: int) -> list[list[_Column]]:
+def _split_columns(columns: Sequence[_Column], room: int) -> list[list[_Column]]:
     """The names with as many numbers as fit, again and again."""
     names = [column for column in columns if column.holds_names]
     tables = [names]
@@ -181,19 +180,19 @@ def _longest_line(texts: Iterable[str]) -> int:
     return max((cell_len(line) for text in texts for line in text.split("\n")), default=0)
 
 
-def _names(column: Sequence[GridCell], longest: int | None = None) -> list[Text]:
-    return [_name(cell, longest) for cell in column]
+def _name_texts(column: Sequence[GridCell], longest: int | None = None) -> list[Text]:
+    return [_name_text(cell, longest) for cell in column]
 
 
-def _name(cell: GridCell, longest: int | None) -> Text:
-    text = Text(_broken(plain(cell.text), longest), style=Style(link=cell.link or None))
+def _name_text(cell: GridCell, longest: int | None) -> Text:
+    text = Text(_break_name(plain(cell.text), longest), style=Style(link=cell.link or None))
     if not cell.detail:
         return text
-    detail = _broken(plain(cell.detail), longest)
+    detail = _break_name(plain(cell.detail), longest)
     return text.append(f"\n{detail}" if cell.text else detail, style="dim")
 
 
-def _broken(name: str, longest: int | None) -> str:
+def _break_name(name: str, longest: int | None) -> str:
     """A name on lines of so many columns, as far as its words, which end in blanks or `_`, allow."""
     lines = [""]
     for piece in re.findall(r"[^\s_]*[\s_]*", name):
@@ -203,7 +202,7 @@ def _broken(name: str, longest: int | None) -> str:
     return "\n".join(lines)
 
 
-def _numbers(column: Sequence[GridCell]) -> list[Text]:
+def _number_texts(column: Sequence[GridCell]) -> list[Text]:
     """Values and the smaller print beside them, each aligned; the best one stands out."""
     wide, detailed = (max((cell_len(plain(cell[part])) for cell in column), default=0) for part in (0, 1))
     return [

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from agentsys.analysis.metrics.repaired_scores import described
-from agentsys.analysis.tables.document import Document, Grid, GridCell, cells
+from agentsys.analysis.metrics.task_tags import describe_fix
+from agentsys.analysis.tables.table_document import Document, Grid, GridCell, cells
 from agentsys.audit.rescoring.recorded_trajectory import RecordFault
 from agentsys.audit.rescoring.rescore import RescoredCase, RescoringResult
 from agentsys.audit.rescoring.score_flips import FlipReason, ScoreFlip
@@ -303,7 +303,7 @@ def write_fixed_notes(found: RescoringResult) -> Iterator[str]:
     scored = [case for case in found.cases if has_fixed_scores(case)]
     if scored:
         yield (
-            f"Fixed: the same executions scored once more under {', '.join(map(described, found.fixes))}. "
+            f"Fixed: the same executions scored once more under {', '.join(map(describe_fix, found.fixes))}. "
             f"{len(select_changed_cases(scored))} of {len(scored)} cases turned. In the line {ALL_SUITES} the shares are "
             "unweighted means of the suites."
         )

@@ -15,7 +15,7 @@ from typing import Any
 
 import orjson
 
-from agentsys.analysis.tables.output import LongForm, Output
+from agentsys.analysis.tables.table_writers import LongForm, Output
 from agentsys.audit.rescoring.recorded_trajectory import Trajectory
 from agentsys.audit.rescoring.rescore import RescoredCase, RescoringResult
 from agentsys.audit.rescoring.rescoring_document import (

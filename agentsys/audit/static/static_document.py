@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, TypeVar
 
-from agentsys.analysis.tables.document import Grid, cells
+from agentsys.analysis.tables.table_document import Grid, cells
 from agentsys.audit.static.static_rows import (
     InjectionTaskAudit,
     StaticAudit,

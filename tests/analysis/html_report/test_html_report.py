@@ -1,4 +1,4 @@
-"""The HTML report without a browser: what goes in, what stays out, how it is escaped, what is left out."""
+"""The HTML report without a browser: what goes in, how it is escaped, what is left out; its command."""
 
 from __future__ import annotations
 
@@ -11,26 +11,27 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from asb_cases import attacked, benign, control
 from hypothesis import given
 from hypothesis import strategies as st
-from reported_cases import AGENT_TREE, HOSTILE, PAYLOAD, span, store, store_attacked, store_hostile
+from reported_cases import AGENT_TREE, HOSTILE, PAYLOAD, store, store_attacked, store_hostile
+from stored_cases import case_of, store_own
+from typer.testing import CliRunner
 
-from agentsys.analysis.html_report.agent_tree import DEEPEST, span_views
-from agentsys.analysis.html_report.build import HtmlReport, ReportLimits, html_report
-from agentsys.analysis.html_report.conversation import Writer
-from agentsys.analysis.html_report.page import data_block
-from agentsys.analysis.html_report.paper_figures import paper_figures
-from agentsys.analysis.html_report.text_store import TextStore
-from agentsys.analysis.tables.report import report
+from agentsys.analysis.html_report.charts import draw_paper_figures
+from agentsys.analysis.html_report.page import HtmlReport, embed_json, make_html_report
+from agentsys.analysis.tables.results_report import build_report
+from agentsys.cli import app
 from agentsys.records.case_reader import read_cases
+from agentsys.records.case_row import CaseRow
 
 READ_BACK = HOSTILE.replace("\ud800", "\\ud800")
 """A lone surrogate is spelled out when a file is read."""
 
 
-def made(folder: Path, **limits: int) -> HtmlReport:
+def made(folder: Path, **limits: Any) -> HtmlReport:
     reading = read_cases([folder])
-    return html_report(reading, report(reading, replicates=20), [str(folder)], limits=ReportLimits(**limits))
+    return make_html_report(reading, build_report(reading, replicates=20), [str(folder)], **limits)
 
 
 def data_of(document: str, element: str) -> Any:
@@ -50,37 +51,12 @@ def test_a_case_is_there_with_messages_tree_and_marked_injection(tmp_path: Path)
     index, data = data_of(document, "index-data"), data_of(document, "trajectory-data")
     [row], [view] = index, data["trajectories"]
     assert (row["suite"], row["user_task"], row["outcome"]) == ("banking", "user_task_0", "attack_unseen")
-    assert [message["role"] for message in view["messages"]] == [
-        "system",
-        "user",
-        "assistant",
-        "tool",
-        "assistant",
-    ]
+    roles = " ".join(message["role"] for message in view["messages"])
+    assert roles == "system user assistant tool assistant"
     marked = data["texts"][view["messages"][3]["parts"][0]]
     assert "".join(marked[1].split()) == "".join(PAYLOAD.split())
     assert [span["kind"] for span in view["spans"]] == [span["kind"] for span in AGENT_TREE]
     assert [span.get("parent") for span in view["spans"]] == [None, 0, 1, 1, 3, 1]
-
-
-def test_decisions_and_tokens_stand_in_the_agent_tree() -> None:
-    views = span_views(AGENT_TREE, Writer(TextStore(), ()))
-    labels = [view["decision"]["label"] if "decision" in view else None for view in views]
-    assert labels == [None, None, None, "ended: denied", "denied", "2 passages cut"]
-    assert [view.get("tokens") for view in views] == [None, (900, 40), None, (500, 10), (70, 1), None]
-
-
-def test_spans_that_form_loops_or_towers_become_a_tree_of_limited_depth() -> None:
-    tower = [span(number, number - 1, "worker") for number in range(60)]
-    loop = [span(100, 101, "worker"), span(101, 100, "worker"), span(101, 101, "worker")]
-    views = span_views([*tower, *loop, {"id": []}, "no span"], Writer(TextStore(), ()))
-    assert all(view["parent"] < place for place, view in enumerate(views) if "parent" in view)
-
-    def depth(place: int) -> int:
-        parent = views[place].get("parent")
-        return 0 if parent is None else 1 + depth(parent)
-
-    assert max(map(depth, range(len(views)))) == DEEPEST
 
 
 def test_no_hostile_text_becomes_markup_anywhere_in_the_document(tmp_path: Path) -> None:
@@ -92,19 +68,15 @@ def test_no_hostile_text_becomes_markup_anywhere_in_the_document(tmp_path: Path)
         assert tag not in without_data
     assert "49" not in re.findall(r"<title>(.*?)</title>", document)[0]
     assert READ_BACK in shown_texts(document)
+    [view] = data_of(document, "trajectory-data")["trajectories"]
+    assert view["messages"][2]["calls"][0]["tool"] == READ_BACK[:200]
     # The tables hold the names, as text.
     assert "&lt;img src=" in without_data
 
 
-def test_hostile_text_in_the_data_can_be_read_back_unchanged(tmp_path: Path) -> None:
-    store_hostile(tmp_path)
-    [view] = data_of(made(tmp_path).html, "trajectory-data")["trajectories"]
-    assert view["messages"][2]["calls"][0]["tool"] == READ_BACK[:200]
-
-
 @given(st.text(st.characters(codec=None)) | st.lists(st.text()))
 def test_embedded_data_never_leaves_its_element(value: object) -> None:
-    block = str(data_block(value))
+    block = str(embed_json(value))
     assert block.isascii()
     assert not set("<>&\u2028\u2029") & set(block)
     assert json.loads(block) == value
@@ -112,26 +84,26 @@ def test_embedded_data_never_leaves_its_element(value: object) -> None:
 
 def test_embedded_data_refuses_what_a_browser_could_not_parse() -> None:
     with pytest.raises(ValueError):
-        data_block([float("nan")])
+        embed_json([float("nan")])
 
 
 def test_the_papers_figures_are_images_inside_the_page(tmp_path: Path) -> None:
     store_attacked(tmp_path, defense="<script>pwned = 1</script>$x^2$ {{ 7 }} \u202e")
     store_attacked(tmp_path, defense="none", security=True)
     reading = read_cases([tmp_path])
-    figures = paper_figures(reading.cases)
-    document = html_report(reading, report(reading, replicates=20), figures=figures).html
+    figures = draw_paper_figures(reading.cases)
+    document = make_html_report(reading, build_report(reading, replicates=20), figures=figures).html
     assert len(figures) > 2
     assert document.count('src="data:image/svg+xml;base64,') == len(figures)
     assert "img-src data:" in document
     assert document.count("<script") == document.count("</script>") == 3
     for figure in figures:
-        image = base64.b64decode(figure.image).decode()
+        image = base64.b64decode(figure["image"]).decode()
         assert image.startswith("<?xml") and "<script" not in image and "<text" not in image
-    assert figures == paper_figures(reading.cases)
+    assert figures == draw_paper_figures(reading.cases)
 
 
-def test_the_policy_allows_the_pages_own_script_and_style_only(tmp_path: Path) -> None:
+def test_the_policy_allows_the_pages_own_script_and_style_only_and_nothing_is_loaded(tmp_path: Path) -> None:
     store_attacked(tmp_path)
     document = made(tmp_path).html
     policy = html.unescape(
@@ -144,11 +116,6 @@ def test_the_policy_allows_the_pages_own_script_and_style_only(tmp_path: Path) -
         digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
         assert directives[name] == f"'sha256-{digest}'"
     assert not re.search(r"\son\w+=|\sstyle=", re.sub(r"<script.*?</script>", "", document, flags=re.DOTALL))
-
-
-def test_nothing_is_loaded_from_elsewhere(tmp_path: Path) -> None:
-    store_attacked(tmp_path)
-    document = made(tmp_path).html
     assert not re.search(r"<(link|img|iframe|object|embed|base)\b|\ssrc=|@import|url\(|https?://", document)
     assert all(target.startswith("#") for target in re.findall(r'href="(.*?)"', document))
 
@@ -177,7 +144,7 @@ def test_over_the_limit_every_kind_of_case_is_kept_and_the_rest_is_named(tmp_pat
         store_attacked(tmp_path, user_task_id=f"user_task_{task}")
     store_attacked(tmp_path, user_task_id="user_task_7", status="error", error_kind="timeout", suite="slack")
     store_attacked(tmp_path, user_task_id="user_task_8", suite="slack")
-    found = made(tmp_path, cases=3)
+    found = made(tmp_path, max_cases=3)
     assert (found.trajectories, found.left_out) == (3, 5)
     assert "5 of 8 trajectories are left out: at most 3 were asked for." in found.html
     index, views = data_of(found.html, "index-data"), data_of(found.html, "trajectory-data")["trajectories"]
@@ -198,7 +165,7 @@ def test_a_report_that_grows_too_large_stops_taking_trajectories(tmp_path: Path)
             user_task_id=f"user_task_{task}",
             stored={"messages": [{"role": "user", "content": text}]},
         )
-    found = made(tmp_path, characters=1500)
+    found = made(tmp_path, max_characters=1500)
     assert (found.trajectories, found.left_out) == (2, 2)
     assert "the size limit" in found.html
 
@@ -217,6 +184,16 @@ def test_errors_are_grouped_with_kind_and_message(tmp_path: Path) -> None:
         r'<th scope="row">context_length</th><td class="message">(.*?)</td>.*?"number">(\d+)', document
     )
     assert rows == [("the context", "2"), ("other", "1")]
+
+
+def test_the_config_beside_the_runs_is_shown_and_the_length_of_what_was_cut_is_known(tmp_path: Path) -> None:
+    (tmp_path / ".agentsys" / "configs").mkdir(parents=True)
+    (tmp_path / ".agentsys" / "configs" / "abcdef12.config").write_text("the resolved config")
+    long = {"messages": [{"role": "user", "content": "x" * 60_007}]}
+    store(tmp_path, config_hash="abcdef12", stored=long)
+    document = made(tmp_path).html
+    assert "<pre>the resolved config</pre>" in document
+    assert data_of(document, "trajectory-data")["trajectories"][0]["characters_cut"] == 7
 
 
 def test_a_config_hash_cannot_lead_out_of_the_folder(tmp_path: Path) -> None:
@@ -258,7 +235,7 @@ def test_a_file_that_vanished_after_it_was_read_costs_its_messages_only(tmp_path
     path = store_attacked(tmp_path)
     reading = read_cases([tmp_path])
     path.unlink()
-    found = html_report(reading, report(reading, replicates=20))
+    found = make_html_report(reading, build_report(reading, replicates=20))
     assert data_of(found.html, "trajectory-data")["trajectories"][0]["messages"] == []
 
 
@@ -271,9 +248,93 @@ def test_deeply_nested_arguments_are_said_to_be_so(tmp_path: Path) -> None:
 
 
 def test_published_runs_make_a_report_with_their_injections_marked(published: Any) -> None:
-    document = made(published("agentdojo-gpt-4o-mini-2024-07-18"), cases=60).html
+    document = made(published("agentdojo-gpt-4o-mini-2024-07-18"), max_cases=60).html
     data = data_of(document, "trajectory-data")
     marked = [text for text in data["texts"] if isinstance(text, list)]
     assert len(marked) > 20
     assert all(len(text) % 2 for text in marked)
     assert sum("important message from me" in text[1] for text in marked) > 20
+
+
+def stored(folder: Path, case: CaseRow) -> Path:
+    names = ("benchmark", "version", "suite", "user_task_id", "injection_task_id", "attack", "model")
+    label = case_of(defense=case.defense, **{name: getattr(case, name) for name in names})
+    hit, measured = bool(case.injection_success), dict(case.measured)
+    return store_own(folder, label, security=hit, utility=case.utility, measured=measured)
+
+
+def tables(folder: Path) -> dict[str, str]:
+    """Caption -> table of the report."""
+    reading = read_cases([folder])
+    page = make_html_report(reading, build_report(reading, replicates=20), [str(folder)]).html
+    found = re.findall(r"<table>\s*<caption>(.*?)</caption>(.*?)</table>", page, re.DOTALL)
+    return {html.unescape(caption): table for caption, table in found}
+
+
+CAUSES = "What caused attacks to succeed, overall, in percent, with 95% intervals"
+CONDUCT = "Utility and conduct by what was measured, overall, in percent, with 95% intervals"
+
+
+def test_causes_and_conduct_stand_between_the_overall_numbers_and_those_by_suite(tmp_path: Path) -> None:
+    for tool in range(4):
+        stored(tmp_path, attacked("a", tool, hit=tool < 2, planned=tool < 1))
+        stored(tmp_path, control("a", tool, hit=tool < 1))
+    stored(tmp_path, benign("a"))
+    found = tables(tmp_path)
+    captions = list(found)
+    assert captions.index(CAUSES) + 1 == captions.index(CONDUCT)
+    assert "Overall" in captions[captions.index(CAUSES) - 1]
+    assert captions[captions.index(CONDUCT) + 1].startswith("By suite")
+    line = re.search(r"<tr>\s*<th.*?opi_context_ignoring.*?</tr>", found[CAUSES], re.DOTALL)
+    assert line is not None and line[0].count("<td") == found[CAUSES].count('<th scope="col"') - 1
+    titles = re.findall(r'<th scope="col"[^>]*>(.*?)</th>', found[CAUSES])
+    values = dict(zip(titles[1:], re.findall(r"<td[^>]*>([^<]*)", line[0]), strict=True))
+    assert (values["ASR executed"], values["Planner-chosen"], values["Injection-caused"]) == (
+        "50.00",
+        "25.00",
+        "25.00",
+    )
+    assert (values["Control"], values["ASR - control"]) == ("25.00", "25.00")
+
+
+def test_names_from_records_are_text_in_these_tables_too(tmp_path: Path) -> None:
+    for tool in range(2):
+        path = stored(tmp_path, attacked("a", tool, hit=True))
+        content = json.loads(path.read_text())
+        content["agentsys"]["case"] |= {"defense": HOSTILE[:-40], "attack": HOSTILE[:-40]}
+        path.write_text(json.dumps(content))
+    table = tables(tmp_path)[CAUSES]
+    assert "&lt;script&gt;" in table
+    tags = set(re.findall(r"<(/?\w+)", table))
+    assert tags == {
+        f"{slash}{tag}" for tag in ("thead", "tbody", "tr", "th", "td", "small") for slash in ("", "/")
+    }
+
+
+def run(*arguments: object) -> str:
+    """Run the command and return what it printed; figures, which take seconds, only where asked for."""
+    figures = [] if "--figures" in arguments else ["--no-figures"]
+    result = CliRunner().invoke(app, ["report", *map(str, arguments), *figures], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_the_command_writes_the_report_beside_the_runs_with_figures_where_asked_for(tmp_path: Path) -> None:
+    store_attacked(tmp_path)
+    page = tmp_path / "report.html"
+    assert f"Wrote {page}: 1 trajectories" in run(tmp_path)
+    assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
+    assert "The paper's figures" not in page.read_text(encoding="utf-8")
+    run(tmp_path, "--figures")
+    assert "The paper's figures" in page.read_text(encoding="utf-8")
+
+
+def test_the_commands_out_and_max_cases_are_obeyed_and_a_half_written_record_is_named(tmp_path: Path) -> None:
+    for task in range(3):
+        path = store_attacked(tmp_path, user_task_id=f"user_task_{task}")
+    path.write_text(path.read_text()[:200])
+    out = tmp_path / "elsewhere" / "mine.html"
+    assert "1 trajectories left out" in run(tmp_path, "--out", out, "--max-cases", 1)
+    page = out.read_text(encoding="utf-8")
+    assert "1 of 2 trajectories are left out" in page
+    assert "Files that could not be used" in page and "not valid JSON, perhaps cut off" in page

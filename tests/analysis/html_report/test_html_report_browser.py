@@ -9,8 +9,8 @@ import pytest
 from browser import Browser, browser
 from reported_cases import PAYLOAD, store, store_attacked, store_hostile
 
-from agentsys.analysis.html_report.build import html_report
-from agentsys.analysis.tables.report import report
+from agentsys.analysis.html_report.page import make_html_report
+from agentsys.analysis.tables.results_report import build_report
 from agentsys.records.case_reader import read_cases
 
 pytestmark = pytest.mark.slow
@@ -25,7 +25,9 @@ def window() -> Iterator[Browser]:
 def written(folder: Path) -> Path:
     reading = read_cases([folder])
     page = folder / "report.html"
-    page.write_text(html_report(reading, report(reading, replicates=5), [str(folder)]).html, encoding="utf-8")
+    page.write_text(
+        make_html_report(reading, build_report(reading, replicates=5), [str(folder)]).html, encoding="utf-8"
+    )
     return page
 
 

@@ -1,19 +1,43 @@
-"""The best of several attacks: which it is, what choosing it is worth, and what any of them breaks."""
+"""The best of several attacks, several attacks as one, several tries."""
 
 from __future__ import annotations
 
+import math
+import os
 import random
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 from statistics import mean
 
+import numpy as np
 import pytest
-from stored_cases import case_of, store_own
+from asb_cases import AGENTS, TOOLS, attacked, benign, control, grid
+from scipy import special
+from stored_cases import case_of, row, store_own
 from typer.testing import CliRunner
 
-from agentsys.analysis.metrics.best_attack import best_attack, best_attacks
+from agentsys.analysis.metrics.best_attack import (
+    at_least_once,
+    best_attack,
+    best_attacks,
+    least_repeats,
+    overall_asr,
+    pool_attacks,
+)
+from agentsys.analysis.metrics.case_measures import fact_rows
 from agentsys.analysis.metrics.rates import measure
+from agentsys.analysis.statistics.outcome_grid import (
+    ErrorRule,
+    FloatArray,
+    Resampler,
+    Side,
+    Tally,
+    tally_suites,
+)
+from agentsys.analysis.tables.result_notes import honesty_notes
 from agentsys.cli import app
+from agentsys.errors import ConfigError
 from agentsys.records.case_reader import read_cases
 from agentsys.records.case_row import CaseRow
 
@@ -153,3 +177,162 @@ def test_the_command_shows_them_in_place_of_the_single_attacks(tmp_path: Path) -
     assert "\ndirect" not in shown
     said = CliRunner().invoke(app, ["results", str(tmp_path), "--best-attack", "--among", "direct"])
     assert said.exit_code != 0
+
+
+_DRAWS = Resampler(300)
+RUNS = int(os.environ.get("AGENTSYS_BEST_ATTACK_RUNS", "30"))
+"""Generated runs of the coverage test."""
+
+
+def _cases(hits: FloatArray, attack: str = "important_instructions", suite: str = "banking") -> list[CaseRow]:
+    """One case per cell of a (user tasks, injection tasks, epochs) array."""
+    return [
+        row(
+            suite=suite,
+            attack=attack,
+            user_task_id=f"user_task_{user}",
+            injection_task_id=f"injection_task_{goal}",
+            epoch=epoch,
+            injection_success=bool(hit),
+            utility=not hit,
+        )
+        for (user, goal, epoch), hit in np.ndenumerate(hits)
+    ]
+
+
+def _counted(cases: list[CaseRow]) -> dict[str, Tally]:
+    return tally_suites(cases, ErrorRule.REPORT)
+
+
+def _drawn(*shape: int, share: float, seed: int = 1) -> FloatArray:
+    return (np.random.default_rng(seed).random(shape) < share).astype(float)
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 4])
+def test_at_least_once_is_the_mean_over_all_ways_to_choose_tries(k: int) -> None:
+    hits = _drawn(5, 3, 4, share=0.3)
+    ways = [hits[:, :, list(chosen)].any(axis=2).mean() for chosen in combinations(range(4), k)]
+    found = at_least_once(_counted(_cases(hits)), Side.INJECTED, k, _DRAWS)
+    assert found.value == pytest.approx(100 * np.mean(ways))
+    assert found.ci_low < found.value < found.ci_high
+    assert found.n == 15
+
+
+def test_all_tries_mean_any_success_and_its_interval_is_that_of_the_pairs_of_tasks() -> None:
+    hits = _drawn(8, 5, 3, share=0.2)
+    found = at_least_once(_counted(_cases(hits)), Side.INJECTED, 3, _DRAWS)
+    once = at_least_once(_counted(_cases(hits.max(axis=2, keepdims=True))), Side.INJECTED, 1, _DRAWS)
+    assert found == once
+
+
+def test_a_case_with_fewer_tries_or_an_error_sets_how_many_all_have() -> None:
+    cases = _cases(_drawn(4, 2, 3, share=0.5))
+    assert least_repeats(_counted(cases)) == 3
+    assert least_repeats(_counted(cases[:-1])) == 2
+    errored = [replace(case, status="error") for case in cases[-2:]]
+    assert least_repeats(_counted([*cases[:-2], *errored])) == 1
+    assert least_repeats({}) == 0
+
+
+def _attacks(outcomes: dict[str, FloatArray]) -> list[CaseRow]:
+    return [case for name, hits in outcomes.items() for case in _cases(hits[:, :, None], name)]
+
+
+def test_the_interval_of_a_chosen_attack_is_longer_the_more_it_was_chosen_among() -> None:
+    hits = _drawn(12, 7, 1, share=0.3)[:, :, 0]
+    alone = overall_asr(_attacks({"one": hits}), _DRAWS)
+    lengths = []
+    for count in (2, 5):
+        best = best_attack(_attacks({str(n): hits for n in range(count)}))
+        assert best is not None
+        found = overall_asr(best.cases, _DRAWS)
+        assert found.value == alone.value
+        lengths.append(found.ci_high - found.ci_low)
+    assert alone.ci_high - alone.ci_low < lengths[0] < lengths[1]
+
+
+@pytest.mark.slow
+def test_the_interval_of_the_best_attack_holds_the_truth() -> None:
+    """Six equally strong attacks: the one that did best did so by luck."""
+    generator, held, shown = np.random.default_rng(8), 0, []
+    nodes, weights = np.polynomial.hermite_e.hermegauss(40)
+    truth = 100 * float(np.average(special.expit(-1 + math.hypot(0.4, 1.0) * nodes), weights=weights))
+    for _ in range(RUNS):
+        shared = -1 + 0.4 * generator.standard_normal((10, 1))
+        theirs = [generator.standard_normal((1, 10)) for _ in range(6)]
+        outcomes = {
+            str(n): (generator.random((10, 10)) < special.expit(shared + one)).astype(float)
+            for n, one in enumerate(theirs)
+        }
+        best = best_attack(_attacks(outcomes))
+        assert best is not None
+        found = overall_asr(best.cases, _DRAWS)
+        held += found.ci_low <= truth <= found.ci_high
+        shown.append(found.value)
+    assert held / RUNS >= 0.9
+    assert np.mean(shown) == pytest.approx(truth, abs=5)
+
+
+def test_notes_tell_of_tries_and_of_the_best_attack() -> None:
+    cases = [
+        *_cases(_drawn(6, 4, 2, share=0.3), "direct"),
+        *_cases(_drawn(6, 4, 2, share=0.6), "ignore_previous"),
+    ]
+    notes = honesty_notes(cases, replicates=200)
+    (first, second) = [note for note in notes if "at least once in 2 runs of a case" in note]
+    assert first.startswith("agentsys / direct, at least once in 2 runs of a case: utility under attack ")
+    assert ", ASR " in second
+    (best,) = [note for note in notes if "the best of 2 attacks is ignore_previous; ASR" in note]
+    assert best.endswith("where each injection task counts with the attack that is best on all others.")
+
+
+ALL = dict.fromkeys(AGENTS, TOOLS)
+
+
+def controls() -> list[CaseRow]:
+    return [control(agent, tool) for agent in AGENTS for tool in range(TOOLS)]
+
+
+def two_types() -> list[CaseRow]:
+    """One attack that always succeeds and one that does for half of the agents."""
+    half = dict.fromkeys("abcde", TOOLS)
+    return [*grid(ALL, attack="opi_naive"), *grid(half, attack="opi_combined_attack")]
+
+
+def asr_pooled_attacks(cases: tuple[CaseRow, ...]) -> dict[str, tuple[float, int]]:
+    return {
+        row.attack: (row.value, row.n)
+        for row in measure(cases, replicates=50)
+        if (row.metric, row.suite) == ("targeted_asr", "overall")
+    }
+
+
+def test_the_rate_is_the_mean_of_the_attacks_rates_over_all_their_cases() -> None:
+    found = pool_attacks([*two_types(), *controls(), benign("a")], "opi_*")
+    assert asr_pooled_attacks(found) == {"opi_* (2 attacks)": (75.0, 160), "opi_empty": (0.0, 80)}
+    assert sum(case.attack == "none" for case in found) == 1
+
+
+def test_causes_are_averaged_too_and_a_control_is_not_paired_with_some_of_the_cases() -> None:
+    rows = fact_rows(pool_attacks([*two_types(), *controls()], "opi_*"), replicates=50)
+    joined = {row.metric: row for row in rows if row.attack.endswith("attacks)") and row.suite == "overall"}
+    assert (joined["asr_injection_caused"].value, joined["asr_injection_caused"].n) == (75.0, 160)
+    assert "asr_less_control" not in joined
+
+
+def test_only_cases_that_all_the_attacks_have_are_averaged() -> None:
+    half = [case for case in grid({}, attack="opi_combined_attack") if case.suite in "abcde"]
+    assert asr_pooled_attacks(pool_attacks([*grid(ALL, attack="opi_naive"), *half], "opi_*")) == {
+        "opi_* (2 attacks)": (50.0, 80)
+    }
+
+
+def test_a_defense_with_a_single_matching_attack_keeps_it() -> None:
+    found = pool_attacks([*two_types(), attacked("a", 0, defense="drift", attack="opi_naive")], "opi_*")
+    assert {case.attack for case in found if case.defense == "drift"} == {"opi_naive"}
+
+
+@pytest.mark.parametrize("pattern", ["pair*", "opi_naive", "opi_empty"])
+def test_where_no_two_attacks_match_it_says_which_there_are(pattern: str) -> None:
+    with pytest.raises(ConfigError, match=r"two attacks or more.* opi_combined_attack, opi_naive"):
+        pool_attacks([*two_types(), *controls()], pattern)

@@ -10,14 +10,15 @@ from typing import Any
 from stored_cases import case_of, store_own
 from typer.testing import CliRunner
 
-from agentsys.analysis.metrics.search_attempts import SearchSpending, read_searches
 from agentsys.analysis.metrics.search_budget import (
     ASR,
     ASR_BY_ATTEMPTS,
     BudgetRow,
+    SearchSpending,
     budget_rows,
+    read_searches,
 )
-from agentsys.analysis.tables.report import report
+from agentsys.analysis.tables.results_report import build_report
 from agentsys.cli import app
 from agentsys.records.case_reader import read_cases
 from agentsys.records.schema import UNFINISHED, AttemptFacts, CaseRecord, RoleUsage, SearchFacts
@@ -215,9 +216,9 @@ def test_a_transfer_is_told_beside_the_attack_it_starts_from_on_the_same_cases(t
             search=search,
         )
         store_own(tmp_path / "start", case_of(attack="important_instructions", **place), security=task > 0)
-    alone = " ".join(report(read_cases([tmp_path / "found"]), replicates=50).notes)
+    alone = " ".join(build_report(read_cases([tmp_path / "found"]), replicates=50).notes)
     assert "no line of the attack its texts start from stands beside it" in alone
-    both = " ".join(report(read_cases([tmp_path / "found", tmp_path / "start"]), replicates=50).notes)
+    both = " ".join(build_report(read_cases([tmp_path / "found", tmp_path / "start"]), replicates=50).notes)
     assert "pair-transfer-task: ASR 33.33 is below 100.00 of important_instructions" in both
     assert "on the same 3 cases" in both
     assert "pair-transfer-task+home: the cases that the texts were searched on" in both
@@ -274,13 +275,3 @@ def command(*arguments: str) -> str:
     outcome = CliRunner().invoke(app, ["budget", *arguments])
     assert outcome.exit_code == 0, outcome.exception
     return outcome.stdout
-
-
-def test_hostile_names_are_harmless_in_every_format(tmp_path: Path) -> None:
-    store_search(tmp_path, 1, defense="=x|<b>&[red]\x1b[2J_%$#{}\n")
-    for form in ("table", "markdown", "latex", "html", "csv"):
-        text = command(str(tmp_path), "--format", form)
-        assert "\x1b" not in text
-        assert form != "html" or "<b>" not in text
-        assert form != "csv" or ",'=x" in text
-        assert form != "latex" or "{[}red{]}" in text

@@ -12,21 +12,21 @@ from hypothesis import strategies as st
 from paired_grids import difference_of, grid_of
 from scipy import stats
 
-from agentsys.analysis.statistics.difference import (
-    Difference,
-    PairedGrid,
-    mean_difference,
-    pooled_difference,
-    suite_difference,
-)
 from agentsys.analysis.statistics.difference_test import (
     LEVEL,
     difference_interval,
     p_value,
     smallest_detectable,
 )
-from agentsys.analysis.statistics.intervals import lone_bound, t_quantile
+from agentsys.analysis.statistics.differences import (
+    Difference,
+    PairedGrid,
+    mean_difference,
+    pooled_difference,
+    suite_difference,
+)
 from agentsys.analysis.statistics.outcome_grid import FloatArray
+from agentsys.analysis.statistics.rate_estimates import lone_bound, t_quantile
 
 _PAIRS = 400
 """Generated pairs on which p and interval must agree; 10^4 take two minutes."""

@@ -9,10 +9,9 @@ from dataclasses import replace
 
 import pytest
 
-from agentsys.analysis.metrics.measures import MeasureRow
-from agentsys.analysis.tables.measures_document import TITLES, measures_output
-from agentsys.analysis.tables.output import OutputFormat, written
-from agentsys.analysis.tables.write_text import markdown_document
+from agentsys.analysis.metrics.case_measures import MeasureRow
+from agentsys.analysis.tables.cost_documents import TITLES, measures_output
+from agentsys.analysis.tables.table_writers import OutputFormat, render_output
 
 
 def row(measure: str, value: float, suite: str = "pooled", defense: str = "agentsys") -> MeasureRow:
@@ -44,15 +43,11 @@ def test_what_is_undefined_or_absent_is_no_number(value: float | None) -> None:
 
 def test_csv_has_every_row_and_no_formula() -> None:
     rows = [row("untrusted_tokens", 2.0, defense='=cmd|"x"'), row("exposure_rounds", math.nan, suite="slack")]
-    first, second = csv.DictReader(io.StringIO(written(measures_output(rows), OutputFormat.CSV).decode()))
+    first, second = csv.DictReader(
+        io.StringIO(render_output(measures_output(rows), OutputFormat.CSV).decode())
+    )
     assert not first["defense"].startswith("=")
     assert (second["suite"], second["value"], second["n"]) == ("slack", "nan", "3")
-
-
-def test_a_hostile_name_keeps_its_markdown_row() -> None:
-    text = markdown_document(measures_output([row("untrusted_tokens", 1.0, defense="a|b\n# c")]).document)
-    lines = [line for line in text.splitlines() if line.startswith("|") and "simulated" in line]
-    assert {line.replace(r"\|", "").count("|") for line in lines[:1]} == {4 + len(TITLES) + 1}
 
 
 def test_guards_and_gates_have_tables_of_their_own_where_there_are_some() -> None:

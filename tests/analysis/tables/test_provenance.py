@@ -8,14 +8,13 @@ import pytest
 from stored_cases import case_of, row, store_own, store_published
 from typer.testing import CliRunner
 
-from agentsys.analysis.metrics.compare import compare
-from agentsys.analysis.paper.filled import fill
-from agentsys.analysis.paper.layout import TABLES
-from agentsys.analysis.paper.notes import notes
-from agentsys.analysis.statistics.error_rule import ErrorRule
-from agentsys.analysis.tables.compare_document import compare_output
-from agentsys.analysis.tables.provenance_notes import provenance_notes
-from agentsys.analysis.tables.report import report
+from agentsys.analysis.metrics.comparison import compare_sides
+from agentsys.analysis.paper.paper_notes import write_paper_notes
+from agentsys.analysis.paper.paper_tables import TABLES, fill_table
+from agentsys.analysis.statistics.outcome_grid import ErrorRule
+from agentsys.analysis.tables.comparison_document import compare_output
+from agentsys.analysis.tables.result_notes import provenance_notes
+from agentsys.analysis.tables.results_report import build_report
 from agentsys.cli import app
 from agentsys.models.chat import ChatAssistantMessage, ChatRequest, assistant, user
 from agentsys.models.reply_checks import CONNECTION_QUESTION
@@ -47,11 +46,6 @@ def test_a_gateways_prefix_is_no_other_model_and_what_was_not_recorded_is_not_gu
     assert provenance_notes([row(model_ids=ids)]) == []
 
 
-def test_many_cells_are_counted() -> None:
-    (note,) = provenance_notes([row(defense=f"d{number}", **ASKED) for number in range(9)])
-    assert note.endswith("gpt-4o / d0, gpt-4o / d1, gpt-4o / d2, gpt-4o / d3 and 5 more.")
-
-
 def test_runs_on_different_data_are_not_the_same_test() -> None:
     cases = [
         row(data_hash="a" * 64),
@@ -76,7 +70,7 @@ def test_a_role_that_the_simulated_model_cannot_play_is_named() -> None:
 
 
 def test_the_simulated_model_says_so_itself_and_only_of_such_roles() -> None:
-    model = SimulatedModel("simulated").with_playbook(lambda: Playbook((), ()), {"worker": yes})
+    model = SimulatedModel("simulated").scripted(lambda: Playbook((), ()), {"worker": yes})
     asked = [
         ChatRequest([user("Is this right?")], role=role) for role in ("judge", "worker", "main", "agent")
     ]
@@ -92,11 +86,11 @@ def test_published_runs_of_a_defense_with_other_prompts_are_named() -> None:
 
 def test_every_table_has_these_notes() -> None:
     cases = (row(data_hash="a"), row(defense="none", data_hash="b"))
-    table = fill(TABLES[6], cases, replicates=10)
+    table = fill_table(TABLES[6], cases, replicates=10)
     for found in (
-        report(LoadedCases(cases), replicates=10).notes,
-        compare_output(compare(cases), 0).document.notes,
-        notes(table, LoadedCases(cases), ErrorRule.REPORT, 10),
+        build_report(LoadedCases(cases), replicates=10).notes,
+        compare_output(compare_sides(cases), 0).document.notes,
+        write_paper_notes(table, LoadedCases(cases), ErrorRule.REPORT, 10),
     ):
         assert any("these runs had different data" in note for note in found)
 

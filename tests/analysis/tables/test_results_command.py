@@ -17,15 +17,14 @@ from rich.console import Console
 from stored_cases import case_of, row, store_own, store_published
 from typer.testing import CliRunner
 
-import agentsys
-from agentsys.analysis.statistics.error_rule import ErrorRule
-from agentsys.analysis.tables.escaping import csv_cell, latex_cell, markdown_cell, plain
-from agentsys.analysis.tables.output import OutputFormat, written
-from agentsys.analysis.tables.report import Report, report
-from agentsys.analysis.tables.results_document import results_document, results_output
+from agentsys.analysis.statistics.outcome_grid import ErrorRule
+from agentsys.analysis.tables.results_document import Report, results_document, results_output
+from agentsys.analysis.tables.results_report import build_report
+from agentsys.analysis.tables.table_document import csv_cell, latex_cell, markdown_cell, plain
+from agentsys.analysis.tables.table_writers import OutputFormat, render_output
 from agentsys.analysis.tables.write_terminal import terminal_document
 from agentsys.cli.results_command import results_command
-from agentsys.records.case_reader import LoadedCases, load_runs, read_cases
+from agentsys.records.case_reader import LoadedCases, read_cases
 from agentsys.records.schema import Exposure
 
 _HEADER = "benchmark,version,model,defense,attack,suite,metric,value,ci_low,ci_high,n,errors"
@@ -43,9 +42,9 @@ def _command(*arguments: str) -> str:
 def _shown(found: Report, width: int = 160) -> str:
     console = Console(width=width, file=io.StringIO(), force_terminal=False)
     console.print(terminal_document(results_document(found)), crop=False)
-    written = console.file
-    assert isinstance(written, io.StringIO)
-    return written.getvalue()
+    render_output = console.file
+    assert isinstance(render_output, io.StringIO)
+    return render_output.getvalue()
 
 
 @pytest.fixture
@@ -85,9 +84,11 @@ def test_json_is_the_long_form_with_null_for_what_is_undefined(tmp_path: Path) -
 def test_other_programs_get_the_same_numbers_without_notes_being_made(
     folder: Path, form: OutputFormat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = written(results_output(report(read_cases([folder]))), form).decode()
+    whole = render_output(results_output(build_report(read_cases([folder]))), form).decode()
     for name in ("honesty_notes", "unexposed_share"):
-        monkeypatch.setattr(f"agentsys.analysis.tables.report.{name}", lambda *_, **__: pytest.fail("made"))
+        monkeypatch.setattr(
+            f"agentsys.analysis.tables.results_report.{name}", lambda *_, **__: pytest.fail("made")
+        )
     assert _command(str(folder), "--format", form.value) == whole
 
 
@@ -114,20 +115,11 @@ def test_documents_show_numbers_mark_errors_and_exposure(folder: Path, form: str
     assert "Errored cases are left out of the rates: 1 (context_length 1)." in shown
 
 
-def test_table_of_a_data_frame_is_the_table_of_the_command(folder: Path) -> None:
-    console = Console(width=160, file=io.StringIO())
-    shown = agentsys.results(load_runs(folder)).document
-    console.print(terminal_document(shown), crop=False)
-    written = console.file
-    assert isinstance(written, io.StringIO)
-    assert _command(str(folder), "--full").startswith(written.getvalue())
-
-
 def test_footnotes_name_what_was_left_out(tmp_path: Path) -> None:
     store_own(tmp_path / "a", case_of())
     store_own(tmp_path / "b", case_of())
     store_own(tmp_path / "a", case_of(attack="none", user_task_id="injection_task_1"))
-    notes = " ".join(report(read_cases([tmp_path / "a", tmp_path / "b"]), replicates=10).notes)
+    notes = " ".join(build_report(read_cases([tmp_path / "a", tmp_path / "b"]), replicates=10).notes)
     assert "Left out: 1 run of injection tasks" in notes
     assert "Left out: 1 file of cases that are stored more than once" in notes
     assert f"{tmp_path / 'b' / case_of().key} (counted: {tmp_path / 'a' / case_of().key})" in notes
@@ -135,31 +127,25 @@ def test_footnotes_name_what_was_left_out(tmp_path: Path) -> None:
 
 def test_footnote_says_where_overall_covers_fewer_suites() -> None:
     cases = (row(), row(suite="slack"), row(defense="none"))
-    notes = report(LoadedCases(cases), replicates=10).notes
+    notes = build_report(LoadedCases(cases), replicates=10).notes
     assert "none / important_instructions: overall covers banking only." in notes
-
-
-def test_footnote_warns_where_all_cases_came_out_alike() -> None:
-    cases = tuple(row(user_task_id=f"user_task_{u}") for u in range(3))
-    notes = " ".join(report(LoadedCases(cases), replicates=10).notes)
-    assert "does not mean certainty" in notes
 
 
 def test_unexposed_share_leaves_out_errors_and_unknown_exposure() -> None:
     cases = [row(user_task_id=f"user_task_{u}", exposed_raw=u > 0) for u in range(4)]
     lost = row(user_task_id="user_task_9", exposed_raw=False, status="error")
-    found = report(LoadedCases((*cases, lost, row(defense="none"))), replicates=10)
+    found = build_report(LoadedCases((*cases, lost, row(defense="none"))), replicates=10)
     assert list(found.unexposed.values()) == [25.0]
 
 
 def _nasty_report() -> Report:
     cases = [row(defense=_NASTY, attack=_NASTY, suite=_NASTY, model=_NASTY, version=_NASTY)]
     lost = row(defense=_NASTY, suite="b", status="error", error_kind=_NASTY)
-    return report(LoadedCases((*cases, lost)), ErrorRule.REPORT, replicates=10)
+    return build_report(LoadedCases((*cases, lost)), ErrorRule.REPORT, replicates=10)
 
 
 def _text(found: Report, form: OutputFormat) -> str:
-    return written(results_output(found), form).decode()
+    return render_output(results_output(found), form).decode()
 
 
 @pytest.mark.parametrize("form", [form for form in OutputFormat if form is not OutputFormat.PARQUET])
@@ -167,11 +153,6 @@ def test_hostile_names_steer_no_terminal(form: OutputFormat) -> None:
     text = _text(_nasty_report(), form)
     assert "\x1b" not in text
     assert "\u202e" not in text
-
-
-@pytest.mark.parametrize("field", ["model", "defense", "attack", "suite", "version"])
-def test_markup_in_a_name_is_shown_as_text_in_the_table(field: str) -> None:
-    assert "[red]x[/red]" in _shown(report(LoadedCases((row(**{field: "[red]x[/red]"}),)), replicates=5))
 
 
 def test_hostile_names_break_no_markdown_table() -> None:
@@ -198,7 +179,7 @@ def test_hostile_names_break_no_latex() -> None:
 def test_names_that_a_spreadsheet_would_run_are_neutralised(name: str) -> None:
     cell = csv_cell(name)
     assert not cell.lstrip().startswith(("=", "+", "-", "@", "\t"))
-    text = _text(report(LoadedCases((row(model=name),)), replicates=5), OutputFormat.CSV)
+    text = _text(build_report(LoadedCases((row(model=name),)), replicates=5), OutputFormat.CSV)
     (line,) = csv.reader([text.splitlines()[1]])
     assert line[2] == cell
 
@@ -209,7 +190,7 @@ def test_plain_keeps_what_is_visible() -> None:
 
 
 def test_json_survives_a_lone_surrogate() -> None:
-    found = report(LoadedCases((row(model="x\ud800"),)), replicates=5)
+    found = build_report(LoadedCases((row(model="x\ud800"),)), replicates=5)
     assert json.loads(_text(found, OutputFormat.JSON))[0]["model"] == "x?"
 
 
@@ -217,7 +198,7 @@ def test_a_narrow_terminal_cuts_neither_names_nor_intervals() -> None:
     long = "important_instructions_no_model_name"
     cases = [row(attack=long, user_task_id=f"user_task_{u}", injection_success=True) for u in range(3)]
     benign = [row(attack="none", user_task_id=f"user_task_{u}") for u in range(3)]
-    shown = _shown(report(LoadedCases((*cases, *benign)), replicates=5), width=80)
+    shown = _shown(build_report(LoadedCases((*cases, *benign)), replicates=5), width=80)
     assert "…" not in shown
     assert "29.2-100" in shown
 

@@ -10,11 +10,10 @@ import pytest
 from stored_cases import case_of, row, store_own
 from typer.testing import CliRunner
 
-from agentsys.analysis.metrics.compare import compare
+from agentsys.analysis.metrics.comparison import compare_sides
 from agentsys.analysis.metrics.rates import MeasuredCell
-from agentsys.analysis.tables.finding import findings
-from agentsys.analysis.tables.report import report
-from agentsys.analysis.tables.results_screen import relative_tokens, results_screen, spent_line
+from agentsys.analysis.tables.results_report import build_report
+from agentsys.analysis.tables.results_screen import findings, relative_tokens, results_screen, spent_line
 from agentsys.cli import app
 from agentsys.records.case_reader import LoadedCases
 from agentsys.records.case_row import CaseRow
@@ -43,12 +42,6 @@ def test_the_finding_says_what_changed_by_the_paired_test_and_what_did_not() -> 
     assert lines[1] == "idle: ASR unchanged, benign utility unchanged"
 
 
-def test_defenses_with_the_same_numbers_share_a_line_and_a_loss_of_utility_is_named() -> None:
-    lines = findings([*NONE, *STOPS, *grid("also", hit=False), *grid("dumb", hit=False, solved=False)])
-    assert lines[0].startswith("also, stops: ASR 100.0 -> 0.0")
-    assert "dumb: ASR 100.0 -> 0.0" in lines[1] and "benign utility 100.0 -> 0.0 (p " in lines[1]
-
-
 def test_defenses_that_share_a_line_are_counted_where_it_has_no_room_for_their_names() -> None:
     cases = [*NONE, *STOPS, *grid("also_with_a_long_name", hit=False), *grid("and_another", hit=False)]
     (whole,) = findings(cases)
@@ -64,7 +57,7 @@ def test_a_difference_that_chance_explains_is_not_told_apart() -> None:
         for i, case in enumerate(grid("luck", True))
     ]
     (line,) = findings([*NONE, *once])
-    found = compare([*NONE, *once])
+    found = compare_sides([*NONE, *once])
     p = next(
         r.p_holm for r in found.rows if (r.metric, r.suite, r.cases) == ("targeted_asr", "overall", "all")
     )
@@ -77,18 +70,8 @@ def test_nothing_is_found_where_there_is_nothing_to_compare(cases: list[CaseRow]
     assert findings(cases) == ()
 
 
-def test_several_models_have_a_line_each() -> None:
-    other = [replace(case, model="gpt-5.1") for case in (*NONE, *grid("stops", hit=True))]
-    lines = findings([*NONE, *STOPS, *other])
-    assert [line.partition(":")[0] for line in lines] == [
-        "gpt-4o on agentdojo v1.2.2, important_instructions",
-        "gpt-5.1 on agentdojo v1.2.2, important_instructions",
-    ]
-    assert "ASR unchanged" in lines[1]
-
-
 def screen_of(cases: list[CaseRow]) -> tuple[tuple[str, ...], list[list[str]], tuple[str, ...]]:
-    document = results_screen(report(LoadedCases(tuple(cases)), replicates=50), cases, (), 200)
+    document = results_screen(build_report(LoadedCases(tuple(cases)), replicates=50), cases, (), 200)
     ((_, (found,)),) = document.sections
     return found.header, [[cell.text for cell in line] for line in found.rows], tuple(document.notes)
 
@@ -120,7 +103,9 @@ def test_attacks_stand_below_each_other_with_a_best_each() -> None:
 
 def test_a_note_that_is_too_long_is_folded_to_its_first_clauses_and_says_where_the_rest_is() -> None:
     long = "Utility cannot exceed 90.6 (on slack): the injection overwrites what some user tasks need " * 2
-    found = replace(report(LoadedCases(tuple(NONE)), replicates=20), notes=(long, "word " * 40, "c", "d"))
+    found = replace(
+        build_report(LoadedCases(tuple(NONE)), replicates=20), notes=(long, "word " * 40, "c", "d")
+    )
     head = "none / important_instructions: of which nothing is said before the colon " + "word " * 20
     assert results_screen(replace(found, notes=(head,)), NONE, (), 80).notes == [head]
     notes = results_screen(found, NONE, (), 80).notes

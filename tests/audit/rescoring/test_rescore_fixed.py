@@ -14,10 +14,9 @@ import orjson
 import pytest
 from stored_examples import PAY_ATTACKER, READ_BILL, attacked, drift, published, stored, turns
 
-from agentsys.analysis.tables.output import OutputFormat
-from agentsys.analysis.tables.output import written as text_of
-from agentsys.analysis.tables.score_variants import variants_of
-from agentsys.analysis.tables.write_text import markdown_document
+from agentsys.analysis.tables.results_report import variants_of
+from agentsys.analysis.tables.table_writers import OutputFormat, markdown_document
+from agentsys.analysis.tables.table_writers import render_output as text_of
 from agentsys.audit.rescoring.rescore import RescoringResult, rescore_records
 from agentsys.audit.rescoring.rescoring_document import (
     ALL_SUITES,

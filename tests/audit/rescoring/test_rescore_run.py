@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from stored_examples import PAY_ATTACKER, READ_BILL, attacked, drift, published, stored, turns
 
-from agentsys.analysis.tables.output import OutputFormat, written
-from agentsys.analysis.tables.write_text import markdown_document
+from agentsys.analysis.tables.table_writers import OutputFormat, markdown_document, render_output
 from agentsys.audit.rescoring.recorded_trajectory import RecordFault
 from agentsys.audit.rescoring.rescore import rescore_records
 from agentsys.audit.rescoring.rescoring_document import (
@@ -131,7 +130,7 @@ def test_csv_has_a_line_per_record_and_no_formula(tmp_path: Path) -> None:
     lines = list(
         csv.DictReader(
             io.StringIO(
-                written(
+                render_output(
                     build_rescoring_output(rescore_records([tmp_path], "v1.1")), OutputFormat.CSV
                 ).decode()
             )
@@ -144,6 +143,6 @@ def test_csv_has_a_line_per_record_and_no_formula(tmp_path: Path) -> None:
 def test_names_from_files_do_not_steer_a_terminal(tmp_path: Path) -> None:
     stored(tmp_path, published(pipeline_name="evil\x1b[31m", suite_name="\x1b]0;x"), "a.json")
     found = rescore_records([tmp_path], "v1.1")
-    assert "\x1b" not in written(
+    assert "\x1b" not in render_output(
         build_rescoring_output(found), OutputFormat.JSON
     ).decode() + markdown_document(build_rescoring_document(found))

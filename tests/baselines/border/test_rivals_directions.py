@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from agentsys.analysis.metrics.compare import compare
+from agentsys.analysis.metrics.comparison import compare_sides
 from agentsys.extensions import shipped_config_dir
 from agentsys.records.case_reader import read_cases
 
@@ -98,7 +98,7 @@ def test_the_control_experiment_has_every_row_on_the_same_cases(run_cases: Any, 
     cases = read_cases([tmp_path]).cases
     preset = yaml.safe_load((shipped_config_dir() / "experiment/control.yaml").read_text(encoding="utf-8"))
     compared = set(preset["sweep"]["defense"]) - {"none"}
-    pairings = compare(cases, "none", draws=50).pairings
+    pairings = compare_sides(cases, "none", draws=50).pairings
     assert {contest.compared for contest in pairings} == compared
     for pairing in pairings.values():
         assert len(pairing.pairs) == 2

@@ -11,8 +11,7 @@ from agentdojo.agent_pipeline.tool_execution import tool_result_to_str
 from agentdojo.functions_runtime import FunctionsRuntime
 from fixed_on_paper import VERSIONS, benchmark, scored
 
-from agentsys.analysis.metrics.repaired_scores import phrases_of_fixes
-from agentsys.analysis.metrics.tags import tag_of
+from agentsys.analysis.metrics.task_tags import load_fixes, load_tag
 from agentsys.benchmarks.fixes.append_injection import IDENTIFIERS
 from agentsys.benchmarks.fixes.fix_catalog import FIXES
 
@@ -21,7 +20,7 @@ ENDS = [pytest.param(VERSIONS[0], marks=pytest.mark.slow), VERSIONS[-1]]
 
 def listed(tag: str, version: str) -> set[tuple[str, str]]:
     """What the data lists, of what this version has."""
-    tasks = tag_of(tag).tasks["agentdojo"]
+    tasks = load_tag(tag).tasks["agentdojo"]
     return {
         (suite, task)
         for suite, names in tasks.items()
@@ -40,7 +39,7 @@ def injections(version: str) -> list[tuple[str, str]]:
 
 
 def test_the_phrases_of_captions_are_the_catalogs() -> None:
-    assert phrases_of_fixes() == {name: fix.description for name, fix in FIXES.items()}
+    assert load_fixes() == {name: fix.says for name, fix in FIXES.items()}
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -88,7 +87,7 @@ def test_destroyed_tasks_take_what_they_need_from_a_vector() -> None:
     slack = benchmark("v1.2.2").suite("slack")
     renamed = slack.load_and_inject_default_environment(dict.fromkeys(IDENTIFIERS["slack"], "x"))
     plain = slack.load_and_inject_default_environment({})
-    for task in tag_of("destroyed_under_attack").tasks["agentdojo"]["slack"]:
+    for task in load_tag("destroyed_under_attack").tasks["agentdojo"]["slack"]:
         calls = [
             [dict(call.args) for call in slack.user_tasks[task].ground_truth(one.model_copy(deep=True))]
             for one in (plain, renamed)
@@ -97,7 +96,7 @@ def test_destroyed_tasks_take_what_they_need_from_a_vector() -> None:
 
 
 def test_action_open_tasks_exist_in_every_version() -> None:
-    tasks = tag_of("action_open").tasks["agentdojo"]
+    tasks = load_tag("action_open").tasks["agentdojo"]
     everything = {(suite, task) for suite, names in tasks.items() for task in names}
     assert all(listed("action_open", version) == everything for version in VERSIONS)
 

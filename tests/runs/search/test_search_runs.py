@@ -11,7 +11,7 @@ from searches_for_runs import BANKING, ONE_HOME, TWO_TASKS, attempts_in, cases_i
 from small_runs import Canonical, Silent, records_in
 from typer.testing import CliRunner
 
-from agentsys.analysis.metrics.search_attempts import read_searches
+from agentsys.analysis.metrics.search_budget import read_searches
 from agentsys.cli import app
 from agentsys.records.case import ATTEMPTS
 from agentsys.records.case_reader import read_cases

@@ -1,0 +1,169 @@
+"""The figures there are, and how one is made from stored cases."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from agentsys.analysis.figures import figure2
+from agentsys.analysis.figures.drawing import DrawnFigure, apply_style, remove_words
+from agentsys.analysis.figures.figure_data import Mark, Selection
+from agentsys.analysis.figures.line_figures import draw_table1, draw_tokens, measure_table1, measure_tokens
+from agentsys.analysis.figures.utility_figures import (
+    draw_figure3,
+    draw_figure4,
+    measure_figure3,
+    measure_figure4,
+)
+from agentsys.analysis.paper.paper_tables import ATTACK, BENCHMARK, RunLine, list_run_lines
+from agentsys.analysis.published import PAPER_MODEL
+from agentsys.analysis.statistics.outcome_grid import ErrorRule
+from agentsys.errors import ConfigError, unknown_name
+from agentsys.records.case_row import NO_ATTACK, CaseRow, strip_simulated_mark
+from agentsys.records.names_file import STORED_NAMES, DisplayNames
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_FIRST = ("none", "agentsys", "drift", "progent", "camel")
+"""Defenses of the paper's figures, in their order."""
+
+
+@dataclass(frozen=True)
+class FigureKind:
+    """One figure: what it needs and the two steps that make it."""
+
+    name: str
+    """The stem of its files."""
+    title: str
+    """Its heading in a report."""
+    attacks: tuple[str, ...]
+    """Which cases it needs; `none` for benign ones."""
+    measure: Callable[[Selection, ErrorRule], list[Mark]]
+    draw: Callable[[Selection, list[Mark]], Figure]
+    benchmark: str = BENCHMARK
+    room: int | None = None
+    """How many defenses can be told apart in it; None: any number."""
+    prepare: Callable[[Iterable[CaseRow]], Iterable[CaseRow]] | None = None
+    """Gives cases the names that the figure knows them by."""
+    joins_versions: bool = True
+    """Whether versions of the benchmark complete each other; otherwise each has lines of its own."""
+
+    def select(
+        self, cases: Iterable[CaseRow], model: str | None = None, defenses: Collection[str] = ()
+    ) -> Selection:
+        """Choose the model that the figure shows, and its defenses.
+
+        By default the paper's model, as the runs or as the paper name it, else the one with the most cases;
+        and all defenses, or those there is room for, the paper's first.
+
+        Raises:
+            ConfigError: If the runs do not have the model or a defense asked for.
+        """
+        named = self.prepare(cases) if self.prepare else cases
+        lines = list_run_lines(named, self.attacks, self.benchmark, joins_versions=self.joins_versions)
+        chosen = _choose_model(lines, model)
+        mine = sorted((line for line in lines if line.model == chosen), key=_order)
+        known = list(dict.fromkeys(line.defense for line in mine))
+        for name in defenses:
+            if name not in known:
+                raise ConfigError(unknown_name("defense in these runs", name, known))
+        wanted = defenses or known[: self.room]
+        return Selection(
+            chosen,
+            tuple(line for line in mine if line.defense in wanted),
+            tuple(sorted({line.model for line in lines} - {chosen})),
+            tuple(name for name in known if name not in wanted),
+        )
+
+
+def _choose_model(lines: Iterable[RunLine], model: str | None) -> str:
+    sizes: Counter[str] = Counter()
+    for line in lines:
+        sizes[line.model] += len(line.cases)
+    wanted = model or PAPER_MODEL
+    fitting = {
+        line.model for line in lines if wanted in (line.model, line.short, strip_simulated_mark(line.model))
+    }
+    if not fitting and model is not None:
+        raise ConfigError(unknown_name("model in these runs", model, list(sizes)))
+    return max(sorted(fitting or sizes), key=lambda name: sizes[name], default="")
+
+
+def _order(line: RunLine) -> tuple[int, str, str]:
+    place = _FIRST.index(line.defense) if line.defense in _FIRST else len(_FIRST)
+    return place, line.defense, line.version
+
+
+_BOTH = (NO_ATTACK, ATTACK)
+FIGURES = {
+    "2": FigureKind(
+        "figure2",
+        "Figure 2: other attacks",
+        (figure2.ATTACK, figure2.CONTROL),
+        figure2.measure_figure2,
+        figure2.draw_figure2,
+        figure2.BENCHMARK,
+        prepare=figure2.rename_cases,
+        joins_versions=False,
+    ),
+    "3": FigureKind("figure3", "Figure 3: security, utility and cost", _BOTH, measure_figure3, draw_figure3),
+    "4": FigureKind(
+        "figure4",
+        "Figure 4: utility and attack success by length of the task",
+        _BOTH,
+        measure_figure4,
+        draw_figure4,
+        room=5,
+    ),
+    "table1": FigureKind(
+        "figure_table1",
+        "Table 1 as a figure: attack success by trajectory length and injection round",
+        (ATTACK,),
+        measure_table1,
+        draw_table1,
+        room=3,
+    ),
+    "tokens": FigureKind(
+        "figure_tokens", "Tokens by trajectory length", _BOTH, measure_tokens, draw_tokens, room=8
+    ),
+}
+"""What `agentsys figure` takes -> figure."""
+
+
+def make_figure(
+    kind: FigureKind,
+    cases: Iterable[CaseRow],
+    errors: ErrorRule = ErrorRule.REPORT,
+    *,
+    model: str | None = None,
+    defenses: Collection[str] = (),
+    bare: bool = False,
+    shown: DisplayNames = STORED_NAMES,
+) -> DrawnFigure:
+    """Measure and draw a figure of everything read; `FigureKind.select` says of which model and defenses.
+
+    A bare figure, for a paper, is without title and notes. Where it shows other names of defenses and models
+    than those in the runs, colours and markers stay those of the latter.
+
+    Raises:
+        ConfigError: If the runs do not have the model or a defense asked for, or hold nothing to draw.
+    """
+    selection = replace(kind.select(cases, model, defenses), shown=shown)
+    with apply_style():
+        marks = [_label_mark(mark, shown) for mark in kind.measure(selection, errors)]
+        if not marks:
+            raise ConfigError(
+                f"Nothing to draw in {kind.name}: these runs hold none of the numbers it shows."
+            )
+        figure = kind.draw(selection, marks)
+        if bare:
+            remove_words(figure, simulated=any(mark.simulated for mark in marks))
+        return DrawnFigure(kind.name, figure, marks)
+
+
+def _label_mark(mark: Mark, shown: DisplayNames) -> Mark:
+    label = shown.series_name(mark.series)
+    return mark if label == mark.series else replace(mark, label=label)

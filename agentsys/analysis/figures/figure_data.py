@@ -1,0 +1,142 @@
+"""Data of a figure: the runs it shows (`Selection`), the numbers plotted (`Mark`), and whose they are."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+from agentsys.analysis.metrics.rates import Number
+from agentsys.analysis.paper.paper_tables import RunLine
+from agentsys.analysis.published import PAPER_MODEL
+from agentsys.analysis.statistics.outcome_grid import CONFIDENCE, ErrorRule
+from agentsys.analysis.tables.table_document import plain
+from agentsys.analysis.tables.table_writers import csv_text, records_of
+from agentsys.records.case_row import is_simulated_name
+from agentsys.records.names_file import STORED_NAMES, DisplayNames
+
+RUNS = "runs"
+"""Origin of what we measured."""
+PAPER = "paper"
+"""Origin of what the paper prints: drawn hollow."""
+HOLLOW_CAPTION = f"Hollow: as printed in the paper ({PAPER_MODEL})."
+WHISKERS_CAPTION = f"Whiskers: {CONFIDENCE:.0f}% intervals, user and injection tasks resampled."
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """One point, or one end of a bar. The fields are the columns of the figure's CSV."""
+
+    panel: str
+    """Which panel of the figure."""
+    series: str
+    """What it belongs to: a defense, as a rule."""
+    x: float
+    """In the unit of the panel's axis; nan where the paper gives no place on it."""
+    y: float
+    y_low: float = math.nan
+    """Lower end of the 95% interval; nan where there is none."""
+    y_high: float = math.nan
+    x_low: float = math.nan
+    """The same across."""
+    x_high: float = math.nan
+    n: int = 0
+    """Cases it rests on; 0 for printed numbers."""
+    origin: str = RUNS
+    """`runs` or `paper`."""
+    simulated: bool = False
+    """Whether a scripted agent, not a language model, was behind it."""
+    model: str = ""
+    version: str = ""
+    """Benchmark version(s) of the runs."""
+    label: str = ""
+    """What the figure calls the series, where that is something else."""
+
+    @property
+    def name(self) -> str:
+        """The series' name in the figure."""
+        return self.label or self.series
+
+    @classmethod
+    def of_paper(cls, panel: str, series: str, x: float, y: float = math.nan) -> Mark:
+        """Make the mark of a number that the paper prints."""
+        return cls(panel, series, x, y, origin=PAPER, model=PAPER_MODEL)
+
+    def with_x(self, number: Number) -> Mark:
+        """Copy the mark with a number as its horizontal coordinate."""
+        return replace(self, x=number.value, x_low=number.ci_low, x_high=number.ci_high)
+
+    def with_y(self, number: Number) -> Mark:
+        """Copy the mark with a number as its vertical coordinate, and the number's cases behind it."""
+        return replace(self, y=number.value, y_low=number.ci_low, y_high=number.ci_high, n=number.n)
+
+
+def write_marks_csv(marks: Iterable[Mark]) -> str:
+    """Write one header line, then one line per mark; what is undefined is `nan`."""
+    return csv_text(records_of(Mark, marks))
+
+
+def list_series(marks: Iterable[Mark]) -> list[str]:
+    """List the series of some marks, each once, in order."""
+    return list(dict.fromkeys(mark.series for mark in marks))
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The part of the runs that a figure shows: one model and some of its defenses."""
+
+    model: str
+    """As the runs name it, marked if simulated; empty if the runs have nothing for this figure."""
+    lines: tuple[RunLine, ...]
+    """Those of the paper's figures first, then by name."""
+    others: tuple[str, ...]
+    """Models that are in the runs and not shown."""
+    hidden: tuple[str, ...] = ()
+    """Its defenses that are in the runs and not shown, for room or because others were asked for."""
+    shown: DisplayNames = STORED_NAMES
+    """What the figure calls defenses and models."""
+
+    @property
+    def series(self) -> list[tuple[str, RunLine]]:
+        """Each line with its name: the defense, and the version where a defense has two lines."""
+        count = Counter(line.defense for line in self.lines)
+        return [
+            (line.defense if count[line.defense] == 1 else f"{line.defense}, {line.version}", line)
+            for line in self.lines
+        ]
+
+    def measure(
+        self, measure_line: Callable[[Mark, RunLine, ErrorRule], Iterable[Mark]], errors: ErrorRule
+    ) -> list[Mark]:
+        """Collect what a function makes of each line and of a mark that has the line's names and no place."""
+        marks: list[Mark] = []
+        for name, line in self.series:
+            about = Mark("", name, math.nan, math.nan)
+            about = replace(about, simulated=line.simulated, model=line.model, version=line.version)
+            marks += measure_line(about, line, errors)
+        return marks
+
+    @property
+    def subtitle(self) -> list[str]:
+        """Lines under the figure's title: the model, the version, and the mark of a simulated one."""
+        if not self.lines:
+            return [f"No runs for this figure. {HOLLOW_CAPTION}"]
+        versions = plain(", ".join(dict.fromkeys(line.version for line in self.lines)))
+        model = plain(self.shown.model_name(self.model))
+        lines = [f"Filled: {model}, benchmark version {versions}. {HOLLOW_CAPTION}"]
+        if is_simulated_name(self.model):
+            lines.insert(0, "SIMULATED: filled marks come from a scripted agent, not from a language model.")
+        if any(line.is_mixed for line in self.lines):
+            lines.append("Some series mix versions of the benchmark.")
+        return lines
+
+    @property
+    def omissions(self) -> list[str]:
+        """Notes on models and defenses that are in the runs and not in the figure."""
+        hidden = plain(", ".join(map(self.shown.defense_name, self.hidden)))
+        others = plain(", ".join(map(self.shown.model_name, self.others)))
+        return [
+            *([f"Not drawn: {hidden} (choose with --defense)."] if hidden else []),
+            *([f"Also in the runs: {others} (choose with --model)."] if others else []),
+        ]

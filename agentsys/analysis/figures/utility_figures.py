@@ -1,0 +1,251 @@
+"""Figure 3 (utility, security and cost) and Figure 4 (utility and attack success by the task's length)."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+from agentsys.analysis.figures import drawing
+from agentsys.analysis.figures.figure_data import PAPER, WHISKERS_CAPTION, Mark, Selection, list_series
+from agentsys.analysis.figures.labels import place_labels, shorten_name
+from agentsys.analysis.metrics import rates
+from agentsys.analysis.metrics.rates import mean_tokens
+from agentsys.analysis.paper.paper_tables import ATTACK, RunLine
+from agentsys.analysis.published import printed_in
+from agentsys.analysis.statistics.outcome_grid import ErrorRule, Resampler
+from agentsys.analysis.statistics.rate_estimates import OVERALL
+from agentsys.records.case_row import NO_ATTACK
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_TRADE, _COST = "a: utility and security", "b: quality and cost"
+"""Panels of Figure 3."""
+_TICKS = [base * 10.0**power for power in range(-4, 4) for base in (1, 2, 5)]
+"""Of an axis of tokens in millions."""
+_FEW = 24
+"""Marks that leave room enough for their names in a low figure."""
+_USER_TASKS = 97
+"""User tasks of AgentDojo's four suites. The paper's totals fit this many cases and no larger grid: DRIFT
+takes some 32 thousand tokens per case, and 2.37 million is printed for it."""
+_UTILITY, _ATTACKS = "a: utility by length", "b: ASR by length"
+"""Panels of Figure 4."""
+_SHORT, _LONG = 0.0, 1.0
+"""Places of the two parts in its first panel."""
+
+
+def measure_figure3(selection: Selection, errors: ErrorRule = ErrorRule.REPORT) -> list[Mark]:
+    """List the plotted numbers: ours, then the paper's.
+
+    Panel a: x security (100 - targeted ASR), y benign utility, both overall, in percent: the upper right
+    corner is best. Panel b: x tokens of all roles on the 97 user tasks without attack, in millions (mean
+    per benign case x 97), y defense quality in percent.
+    """
+    marks = selection.measure(_measure_trade, errors)
+    for defense, of in _read_printed("table2").items():
+        security = round(100 - of[rates.TARGETED_ASR], 2)
+        marks.append(Mark.of_paper(_TRADE, defense, security, of[rates.BENIGN_UTILITY]))
+    for defense, of in _read_printed("figure3b").items():
+        tokens, quality = of["total_tokens_millions"], of[rates.DEFENSE_QUALITY]
+        marks.append(Mark.of_paper(_COST, defense, tokens, quality))
+    return marks
+
+
+def draw_figure3(selection: Selection, marks: Sequence[Mark]) -> Figure:
+    """Draw two panels with a name at every point."""
+    notes = [
+        WHISKERS_CAPTION,
+        f"Security: 100% - targeted ASR. Tokens: all roles, mean per benign case x {_USER_TASKS} user tasks.",
+        *_note_missing(selection, marks, _TRADE, "No benign or no attacked cases, so not in (a)"),
+        *_note_missing(selection, marks, _COST, "No tokens or no benign cases recorded, so not in (b)"),
+        *selection.omissions,
+    ]
+    size, title = (
+        (7.2, 4.4 if len(marks) <= _FEW else 6.4),
+        "Figure 3. Security, utility and cost of defenses",
+    )
+    figure, (trade, cost) = drawing.make_panels(2, size, title, selection.subtitle, notes)
+    trade.set(xlabel="Security, % (100 - targeted ASR)", ylabel="Benign utility, %")
+    drawing.write_panel_title(trade, "(a) Utility and security: upper right is best")
+    cost.set(xlabel="Tokens, millions (log scale)", ylabel="Defense quality, %")
+    drawing.write_panel_title(cost, "(b) Quality and cost")
+    cost.set_xscale("log")
+    cost.set_xticks(_TICKS, [f"{tick:g}" for tick in _TICKS])
+    cost.minorticks_off()
+    panels = [(trade, _in_panel(marks, _TRADE)), (cost, _in_panel(marks, _COST))]
+    # All limits before any label: labels are placed by the whole figure's layout.
+    for axes, points in panels:
+        _set_limits(axes, points)
+    styles = drawing.choose_looks(list_series(marks))
+    for axes, points in panels:
+        for mark in points:
+            drawing.draw_point(axes, mark, styles[mark.series], crowded=drawing.is_crowded(points))
+        place_labels(axes, drawing.label_points(points, styles), drawing.list_obstacles(points))
+    return figure
+
+
+def _measure_trade(about: Mark, line: RunLine, errors: ErrorRule) -> Iterator[Mark]:
+    attacks = (ATTACK, NO_ATTACK)
+    overall = {
+        row.metric: rates.number_in(row)
+        for row in rates.measure(line.cases, errors)
+        if row.suite == OVERALL and row.attack in attacks
+    }
+    if rates.TARGETED_ASR in overall and rates.BENIGN_UTILITY in overall:
+        asr = overall[rates.TARGETED_ASR]
+        security = rates.Number(100 - asr.value, 100 - asr.ci_high, 100 - asr.ci_low, asr.n)
+        yield replace(about, panel=_TRADE).with_x(security).with_y(overall[rates.BENIGN_UTILITY])
+    benign = [case for case in line.cases if case.attack == NO_ATTACK]
+    quality, mean = overall.get(rates.DEFENSE_QUALITY), mean_tokens(benign, attrgetter("tokens"), Resampler())
+    if quality and mean and mean.value > 0 and not math.isnan(quality.value):
+        scale = _USER_TASKS / 1e6
+        millions = rates.Number(mean.value * scale, mean.ci_low * scale, mean.ci_high * scale, mean.n)
+        yield replace(about, panel=_COST).with_x(millions).with_y(quality)
+
+
+def _read_printed(source: str) -> dict[str, dict[str, float]]:
+    """Defense -> metric -> the value that a table or figure of the paper prints."""
+    by_defense: defaultdict[str, dict[str, float]] = defaultdict(dict)
+    for number in printed_in(source):
+        by_defense[number.defense][number.metric] = number.value
+    return by_defense
+
+
+def _in_panel(marks: Iterable[Mark], panel: str) -> list[Mark]:
+    return [mark for mark in marks if mark.panel == panel]
+
+
+def _note_missing(selection: Selection, marks: Iterable[Mark], panel: str, why: str) -> list[str]:
+    """Name the defenses of the runs that a panel could not place."""
+    placed = {mark.series for mark in _in_panel(marks, panel) if mark.origin != PAPER}
+    missing = [selection.shown.series_name(name) for name, _ in selection.series if name not in placed]
+    return [f"{why}: {', '.join(missing)}."] if missing else []
+
+
+def _set_limits(axes: Axes, marks: Iterable[Mark]) -> None:
+    """Leave room for names on both sides; nothing is cut off, not even whiskers."""
+    tops = [value for mark in marks for value in (mark.y, mark.y_high) if not math.isnan(value)]
+    axes.set_ylim(-3, min(max(tops, default=60) * 1.15, 104))
+    wide = [v for mark in marks for v in (mark.x, mark.x_low, mark.x_high) if not math.isnan(v)]
+    if axes.get_xscale() == "log":
+        axes.set_xlim(min(wide, default=1) / 1.8, max(wide, default=10) * 1.8)
+    else:
+        room = 0.14 * (100 - min(wide, default=60))
+        axes.set_xlim(min(wide, default=60) - room, 100 + room)
+
+
+def measure_figure4(selection: Selection, errors: ErrorRule = ErrorRule.REPORT) -> list[Mark]:
+    """List the plotted numbers: ours, then the paper's.
+
+    Panel a: x 0 for short user tasks (at most 3 calls in the ground truth), 1 for long ones; y their share
+    of the overall benign utility, in percent. Panel b: x calls in the ground truth (7: 7 and more), y
+    successful attacks on such tasks in percent of all attacked cases. Of the paper's bounds over several
+    lengths (`max over lengths`), x is nan.
+    """
+    marks = selection.measure(_measure_lengths, errors)
+    for number in printed_in("figure4a"):
+        if number.metric.startswith(f"{rates.BENIGN_UTILITY}["):
+            place = _SHORT if "[short]" in number.metric else _LONG
+            marks.append(Mark.of_paper(_UTILITY, number.defense, place, number.value))
+    for number in printed_in("figure4b"):
+        places = _list_places(number.metric)
+        marks += [Mark.of_paper(_ATTACKS, number.defense, place, number.value) for place in places]
+    return marks
+
+
+def draw_figure4(selection: Selection, marks: Sequence[Mark]) -> Figure:
+    """Draw bars on the left, lines on the right."""
+    rows = len(list_series(_in_panel(marks, _UTILITY)))
+    lost = rates.without_length(case for line in selection.lines for case in line.cases)
+    drops = [n for n in printed_in("figure4a") if n.metric == "relative_drop_short_to_long"]
+    notes = [
+        f"{WHISKERS_CAPTION} (a) Short: at most {rates.LONGEST_SHORT} calls in the ground truth. A "
+        "solved task weighs 1/(suites x tasks of its suite), so short + long = overall benign utility. Under "
+        "the names: change from short to long; drops as printed: "
+        f"{', '.join(f'{number.defense} {number.value:g}%' for number in drops)}. (b) Pooled over suites; "
+        "dotted: the paper's bound for all lengths.",
+        *([f"Left out: {lost} cases of unknown ground-truth length."] if lost else []),
+        *selection.omissions,
+    ]
+    title = "Figure 4. Utility and attack success by the length of the task"
+    size = (7.2, max(4.2, 1.8 + 0.45 * rows))
+    figure, (utility, attacks) = drawing.make_panels(2, size, title, selection.subtitle, notes)
+    styles = drawing.choose_looks(list_series(marks))
+    _draw_bars(utility, _in_panel(marks, _UTILITY), styles)
+    _draw_lengths(attacks, _in_panel(marks, _ATTACKS), styles)
+    return figure
+
+
+def compute_relative_drop(short: float, long: float) -> float:
+    """Tell how much less long tasks contribute than short ones, in percent; nan without short successes."""
+    return 100.0 * (1.0 - long / short) if short > 0 else math.nan
+
+
+def _measure_lengths(about: Mark, line: RunLine, errors: ErrorRule) -> Iterator[Mark]:
+    benign = [case for case in line.cases if case.attack == NO_ATTACK]
+    attacked = [case for case in line.cases if case.attack == ATTACK]
+    for part, number in rates.utility_by_length(benign, errors, Resampler()).items():
+        yield replace(about, panel=_UTILITY, x=_SHORT if part == "short" else _LONG).with_y(number)
+    for bucket, number in rates.asr_by_length(attacked, errors, Resampler()).items():
+        yield replace(about, panel=_ATTACKS, x=float(bucket)).with_y(number)
+
+
+def _list_places(metric: str) -> list[float]:
+    """Place a printed number of panel b; nan for a bound over all lengths."""
+    condition = metric.removeprefix(f"{rates.TARGETED_ASR}[").rstrip("]")
+    if condition.startswith("length>="):
+        return [*map(float, range(int(condition.removeprefix("length>=")), rates.LAST_BUCKET + 1))]
+    return [float(condition.removeprefix("length=")) if condition.startswith("length=") else math.nan]
+
+
+def _draw_bars(axes: Axes, marks: Sequence[Mark], styles: dict[str, drawing.Look]) -> None:
+    """Draw two bars per defense, short above long (hatched), with the paper's values as hollow markers."""
+    series = list_series(marks)
+    for mark in sorted(marks, key=lambda mark: series.index(mark.series)):
+        row = series.index(mark.series) + (-0.2 if mark.x == _SHORT else 0.2)
+        _draw_bar(axes, mark, row, styles[mark.series])
+    axes.set_yticks(range(len(series)), [_name_bar(marks, name) for name in series])
+    axes.tick_params(axis="y", length=0)
+    axes.grid(visible=False, axis="y")
+    axes.set(ylim=(len(series) - 0.4, -0.6), xlabel="Part of the benign utility, points")
+    axes.set_xlim(left=0)
+    drawing.write_panel_title(axes, "(a) Short (plain), long (hatched)")
+
+
+def _draw_bar(axes: Axes, mark: Mark, row: float, look: drawing.Look) -> None:
+    if mark.origin == PAPER:
+        size, face = drawing.HOLLOW_SIZE - 2, "white"
+        axes.plot([mark.y], [row], ls="none", marker="D", ms=size, mfc=face, mec=drawing.INK, zorder=5)
+        return
+    color, hatch = ("white", "////") if mark.x == _LONG else (look.color, None)
+    axes.barh(row, mark.y, height=0.36, facecolor=color, edgecolor=look.color, hatch=hatch)
+    if not math.isnan(mark.y_low):
+        axes.plot([mark.y_low, mark.y_high], [row, row], color="#999999", lw=1.2, zorder=4)
+
+
+def _name_bar(marks: Sequence[Mark], name: str) -> str:
+    """Write the defense and, on a second line, the change from short to long."""
+    parts = {mark.x: mark.y for mark in marks if mark.series == name and mark.origin != PAPER}
+    label = shorten_name(next(mark.name for mark in marks if mark.series == name))
+    if set(parts) != {_SHORT, _LONG}:
+        return label
+    drop = compute_relative_drop(parts[_SHORT], parts[_LONG])
+    return label + ("" if math.isnan(drop) else f"\n{-drop:+.1f}%")
+
+
+def _draw_lengths(axes: Axes, marks: Sequence[Mark], styles: dict[str, drawing.Look]) -> None:
+    placed = drawing.draw_lines(axes, [mark for mark in marks if not math.isnan(mark.x)], styles)
+    for bound in (mark for mark in marks if math.isnan(mark.x)):
+        axes.axhline(bound.y, color=styles[bound.series].color, lw=0.8, ls=":", zorder=1)
+    buckets = range(1, rates.LAST_BUCKET + 1)
+    axes.set_xticks(buckets, [*map(str, buckets[:-1]), f"{rates.LAST_BUCKET}+"])
+    top = max(v for mark in placed for v in (mark.y, mark.y_high) if not math.isnan(v))
+    axes.set(xlim=(0.5, rates.LAST_BUCKET + 0.5), ylim=(-0.03 * top, top * 1.12))
+    axes.set(xlabel="Calls in the user task's ground truth", ylabel="Successful attacks, % of all cases")
+    drawing.write_panel_title(axes, "(b) Attack success by length")
+    place_labels(axes, drawing.label_lines(placed, styles), drawing.list_line_obstacles(placed))

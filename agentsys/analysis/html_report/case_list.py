@@ -1,0 +1,214 @@
+"""The report's list of cases, the links that lead from tables into it, and what stands beside the numbers."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+from agentsys.analysis.html_report.case_views import View, read_own_block
+from agentsys.analysis.html_report.json_values import name, number
+from agentsys.analysis.metrics.rates import BENIGN_UTILITY, TARGETED_ASR, UTILITY_UNDER_ATTACK
+from agentsys.analysis.tables.results_document import ResultsLine, Sheet
+from agentsys.analysis.tables.table_document import MISSING, Grid, GridCell, plain
+from agentsys.records.case_row import NO_ATTACK, CaseRow, make_case_id
+
+_NUMBERED = re.compile(r"(\D*)([0-9]{0,9})")
+_COUNTS = {"Benign cases": BENIGN_UTILITY, "Attacked cases": UTILITY_UNDER_ATTACK, "Errors": ""}
+"""Columns that count cases -> the metric that is about these; errors are of all kinds."""
+_LINKED = frozenset({BENIGN_UTILITY, UTILITY_UNDER_ATTACK, TARGETED_ASR})
+_NOTHING_BEHIND = ("", "0", MISSING)
+_HASH = re.compile(r"[0-9a-f]{8,64}")
+_LONGEST_CONFIG = 200_000
+"""Bytes; a resolved config has about one thousand."""
+_LEVELS_TO_LOGDIR = 8
+"""Folders to go up from a record, at most; our layout has five."""
+
+
+def sort_for_reading(cases: Iterable[CaseRow]) -> list[CaseRow]:
+    """Sort by task, `task_2` before `task_10`: what several defenses made of one case stands together."""
+
+    def numbered(text: str) -> list[tuple[str, int]]:
+        return [(word, int(digits or 0)) for word, digits in _NUMBERED.findall(text)]
+
+    def place(case: CaseRow) -> tuple[object, ...]:
+        tasks = numbered(case.user_task_id), numbered(case.injection_task_id or "")
+        pipeline = case.attack, case.defense != "none", case.defense, case.table_model
+        return (case.benchmark, case.suite, *tasks, *pipeline, case.version, case.epoch)
+
+    return sorted(cases, key=place)
+
+
+def make_list_row(case: CaseRow) -> View:
+    """Make the line of one case, with what the page's filters look at; its scripts read these keys."""
+    return {
+        # The name of the case in links.
+        "id": make_case_id(case),
+        "model": case.table_model,
+        "simulated": case.simulated,
+        "benchmark": f"{case.benchmark} {case.version}",
+        "defense": case.defense,
+        "attack": case.attack,
+        "suite": case.suite,
+        "user_task": case.user_task_id,
+        "injection_task": case.injection_task_id or "",
+        "epoch": case.epoch,
+        "outcome": _name_outcome(case),
+        "solved": case.utility if case.status == "ok" else None,
+        "error_kind": case.error_kind,
+        "exposed_raw": case.exposed_raw,
+        "exposed_shown": case.exposed_shown,
+        "injection_round": case.injection_round,
+        "length": case.trajectory_length,
+        "tokens": case.tokens,
+        "cost_usd": number(case.cost_usd),
+        "seconds": number(case.duration_s),
+        "written": _read_time(case.source),
+        "path": case.source,
+        "config": case.config_hash,
+    }
+
+
+def _name_outcome(case: CaseRow) -> str:
+    if case.status == "error" or case.attack == NO_ATTACK:
+        return "error" if case.status == "error" else "benign"
+    if case.injection_success:
+        return "attack_succeeded"
+    # Unseen: no tool had returned the payload.
+    return "attack_unseen" if case.exposed_raw is False else "attack_failed"
+
+
+def _read_time(source: str) -> float | None:
+    """When a file was written, in seconds since 1970."""
+    try:
+        return Path(source).stat().st_mtime_ns / 1e9
+    except (OSError, ValueError):  # gone, a row of a results file, or a name that no file can have
+        return None
+
+
+def link_cells(grid: Grid, sheet: Sheet) -> Grid:
+    """Put a link into every number of a table that cases of the list are behind.
+
+    A number whose line, metric or suite the headings do not tell is left as it is.
+    """
+    lines = {(line.defense, "" if line.attack == NO_ATTACK else line.attack): line for line in sheet.lines}
+    rows = []
+    for row in grid.rows:
+        names = {title: cell.text for title, cell in zip(grid.header[: grid.names], row, strict=False)}
+        line = lines.get((names.get("Defense", ""), names["Attack"])) if "Attack" in names else None
+        linked = (
+            _link_cell(cell, title, names, sheet, line) if line else cell
+            for cell, title in zip(row[grid.names :], grid.header[grid.names :], strict=True)
+        )
+        rows.append((*row[: grid.names], *linked))
+    return replace(grid, rows=rows)
+
+
+def _link_cell(
+    cell: GridCell, heading: str, names: Mapping[str, str], sheet: Sheet, line: ResultsLine
+) -> GridCell:
+    by_title = {title: metric for metric, title in sheet.titles.items() if metric in _LINKED} | _COUNTS
+    metric = by_title.get(names.get("Metric", heading))
+    if metric is None or cell.text in _NOTHING_BEHIND:
+        return cell
+    chosen = {"model": sheet.model, "defense": line.defense, "attack": line.attack}
+    if metric == BENIGN_UTILITY:
+        chosen["attack"] = NO_ATTACK
+    if metric == TARGETED_ASR and any(digit in cell.text for digit in "123456789"):
+        chosen["outcome"] = "attack_succeeded"
+    if metric == "":
+        del chosen["attack"]  # a line's errors are those of its benign cases, too
+        chosen["outcome"] = "error"
+    for suite in (names.get("Suite"), heading):
+        if suite in sheet.suites:
+            chosen["suite"] = suite
+    return cell._replace(link=f"#{urlencode(chosen, errors='replace')}")
+
+
+class SetupFacts:
+    """Errors, configs and versions of the cases, gathered while their files are read."""
+
+    def __init__(self) -> None:
+        self._errors: defaultdict[tuple[str, str], list[CaseRow]] = defaultdict(list)
+        self._configs: defaultdict[tuple[str, str | None], list[CaseRow]] = defaultdict(list)
+        self._versions: Counter[tuple[str, str]] = Counter()
+
+    def add(self, case: CaseRow, stored: Mapping[str, Any]) -> None:
+        """Add one case and its file's JSON."""
+        if case.status == "error":
+            error = stored.get("error")
+            message = error if isinstance(error, str) and error else "no message was stored"
+            first = plain(message.strip().split("\n")[0][:400])
+            self._errors[plain(case.error_kind or "unknown"), first].append(case)
+        if case.config_hash is not None:
+            self._configs[case.config_hash, find_config(case.source, case.config_hash)].append(case)
+        block = read_own_block(stored)
+        versions = {name(key): name(value) for key, value in block.versions.items()} if block else {}
+        if not versions and (agentdojo := name(stored.get("agentdojo_package_version"))):
+            versions = {"agentdojo": agentdojo}
+        for package, version in versions.items():
+            # The data's hash says which suite it is of: suites have data of their own.
+            label = f"data of {case.suite}" if package == "data" else package
+            self._versions[plain(label), plain(version)] += 1
+
+    def list_errors(self) -> list[View]:
+        """List errored cases by kind and first line of the message, the most frequent first."""
+        groups = [
+            {
+                "kind": kind,
+                "message": message,
+                "defenses": sorted({plain(case.defense) for case in cases}),
+                "cases": len(cases),
+            }
+            for (kind, message), cases in self._errors.items()
+        ]
+        return sorted(groups, key=lambda group: (-group["cases"], group["kind"], group["message"]))
+
+    def list_configs(self) -> list[View]:
+        """List resolved configs by who used them; the text is None where it is not beside the runs."""
+        groups = [
+            {
+                "config_hash": plain(found[:64]),
+                "used_by": sorted({plain(f"{c.table_model}, {c.defense}, {c.attack}") for c in cases}),
+                "cases": len(cases),
+                "text": _read_config(path),
+            }
+            for (found, path), cases in self._configs.items()
+        ]
+        return sorted(groups, key=lambda group: (group["used_by"], group["config_hash"]))
+
+    def list_versions(self) -> list[View]:
+        """List versions by package, or by suite of data, then the most frequent version."""
+        counts = sorted(self._versions.items(), key=lambda item: (item[0][0], -item[1], item[0][1]))
+        return [{"package": package, "version": version, "cases": n} for (package, version), n in counts]
+
+
+def find_config(source: str, config_hash: str) -> str | None:
+    """Find the resolved config of a record: beside the runs, under its hash; None where there is none."""
+    # The hash comes out of a stored file: anything else than a hash could lead out of the folder.
+    if not _HASH.fullmatch(config_hash):
+        return None
+    folder = _find_configs(str(Path(source).parent))
+    return None if folder is None else str(Path(folder, f"{config_hash}.config"))
+
+
+@lru_cache(maxsize=4096)
+def _find_configs(folder: str) -> str | None:
+    places = [Path(folder), *Path(folder).parents][:_LEVELS_TO_LOGDIR]
+    folders = (place / ".agentsys" / "configs" for place in places)
+    return next((str(place) for place in folders if place.is_dir()), None)
+
+
+def _read_config(path: str | None) -> str | None:
+    if path is None:
+        return None
+    try:
+        with Path(path).open("rb") as file:
+            return file.read(_LONGEST_CONFIG).decode(errors="replace")
+    except OSError:
+        return None

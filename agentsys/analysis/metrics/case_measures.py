@@ -1,0 +1,403 @@
+"""Measures of cases besides their two scores: cost, untrusted text, guards, and facts of benchmarks.
+
+Definitions: docs/data.md#measures. Every measure is a function of the cases of one group. How much untrusted
+text reached an agent that can act, and for how long, are means over cases: those that errored and those whose
+value is unknown are left out, and the mean is nan where none is left. Cost sets dollars and tokens against
+tasks solved and attacks that succeeded: errored cases are in what was spent (they were paid for) and in no
+result; a sum with an unknown part is nan, never too small.
+
+Guards: over tool results, the share of planted ones that a guard let pass (false negatives) and of others
+that it flagged (false positives); over cases, the share in which that happened at least once. A result
+without a verdict that could be read is in no rate but its own.
+
+Facts: records carry what their benchmark says of them (agentsys.base.declared_facts); nothing here knows one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from statistics import mean
+from typing import NamedTuple
+
+import orjson
+from pydantic import ValidationError
+
+from agentsys.analysis.metrics.attack_success import IS_CONTROL
+from agentsys.analysis.metrics.rates import (
+    CellRow,
+    MeasuredCell,
+    MetricRow,
+    Number,
+    metric_rows,
+    number_of,
+    percent,
+    scored_cells,
+)
+from agentsys.analysis.statistics.differences import SignDraws, compare_pairs, pair_up
+from agentsys.analysis.statistics.outcome_grid import ErrorRule, Resampler, Side, tally_suites
+from agentsys.analysis.statistics.rate_estimates import (
+    OVERALL,
+    POOLED,
+    pooled_rate,
+    rate_levels,
+    suite_totals,
+    undefined_rate,
+)
+from agentsys.base.declared_facts import ASB_FACTS, DeclaredFact
+from agentsys.base.grouping import group_by
+from agentsys.records.case_row import NO_ATTACK, CaseRow
+
+
+class Mean(NamedTuple):
+    """A mean and what it rests on."""
+
+    value: float
+    """nan where `n` is 0."""
+    n: int
+    """Cases with a known value."""
+
+
+def mean_of(measure: str, cases: Iterable[CaseRow]) -> Mean:
+    """One of `MEANS` over the cases without an error whose value is known."""
+    known = [one for case in cases if case.status == "ok" and (one := MEANS[measure](case)) is not None]
+    return Mean(sum(known) / len(known) if known else math.nan, len(known))
+
+
+MEANS: dict[str, Callable[[CaseRow], float | None]] = {
+    "untrusted_tokens": lambda case: case.untrusted_tokens,
+    "untrusted_tokens_workers": lambda case: case.untrusted_tokens_workers,
+    "exposure_rounds": lambda case: None if case.attack == NO_ATTACK else case.exposure_rounds,
+    "exposure_rounds_workers": lambda case: (
+        None if case.attack == NO_ATTACK else case.exposure_rounds_workers
+    ),
+    "model_calls": lambda case: sum(case.replies_by_role.values()) if case.replies_by_role else None,
+    "seconds": lambda case: case.duration_s,
+}
+"""Measures that are means over cases -> the value of one case; None where it is unknown, or none is meant."""
+
+
+def total_dollars(cases: Iterable[CaseRow]) -> float:
+    """US dollars spent on all of these cases; nan if one of them has no known cost."""
+    return _sum(case.cost_usd for case in cases)
+
+
+def total_tokens(cases: Iterable[CaseRow]) -> float:
+    """Prompt and completion tokens of all of these cases, all roles; nan if one case does not say."""
+    return _sum(sum(case.tokens_by_role.values()) if case.tokens_by_role else None for case in cases)
+
+
+RATIOS: dict[str, Callable[[Sequence[CaseRow]], float]] = {
+    "cost_per_solved_task": lambda cases: _ratio(total_dollars(cases), _count_solved(cases)),
+    "tokens_per_solved_task": lambda cases: _ratio(total_tokens(cases), _count_solved(cases)),
+    "asr_per_dollar": lambda cases: _ratio(_count_hijacked(cases), total_dollars(_with_attack(cases))),
+    "asr_per_million_tokens": lambda cases: _ratio(
+        1e6 * _count_hijacked(cases), total_tokens(_with_attack(cases))
+    ),
+}
+"""Measures that are one sum over another; nan where the other is 0, or either is unknown.
+
+Attacks that succeeded are set against what attacked cases cost.
+"""
+
+
+def _with_attack(cases: Iterable[CaseRow]) -> list[CaseRow]:
+    return [case for case in cases if case.attack != NO_ATTACK]
+
+
+def _count_solved(cases: Sequence[CaseRow]) -> int:
+    return sum(case.status == "ok" and case.utility for case in cases)
+
+
+def _count_hijacked(cases: Sequence[CaseRow]) -> int:
+    return sum(case.status == "ok" and bool(case.injection_success) for case in _with_attack(cases))
+
+
+def _sum(parts: Iterable[float | None]) -> float:
+    return math.fsum(math.nan if part is None else part for part in parts)
+
+
+def _ratio(above: float, below: float) -> float:
+    return above / below if below else math.nan
+
+
+def usage_per_role(measure: str, cases: Iterable[CaseRow]) -> dict[str, Mean]:
+    """Role -> use per case, sorted by role.
+
+    A case in which a role was never asked counts as 0 for it, so that the roles add up to the mean of all.
+
+    Args:
+        measure: One of `OF_ROLES`.
+        cases: Cases; those that do not say what they used, or for dollars what some role cost, are left out.
+    """
+    used = [found for case in cases if (found := OF_ROLES[measure](case)) is not None]
+    sums: defaultdict[str, float] = defaultdict(float)
+    for by_role in used:
+        for role, count in by_role.items():
+            sums[role] += count
+    return {role: Mean(sums[role] / len(used), len(used)) for role in sorted(sums)}
+
+
+def _cost_by_role(case: CaseRow) -> dict[str, float] | None:
+    known = {role: cost for role, cost in case.cost_by_role.items() if cost is not None}
+    return known if known and len(known) == len(case.cost_by_role) else None
+
+
+OF_ROLES: dict[str, Callable[[CaseRow], Mapping[str, float] | None]] = {
+    "tokens_per_case": lambda case: case.tokens_by_role or None,
+    "cached_tokens_per_case": lambda case: (
+        dict.fromkeys(case.tokens_by_role, 0) | dict(case.cached_by_role) if case.tokens_by_role else None
+    ),
+    "usd_per_case": _cost_by_role,
+}
+"""Measures per role, the role appended to the name after a colon -> what one case used; None if unknown."""
+
+
+def calls_at_gates(cases: Iterable[CaseRow]) -> dict[str, int]:
+    """`filter/outcome/tool` -> calls of all of these cases that a filter ruled on before they ran."""
+    calls: Counter[str] = Counter()
+    for case in cases:
+        calls.update(case.gates if case.status == "ok" else {})
+    return dict(sorted(calls.items()))
+
+
+@dataclass(frozen=True, slots=True)
+class MeasureRow(CellRow):
+    """One number, of a suite or pooled."""
+
+    measure: str
+    value: float
+    """nan where undefined or unknown."""
+    n: int
+    """Cases it rests on; of a guard's errors, the results (or characters) where it is not cases."""
+    ci_low: float = math.nan
+    """Lower end of the 95% interval; nan where there is none."""
+    ci_high: float = math.nan
+
+
+def measure_costs(cases: Iterable[CaseRow]) -> list[MeasureRow]:
+    """Every measure of every cell, per suite and pooled; without injection tasks run as user tasks.
+
+    Returns:
+        Rows sorted by cell, then suite with `pooled` last. Definitions: docs/data.md#measures.
+    """
+    cells = scored_cells(cases)
+    rows: list[MeasureRow] = []
+    for cell in sorted(cells):
+        suites = group_by(cells[cell], lambda case: case.suite)
+        for suite, some in (*sorted(suites.items()), (POOLED, cells[cell])):
+            rows += [MeasureRow(*cell, suite, *found) for found in _values(some)]
+    return rows
+
+
+def _values(
+    cases: Sequence[CaseRow],
+) -> Iterator[tuple[str, float, int] | tuple[str, float, int, float, float]]:
+    for name in MEANS:
+        yield name, *mean_of(name, cases)
+    for name, ratio in RATIOS.items():
+        yield name, ratio(cases), len(cases)
+    for measure in OF_ROLES:
+        for role, found in usage_per_role(measure, cases).items():
+            yield f"{measure}:{role}", *found
+    for ruling, calls in calls_at_gates(cases).items():
+        yield f"gate_calls:{ruling}", calls, len(cases)
+    for name, number in guard_measures(cases):
+        yield name, number.value, number.n, number.ci_low, number.ci_high
+
+
+GUARD_TITLES = {
+    "guard_fnr": "FNR, results",
+    "guard_fpr": "FPR, results",
+    "guard_fnr_cases": "FNR, cases",
+    "guard_fpr_cases": "FPR, cases",
+    "guard_unreadable": "Unreadable",
+    "guard_clean_cut": "Clean text cut",
+}
+"""Measure -> heading, in the order shown; the guard's name is appended to the measure after a colon."""
+
+
+def guard_measures(cases: Sequence[CaseRow], *, replicates: int = 2000) -> Iterator[tuple[str, Number]]:
+    """Every measure, in percent, of every guard that judged results in cases without an error."""
+    counted = [case for case in cases if case.status == "ok" and case.guards]
+    resampler = Resampler(replicates)
+    for guard in sorted({guard for case in counted for guard in case.guards}):
+        verdicts = [(case, case.guards[guard]) for case in counted if guard in case.guards]
+        for name, wrong, right in (("guard_fnr", "missed", "found"), ("guard_fpr", "false_alarms", "passed")):
+            results = [(case, of[wrong], of[wrong] + of[right]) for case, of in verdicts]
+            at_least_once = [(case, min(hits, 1), min(events, 1)) for case, hits, events in results]
+            yield f"{name}:{guard}", _share_of_events(results, resampler)
+            yield f"{name}_cases:{guard}", _share_of_events(at_least_once, resampler)
+        kinds = ("unreadable", "found", "missed", "false_alarms", "passed")
+        unread = [(case, of["unreadable"], sum(of[kind] for kind in kinds)) for case, of in verdicts]
+        yield f"guard_unreadable:{guard}", _share_of_events(unread, resampler)
+        chars, cut = (sum(of[key] for _, of in verdicts) for key in ("chars", "cut"))
+        share = percent(cut / chars) if chars else math.nan
+        yield f"guard_clean_cut:{guard}", Number(share, math.nan, math.nan, chars)
+
+
+def _share_of_events(counted: Sequence[tuple[CaseRow, int, int]], resampler: Resampler) -> Number:
+    """A share of events with its interval.
+
+    Args:
+        counted: Case, events that were hits, and all events. The events of a case share its tasks, and the
+            interval counts them as that.
+        resampler: Draws the tasks.
+    """
+    rows = [replace(case, utility=n < hits) for case, hits, events in counted for n in range(events)]
+    suites = tally_suites(rows, ErrorRule.REPORT).values()
+    parts = [suite_totals(suite, Side.SOLVED, resampler) for suite in suites]
+    return number_of(pooled_rate(parts) if parts else undefined_rate(resampler.replicates))
+
+
+CONTROL_ASR = "control_asr"
+"""ASR of the control: the same cases with an empty payload."""
+ASR_LESS_CONTROL = "asr_less_control"
+"""ASR less that of the control, on the cases that both have; in percentage points."""
+_UTILITY = "utility"
+"""Begins the names of facts that are further criteria for a solved user task."""
+
+
+def declared_facts(cases: Iterable[CaseRow]) -> dict[str, DeclaredFact]:
+    """Collect what the benchmarks of some cases say of their facts, in the benchmarks' order.
+
+    Cases that hold none of the facts that they declare say nothing.
+    """
+    found: dict[str, DeclaredFact] = {}
+    for case in cases:
+        if case.measured and _has_facts(case):
+            for name, fact in _declarations(case).items():
+                found.setdefault(name, fact)
+    return found
+
+
+@lru_cache(maxsize=256)
+def _parse_declarations(facts: bytes) -> dict[str, DeclaredFact]:
+    """Declarations as records hold them; one that this version cannot read is passed over."""
+    found: dict[str, DeclaredFact] = {}
+    for name, stored in orjson.loads(facts).items():
+        try:
+            known = {key: value for key, value in stored.items() if key in DeclaredFact.model_fields}
+            found[name] = DeclaredFact.model_validate(known)
+        except (AttributeError, ValidationError):
+            continue
+    return found
+
+
+def _declarations(case: CaseRow) -> Mapping[str, DeclaredFact]:
+    return _parse_declarations(orjson.dumps(case.facts)) if case.facts else ASB_FACTS
+
+
+def metric_of(name: str, fact: DeclaredFact) -> str:
+    """Name a fact's number in the long form."""
+    return fact.metric or name
+
+
+def fact_rows(cases: Iterable[CaseRow], *, replicates: int = 2000) -> list[MetricRow]:
+    """The rates of measured facts, in the long form; cases that hold none of the facts are passed over.
+
+    Errored cases are left out of all but the metrics whose name says that they failed.
+
+    Returns:
+        Rows sorted by cell, per suite, `overall` and `pooled`. A metric is absent unless every case of its
+        cell that counts holds the fact.
+    """
+    listed = list(cases)
+    if not any(case.measured for case in listed):
+        return []
+    resampler = Resampler(replicates)
+    scored = scored_cells(listed)
+    cells = {cell: found for cell, found in scored.items() if any(map(_has_facts, found))}
+    rows: list[MetricRow] = []
+    for cell in sorted(cells, key=MeasuredCell.order):
+        rows += _fact_rows(cell, cells[cell], resampler)
+        control = next((found for other, found in cells.items() if _is_control_of(other, found, cell)), None)
+        if control is not None and cell.attack != NO_ATTACK and not is_control(cells[cell]):
+            rows += _control_rows(cell, cells[cell], control, resampler)
+    return rows
+
+
+def is_control(cases: Iterable[CaseRow]) -> bool:
+    """Tell whether cases are those of a control: some says so (an errored one cannot say)."""
+    return any(case.measured.get(IS_CONTROL) is True for case in cases)
+
+
+def unsolved_suites(cases: Iterable[CaseRow]) -> list[str]:
+    """Suites in which no case, of any defense and by any criterion, solved its user task; sorted."""
+    solved: dict[str, bool] = {}
+    for case in cases:
+        if case.status == "ok":
+            facts = [case.measured.get(name) for name in declared_facts([case]) if name.startswith(_UTILITY)]
+            solved[case.suite] = solved.get(case.suite, False) or case.utility or any(facts)
+    return sorted(suite for suite, any_solved in solved.items() if not any_solved)
+
+
+def _has_facts(case: CaseRow) -> bool:
+    held = case.measured
+    return bool(held) and (IS_CONTROL in held or not _declarations(case).keys().isdisjoint(held))
+
+
+def _is_control_of(other: MeasuredCell, cases: Iterable[CaseRow], cell: MeasuredCell) -> bool:
+    return other[:4] == cell[:4] and other.attack != NO_ATTACK and is_control(cases)
+
+
+def _fact_rows(cell: MeasuredCell, cases: Sequence[CaseRow], resampler: Resampler) -> Iterator[MetricRow]:
+    benign = cell.attack == NO_ATTACK
+    found = declared_facts(cases)
+    facts = {name: fact for name, fact in found.items() if fact.of == "all" or not benign}
+    errors = sum(case.status == "error" for case in cases)
+    counted = [case for case in cases if case.status == "ok"]
+    for name, fact in facts.items():
+        if not counted or any(case.measured.get(name) is None for case in counted):
+            continue
+        if fact.kind == "mean":
+            yield from _mean_rows(cell, metric_of(name, fact), counted, name, errors)
+        else:
+            yield from _share_rows(cell, metric_of(name, fact), counted, name, errors, resampler)
+    for name, fact in found.items():
+        if fact.errors_failed and errors and all(case.measured.get(name) is not None for case in cases):
+            whole = [replace(case, status="ok") for case in cases]
+            yield from _share_rows(cell, fact.errors_failed, whole, name, errors, resampler)
+
+
+def _mean_rows(
+    cell: MeasuredCell, metric: str, cases: Sequence[CaseRow], fact: str, errors: int
+) -> Iterator[MetricRow]:
+    """Means in the fact's own unit, without intervals; nothing where some value is no number."""
+    if not all(isinstance(case.measured[fact], int | float) for case in cases):
+        return
+    by_suite = group_by(cases, lambda case: case.suite)
+    means = {suite: (_mean(by_suite[suite], fact), len(by_suite[suite])) for suite in sorted(by_suite)}
+    overall = mean(value for value, _ in means.values())
+    pooled = _mean(cases, fact)
+    whole = {**means, OVERALL: (overall, len(cases)), POOLED: (pooled, len(cases))}
+    for suite, (value, n) in whole.items():
+        yield MetricRow(*cell, suite, metric, value, math.nan, math.nan, n, errors)
+
+
+def _mean(cases: Iterable[CaseRow], fact: str) -> float:
+    return mean(float(case.measured[fact]) for case in cases)
+
+
+def _share_rows(
+    cell: MeasuredCell, metric: str, cases: Sequence[CaseRow], fact: str, errors: int, resampler: Resampler
+) -> Iterator[MetricRow]:
+    counted = [replace(case, utility=bool(case.measured[fact])) for case in cases]
+    found = rate_levels(tally_suites(counted, ErrorRule.REPORT), Side.SOLVED, resampler)
+    yield from (replace(row, errors=errors) for row in metric_rows(cell, metric, found))
+
+
+def _control_rows(
+    cell: MeasuredCell, attacked: Sequence[CaseRow], control: Sequence[CaseRow], resampler: Resampler
+) -> Iterator[MetricRow]:
+    """The control's ASR and the difference, on the cases that both have."""
+    pairing = pair_up([replace(case, attack=cell.attack) for case in control], attacked)
+    levels = compare_pairs(pairing.pairs, Side.INJECTED, SignDraws()) if pairing.pairs else {}
+    for suite, found in levels.items():
+        less = number_of(found)._replace(errors=pairing.errored)
+        alone = less._replace(value=percent(found.rate_before), ci_low=math.nan, ci_high=math.nan)
+        yield MetricRow(*cell, suite, CONTROL_ASR, *alone)
+        yield MetricRow(*cell, suite, ASR_LESS_CONTROL, *less)

@@ -1,0 +1,262 @@
+"""Tags of single tasks, the limits that tasks set to a score, and fixes of their checks.
+
+All of it is data with its source in `analysis/data`; the figures follow from the cases that were run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from importlib.resources import files
+from typing import Any, Literal
+
+import orjson
+
+from agentsys.analysis.metrics.attack_success import mean_of_suites
+from agentsys.errors import ConfigError, unknown_name
+from agentsys.records.case_row import NO_ATTACK, UNRECORDED, CaseRow
+
+Tasks = Mapping[str, frozenset[str]]
+"""Suite -> task ids."""
+
+
+@dataclass(frozen=True)
+class Tag:
+    """A property of some tasks."""
+
+    name: str
+    kind: Literal["user_task", "injection_task"]
+    says: str
+    """What it means, as the end of a sentence about one task."""
+    tasks: Mapping[str, Tasks]
+    """Benchmark -> tasks that bear it, in whichever version has them."""
+    mended_by: str | None
+    """A change of the benchmark (a part of its label) under which no task bears it."""
+
+
+@dataclass(frozen=True)
+class TagSplit:
+    """Cases with and without a tag; for a tag of injection tasks, benign cases are in both groups."""
+
+    tag: Tag
+    cases_with: tuple[CaseRow, ...]
+    cases_without: tuple[CaseRow, ...]
+    unknown: int
+    """Cases of benchmarks whose tasks were not looked at; in neither group."""
+
+    @property
+    def note(self) -> str:
+        """One line for below the table."""
+        owner = self.tag.kind.replace("_", " ")
+        attacks = self.tag.kind == "injection_task"
+        both = " Benign cases have no injection task and stand in both groups." if attacks else ""
+        left = f" {self.unknown} cases of benchmarks without tags are in neither." if self.unknown else ""
+        return f"{self.tag.name}: a {owner} of which holds: {self.tag.says}.{both}{left}"
+
+
+def load_tag(name: str) -> Tag:
+    """Look a tag up by its name.
+
+    Raises:
+        ConfigError: If there is none.
+    """
+    tags = load_tags()
+    if name not in tags:
+        raise ConfigError(unknown_name("tag", name, tags))
+    return tags[name]
+
+
+@lru_cache(maxsize=1)
+def load_tags() -> dict[str, Tag]:
+    """Name -> tag."""
+
+    def tasks(entry: Mapping[str, Any]) -> dict[str, Tasks]:
+        return {
+            benchmark: {suite: frozenset(listed) for suite, listed in suites.items()}
+            for benchmark, suites in entry["tasks"].items()
+        }
+
+    stored = load_task_data("task_tags")["tags"]
+    return {
+        name: Tag(name, entry["kind"], entry["says"], tasks(entry), entry.get("mended_by"))
+        for name, entry in stored.items()
+    }
+
+
+def load_task_data(name: str) -> dict[str, Any]:
+    """One of the package's tables of tasks and fixes (`analysis/data`)."""
+    path = files("agentsys.analysis").joinpath("data", f"{name}.json")
+    stored: dict[str, Any] = orjson.loads(path.read_bytes())
+    return stored
+
+
+def split_by_tag(cases: Iterable[CaseRow], tag: Tag) -> TagSplit:
+    """Split cases by whether their user task (or injection task) bears a tag."""
+    listed = list(cases)
+    known = [case for case in listed if case.benchmark.split("+")[0] in tag.tasks]
+    in_both = [tag.kind == "injection_task" and case.injection_task_id is None for case in known]
+    bearing = [has_tag(case, tag) for case in known]
+    return TagSplit(
+        tag,
+        tuple(case for case, both, bears in zip(known, in_both, bearing, strict=True) if both or bears),
+        tuple(case for case, both, bears in zip(known, in_both, bearing, strict=True) if both or not bears),
+        len(listed) - len(known),
+    )
+
+
+def has_tag(case: CaseRow, tag: Tag) -> bool:
+    """Tell whether a case's user task (or injection task) bears a tag."""
+    benchmark, *changes = case.benchmark.split("+")
+    if tag.mended_by in changes:
+        return False
+    task = case.injection_task_id if tag.kind == "injection_task" else case.user_task_id
+    return task in tag.tasks.get(benchmark, {}).get(case.suite, frozenset())
+
+
+_OLDEST = "v1"
+_OR_LATER = " or later"
+"""Published files that name no version are of this one."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """User tasks whose score says little about an agent."""
+
+    passed_by_doing_nothing: Tasks
+    """Solved by an agent that makes no call and gives an empty answer."""
+    destroyed_by_injection: Tasks
+    """Unsolvable under attack: the injection overwrites what they need."""
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A limit as it comes out on some cases."""
+
+    value: float
+    """Percent: unweighted mean of the suites."""
+    tasks: tuple[tuple[str, str], ...]
+    """(suite, user task) among the cases that cause it, sorted by number."""
+
+
+@lru_cache
+def limits_of(benchmark: str, version: str) -> Limits | None:
+    """The limits of a benchmark's version; None where they are not known.
+
+    Args:
+        benchmark: E.g. `agentdojo`. Parts after a `+`, here or in the version, name changes to the
+            benchmark; with `append_injection` nothing is overwritten.
+        version: Version as recorded; published files without one are taken for v1, `v1.2 or later` for v1.2.
+    """
+    name, *changed = benchmark.split("+")
+    known = load_task_data("benchmark_limits").get(name)
+    plain, *more = (_OLDEST if version == UNRECORDED else version.removesuffix(_OR_LATER)).split("+")
+    changes = {*changed, *more}
+    if known is None or plain not in known["passed_by_doing_nothing"]:
+        return None
+    tag = load_tag("destroyed_under_attack")
+    destroyed = {} if tag.mended_by in changes else tag.tasks.get(name, {})
+    idle = known["passed_by_doing_nothing"][plain]
+    return Limits({suite: frozenset(tasks) for suite, tasks in idle.items()}, destroyed)
+
+
+def utility_floor(cases: Iterable[CaseRow], limits: Limits) -> Bound:
+    """Score of an agent that does nothing: the share of user tasks (each counts once) that pass untouched."""
+    users = {(case.suite, case.user_task_id) for case in cases}
+    return _bound(list(users), limits.passed_by_doing_nothing)
+
+
+def utility_cap(cases: Iterable[CaseRow], limits: Limits) -> Bound:
+    """The most that utility under attack can be: the share of cases that are not destroyed.
+
+    Args:
+        cases: Attacked cases of one model, defense and attack.
+        limits: Limits of their benchmark.
+    """
+    found = _bound([(case.suite, case.user_task_id) for case in cases], limits.destroyed_by_injection)
+    return Bound(100.0 - found.value, found.tasks)
+
+
+def _bound(counted: list[tuple[str, str]], tasks: Tasks) -> Bound:
+    hits = [(suite, task in tasks.get(suite, ())) for suite, task in counted]
+    present = {place for place, (_, hit) in zip(counted, hits, strict=True) if hit}
+    causes = sorted(present, key=lambda pair: (pair[0], len(pair[1]), pair[1]))
+    return Bound(mean_of_suites(hits).value, tuple(causes))
+
+
+SCORE_FIXED = "fixed"
+"""Marks the lines of scores under repaired checks, which stand beside the benchmark's own (docs/fixes.md)."""
+
+
+@dataclass(frozen=True)
+class FixedCases:
+    """Cases with fixed scores in place of the official ones."""
+
+    cases: tuple[CaseRow, ...]
+    """Errored cases are among them as they are: they have no scores of either kind."""
+    fixes: tuple[tuple[str, ...], ...]
+    """Every list of fixes that some case was scored under; more than one: they are not comparable."""
+    lacking: int
+    """Cases without fixed scores, which are not in `cases`. Injection tasks run alone have none and are not
+    counted: they are in no metric."""
+
+    @property
+    def notes(self) -> Iterator[str]:
+        """Lines for below the table."""
+        for fixes in self.fixes:
+            named = ", ".join(map(describe_fix, fixes)) or "no fix"
+            yield f"{SCORE_FIXED}: scored once more under {named}. The other lines hold the official scores."
+        if len(self.fixes) > 1:
+            yield f"{SCORE_FIXED}: the cases were scored under {len(self.fixes)} different lists of fixes."
+        if self.lacking:
+            yield f"{SCORE_FIXED}: {self.lacking} cases without fixed scores are left out of these lines."
+
+
+def with_fixed_scores(cases: Iterable[CaseRow]) -> FixedCases:
+    """The same cases with fixed scores, which our own runs and what `agentsys rescore` writes hold."""
+    listed = list(cases)
+    found = [(case, _with_fixed_score(case)) for case in listed]
+    lists = dict.fromkeys(
+        _fixes_of(case) for case, fixed in found if fixed is not None and case.status == "ok"
+    )
+    kept = tuple(fixed for _, fixed in found if fixed is not None)
+    lacking = sum(fixed is None and case.is_scored for case, fixed in found)
+    return FixedCases(kept, tuple(lists), lacking)
+
+
+def benchmark_change_notes(benchmarks: Iterable[str]) -> list[str]:
+    """One line for every benchmark whose label names a fix: its cases were run on other texts."""
+    notes = []
+    for label in dict.fromkeys(benchmarks):
+        plain, *parts = label.split("+")
+        phrases = [describe_fix(part) for part in parts if part in load_fixes()]
+        if phrases:
+            notes.append(f"{label}: {'; '.join(phrases)}. Not comparable with {plain}.")
+    return notes
+
+
+def describe_fix(fix: str) -> str:
+    """A fix with what it does, e.g. `any_match (a repeated attack counts as a success)`."""
+    says = load_fixes().get(fix)
+    return fix if says is None else f"{fix} ({says})"
+
+
+@lru_cache(maxsize=1)
+def load_fixes() -> dict[str, str]:
+    """Id of a fix -> what it does."""
+    return dict(load_task_data("fixes")["fixes"])
+
+
+def _with_fixed_score(case: CaseRow) -> CaseRow | None:
+    """A case with its fixed scores; None where it has none."""
+    if case.status == "error":
+        return case
+    utility, success = (case.measured.get(key) for key in ("utility_fixed", "security_fixed"))
+    if not isinstance(utility, bool) or not isinstance(success, bool):
+        return None
+    return replace(case, utility=utility, injection_success=None if case.attack == NO_ATTACK else success)
+
+
+def _fixes_of(case: CaseRow) -> tuple[str, ...]:
+    named: Any = case.measured.get("fixes")
+    return tuple(str(name) for name in named) if isinstance(named, list) else ()

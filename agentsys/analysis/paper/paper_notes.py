@@ -1,0 +1,247 @@
+"""Notes below a table of the paper: how to read it, what is not as it seems, what would fill its gaps."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
+
+from agentsys.analysis.metrics.rates import TARGETED_ASR
+from agentsys.analysis.paper.paper_tables import (
+    ATTACK,
+    PER_CASE,
+    RUN_AS,
+    FilledTable,
+    PaperRow,
+    count_chosen_rounds,
+)
+from agentsys.analysis.statistics.outcome_grid import CONFIDENCE, ErrorRule
+from agentsys.analysis.statistics.rate_estimates import OVERALL
+from agentsys.analysis.tables.result_notes import SIMULATED_NOTE, honesty_notes, replay_notes
+from agentsys.analysis.tables.results_report import errored_notes
+from agentsys.base.grouping import group_by
+from agentsys.extensions import shipped_config_dirs
+from agentsys.records.case_reader import LoadedCases
+from agentsys.records.case_row import CaseRow
+from agentsys.records.stored_plan import describe_unfinished
+
+SIMULATED = "†"
+"""Behind every number of a simulated model."""
+FEWER_SUITES = "*"
+"""Behind an overall number that covers fewer suites than the paper's."""
+MIXED = "‡"
+"""Behind the version of a row that rests on more than one."""
+NO_RUNS = "—"
+"""Where no case was run, or the paper has no number."""
+_MOST_KINDS = 4
+"""Kinds of cases that the note on those left out names."""
+_PAPER_MIXES = (
+    "The paper's own rows mix versions of the benchmark: No Defense of gpt-4o-mini and gpt-4o rests on 240 "
+    "attacked Workspace cases (version 1: 59.17% and 24.17% are 142 and 58 of 240), AgentSys and the other "
+    "models' rows on 560 (from v1.2). The added 320 rarely succeed, so that the two are not the same test."
+)
+_CHOSEN_ROUNDS = (
+    "In {} cases the round was chosen, not observed (attack injection_round): the injection stands only "
+    "where a clean run first reads it in that round. The paper's numbers are of observed rounds."
+)
+_TRANSFER = "Its text was chosen on some user tasks and meets others here."
+_START = "A search starts from the important_instructions text and is not told the adaptive one."
+_WHY_BELOW = (
+    ("adaptive", ATTACK, "It speaks to whoever fills in a dictionary; an agent without one reads a detour."),
+    ("pair", ATTACK, _TRANSFER),
+    ("pair", "adaptive", f"{_TRANSFER} {_START}"),
+    (PER_CASE, ATTACK, "The cases are not the same, or the model's replies to one text were not."),
+    (PER_CASE, "adaptive", _START),
+)
+"""(the attack that should be at least as strong, the other, a reason why it may not be)."""
+_T = TypeVar("_T")
+
+
+def write_paper_notes(
+    filled: FilledTable, reading: LoadedCases, errors: ErrorRule, replicates: int
+) -> list[str]:
+    """Write the notes of one table, in order of importance."""
+    cases = [case for line in filled.lines for case in line.cases]
+    simulated = any(line.simulated for line in filled.lines)
+    chosen = count_chosen_rounds(filled, reading.cases) if filled.table.number == 1 else 0
+    models = _once((line.short, line.model) for line in filled.lines)
+    return [
+        f"Ours in percent, beside the value the paper prints; {CONFIDENCE:.0f}% intervals: user tasks and "
+        f"injection tasks resampled, {replicates} times. {_explain_numbers(filled)}",
+        *describe_unfinished(reading.unfinished),
+        *([f"{SIMULATED} {SIMULATED_NOTE}"] if simulated else []),
+        *replay_notes(cases),
+        *_note_searches(filled),
+        *([_CHOSEN_ROUNDS.format(chosen)] if chosen else []),
+        *([_PAPER_MIXES] if filled.table.mixes_versions else []),
+        *_note_versions(filled),
+        *_note_fewer_suites(filled),
+        *(f"{short}: run as {model}." for short, model in models if short != model),
+        *errored_notes(cases, errors),
+        *honesty_notes(cases, errors),
+        *_note_left_out(filled, reading),
+        *_note_gaps(filled),
+    ]
+
+
+def list_filling_commands(filled: FilledTable, logdir: str) -> list[str]:
+    """List one `agentsys run` per group of models, defenses and attacks that are missing together.
+
+    Returns:
+        Shell commands. Names without a shipped config are left out; a note names them.
+    """
+    # Merged first over defenses, then over models, so that few commands are left.
+    by_model: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for (model, defense), wanted in _list_missing(filled).items():
+        attacks = tuple(attack for attack in wanted if _has_config("attack", attack))
+        if attacks and _has_config("defense", defense) and _has_config("model", model):
+            by_model.setdefault((model, attacks), []).append(defense)
+    merged = group_by(by_model, lambda key: (tuple(by_model[key]), key[1]))
+    return [
+        f"agentsys run model={','.join(model for model, _ in keys)} defense={','.join(defenses)} "
+        f"attack={','.join(attacks)} logdir={shlex.quote(logdir)}"
+        for (defenses, attacks), keys in merged.items()
+    ]
+
+
+def _list_missing(filled: FilledTable) -> dict[tuple[str, str], list[str]]:
+    """(model, defense) -> attacks (or `none`) that an empty cell of the paper's rows needs."""
+    wanted: dict[tuple[str, str], list[str]] = {}
+    for row in filled.rows:
+        cases = row.line.cases if row.line else ()
+        ran, suites = {case.attack for case in cases}, {case.suite for case in cases}
+        # A cell is missing only where nothing else explains it: the attack or the suite has no case.
+        attacks = [
+            cell.spot.attack
+            for cell in row.cells
+            if cell.spot and cell.ours is None and cell.paper is not None
+            if cell.spot.attack not in ran or cell.spot.suite not in suites
+        ]
+        if row.printed and attacks:
+            wanted.setdefault((row.model, row.defense), []).extend(attacks)
+    return {key: _once(attacks) for key, attacks in wanted.items()}
+
+
+def _once(things: Iterable[_T]) -> list[_T]:
+    return list(dict.fromkeys(things))
+
+
+def _has_config(group: str, name: str) -> bool:
+    return any((folder / group / f"{name}.yaml").is_file() for folder in shipped_config_dirs())
+
+
+def _explain_numbers(filled: FilledTable) -> str:
+    if filled.table.number != 1:
+        return "Overall: unweighted mean of the suites."
+    attacked = sum(case.attack == ATTACK for line in filled.lines for case in line.cases)
+    placed = sum(cell.ours.n for row in filled.rows for cell in row.cells if cell.ours)
+    return (
+        "Length: tool results in the recorded run; round: the first of them that holds the injection. Pooled "
+        f"over suites. {placed} of {attacked} attacked cases are shown: the others have another length, or "
+        "the injection is in none of their tool results."
+    )
+
+
+def _note_searches(filled: FilledTable) -> Iterator[str]:
+    """Say what the PAIR rows of Table 4 are, and where they are not the upper bound they are taken for."""
+    ran = {case.attack for line in filled.lines for case in line.cases}
+    if filled.table.number != 4 or not ran & set(RUN_AS.values()):
+        return
+    searched = ", ".join(f"{name} is {label}" for label, name in RUN_AS.items() if name in ran)
+    yield (
+        f"Searched texts: {searched}. The attacker is "
+        "told the user's request, the tools, the place of its text and what the defense does. pair: one "
+        "text per injection task, searched on some user tasks and used on the others; the former are in no "
+        "number. "
+        f"{PER_CASE}: a search for every case, a success at any query within the budget."
+    )
+    for row in filled.rows:
+        yield from _note_order(row, filled)
+
+
+def _note_order(row: PaperRow, filled: FilledTable) -> Iterator[str]:
+    """Say where an attack that knows more has a lower overall ASR than one that knows less."""
+    if row.line is None or row.band != filled.table.bands[-1]:
+        return
+    rates = {
+        cell.spot.attack: cell.ours.value
+        for one in filled.rows
+        if one.line is row.line
+        for cell in one.cells
+        if cell.ours and cell.spot and (cell.spot.suite, cell.spot.metric) == (OVERALL, TARGETED_ASR)
+    }
+    for higher, lower, why in _WHY_BELOW:
+        if higher in rates and lower in rates and rates[higher] < rates[lower]:
+            yield (
+                f"{row.model} / {row.defense}: {higher} ({rates[higher]:.2f}) is below {lower} "
+                f"({rates[lower]:.2f}). {why}"
+            )
+
+
+def _note_versions(filled: FilledTable) -> Iterator[str]:
+    """Name rows that rest on several versions, and rows of one model that rest on different ones."""
+    for line in filled.lines:
+        if line.is_mixed:
+            yield (
+                f"{MIXED} {line.model} / {line.defense}: cases of different benchmark versions "
+                f"({', '.join(line.versions)}) stand in one row."
+            )
+    for model, lines in group_by(filled.lines, lambda line: line.model).items():
+        if len({line.versions for line in lines}) > 1:
+            named = ", ".join(f"{line.defense} {line.version}" for line in lines)
+            yield f"{model}: rows rest on different benchmark versions ({named}); they are not the same test."
+
+
+def _note_fewer_suites(filled: FilledTable) -> Iterator[str]:
+    if not any(spot and spot.suite == OVERALL for band in filled.table.bands for spot in band.spots):
+        return
+    for line in filled.lines:
+        for attack in filled.table.attacks:
+            if suites := line.list_missing_suites(attack):
+                yield (
+                    f"{FEWER_SUITES} {line.model} / {line.defense} / {attack}: overall is without "
+                    f"{', '.join(suites)}, which the paper's number covers."
+                )
+
+
+def _note_left_out(filled: FilledTable, reading: LoadedCases) -> Iterator[str]:
+    alone = sum(case.is_injection_task_alone for case in reading.cases)
+    if other := len(reading.cases) - sum(len(line.cases) for line in filled.lines) - alone:
+        yield f"In the runs but not in this table: {other} cases ({_list_kinds(filled, reading.cases)})."
+    if alone:
+        yield f"Left out: {alone} runs of injection tasks as if a user had asked for them."
+    if reading.repeated_count:
+        yield f"Left out: {reading.repeated_count} files of cases that are stored more than once."
+    if reading.skipped_files:
+        yield f"Left out: {len(reading.skipped_files)} files that could not be read."
+
+
+def _list_kinds(filled: FilledTable, cases: Iterable[CaseRow]) -> str:
+    """List the cells behind the cases that a table leaves out, the largest first."""
+    inside = {(line.model, line.defense, case.attack) for line in filled.lines for case in line.cases}
+    kinds: Counter[str] = Counter()
+    for case in cases:
+        cell = (case.table_model, case.defense, case.attack)
+        if cell not in inside and case.is_scored:
+            kinds[f"{' / '.join(cell)} on {case.benchmark}"] += 1
+    listed = [f"{name}: {count}" for name, count in kinds.most_common(_MOST_KINDS)]
+    if len(kinds) > _MOST_KINDS:
+        listed.append(f"and {len(kinds) - _MOST_KINDS} more kinds")
+    return "; ".join(listed)
+
+
+def _note_gaps(filled: FilledTable) -> Iterator[str]:
+    """Say that cells are empty, and which of the missing defenses and attacks no shipped config names."""
+    cells = (cell for row in filled.rows if row.printed for cell in row.cells)
+    if not any(cell.ours is None and cell.paper is not None for cell in cells):
+        return
+    missing = _list_missing(filled)
+    names = [
+        *(("defense", name) for name in _once(defense for _, defense in missing)),
+        *(("attack", name) for name in _once(attack for found in missing.values() for attack in found)),
+    ]
+    lacking = ", ".join(f"{group} {name}" for group, name in names if not _has_config(group, name))
+    yield f"{NO_RUNS} nothing was run. What would fill the paper's rows stands below." + (
+        f" Not shipped yet, to be added as a config first: {lacking}." if lacking else ""
+    )

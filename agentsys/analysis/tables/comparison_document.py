@@ -1,0 +1,370 @@
+"""A comparison ready to be written: differences overall, on exposed cases and by suite, and what flipped."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from agentsys.analysis.metrics.compared_sides import Axis
+from agentsys.analysis.metrics.comparison import (
+    ALL_CASES,
+    EXPOSED,
+    CaseFlip,
+    Comparison,
+    Contest,
+    DifferenceRow,
+    injection_task_of,
+)
+from agentsys.analysis.metrics.rates import TARGETED_ASR, MeasuredCell
+from agentsys.analysis.metrics.task_tags import benchmark_change_notes
+from agentsys.analysis.statistics.difference_test import LEVEL
+from agentsys.analysis.statistics.differences import Pair
+from agentsys.analysis.statistics.outcome_grid import CONFIDENCE
+from agentsys.analysis.statistics.rate_estimates import OVERALL, POOLED
+from agentsys.analysis.tables.result_notes import SIMULATED_NOTE, provenance_notes
+from agentsys.analysis.tables.results_document import MOST_ACROSS
+from agentsys.analysis.tables.table_document import MISSING, Document, Grid, GridCell, cells, number_text
+from agentsys.analysis.tables.table_writers import LongForm, Output, records_of
+from agentsys.base.grouping import group_by
+from agentsys.records.case_row import NO_ATTACK, make_case_id
+
+_SIGNIFICANT = 0.05
+_OPENED = (
+    "Ids of flipped cases: behind the address of the report (agentsys report DIR) put #case=ID, or "
+    "#case=ID&beside=ID for both sides; where the report is written already, the ids are links to it."
+)
+_CAPTIONS = {
+    ALL_CASES: "overall, cases that both have, in percent",
+    EXPOSED: "overall, only cases whose payload a tool returned under both, in percent",
+}
+_HEADINGS = {ALL_CASES: "Overall, %", EXPOSED: "Overall, % of exposed"}
+"""In a terminal, where captions are not shown."""
+_EXPLAINED = (
+    f"{CONFIDENCE:.0f}% intervals and p: signs of user tasks and of injection tasks flipped, with a t test. "
+    "p Holm is corrected for the other rows of the same table; * marks p Holm below 0.05 by suite. "
+    "Overall: unweighted mean of the suites.",
+    "+/-: cases in which only the compared side, or only the baseline, has the outcome (solved, or "
+    "injection carried out). Detectable: the true difference that this many cases find with 80% power.",
+)
+
+
+@dataclass(frozen=True)
+class ReportPages:
+    """The reports (`agentsys report`) of what is compared, so that flipped cases can be linked to."""
+
+    of_side: Mapping[str, Path] = field(default_factory=dict)
+    """Side -> the page that shows its cases; a side without a page has no links."""
+
+    def links(self, flip: CaseFlip) -> tuple[str, str]:
+        """A link for the baseline's case and one for the other, to both together where one page has both."""
+        baseline, compared = make_case_id(flip.pair.baseline), make_case_id(flip.pair.defense)
+        first, second = (self.of_side.get(side) for side in (flip.contest.baseline, flip.contest.compared))
+        if first is not None and first == second:
+            return _link(first, f"case={baseline}&beside={compared}"), _link(
+                first, f"case={compared}&beside={baseline}"
+            )
+        return _link(first, f"case={baseline}"), _link(second, f"case={compared}")
+
+
+def _link(page: Path | None, place: str) -> str:
+    return "" if page is None else f"{page.absolute().as_uri()}#{place}"
+
+
+def compare_output(found: Comparison, flips: int | None = 1, pages: ReportPages | None = None) -> Output:
+    """Arrange tables, flipped cases and notes, ready to be written in any form.
+
+    Args:
+        found: What was measured, from `agentsys.analysis.metrics.comparison.compare_sides`.
+        flips: Flipped cases to list per metric and direction, None: all; JSON has all of them.
+        pages: Reports that the flipped cases are linked to.
+    """
+    sections = [(title, list(_grids(rows, found))) for title, rows in group_by(found.rows, _sheet).items()]
+    notes, pages = list(_notes(found)), pages or ReportPages()
+    if found.flips and flips != 0:
+        groups = group_by(found.flips, lambda flip: (flip.contest, found.titles[flip.metric], flip.gained))
+        left = sum(max(len(group) - flips, 0) for group in groups.values()) if flips is not None else 0
+        heading = f"Flipped cases; {left} more: --full" if left else "Flipped cases"
+        sections.append((heading, [_flip_grid(groups, flips, found, pages)]))
+        notes.append(_OPENED)
+    records = records_of(DifferenceRow, found.rows)
+    return Output("agentsys compare", Document(sections, tuple(notes)), records, _data(found, records, pages))
+
+
+def _sheet(row: DifferenceRow) -> str:
+    model = "" if row.by in (Axis.MODEL, Axis.RUN) else f"{row.model} on "
+    return f"{model}{row.benchmark} {row.version}, against {row.baseline}"
+
+
+def _grids(rows: Sequence[DifferenceRow], found: Comparison) -> Iterator[Grid]:
+    for which in _CAPTIONS:
+        chosen = [row for row in rows if row.cases == which and row.suite == OVERALL]
+        if chosen:
+            yield _overall(chosen, which, found)
+    yield _by_suite([row for row in rows if row.cases == ALL_CASES and row.suite != OVERALL], found.titles)
+
+
+def _overall(rows: Sequence[DifferenceRow], which: str, found: Comparison) -> Grid:
+    header = (
+        _HEADINGS[which],
+        "Metric",
+        found.baseline,
+        found.by.value.capitalize(),
+        "Difference",
+        "p",
+        "p Holm",
+        "Cases",
+        "+/-",
+        "Detectable",
+    )
+    lines = [
+        cells(
+            _name(row),
+            found.titles[row.metric],
+            number_text(row.baseline_value),
+            number_text(row.compared_value),
+            _difference(row),
+            p_text(row.p),
+            p_text(row.p_holm),
+            str(row.n),
+            f"+{row.gained}/-{row.lost}",
+            number_text(row.smallest_detectable, ".1f"),
+        )
+        for row in rows
+    ]
+    return Grid(_CAPTIONS[which], header, lines, names=2)
+
+
+def _by_suite(rows: Sequence[DifferenceRow], titles: Mapping[str, str]) -> Grid:
+    """Suites side by side, a row per contest and metric; of many suites a row each, a column per metric."""
+    caption, heading = "differences by suite, in percentage points", "By suite, points"
+    suites = [*sorted({row.suite for row in rows} - {POOLED}), POOLED]
+    metrics = [metric for metric in titles if any(row.metric == metric for row in rows)]
+    across = len(suites) <= MOST_ACROSS + 1
+    contests: defaultdict[tuple[str, ...], dict[tuple[str, str], DifferenceRow]] = defaultdict(dict)
+    for row in rows:
+        contest = (row.attack, row.defense, row.model, row.compared, row.metric if across else "")
+        contests[contest][row.suite, row.metric] = row
+    body = []
+    for found in contests.values():
+        first = next(iter(found.values()))
+        if across:
+            numbers = [_points(found.get((suite, first.metric))) for suite in suites]
+            body.append(cells(_name(first), titles[first.metric], *numbers))
+        else:
+            for suite in suites:
+                body.append(cells(_name(first), suite, *(_points(found.get((suite, m))) for m in metrics)))
+    if across:
+        return Grid(caption, (heading, "Metric", *suites), body, names=2)
+    header = (heading, "Suite", *(titles[metric] for metric in metrics))
+    breaks = frozenset(range(len(suites), len(body), len(suites)))
+    return Grid(caption, header, body, names=2, breaks=breaks)
+
+
+def _points(row: DifferenceRow | None) -> GridCell:
+    return GridCell("") if row is None else _difference(row, starred=True)
+
+
+def _name(row: DifferenceRow) -> GridCell:
+    """The compared side, and below it where it was compared, as far as the heading does not say it."""
+    around = {
+        Axis.DEFENSE: (row.attack,),
+        Axis.MODEL: (row.defense, row.attack),
+        Axis.ATTACK: (row.defense,),
+        Axis.RUN: (row.model, row.defense, row.attack),
+    }[Axis(row.by)]
+    benign = row.attack == NO_ATTACK and row.by != Axis.ATTACK
+    return GridCell(row.compared, " / ".join(around[:-1] if benign else around))
+
+
+def _difference(row: DifferenceRow, *, starred: bool = False) -> GridCell:
+    if math.isnan(row.difference):
+        return GridCell(MISSING)
+    star = "*" if starred and row.p_holm < _SIGNIFICANT else ""
+    interval = "" if math.isnan(row.ci_low) else f"{row.ci_low:+.1f} to {row.ci_high:+.1f}"
+    return GridCell(f"{row.difference:+.2f}{star}", interval)
+
+
+def p_text(p: float) -> str:
+    """A p-value to be read: four decimals, or that it is smaller."""
+    return "<0.0001" if p < 0.0001 else number_text(p, ".4f")
+
+
+def _notes(found: Comparison) -> Iterator[str]:
+    compared = [case for pairing in found.pairings.values() for pair in pairing.pairs for case in pair]
+    yield from found.notes
+    yield from benchmark_change_notes(row.benchmark for row in found.rows)
+    yield from _EXPLAINED
+    if any(case.simulated for case in compared):
+        yield SIMULATED_NOTE
+    yield from provenance_notes(compared)
+    yield from few_task_notes(found)
+    yield from count_notes(found)
+
+
+def count_notes(found: Comparison) -> Iterator[str]:
+    """One line per contest in which not every case was compared, and per field without a contest."""
+    for contest, pairing in found.pairings.items():
+        parts = (
+            (pairing.only_baseline, f"only under {contest.baseline}"),
+            (pairing.only_defense, f"only under {contest.compared}"),
+            (pairing.errored - pairing.no_text, "errored on one side"),
+            (pairing.no_text, "without a text, for an attacker gave none to try"),
+        )
+        if any(count for count, _ in parts):
+            listed = ", ".join(f"{count} {reason}" for count, reason in parts if count)
+            yield f"{contest.title}: {len(pairing.pairs)} cases compared; left out: {listed}."
+        unknown = sum(None in (pair.baseline.exposed_raw, pair.defense.exposed_raw) for pair in pairing.pairs)
+        if unknown and contest.field.attack != NO_ATTACK:
+            yield f"{contest.title}: exposure unknown for {unknown} cases, which are not among the exposed."
+    for alone, count in found.unopposed.items():
+        cases = "1 case" if count == 1 else f"{count} cases"
+        yield f"{alone.place}: {cases} under {found.baseline} alone, nothing to compare them with."
+
+
+FEW = 6
+"""Tasks of one kind below which a difference that is called significant is said to rest on few."""
+
+
+def few_task_notes(found: Comparison) -> Iterator[str]:
+    """A line per significant overall difference that few tasks carry, or with a side that few tasks break."""
+    broken = False
+    for contest, pairing in found.pairings.items():
+        for row in _significant(found, contest, pairing.pairs):
+            if few := _few_differ(row):
+                yield f"{contest.title}: {found.titles[row.metric]} differs in {few} only."
+            if row.metric == TARGETED_ASR and (few := _few_break(contest, row, pairing.pairs)):
+                broken = True
+                yield f"{contest.title}: {few}."
+    if broken:
+        yield (
+            "Where few injection tasks out of many break one side, a run may hold none of them: up to 11% "
+            "of equal sides are then told apart at p < 0.05, instead of 5% (docs/statistics.md)."
+        )
+
+
+def broken_by(pairs: Iterable[Pair]) -> tuple[set[tuple[str, str]], set[tuple[str, str]]]:
+    """Injection tasks that were carried out in some case: on the baseline's side, and on the other."""
+    before, after = set(), set()
+    for pair in pairs:
+        task = injection_task_of(pair)
+        if task is not None and pair.baseline.injection_success:
+            before.add(task)
+        if task is not None and pair.defense.injection_success:
+            after.add(task)
+    return before, after
+
+
+def _significant(found: Comparison, contest: Contest, pairs: Sequence[Pair]) -> Iterator[DifferenceRow]:
+    """The overall rows of one contest, on all its cases, in which p is below 0.05."""
+    ours = MeasuredCell.of(pairs[0].defense) if pairs else None
+    for row in found.rows:
+        cell = MeasuredCell(row.benchmark, row.version, row.model, row.defense, row.attack)
+        met = cell == ours and (row.baseline, row.compared) == (contest.baseline, contest.compared)
+        if met and (row.suite, row.cases) == (OVERALL, ALL_CASES) and row.p < LEVEL:
+            yield row
+
+
+def _few_differ(row: DifferenceRow) -> str | None:
+    tasks = [(row.differing_user_tasks, "user")]
+    if row.differing_injection_tasks:  # benign cases, and attacks without a goal, have none
+        tasks.append((row.differing_injection_tasks, "injection"))
+    if min(count for count, _ in tasks) >= FEW:
+        return None
+    return " and ".join(f"{count} {kind} task{'' if count == 1 else 's'}" for count, kind in tasks)
+
+
+def _few_break(contest: Contest, row: DifferenceRow, pairs: Sequence[Pair]) -> str | None:
+    before, after = (len(tasks) for tasks in broken_by(pairs))
+    if 2 * min(before, after) >= max(before, after):
+        return None
+    of = len({injection_task_of(pair) for pair in pairs} - {None})
+    return (
+        f"of {of} injection tasks, {after} broke {contest.compared} and {before} {contest.baseline} "
+        f"(cases differ in {row.differing_injection_tasks})"
+    )
+
+
+def _data(found: Comparison, records: LongForm, pages: ReportPages) -> dict[str, Any]:
+    """Collect what JSON holds: the differences, every flip and the counts."""
+    flips = []
+    for flip in found.flips:
+        links = dict(zip(("baseline_link", "compared_link"), pages.links(flip), strict=True))
+        flips.append(flip_record(flip) | {name: link or None for name, link in links.items()})
+    pairings = [
+        {
+            **contest.field._asdict(),
+            "baseline": contest.baseline,
+            "compared": len(pairing.pairs),
+            "errored": pairing.errored,
+            "only_baseline": pairing.only_baseline,
+            "only_compared": pairing.only_defense,
+        }
+        for contest, pairing in found.pairings.items()
+    ]
+    unopposed = [{**field._asdict(), "cases": count} for field, count in found.unopposed.items()]
+    return {
+        "by": found.by.value,
+        "baseline": found.baseline,
+        "differences": records.rows,
+        "flips": flips,
+        "pairings": pairings,
+        "unopposed": unopposed,
+    }
+
+
+_FlipKind = tuple[Contest, str, bool]
+"""Contest, heading of the metric, and whether the outcome occurred on the compared side."""
+
+
+def _flip_grid(
+    groups: Mapping[_FlipKind, Sequence[CaseFlip]], limit: int | None, found: Comparison, pages: ReportPages
+) -> Grid:
+    """All flips in one table: how many of a kind there are, and the first of them."""
+    rows, breaks, several = [], set(), False
+    fields = [(of.field.model, of.field.defense, of.field.attack) for of, _, _ in groups]
+    # Where the sides met, as far as it is not the same in all; what is benign is told by its metric.
+    named = [{name for name in names if name not in ("", NO_ATTACK)} for names in zip(*fields, strict=True)]
+    for (contest, heading, gained), names, flips in zip(groups, fields, groups.values(), strict=True):
+        told = [name for name, all_of in zip(names, named, strict=True) if name in all_of and len(all_of) > 1]
+        signed = f"{'+' if gained else '-'}{len(flips)}"
+        head = cells(GridCell(contest.compared, " / ".join(told)), heading, signed)
+        for flip in flips[:limit]:
+            ids = zip(map(make_case_id, flip.pair), pages.links(flip), strict=True)
+            rows.append((*head, GridCell(_case(flip)), *(GridCell(one, link=link) for one, link in ids)))
+            head = cells("", "", "")  # of a kind only the first line says what it is
+        several = several or len(flips[:limit]) > 1
+        breaks.add(len(rows))
+    compared = found.by.value.capitalize()
+    header = (compared, "Metric", "+/-", "Case", f"Id, {found.baseline}", f"Id, {compared.lower()}")
+    between = frozenset(breaks - {len(rows)}) if several else frozenset()
+    return Grid("flipped cases", header, rows, names=4, breaks=between, wraps=frozenset({1, 3}))
+
+
+def _case(flip: CaseFlip) -> str:
+    case = flip.pair.defense
+    tasks = " x ".join(task for task in (case.user_task_id, case.injection_task_id) if task)
+    return f"{case.suite} {tasks}" + (f" epoch {case.epoch}" if case.epoch else "")
+
+
+FLIP_COLUMNS = (
+    *("metric", "benchmark", "version", "model", "defense", "attack", "baseline", "compared", "gained"),
+    *("suite", "user_task_id", "injection_task_id", "epoch"),
+    *("baseline_case", "compared_case", "baseline_file", "file"),
+)
+"""Columns of a flip for programs; `model`, `defense` and `attack` are those of the compared side's case."""
+
+
+def flip_record(flip: CaseFlip) -> dict[str, str | int | bool | None]:
+    """One flip for programs, under `FLIP_COLUMNS`."""
+    first, second = flip.pair
+    values = (
+        *(flip.metric, second.benchmark, second.version, second.table_model, second.defense, second.attack),
+        *(flip.contest.baseline, flip.contest.compared, flip.gained),
+        *(second.suite, second.user_task_id, second.injection_task_id, second.epoch),
+        *(make_case_id(first), make_case_id(second), first.source, second.source),
+    )
+    return dict(zip(FLIP_COLUMNS, values, strict=True))

@@ -1,0 +1,230 @@
+"""Cost and untrusted text per cell, and attack success at a budget of queries, ready to be written."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+from agentsys.analysis.metrics.case_measures import GUARD_TITLES, MeasureRow
+from agentsys.analysis.metrics.search_budget import (
+    ASR,
+    ASR_BY_ATTEMPTS,
+    MEASURES,
+    BudgetRow,
+    StoredSearches,
+    is_open,
+    textless_notes,
+)
+from agentsys.analysis.metrics.task_tags import benchmark_change_notes
+from agentsys.analysis.statistics.outcome_grid import CONFIDENCE
+from agentsys.analysis.statistics.rate_estimates import OVERALL, POOLED
+from agentsys.analysis.tables.table_document import MISSING, Document, Grid, cells, number_cell, number_text
+from agentsys.analysis.tables.table_writers import Output, records_of
+from agentsys.base.grouping import group_by
+from agentsys.records.case_row import is_simulated_name
+
+TITLES = {
+    "untrusted_tokens": "Untrusted tokens",
+    "untrusted_tokens_workers": "in workers",
+    "exposure_rounds": "Exposure rounds",
+    "exposure_rounds_workers": "in workers",
+    "model_calls": "Model calls",
+    "seconds": "Seconds",
+    "tokens_per_solved_task": "Tokens per solved task",
+    "cost_per_solved_task": "USD per solved task",
+    "asr_per_million_tokens": "ASR per million tokens",
+    "asr_per_dollar": "ASR per USD",
+}
+"""Measure -> heading, in the order shown."""
+_OF_ROLES = {
+    "tokens_per_case": "Tokens per case and role",
+    "cached_tokens_per_case": "Tokens per case and role, read from the provider's cache",
+    "usd_per_case": "USD per case and role",
+}
+"""Measure -> heading of its grid. The first grid is there even where no run says what it used."""
+_NAMES = ("Model", "Defense", "Attack", "Version")
+_NOTES = (
+    "Means per case, all cases of the cell together. Untrusted tokens: text from tools (characters / 3.6) "
+    "admitted to a context that can call command tools; exposure rounds: model calls with the injection in "
+    "such a context.",
+    "Definitions: docs/data.md. n/a: undefined, or not recorded in these runs.",
+)
+_OF_GUARDS = (
+    "Guards: FNR is the share of planted results (or of cases with one) that a guard let pass, FPR the share "
+    "of others that it flagged, with 95% intervals; results without a readable verdict are in neither. Clean "
+    "text cut: of the characters of results in which nothing was planted. In brackets: how many."
+)
+
+
+def measures_output(rows: Sequence[MeasureRow], notes: Iterable[str] = ()) -> Output:
+    """One line per cell: untrusted text and cost, then tokens per role; ready to be written in any form."""
+    found: defaultdict[tuple[str, ...], dict[str, MeasureRow]] = defaultdict(dict)
+    for row in rows:
+        if row.suite == POOLED:
+            # The version stands behind the benchmark's label unless that is plain AgentDojo.
+            version = row.version if row.benchmark == "agentdojo" else f"{row.benchmark} {row.version}"
+            found[row.model, row.defense, row.attack, version][row.measure] = row
+    header = (*_NAMES, *TITLES.values())
+    lines = [cells(*cell, *(_number(of.get(name)) for name in TITLES)) for cell, of in found.items()]
+    grids = [Grid("Untrusted text and cost", header, lines, names=len(_NAMES))]
+    for place, (measure, heading) in enumerate(_OF_ROLES.items()):
+        prefix = f"{measure}:"
+        roles = dict.fromkeys(name for of in found.values() for name in of if name.startswith(prefix))
+        if roles or place == 0:
+            lines = [cells(*cell, *(_number(of.get(role)) for role in roles)) for cell, of in found.items()]
+            header = (*_NAMES, *(role.removeprefix(prefix) for role in roles))
+            grids.append(Grid(heading, header, lines, names=len(_NAMES)))
+    sections = [("Cost and untrusted text", grids)]
+    said = [*benchmark_change_notes(row.benchmark for row in rows), *notes, *_NOTES]
+    if (guards := _guard_grid(found)).rows:
+        sections.append(("Guards: verdicts against what was planted", [guards]))
+        said.append(_OF_GUARDS)
+    if (gates := _gate_grid(found)).rows:
+        sections.append(("Calls that filters ruled on", [gates]))
+    return Output("agentsys measures", Document(sections, tuple(said)), records_of(MeasureRow, rows))
+
+
+_Cells = Mapping[tuple[str, ...], Mapping[str, MeasureRow]]
+"""Model, defense, attack and version -> measure -> number of all suites together."""
+
+
+def _guard_grid(found: _Cells) -> Grid:
+    """One line per cell and guard."""
+    lines: defaultdict[tuple[str, ...], dict[str, MeasureRow]] = defaultdict(dict)
+    for cell, of in found.items():
+        for name, row in of.items():
+            measure, _, guard = name.partition(":")
+            if measure in GUARD_TITLES:
+                lines[*cell, guard][measure] = row
+    rows = [cells(*line, *(_share(of.get(name)) for name in GUARD_TITLES)) for line, of in lines.items()]
+    return Grid("Guards", (*_NAMES, "Guard", *GUARD_TITLES.values()), rows, names=len(_NAMES) + 1)
+
+
+def _gate_grid(found: _Cells) -> Grid:
+    """One line per cell, filter and outcome, with the calls by tool."""
+    calls: defaultdict[tuple[str, ...], dict[str, int]] = defaultdict(dict)
+    for cell, of in found.items():
+        for name, row in of.items():
+            measure, _, ruling = name.partition(":")
+            if measure == "gate_calls":
+                ruler, outcome, tool = ruling.split("/", 2)
+                calls[*cell, ruler, outcome][tool] = int(row.value)
+    rows = [cells(*line, f"{sum(tools.values()):,}", _most(tools)) for line, tools in calls.items()]
+    header = (*_NAMES, "Filter", "Outcome", "Calls", "By tool")
+    return Grid("Calls that filters ruled on", header, rows, names=len(_NAMES) + 2)
+
+
+_MOST_TOOLS = 5
+
+
+def _most(tools: Mapping[str, int]) -> str:
+    """The tools with the most calls, and how many more there are."""
+    listed = sorted(tools, key=lambda tool: (-tools[tool], tool))
+    more = len(listed) - _MOST_TOOLS
+    told = ", ".join(f"{tool} {tools[tool]}" for tool in listed[:_MOST_TOOLS])
+    return f"{told} and {more} more" if more > 0 else told
+
+
+def _share(row: MeasureRow | None) -> str:
+    if row is None or math.isnan(row.value):
+        return MISSING
+    interval = "" if math.isnan(row.ci_low) else f" {row.ci_low:.0f}-{row.ci_high:.0f}"
+    return f"{row.value:.1f}{interval} ({row.n:,})"
+
+
+def _number(row: MeasureRow | None) -> str:
+    if row is None:
+        return MISSING
+    return number_text(row.value, ",.0f" if abs(row.value) >= 100 else ".3g")
+
+
+_AXES = {ASR: "queries", ASR_BY_ATTEMPTS: "attempts, those that were not tried included"}
+
+
+def budget_output(rows: Sequence[BudgetRow], searches: StoredSearches) -> Output:
+    """Two grids per benchmark and version, success by budget and what the searches took, in any form."""
+    groups = group_by(rows, lambda row: (row.benchmark, row.version))
+    sections = [
+        (
+            f"Searched attacks on {benchmark} {version}",
+            (*(_asr_grid(found, axis) for axis in _AXES), _cost_grid(found)),
+        )
+        for (benchmark, version), found in groups.items()
+    ]
+    document = Document(sections, list(_budget_notes(rows, searches)))
+    return Output("agentsys budget", document, records_of(BudgetRow, rows))
+
+
+def _asr_grid(rows: Sequence[BudgetRow], axis: str) -> Grid:
+    found: defaultdict[tuple[str, ...], dict[int, BudgetRow]] = defaultdict(dict)
+    for row in rows:
+        if row.measure == axis and row.budget is not None:
+            found[row.model, row.defense, row.attack, row.suite][row.budget] = row
+    budgets = sorted({budget for by_budget in found.values() for budget in by_budget})
+    # Cell by cell, overall first.
+    order = {cell: place for place, cell in enumerate(dict.fromkeys(line[:3] for line in found))}
+    lines = sorted(found, key=lambda line: (order[line[:3]], line[3] != OVERALL, line[3]))
+    body = []
+    for line in lines:
+        numbers = [number_cell(found[line].get(budget)) for budget in budgets]
+        first = next(iter(found[line].values()))
+        counts = (first.n, first.errored, first.unfinished, first.no_text)
+        body.append(cells(*line, *numbers, *map(str, counts)))
+    counted = ("Searches", "Errored", "Unfinished", "No text")
+    header = (*_BUDGET_NAMES, "Suite", *(f"ASR@{budget}" for budget in budgets), *counted)
+    breaks = frozenset(place for place, line in enumerate(lines) if place and line[3] == OVERALL)
+    caption = f"Targeted ASR at a budget of so many {_AXES[axis]}, %"
+    return Grid(caption, header, body, names=4, breaks=breaks, captioned=True)
+
+
+_BUDGET_NAMES = ("Model", "Defense", "Attack")
+
+
+def _cost_grid(rows: Sequence[BudgetRow]) -> Grid:
+    found: dict[tuple[str, ...], dict[str, BudgetRow]] = {}
+    for row in rows:
+        if row.measure not in _AXES and row.suite == OVERALL:
+            found.setdefault((row.model, row.defense, row.attack), {})[row.measure] = row
+    lines = [cells(*line, *(_amount(by_name[name]) for name in MEASURES)) for line, by_name in found.items()]
+    return Grid(
+        "What the searches took, all suites together", (*_BUDGET_NAMES, *MEASURES.values()), lines, names=3
+    )
+
+
+def _amount(row: BudgetRow) -> str:
+    if row.measure.endswith("_usd"):
+        return number_text(row.value, ",.4f")
+    return number_text(row.value, ".2f" if row.measure == "queries_to_success" else ",.0f")
+
+
+_GO_ON = ": they are in no rate, but in what was spent. The next run goes on with them."
+
+
+def _budget_notes(rows: Sequence[BudgetRow], searches: StoredSearches) -> Iterable[str]:
+    yield (
+        "ASR@k: targeted ASR in percent at a budget of k. Unit: one search, for one injection task on one "
+        "user task, or in mode transfer on several. A query is one run of the agent; an attempt is one "
+        "candidate, tried on every user task of the search, or not tried. A search counts from the query, or "
+        "attempt, with which a text had succeeded on all of them. The first attempt of our own attacks is "
+        "the text the search starts from; client-NAME are queries of a served target's clients. What "
+        "`agentsys results` shows is another number: in mode transfer the text of one search is applied to "
+        "every user task."
+    )
+    yield (
+        f"{CONFIDENCE:.0f}% intervals: injection tasks resampled (and user tasks, where there are several). "
+        "overall: unweighted mean of the suites. n/a: beyond the search's own budget, or undefined."
+    )
+    if any(is_simulated_name(row.model) for row in rows):
+        yield "simulated: a scripted agent and attacker, not language models; no LLM's numbers."
+    errored = sum(search.state.errored for search in searches.found)
+    if errored:
+        yield f"{errored} searches ended in an error{_GO_ON}"
+    yield from textless_notes(searches.found)
+    open_ = sum(is_open(search) for search in searches.found)
+    if open_:
+        yield f"{open_} searches were interrupted{_GO_ON}"
+    if searches.repeated:
+        yield f"Left out {searches.repeated} folders of searches that are stored more than once."
+    if searches.skipped:
+        yield f"Left out {len(searches.skipped)} files that could not be read."

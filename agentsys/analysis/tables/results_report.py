@@ -1,0 +1,242 @@
+"""The numbers of some folders and what a reader must know beside them; and variants of them, line by line."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from agentsys.analysis.metrics.attack_success import denial_notes, paired_denials
+from agentsys.analysis.metrics.case_measures import fact_rows
+from agentsys.analysis.metrics.own_metric import Metric
+from agentsys.analysis.metrics.rates import METRIC_TITLES, MeasuredCell, MetricRow, measure
+from agentsys.analysis.metrics.task_tags import SCORE_FIXED, load_tag, split_by_tag, with_fixed_scores
+from agentsys.analysis.statistics.outcome_grid import CONFIDENCE, ErrorRule, outcome_of
+from agentsys.analysis.statistics.rate_estimates import OVERALL
+from agentsys.analysis.tables.result_notes import SIMULATED_NOTE, honesty_notes, replay_notes
+from agentsys.analysis.tables.results_document import Report, fact_grids, fact_notes, sheets
+from agentsys.base.grouping import format_count, group_by
+from agentsys.errors import ConfigError
+from agentsys.records.case_reader import LoadedCases, describe_repeated
+from agentsys.records.case_row import NO_ATTACK, SERVED, CaseRow, is_simulated_name
+from agentsys.records.stored_plan import describe_unfinished
+
+
+def measure_reading(
+    reading: LoadedCases,
+    errors: ErrorRule = ErrorRule.REPORT,
+    *,
+    own: Sequence[Metric] = (),
+    replicates: int = 2000,
+) -> Report:
+    """Measure everything that was read, for other programs: without what only people are told beside it.
+
+    Args:
+        reading: What was read, from `read_cases`.
+        errors: What errored cases count as.
+        own: Further metrics, of the user's own.
+        replicates: Number of bootstrap replicates.
+    """
+    return Report(
+        measure(reading.cases, errors, own=own, replicates=replicates),
+        measured=fact_rows(reading.cases, replicates=replicates),
+        denials=paired_denials(reading.cases, errors, replicates=replicates),
+        titles=METRIC_TITLES | {metric.name: metric.title for metric in own},
+    )
+
+
+def build_report(
+    reading: LoadedCases,
+    errors: ErrorRule = ErrorRule.REPORT,
+    *,
+    own: Sequence[Metric] = (),
+    replicates: int = 2000,
+) -> Report:
+    """The `numbers` of everything that was read, and everything a reader must know beside them."""
+    found = measure_reading(reading, errors, own=own, replicates=replicates)
+    # The most important first: a screen shows three of them.
+    notes = [
+        *describe_unfinished(reading.unfinished),
+        *errored_notes(reading.cases, errors),
+        *([SIMULATED_NOTE] if any(is_simulated_name(row.model) for row in found.rows) else []),
+        *replay_notes(reading.cases),
+        *_notes_on_fewer_suites(found.rows),
+        *honesty_notes(reading.cases, errors, replicates=replicates),
+        *fact_notes(found.measured, reading.cases),
+        *denial_notes(found.denials),
+        f"{CONFIDENCE:.0f}% intervals: user tasks and injection tasks resampled, {replicates} times. "
+        "Overall: unweighted mean of the suites.",
+        *(
+            [_NO_CERTAINTY]
+            if any(row.suite == OVERALL and row.value in (0, 100) for row in found.rows)
+            else []
+        ),
+        *_notes_on_suites_as_draws(reading.cases),
+        *_notes_on_omissions(reading),
+    ]
+    return replace(
+        found,
+        unexposed=unexposed_share(reading.cases),
+        notes=tuple(notes),
+        fact_grids=fact_grids(reading.cases),
+    )
+
+
+_NO_CERTAINTY = (
+    "0 or 100 does not mean certainty: where all cases came out alike, the interval goes as far as it would "
+    "for a single case that did not."
+)
+
+
+def unexposed_share(cases: Iterable[CaseRow]) -> dict[MeasuredCell, float]:
+    """Per attacked cell, percent of cases without error whose payload no tool ever returned.
+
+    Cells with unknown exposure are absent.
+    """
+    known = [
+        case
+        for case in cases
+        if case.attack != NO_ATTACK and case.exposed_raw is not None and case.status == "ok"
+    ]
+    return {
+        cell: 100.0 * sum(not case.exposed_raw for case in found) / len(found)
+        for cell, found in group_by(known, MeasuredCell.of).items()
+    }
+
+
+def errored_notes(cases: Iterable[CaseRow], rule: ErrorRule) -> Iterator[str]:
+    """Say how many of some cases errored, why, and what they count as; nothing where none did."""
+    errored = [case for case in cases if case.status == "error" and case.is_scored]
+    if not errored:
+        return
+    kinds = Counter(case.error_kind or "unknown" for case in errored)
+    listed = ", ".join(f"{kind} {count}" for kind, count in sorted(kinds.items()))
+    format_count = sum(outcome_of(case, rule) is not None for case in errored)
+    if rule is ErrorRule.REPORT:
+        yield f"Errored cases are left out of the rates: {len(errored)} ({listed})."
+    else:
+        yield (
+            f"Errored cases: {len(errored)} ({listed}); {format_count} of them counted as AgentDojo does "
+            f"(user task failed, attack succeeded), {len(errored) - format_count} left out."
+        )
+
+
+def _notes_on_fewer_suites(rows: Sequence[MetricRow]) -> Iterator[str]:
+    for sheet in sheets(rows):
+        for line in sheet.lines:
+            if line.suites and line.suites != sheet.suites:
+                yield f"{line.name}: overall covers {', '.join(line.suites)} only."
+
+
+def _notes_on_suites_as_draws(cases: Iterable[CaseRow]) -> Iterator[str]:
+    """Say where suites are drawn in the place of user tasks (`rate_estimates`)."""
+    tasks: defaultdict[tuple[str, str], defaultdict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    for case in cases:
+        if case.is_scored:
+            tasks[case.benchmark, case.version][case.suite].add(case.user_task_id)
+    for (benchmark, version), suites in sorted(tasks.items()):
+        if len(suites) > 1 and all(len(found) == 1 for found in suites.values()):
+            yield (
+                f"{benchmark} {version}: every suite has a single user task, so overall and pooled intervals "
+                f"resample the {len(suites)} suites in their place."
+            )
+
+
+def _notes_on_omissions(reading: LoadedCases) -> Iterator[str]:
+    alone = sum(case.is_injection_task_alone for case in reading.cases)
+    if alone:
+        yield f"Left out: {format_count(alone, 'run')} of injection tasks as if a user had asked for them."
+    served = sum(case.benchmark == SERVED for case in reading.cases)
+    if served:
+        yield f"Without scores: {format_count(served, 'conversation')} of a served agent with its clients."
+    yield from describe_repeated(reading.repeated_files)
+
+
+@dataclass(frozen=True)
+class Variant:
+    """Some cases, and what tells their lines from the other variants'."""
+
+    marks: tuple[str, ...]
+    """Stand in parentheses behind the defense; empty for the cases as they are."""
+    cases: tuple[CaseRow, ...]
+
+    def name(self, defense: str) -> str:
+        """E.g. `agentsys (action_open, fixed)`."""
+        return f"{defense} ({', '.join(self.marks)})" if self.marks else defense
+
+
+@dataclass(frozen=True)
+class Variants:
+    """The variants that are shown line by line."""
+
+    listed: tuple[Variant, ...]
+    """In the order of the lines of one defense."""
+    notes: tuple[str, ...]
+    """What has to be said of them."""
+    fixes: tuple[str, ...] = ()
+    """What fixed scores were made under; empty where none are shown."""
+
+
+def variants_of(cases: Sequence[CaseRow], *, fixed: bool = False, tag: str | None = None) -> Variants:
+    """The variants that were asked for; without either, the cases as they are.
+
+    Args:
+        cases: Cases in any order.
+        fixed: Whether fixed scores stand beside the official ones.
+        tag: A tag's name, to split by.
+
+    Raises:
+        ConfigError: If no case holds fixed scores, or there is no such tag.
+    """
+    listed, notes = [Variant((), tuple(cases))], []
+    fixes: tuple[str, ...] = ()
+    if tag is not None:
+        found = split_by_tag(cases, load_tag(tag))
+        listed = [Variant((tag,), found.cases_with), Variant((f"not {tag}",), found.cases_without)]
+        notes.append(found.note)
+    if fixed:
+        scored = with_fixed_scores(cases)
+        if not scored.fixes:
+            raise ConfigError(
+                f"None of these {len(cases)} cases holds fixed scores: only runs of ours on AgentDojo do. For"
+                " others: agentsys rescore DIR --version V --out NEW, then agentsys results NEW --fixed."
+            )
+        notes = [*scored.notes, *notes]
+        fixes = tuple(dict.fromkeys(name for one in scored.fixes for name in one))
+        listed = [
+            both
+            for one in listed
+            for both in (one, Variant((*one.marks, SCORE_FIXED), with_fixed_scores(one.cases).cases))
+        ]
+    return Variants(tuple(listed), tuple(notes), fixes)
+
+
+def variant_report(
+    reading: LoadedCases,
+    variants: Variants,
+    errors: ErrorRule = ErrorRule.REPORT,
+    *,
+    own: Sequence[Metric] = (),
+    replicates: int = 2000,
+) -> Report:
+    """A report whose lines are the variants of each defense, one below the other.
+
+    Its footnotes speak of all cases and of official scores.
+    """
+    whole = build_report(reading, errors, own=own, replicates=replicates)
+    # Rows of one defense stand together, the defenses in the order of the whole report.
+    by_defense: dict[tuple[str, ...], list[MetricRow]] = {cell: [] for cell in map(_defense_of, whole.rows)}
+    unexposed = {}
+    for variant in variants.listed:
+        for row in measure(variant.cases, errors, own=own, replicates=replicates):
+            by_defense[_defense_of(row)].append(replace(row, defense=variant.name(row.defense)))
+        for cell, share in unexposed_share(variant.cases).items():
+            unexposed[cell._replace(defense=variant.name(cell.defense))] = share
+    rows = [row for found in by_defense.values() for row in found]
+    return Report(
+        rows, unexposed, (*variants.notes, *whole.notes), denials=whole.denials, titles=whole.titles
+    )
+
+
+def _defense_of(row: MetricRow) -> tuple[str, ...]:
+    return row.benchmark, row.version, row.model, row.defense

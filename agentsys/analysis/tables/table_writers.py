@@ -1,0 +1,329 @@
+"""`Output`: a result, ready to be written in every form, for people and for other programs."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any, get_args, get_type_hints
+
+import orjson
+
+from agentsys.analysis.tables.table_document import (
+    Document,
+    Grid,
+    GridCell,
+    csv_cell,
+    html_text,
+    latex_cell,
+    markdown_cell,
+    plain,
+    rename_in_document,
+)
+from agentsys.errors import find_missing_packages, not_installed_error
+from agentsys.records.names_file import DisplayNames
+
+FILE_WIDTH = 160
+"""Columns of a table that goes to a file or a pipe, where no terminal sets the width."""
+
+
+class OutputFormat(StrEnum):
+    """The forms in which a result is written."""
+
+    TABLE = "table"
+    MARKDOWN = "markdown"
+    LATEX = "latex"
+    HTML = "html"
+    CSV = "csv"
+    JSON = "json"
+    PARQUET = "parquet"
+
+    @property
+    def for_programs(self) -> bool:
+        """Whether it holds one record per number with whole names, and has no room for notes."""
+        return self in (OutputFormat.CSV, OutputFormat.JSON, OutputFormat.PARQUET)
+
+
+@dataclass(frozen=True)
+class LongForm:
+    """The long form of a result: one record per number."""
+
+    columns: Mapping[str, str]
+    """Name of a column -> what it holds, in order: `str`, `int`, `float` or `bool`."""
+    rows: Sequence[Mapping[str, Any]]
+    """Each with the columns as keys; None where there is nothing, nan where a number is undefined."""
+
+
+@dataclass(frozen=True)
+class Output:
+    """A result, ready to be written in any form."""
+
+    name: str
+    """Title of an HTML page of it, e.g. `agentsys results`."""
+    document: Document
+    records: LongForm
+    data: Any = None
+    """What JSON holds where that is more than a list of the records: values that JSON knows, names as they
+    were found."""
+    screen: Document | None = None
+    """What a terminal shows in place of the document: the most important of it; None: all of it."""
+
+
+def with_shown_names(output: Output, shown: DisplayNames) -> Output:
+    """Put a result's tables under the names shown; its records, for other programs, keep the stored ones."""
+    names = {name: shown.defense_name(name) for name in shown.defenses}
+    names |= {name: shown.model_name(name) for name in shown.models}
+    if not names:
+        return output
+    screen = None if output.screen is None else rename_in_document(output.screen, names)
+    return replace(output, document=rename_in_document(output.document, names), screen=screen)
+
+
+def records_of(kind: type, rows: Iterable[Any]) -> LongForm:
+    """The long form of rows of a dataclass or a NamedTuple, whose fields are the columns."""
+    columns = {}
+    for name, hint in get_type_hints(kind).items():
+        (plain_kind,) = (one for one in get_args(hint) or (hint,) if one is not type(None))
+        columns[name] = str(plain_kind.__name__)
+    return LongForm(columns, [{name: getattr(row, name) for name in columns} for row in rows])
+
+
+def grid_records(document: Document) -> LongForm:
+    """Make the long form of a result that has none: a record per number of a grid."""
+    rows = []
+    for heading, grids in document.sections:
+        for grid in grids:
+            names = min(grid.names, len(grid.header) - 1)
+            for row in grid.rows:
+                name = " / ".join(cell.in_one for cell in row[:names])
+                for column, cell in zip(grid.header[names:], row[names:], strict=True):
+                    rows.append((heading, grid.caption, name, column, cell.in_one))
+    columns = ("section", "table", "row", "column", "value")
+    return LongForm(dict.fromkeys(columns, "str"), [dict(zip(columns, row, strict=True)) for row in rows])
+
+
+def render_output(output: Output, form: OutputFormat, width: int = FILE_WIDTH) -> bytes:
+    """Write a result in one of the forms.
+
+    Returns:
+        The content of a file; UTF-8 unless it is Parquet.
+    """
+    if form is OutputFormat.PARQUET:
+        return _parquet(output.records)
+    if form is OutputFormat.TABLE:
+        from agentsys.analysis.tables.write_terminal import terminal_text  # alone it needs rich
+
+        return terminal_text(output.screen or output.document, width).encode()
+    writers: dict[OutputFormat, Callable[[], str]] = {
+        OutputFormat.MARKDOWN: lambda: markdown_document(output.document),
+        OutputFormat.LATEX: lambda: latex_document(output.document),
+        OutputFormat.HTML: lambda: html_document(output.document, output.name),
+        OutputFormat.CSV: lambda: csv_text(output.records),
+        OutputFormat.JSON: lambda: json_text(output.records.rows if output.data is None else output.data),
+    }
+    return writers[form]().encode()
+
+
+# pandas' own writers are not used: they write an undefined number and a missing one alike, and importing
+# pandas takes as long as all of `agentsys results`.
+
+
+def csv_text(records: LongForm) -> str:
+    """One header line, then one line per record; what is undefined is `nan`, what is missing is empty."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(records.columns), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(_with_texts(row, csv_cell) for row in records.rows)
+    return text.getvalue()
+
+
+def json_text(value: Any) -> str:
+    """Indented JSON without characters that steer a terminal; what is undefined or missing is `null`."""
+    return orjson.dumps(_plain_texts(value), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE).decode()
+
+
+def _with_texts(row: Mapping[str, Any], safe: Callable[[str], str]) -> dict[str, Any]:
+    return {name: safe(value) if isinstance(value, str) else value for name, value in row.items()}
+
+
+def _plain_texts(value: Any) -> Any:
+    """The same value with every text in it made plain; keys are ours."""
+    if isinstance(value, str):
+        return plain(value)
+    if isinstance(value, Mapping):
+        return {name: _plain_texts(one) for name, one in value.items()}
+    return [_plain_texts(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+def _parquet(records: LongForm) -> bytes:
+    """Written with `pyarrow`; names are stored as they are, missing values as null."""
+    if lacking := find_missing_packages(["pyarrow"]):
+        raise not_installed_error("--format parquet", lacking, "parquet")
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    kinds = {"int": pa.int64(), "str": pa.string(), "float": pa.float64(), "bool": pa.bool_()}
+    schema = pa.schema([(name, kinds[kind]) for name, kind in records.columns.items()])
+    rows = [_with_texts(row, _storable) for row in records.rows]
+    file = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist(rows, schema=schema), file)
+    return file.getvalue()
+
+
+def _storable(text: str) -> str:
+    """Parquet holds UTF-8: a lone surrogate, which JSON may hold, becomes `?`."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def markdown_document(document: Document) -> str:
+    """Headings, tables, a list of notes, commands as a code block; ends in a newline."""
+    parts = [f"# {markdown_cell(document.title)}"] if document.title else []
+    if document.quotable:
+        parts.append("\n>\n".join(f"> {markdown_cell(sentence)}" for sentence in document.quotable))
+    for heading, grids in document.sections:
+        parts += [f"### {markdown_cell(heading)}", *(_markdown_table(grid) for grid in grids)]
+    if document.notes:
+        parts.append("\n".join(f"- {markdown_cell(note)}" for note in document.notes))
+    if document.commands:
+        # A fence ends at a line of backticks alone, and `plain` leaves no second line in a command.
+        parts.append("\n".join(["```sh", *(plain(command) for command in document.commands), "```"]))
+    return "\n\n".join(parts) + "\n"
+
+
+def _markdown_table(grid: Grid) -> str:
+    rule = ["---"] * grid.names + ["---:"] * (len(grid.header) - grid.names)
+    header = [markdown_cell(name) for name in grid.header]
+    rows = [[markdown_cell(cell.in_one) for cell in row] for row in grid.rows]
+    return "\n".join(f"| {' | '.join(row)} |" for row in [header, rule, *rows])
+
+
+def latex_document(document: Document) -> str:
+    """One float per grid, the notes under the first one of a section, commands as comments."""
+    notes = "\n".join(f"{latex_cell(note)}\\par" for note in document.notes)
+    parts = [r"% Needs \usepackage{booktabs}, and \usepackage{graphicx} for tables wider than the text."]
+    if document.title:
+        parts.append(rf"\paragraph{{{latex_cell(document.title)}}}")
+    if document.quotable:
+        sentences = [rf"\item {latex_cell(sentence)}" for sentence in document.quotable]
+        parts.append("\n".join([r"\begin{itemize}", *sentences, r"\end{itemize}"]))
+    for heading, grids in document.sections:
+        for index, grid in enumerate(grids):
+            caption = f"{latex_cell(heading)}, {latex_cell(grid.caption)}."
+            parts.append(_latex_table(grid, caption, notes if index == 0 else ""))
+    if document.commands:
+        parts.append("\n".join(f"% {plain(command)}" for command in document.commands))
+    return "\n\n".join(parts) + "\n"
+
+
+_FITS = 9
+"""Columns that fit the width of a page."""
+
+
+def _latex_table(grid: Grid, caption: str, notes: str) -> str:
+    columns = "l" * grid.names + "r" * (len(grid.header) - grid.names)
+    tabular = [
+        rf"\begin{{tabular}}{{{columns}}}",
+        r"\toprule",
+        " & ".join(latex_cell(name) for name in grid.header) + r" \\",
+        r"\midrule",
+        *_latex_rows(grid),
+        r"\bottomrule",
+        r"\end{tabular}",
+    ]
+    if len(grid.header) > _FITS:
+        tabular = [r"\resizebox{\textwidth}{!}{%", *tabular[:-1], r"\end{tabular}}"]
+    below = (
+        [r"\begin{minipage}{\textwidth}\smallskip\footnotesize", notes, r"\end{minipage}"] if notes else []
+    )
+    top = [r"\begin{table}", r"\centering", rf"\caption{{{caption}}}"]
+    return "\n".join([*top, *tabular, *below, r"\end{table}"])
+
+
+def _latex_rows(grid: Grid) -> Iterator[str]:
+    for index, row in enumerate(grid.rows):
+        if index in grid.breaks and index:
+            yield r"\midrule"
+        yield " & ".join(latex_cell(cell.in_one) for cell in row) + r" \\"
+
+
+_STYLE = """
+body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 75rem; padding: 0 1rem; }
+table { border-collapse: collapse; margin: 1rem 0; font-variant-numeric: tabular-nums; }
+caption { text-align: left; font-style: italic; padding: .3rem 0; }
+th, td { padding: .25rem .7rem; text-align: right; vertical-align: top; }
+thead th { border-bottom: 2px solid; border-top: 2px solid; }
+tbody tr:last-child td { border-bottom: 2px solid; }
+tr.break td { border-top: 1px solid; }
+th.name, td.name { text-align: left; }
+td small { opacity: .75; white-space: nowrap; }
+ul { padding-left: 1.2rem; font-size: .9rem; }
+pre { overflow-x: auto; padding: .7rem; border: 1px solid; font-size: .85rem; }
+@media (prefers-color-scheme: dark) { body { background: #16181d; color: #e6e6e6; } }
+"""
+
+
+def html_document(document: Document, title: str) -> str:
+    """A whole page without scripts or external resources; ends in a newline."""
+    return "\n".join(
+        [
+            "<!DOCTYPE html>",
+            '<html lang="en"><head><meta charset="utf-8">',
+            '<meta http-equiv="Content-Security-Policy" '
+            "content=\"default-src 'none'; style-src 'unsafe-inline'\">",
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            f"<title>{html_text(title)}</title>",
+            f"<style>{_STYLE}</style></head><body>",
+            html_fragment(document).rstrip("\n"),
+            "</body></html>\n",
+        ]
+    )
+
+
+def html_fragment(document: Document) -> str:
+    """Headings, tables, notes and commands, to be put into a page; ends in a newline."""
+    return "\n".join(_html_parts(document)) + "\n"
+
+
+def _html_parts(document: Document) -> Iterator[str]:
+    if document.title:
+        yield f"<h1>{html_text(document.title)}</h1>"
+    yield from _html_list(document.quotable)
+    for heading, grids in document.sections:
+        yield f"<h2>{html_text(heading)}</h2>"
+        for grid in grids:
+            yield from _html_table(grid)
+    yield from _html_list(document.notes)
+    if document.commands:
+        commands = "\n".join(html_text(command) for command in document.commands)
+        yield f"<pre><code>{commands}</code></pre>"
+
+
+def _html_list(sentences: Sequence[str]) -> Iterator[str]:
+    if sentences:
+        yield from ("<ul>", *(f"<li>{html_text(sentence)}</li>" for sentence in sentences), "</ul>")
+
+
+def _html_table(grid: Grid) -> Iterator[str]:
+    yield f"<table><caption>{html_text(grid.caption)}</caption>"
+    header = (
+        f"<th{_html_class(place, grid)}>{html_text(name)}</th>" for place, name in enumerate(grid.header)
+    )
+    yield f"<thead><tr>{''.join(header)}</tr></thead><tbody>"
+    for index, row in enumerate(grid.rows):
+        shown = (f"<td{_html_class(place, grid)}>{_html_cell(cell)}</td>" for place, cell in enumerate(row))
+        rule = ' class="break"' if index in grid.breaks and index else ""
+        yield f"<tr{rule}>{''.join(shown)}</tr>"
+    yield "</tbody></table>"
+
+
+def _html_class(place: int, grid: Grid) -> str:
+    return ' class="name"' if place < grid.names else ""
+
+
+def _html_cell(cell: GridCell) -> str:
+    # The break stands also where a fragment is shown without our style sheet, in a notebook for one.
+    detail = f"<br><small>{html_text(cell.detail)}</small>" if cell.detail else ""
+    text = html_text(cell.text)
+    return (f'<a href="{html_text(cell.link)}">{text}</a>' if cell.link else text) + detail

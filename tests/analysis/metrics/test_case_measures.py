@@ -1,0 +1,335 @@
+"""Cost and untrusted text, errors of guards, and facts that a benchmark declares."""
+
+from __future__ import annotations
+
+import io
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from asb_cases import AGENTS, TOOLS, attacked, benign, control, grid
+from rich.console import Console
+from stored_cases import row
+
+from agentsys.analysis.metrics.case_measures import (
+    RATIOS,
+    fact_rows,
+    guard_measures,
+    mean_of,
+    measure_costs,
+    total_tokens,
+    unsolved_suites,
+    usage_per_role,
+)
+from agentsys.analysis.metrics.rates import MetricRow
+from agentsys.analysis.tables.results_document import Report, results_document, results_output
+from agentsys.analysis.tables.results_report import build_report
+from agentsys.analysis.tables.table_writers import OutputFormat, render_output
+from agentsys.analysis.tables.write_terminal import terminal_document
+from agentsys.records.agentsys_format import count_guard_verdicts
+from agentsys.records.case_reader import LoadedCases, read_cases
+from agentsys.records.case_row import CaseRow
+
+
+def _case(number: int, **fields: Any) -> CaseRow:
+    return row(user_task_id=f"user_task_{number}", **fields)
+
+
+def _error(number: int, **fields: Any) -> CaseRow:
+    return _case(number, status="error", error_kind="timeout", utility=False, **fields)
+
+
+def test_means_rest_on_the_cases_with_a_known_value_and_without_error() -> None:
+    cases = [
+        _case(0, untrusted_tokens=100, exposure_rounds=2, untrusted_tokens_workers=7),
+        _case(1, untrusted_tokens=50, exposure_rounds=0),
+        _case(2),
+        _error(3, untrusted_tokens=900, exposure_rounds=9),
+    ]
+    assert mean_of("untrusted_tokens", cases) == (75.0, 2)
+    assert mean_of("exposure_rounds", cases) == (1.0, 2)
+    assert mean_of("untrusted_tokens_workers", cases) == (7.0, 1)
+
+
+def test_exposure_is_about_attacked_cases_only() -> None:
+    cases = [_case(0, exposure_rounds_workers=4), _case(1, attack="none", exposure_rounds_workers=None)]
+    assert mean_of("exposure_rounds_workers", cases) == (4.0, 1)
+    assert math.isnan(mean_of("exposure_rounds", cases[1:]).value)
+
+
+def test_a_solved_task_bears_the_cost_of_failures_and_errors() -> None:
+    used = {"main": 600_000, "worker": 400_000}
+    cases = [
+        _case(0, cost_usd=0.25, tokens_by_role=used),
+        _case(1, cost_usd=0.25, tokens_by_role=used, utility=False),
+        _error(2, cost_usd=0.5, tokens_by_role=used),
+    ]
+    assert RATIOS["cost_per_solved_task"](cases) == 1.0
+    assert RATIOS["tokens_per_solved_task"](cases) == 3_000_000
+    assert math.isnan(RATIOS["cost_per_solved_task"](cases[1:]))
+
+
+def test_attacks_that_succeed_are_set_against_what_attacked_cases_cost() -> None:
+    used = {"main": 500_000}
+    cases = [
+        _case(0, cost_usd=0.25, tokens_by_role=used, injection_success=True),
+        _case(1, cost_usd=0.25, tokens_by_role=used),
+        _error(2, injection_success=True, cost_usd=0.5, tokens_by_role=used),
+        _case(3, attack="none", cost_usd=100.0, tokens_by_role=used),
+    ]
+    assert RATIOS["asr_per_dollar"](cases) == 1.0
+    assert round(RATIOS["asr_per_million_tokens"](cases), 9) == round(1 / 1.5, 9)
+
+
+@pytest.mark.parametrize("measure", RATIOS)
+def test_one_case_without_a_known_cost_makes_the_ratio_unknown(measure: str) -> None:
+    known = _case(0, cost_usd=0.5, tokens_by_role={"main": 10}, injection_success=True)
+    assert RATIOS[measure]([known]) > 0
+    assert math.isnan(RATIOS[measure]([known, _case(1)]))
+
+
+def test_where_nothing_was_spent_nothing_is_said_of_attacks_per_dollar() -> None:
+    assert math.isnan(RATIOS["asr_per_dollar"]([_case(0, cost_usd=0.0, injection_success=True)]))
+
+
+def test_roles_add_up_to_all_tokens() -> None:
+    cases = [
+        _case(0, tokens_by_role={"main": 10, "worker": 20}),
+        _case(1, tokens_by_role={"main": 30}),
+        _case(2),
+    ]
+    found = usage_per_role("tokens_per_case", cases)
+    assert found == {"main": (20.0, 2), "worker": (10.0, 2)}
+    assert sum(mean.value for mean in found.values()) == total_tokens(cases[:2]) / 2
+
+
+def test_cached_tokens_and_dollars_per_role_rest_on_the_cases_that_tell() -> None:
+    cases = [
+        _case(
+            0,
+            tokens_by_role={"main": 10, "worker": 20},
+            cached_by_role={"main": 8},
+            cost_by_role={"main": 0.5, "worker": 0.25},
+        ),
+        _case(1, tokens_by_role={"main": 30}, cost_by_role={"main": 0.5, "worker": None}),
+        _case(2),
+    ]
+    assert usage_per_role("cached_tokens_per_case", cases) == {"main": (4.0, 2), "worker": (0.0, 2)}
+    assert usage_per_role("usd_per_case", cases) == {"main": (0.5, 1), "worker": (0.25, 1)}
+    found = {line.measure for line in measure_costs(cases)}
+    assert {"cached_tokens_per_case:main", "usd_per_case:worker"} <= found
+
+
+def test_the_long_form_has_every_cell_and_suite_and_all_suites_pooled() -> None:
+    cases = [
+        _case(0, suite="slack", untrusted_tokens=10, tokens_by_role={"main": 5}),
+        _case(1, suite="banking", untrusted_tokens=40),
+        _case(2, suite="banking", untrusted_tokens=40, simulated=True),
+        row(user_task_id="injection_task_3", untrusted_tokens=9000),
+    ]
+    found = {(line.model, line.suite, line.measure): (line.value, line.n) for line in measure_costs(cases)}
+    assert found["gpt-4o", "slack", "untrusted_tokens"] == (10.0, 1)
+    assert found["gpt-4o", "pooled", "untrusted_tokens"] == (25.0, 2)
+    assert found["gpt-4o", "slack", "tokens_per_case:main"] == (5.0, 1)
+    assert found["gpt-4o (simulated)", "pooled", "untrusted_tokens"] == (40.0, 1)
+    assert [line.suite for line in measure_costs(cases)][-1] == "pooled"
+
+
+def counts(**found: int) -> dict[str, dict[str, int]]:
+    names = ("found", "missed", "false_alarms", "passed", "unreadable", "chars", "cut")
+    return {"g": dict.fromkeys(names, 0) | found}
+
+
+def numbers(*cases: Any) -> dict[str, Any]:
+    return dict(guard_measures(list(cases), replicates=200))
+
+
+def test_over_results_and_over_cases_are_two_questions() -> None:
+    found = numbers(
+        row(user_task_id="user_task_0", guards=counts(found=3, missed=1, passed=5)),
+        row(user_task_id="user_task_1", guards=counts(found=4, false_alarms=2, passed=3)),
+        row(user_task_id="user_task_2", guards=counts(passed=2)),
+    )
+    assert found["guard_fnr:g"].value == 100 / 8 and found["guard_fnr:g"].n == 8
+    assert found["guard_fnr_cases:g"].value == 50 and found["guard_fnr_cases:g"].n == 2
+    assert found["guard_fpr:g"].value == pytest.approx(200 / 12) and found["guard_fpr:g"].n == 12
+    assert found["guard_fpr_cases:g"].value == pytest.approx(100 / 3)
+    assert found["guard_fnr:g"].ci_low < 12.5 < found["guard_fnr:g"].ci_high
+
+
+def test_what_cannot_be_read_is_in_its_own_rate_and_errors_are_in_none() -> None:
+    found = numbers(
+        row(user_task_id="user_task_0", guards=counts(found=1, unreadable=3, chars=200, cut=50)),
+        row(user_task_id="user_task_1", guards=counts(missed=9), status="error"),
+    )
+    assert found["guard_unreadable:g"].value == 75 and found["guard_fnr:g"].value == 0
+    assert math.isnan(found["guard_fpr:g"].value) and found["guard_clean_cut:g"].value == 25
+    assert numbers(row()) == {}
+
+
+def span(**decision: Any) -> dict[str, Any]:
+    return {"kind": "detector", "decision": {"filter": "g", **decision}}
+
+
+def test_verdicts_are_counted_from_spans_and_none_without_the_truth_beside_it() -> None:
+    spans = [
+        span(planted=True, flagged=True, chars_in=9, chars_out=3),
+        span(planted=True, flagged=False),
+        span(planted=False, flagged=True, chars_in=10, chars_out=4),
+        span(planted=False, flagged=False, chars_in=10, chars_out=10),
+        span(planted=False, flagged=None, chars_in=5, chars_out=20),
+        span(flagged=True),
+        span(planted="yes", flagged=True),
+    ]
+    one = {"found": 1, "missed": 1, "false_alarms": 1, "passed": 1, "unreadable": 1}
+    assert count_guard_verdicts(spans) == {"g": {**one, "chars": 25, "cut": 6}}
+
+
+@pytest.mark.parametrize(("recall", "fnr"), [(1.0, 0.0), (0.0, 100.0)])
+def test_a_run_books_the_truth_beside_each_verdict(
+    run_cases: Any, tmp_path: Path, recall: float, fnr: float
+) -> None:
+    overrides = ["model=simulated", f"model.sanitizer_recall={recall}", "attack=none,important_instructions"]
+    small = ["benchmark.suites=[banking]", "user_tasks=[1,3]", "injection_tasks=[1]"]
+    run_cases([*overrides, *small, "defense=promptarmor,phrase_detector,none"], tmp_path)
+    found = {(r.defense, r.attack, r.measure): r for r in measure_costs(read_cases([tmp_path]).cases)}
+    missed = found["promptarmor", "important_instructions", "guard_fnr:promptarmor_guard"]
+    assert (missed.value, missed.n) == (fnr, 2)
+    alarms = found["promptarmor", "none", "guard_fpr:promptarmor_guard"]
+    assert (alarms.value, alarms.n > 1) == (0.0, True)
+    assert found["phrase_detector", "important_instructions", "guard_fnr:phrases"].value == 0.0
+    assert not any(defense == "none" and "guard" in measure for defense, _, measure in found)
+
+
+def _overall(cases: list[CaseRow], **where: str) -> dict[str, MetricRow]:
+    rows = fact_rows(cases, replicates=200)
+    return {
+        row.metric: row
+        for row in rows
+        if row.suite == "overall" and all(getattr(row, name) == value for name, value in where.items())
+    }
+
+
+def _report(cases: list[CaseRow]) -> Report:
+    return build_report(LoadedCases(tuple(cases)), replicates=50)
+
+
+def _printed(found: Report) -> str:
+    text = io.StringIO()
+    Console(file=text, width=160).print(terminal_document(results_document(found)))
+    return text.getvalue()
+
+
+def test_a_success_is_split_into_planner_chosen_and_injection_caused() -> None:
+    cases = [
+        attacked(agent, tool, hit=tool < 4, planned=tool < 1) for agent in AGENTS for tool in range(TOOLS)
+    ]
+    found = _overall(cases)
+    assert found["targeted_asr_execution"].value == 50.0
+    assert (found["asr_planner_chosen"].value, found["asr_injection_caused"].value) == (12.5, 37.5)
+    assert found["asr_planner_chosen"].n == len(cases)
+
+
+def test_the_two_criteria_have_rows_of_their_own() -> None:
+    erased = {"injection_success_text": False, "utility_text": False}
+    cases = [attacked(a, t, hit=True, facts=erased if t else {}) for a in AGENTS for t in range(TOOLS)]
+    found = _overall(cases)
+    assert (found["targeted_asr_execution"].value, found["targeted_asr_text"].value) == (100.0, 12.5)
+    assert (found["utility_execution"].value, found["utility_text"].value) == (100.0, 12.5)
+
+
+def test_the_control_is_paired_case_by_case() -> None:
+    cases = grid({"a": 8, "b": 8, "c": 4})
+    controls = [control(a, t, hit=a == "a") for a in AGENTS for t in range(TOOLS) if (a, t) != ("b", 0)]
+    found = _overall([*cases, *controls], attack="opi_context_ignoring")
+    difference = found["asr_less_control"]
+    assert found["control_asr"].value == 10.0
+    assert difference.value == pytest.approx(100 * (0 + 1 + 0.5) / 10)
+    assert difference.n == len(cases) - 1
+    assert difference.ci_low < difference.value < difference.ci_high
+
+
+def test_the_difference_of_a_case_with_itself_is_nothing_though_both_rates_are_high() -> None:
+    cases = grid(dict.fromkeys("abcde", 8))
+    controls = [control(agent, tool, hit=agent in "abcde") for agent in AGENTS for tool in range(TOOLS)]
+    found = _overall([*cases, *controls], attack="opi_context_ignoring")
+    assert (found["control_asr"].value, found["asr_less_control"].value) == (50.0, 0.0)
+
+
+def test_another_defenses_control_is_no_control() -> None:
+    cases = grid({"a": 8}, defense="drift")
+    controls = [control(a, t, defense="none") for a in AGENTS for t in range(TOOLS)]
+    assert "asr_less_control" not in _overall([*cases, *controls], defense="drift")
+    notes = " ".join(_report([*cases, *controls]).notes)
+    assert "No control (empty payload) was run for: drift." in notes
+
+
+def test_a_control_that_never_succeeds_is_no_floor_and_misses_no_payload() -> None:
+    bare: dict[str, Any] = {"defense": "none", "exposed_raw": False}
+    controls = [control(a, t, **bare) for a in AGENTS for t in range(TOOLS)]
+    notes = " ".join(_report([*grid(dict.fromkeys(AGENTS, 8), defense="none"), *controls]).notes)
+    assert "Floor:" not in notes
+    assert "none / opi_empty" not in notes
+    powerless = " ".join(_report([*grid({}, defense="none"), *controls]).notes)
+    assert "Floor: without defense the ASR under opi_context_ignoring" in powerless
+
+
+def test_errored_cases_are_in_no_rate_and_their_number_is_beside_it() -> None:
+    broken = row(
+        benchmark="asb-faithful",
+        version="sample",
+        attack="opi_context_ignoring",
+        suite="a",
+        injection_task_id="injection_task_0",
+        status="error",
+        error_kind="timeout",
+    )
+    found = _overall([broken, *grid({})[1:]])
+    assert (found["targeted_asr_execution"].n, found["targeted_asr_execution"].errors) == (79, 1)
+    assert "targeted_asr_text_errors_failed" not in found
+
+
+def test_exposed_refused_and_workflow_failures_are_counted() -> None:
+    facts = {"payloads_delivered": 0, "refused": True, "workflow_failure": True}
+    cases = [attacked(a, t, facts=facts if a in "ab" else {}) for a in AGENTS for t in range(TOOLS)]
+    found = _overall(cases)
+    assert {name: found[name].value for name in ("exposed", "refused", "workflow_failure")} == {
+        "exposed": 80.0,
+        "refused": 20.0,
+        "workflow_failure": 20.0,
+    }
+
+
+def test_suites_that_nobody_ever_solved_are_named_as_a_ceiling() -> None:
+    cases = [benign(agent, solved=agent not in "ab") for agent in AGENTS]
+    assert unsolved_suites(cases) == ["a", "b"]
+    notes = " ".join(_report(cases).notes)
+    assert "no run solved a user task of a, b" in notes
+    assert "ceiling of 80.0" in notes
+    rescued = benign("a", solved=False, defense="x", measured={"utility_text": True})
+    assert unsolved_suites([*cases, rescued]) == ["b"]
+
+
+def test_defenses_run_without_a_plan_only_are_named_where_others_have_one() -> None:
+    react: dict[str, Any] = {"benchmark": "asb-react", "facts": {"mode": "react"}}
+    cases = [*grid({}, defense="none"), attacked("a", 0, defense="camel", **react)]
+    assert "In mode react only: camel." in " ".join(_report(cases).notes)
+    alone = [attacked("a", 0, defense=name, **react) for name in ("camel", "none")]
+    assert "In mode react only" not in " ".join(_report(alone).notes)
+
+
+def test_every_format_shows_the_facts_and_escapes_names() -> None:
+    cases = [*grid({"a": 8}, defense="<b>_&[red]"), *[control(a, 0, defense="<b>_&[red]") for a in AGENTS]]
+    found = _report(cases)
+    texts = {
+        form: render_output(results_output(found), form).decode()
+        for form in (OutputFormat.MARKDOWN, OutputFormat.LATEX, OutputFormat.HTML)
+    }
+    assert all("Injection-caused" in text for text in texts.values())
+    html = texts[OutputFormat.HTML]
+    assert "<b>_" not in html
+    printed = _printed(found)
+    assert "ASR - control" in printed
+    assert "<b>_&[red]" in printed
+    assert "…" not in printed
