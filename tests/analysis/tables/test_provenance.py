@@ -70,7 +70,7 @@ def test_a_role_that_the_simulated_model_cannot_play_is_named() -> None:
 
 
 def test_the_simulated_model_says_so_itself_and_only_of_such_roles() -> None:
-    model = SimulatedModel("simulated").scripted(lambda: Playbook((), ()), {"worker": yes})
+    model = SimulatedModel("simulated").with_playbook(lambda: Playbook((), ()), {"worker": yes})
     asked = [
         ChatRequest([user("Is this right?")], role=role) for role in ("judge", "worker", "main", "agent")
     ]

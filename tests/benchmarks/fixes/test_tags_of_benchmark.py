@@ -39,7 +39,7 @@ def injections(version: str) -> list[tuple[str, str]]:
 
 
 def test_the_phrases_of_captions_are_the_catalogs() -> None:
-    assert load_fixes() == {name: fix.says for name, fix in FIXES.items()}
+    assert load_fixes() == {name: fix.description for name, fix in FIXES.items()}
 
 
 @pytest.mark.parametrize("version", VERSIONS)
