@@ -43,8 +43,7 @@ _THOUGHT_END = re.compile(r"^.*</(?:think|thinking|reasoning)>", re.DOTALL | re.
 _TRAILING_COMMA = re.compile(r",(?=\s*[}\]])")
 _TYPOGRAPHIC = str.maketrans({"\u201c": '"', "\u201d": '"', "\u201e": '"', "\u00ab": '"', "\u00bb": '"'})
 _SALVAGE_PATTERN = re.compile(
-    r"""["']?\b(?:text|prompt)["']?\s*:\s*["'](?P<text>.+)["']\s*,?\s*\}[^{}]*\Z""",
-    re.DOTALL | re.IGNORECASE,
+    r"""["']?\b(?:text|prompt)["']?\s*:\s*["'](?P<text>.+)["']\s*,?\s*\}[^{}]*\Z""", re.DOTALL | re.IGNORECASE
 )
 _DECLINES = re.compile(
     r"\s*(?:(?:i'?m|i am) (?:really |very |so )?(?:sorry|afraid)|sorry,|i (?:can'?t|cannot|can not|won'?t"
@@ -61,9 +60,9 @@ _DECLINED_TEXT = re.compile(
 
 def format_proposal(proposal: Proposal) -> str:
     """An earlier proposal as the attacker's own turn."""
-    said = {"improvement": proposal.why, "text": proposal.text}
-    chosen = {"strategy": proposal.strategy} if proposal.strategy else {}
-    return json.dumps({**chosen, **said}, ensure_ascii=False)
+    parts = {"strategy": proposal.strategy} if proposal.strategy else {}
+    parts |= {"improvement": proposal.why, "text": proposal.text}
+    return json.dumps(parts, ensure_ascii=False)
 
 
 def parse_proposal(reply: str) -> Proposal:

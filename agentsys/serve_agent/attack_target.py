@@ -308,10 +308,7 @@ class AttackTarget:
     def _build_attacked_cell(self, label: str) -> Cell:
         """The cell with a client in place of its attack."""
         before = self._cell.settings
-        changed = {
-            "attack": {"name": label, "mode": PER_CASE},
-            "labels": {**before.labels, "attack": label},
-        }
+        changed = {"attack": {"name": label, "mode": PER_CASE}, "labels": {**before.labels, "attack": label}}
         settings = before.model_copy(update=changed)
         attack = AttackerSearch(label, SearchOptions(mode=PER_CASE))
         if self._cell.stack.replays_runs:

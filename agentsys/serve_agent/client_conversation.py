@@ -232,11 +232,7 @@ class ClientConversation:
         self._reported_usage = usage
         spent = Usage(*(now - then for now, then in zip(astuple(usage), astuple(before), strict=True)))
         self._reply = TracedReply(
-            message,
-            spent,
-            model_id=self.dialogue.model_id,
-            trace=self.trace_id,
-            reply_id=self.state.reply_id,
+            message, spent, model_id=self.dialogue.model_id, trace=self.trace_id, reply_id=self.state.reply_id
         )
 
     def _run_turn(self, turn: ClientTurn) -> None:

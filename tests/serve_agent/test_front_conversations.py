@@ -8,15 +8,7 @@ from typing import Any
 
 import pytest
 from agentdojo.functions_runtime import FunctionCall
-from front_clients import (
-    READ,
-    SEND,
-    Client,
-    conversations_threads,
-    desk_of,
-    result,
-    wait_until,
-)
+from front_clients import READ, SEND, Client, conversations_threads, desk_of, result, wait_until
 from scripted_for_serving import Scripted, calls, says
 
 from agentsys.defense.agentsys import AgentSys
