@@ -74,20 +74,15 @@ def autodojo_entries(document: Mapping[str, Any]) -> Iterator[tuple[str, dict[st
 
 def read_provenance(path: Path, document: Mapping[str, Any]) -> Provenance:
     """What a document says of itself, and its folder of it."""
-    found = [(text, text == original) for *_, text, original in _iterate_variants(document)]
+    texts = [(text, text == original) for *_, text, original in _iterate_variants(document)]
     folders = path.absolute().parts[-_FOLDER_DEPTH - 1 : -1]
-    said = {key: str(document.get(key, "?"))[:60] for key in ("suite", "model", "defense", "iterations")}
-    in_tree = len(folders) == _FOLDER_DEPTH and folders[0] == said["suite"]
-    return Provenance(
-        file=path.name,
-        suite=said["suite"],
-        optimiser=said["model"],
-        victim=folders[1] if in_tree else "?",
-        defense=said["defense"],
-        iterations=said["iterations"],
-        distinct=len({text for text, same in found if not same}),
-        unchanged=sum(same for _, same in found),
-    )
+    keys = ("suite", "model", "defense", "iterations")
+    suite, optimiser, defense, iterations = (str(document.get(key, "?"))[:60] for key in keys)
+    in_tree = len(folders) == _FOLDER_DEPTH and folders[0] == suite
+    victim = folders[1] if in_tree else "?"
+    distinct = len({text for text, same in texts if not same})
+    unchanged = sum(same for _, same in texts)
+    return Provenance(path.name, suite, optimiser, victim, defense, iterations, distinct, unchanged)
 
 
 def _iterate_variants(document: Mapping[str, Any]) -> Iterator[tuple[str, str, str, int, object, object]]:
@@ -163,14 +158,13 @@ def read_cache_file(path: Path) -> tuple[dict[TextKey, str], Provenance | None]:
         ) from None
     try:
         document = _parse_document(path, content)
-        found = _collect_texts(
-            _parse_lines(content) if document is None else _list_document_entries(document)
-        )
+        entries = _parse_lines(content) if document is None else _list_document_entries(document)
+        texts = _collect_texts(entries)
     except _EntryFault as fault:
         raise ConfigError(f"attack.file {path}, {fault}.") from None
-    if not found:
+    if not texts:
         raise ConfigError(f"attack.file {path} holds no text; {_FORMS_HINT}.")
-    return found, read_provenance(path, document) if is_autodojo(document) else None
+    return texts, read_provenance(path, document) if is_autodojo(document) else None
 
 
 class _EntryFault(Exception):
