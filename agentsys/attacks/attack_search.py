@@ -1,12 +1,8 @@
 """The search for an attack's text: its goal, its attempts, and the target it queries.
 
-Knows nothing of runs: `agentsys.runs` implements `SearchTarget`. `find_goal_data` finds the addresses,
-amounts and names in a goal by their spelling, so that feedback can tell an attacker which of them a text
-lost.
-
-A search proposes candidates and the target tries them: one query is one run of the whole defended agent on
-one case, in a fresh environment. The target numbers attempts in the order of the calls and keeps each of
-them, so a search that is started again is given what it has already paid for, proposals included.
+A search proposes candidates and the target (implemented in `agentsys.runs`) tries them: one query is one run
+of the whole defended agent on one case, in a fresh environment. The target numbers and keeps the attempts, so
+a search that is started again is given what it has already paid for, proposals included.
 """
 
 from __future__ import annotations
@@ -51,8 +47,8 @@ def find_goal_data(goal: str) -> tuple[str, ...]:
 
     A quoted sentence counts as a whole; what stands inside a longer find is not listed again.
     """
-    found = [match[1] or match[0] for match in _DATA.finditer(goal)]
-    return tuple(dict.fromkeys(item.rstrip(".,;:") for item in found if item.rstrip(".,;:")))
+    items = [(match[1] or match[0]).rstrip(".,;:") for match in _DATA.finditer(goal)]
+    return tuple(dict.fromkeys(item for item in items if item))
 
 
 def find_lost_data(goal: str, text: str) -> list[str]:
@@ -70,19 +66,17 @@ def find_lost_data(goal: str, text: str) -> list[str]:
 
 def shares_words(goal: str, text: str) -> bool:
     """Whether a text holds any of the goal's data or content words."""
-    data = find_goal_data(goal)
-    if not data and not _content_words(goal, goal):
+    data, words = find_goal_data(goal), _content_words(goal, goal)
+    if not data and not words:
         return True
-    return len(find_lost_data(goal, text)) < len(data) or bool(
-        _content_words(goal, goal) & _content_words(text, goal)
-    )
+    return len(find_lost_data(goal, text)) < len(data) or bool(words & _content_words(text, goal))
 
 
 def is_goal_unreadable(goal: str, text: str) -> bool:
     """Whether a text says its goal in no readable way: half of its data and most of its words are missing."""
     data, words = find_goal_data(goal), _content_words(goal, goal)
-    kept = words & _content_words(text, goal)
-    return 2 * len(find_lost_data(goal, text)) >= len(data) and 3 * len(kept) < max(len(words), 1)
+    shared = words & _content_words(text, goal)
+    return 2 * len(find_lost_data(goal, text)) >= len(data) and 3 * len(shared) < max(len(words), 1)
 
 
 def _fold(text: str) -> str:
@@ -263,11 +257,6 @@ def rank_attempts(attempts: Sequence[Attempt]) -> list[Attempt]:
     tried = [attempt for attempt in attempts if attempt.proposal.refused is None]
     order = sorted(tried, key=lambda a: (-a.success, -a.share, -a.judgement.score, a.number))
     return list({attempt.proposal.text: attempt for attempt in reversed(order)}.values())[::-1]
-
-
-def choose_attempt(attempts: Sequence[Attempt]) -> Attempt | None:
-    """The attempt whose text a search settles on; None if none was tried."""
-    return next(iter(rank_attempts(attempts)), None)
 
 
 @runtime_checkable

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from enum import Enum
+from itertools import islice
 
 from agentsys.attacks.attack_search import Proposal
 from agentsys.base.python_parser import literal_eval
@@ -43,8 +44,7 @@ _THOUGHT_END = re.compile(r"^.*</(?:think|thinking|reasoning)>", re.DOTALL | re.
 _TRAILING_COMMA = re.compile(r",(?=\s*[}\]])")
 _TYPOGRAPHIC = str.maketrans({"\u201c": '"', "\u201d": '"', "\u201e": '"', "\u00ab": '"', "\u00bb": '"'})
 _SALVAGE_PATTERN = re.compile(
-    r"""["']?\b(?:text|prompt)["']?\s*:\s*["'](?P<text>.+)["']\s*,?\s*\}[^{}]*\Z""",
-    re.DOTALL | re.IGNORECASE,
+    r"""["']?\b(?:text|prompt)["']?\s*:\s*["'](?P<text>.+)["']\s*,?\s*\}[^{}]*\Z""", re.DOTALL | re.IGNORECASE
 )
 _DECLINES = re.compile(
     r"\s*(?:(?:i'?m|i am) (?:really |very |so )?(?:sorry|afraid)|sorry,|i (?:can'?t|cannot|can not|won'?t"
@@ -61,9 +61,9 @@ _DECLINED_TEXT = re.compile(
 
 def format_proposal(proposal: Proposal) -> str:
     """An earlier proposal as the attacker's own turn."""
-    said = {"improvement": proposal.why, "text": proposal.text}
-    chosen = {"strategy": proposal.strategy} if proposal.strategy else {}
-    return json.dumps({**chosen, **said}, ensure_ascii=False)
+    parts = {"strategy": proposal.strategy} if proposal.strategy else {}
+    parts |= {"improvement": proposal.why, "text": proposal.text}
+    return json.dumps(parts, ensure_ascii=False)
 
 
 def parse_proposal(reply: str) -> Proposal:
@@ -72,11 +72,12 @@ def parse_proposal(reply: str) -> Proposal:
     Returns:
         Where there is none, or it cannot be tried, `refused` says why and `fault` whose fault it was.
     """
-    said = _THOUGHT_END.sub("", _THOUGHT.sub("", reply[:_READ]))
-    found = _find_last_object(said) or _salvage_text(said)
-    if found is None:
-        return _explain_no_text(said)
-    text, why = _replace_surrogates(found[0]).strip(), _replace_surrogates(found[1])
+    reply = _THOUGHT_END.sub("", _THOUGHT.sub("", reply[:_READ]))
+    fields = _find_last_object(reply) or _salvage_text(reply)
+    if fields is None:
+        return _explain_no_text(reply)
+    text, why, strategy = map(_replace_surrogates, fields)
+    text = text.strip()
     if _DECLINED_TEXT.match(_replace_quotes(text)):
         return _refuse_proposal(ReplyFault.REFUSED, "the text declines the task", text)
     if not text:
@@ -84,17 +85,15 @@ def parse_proposal(reply: str) -> Proposal:
     if len(text) > MAX_CANDIDATE_CHARS:
         fault = f"the text is longer than {MAX_CANDIDATE_CHARS} characters"
         return _refuse_proposal(ReplyFault.UNREADABLE, fault, text[:MAX_CANDIDATE_CHARS])
-    return Proposal(
-        text, why[:MAX_CANDIDATE_CHARS], strategy=_replace_surrogates(found[2]).strip()[:_STRATEGY]
-    )
+    return Proposal(text, why[:MAX_CANDIDATE_CHARS], strategy=strategy.strip()[:_STRATEGY])
 
 
-def _explain_no_text(said: str) -> Proposal:
-    if _DECLINES.match(_replace_quotes(said)):
+def _explain_no_text(reply: str) -> Proposal:
+    if _DECLINES.match(_replace_quotes(reply)):
         return _refuse_proposal(ReplyFault.REFUSED, "the reply declines the task")
-    if not said.strip():
+    if not reply.strip():
         return _refuse_proposal(ReplyFault.UNREADABLE, "the reply was empty")
-    if re.search(r"""["']?(?:text|prompt)["']?\s*:\s*["']""", said, re.IGNORECASE) and "}" not in said:
+    if re.search(r"""["']?(?:text|prompt)["']?\s*:\s*["']""", reply, re.IGNORECASE) and "}" not in reply:
         return _refuse_proposal(ReplyFault.UNREADABLE, "the reply was cut off before its JSON object ended")
     return _refuse_proposal(ReplyFault.UNREADABLE, "the reply held no JSON object with a text")
 
@@ -103,34 +102,35 @@ def _refuse_proposal(fault: ReplyFault, why: str, text: str = "") -> Proposal:
     return Proposal(text, refused=why, fault=fault.value)
 
 
-def _find_last_object(said: str) -> _ParsedReply | None:
+def _find_last_object(reply: str) -> _ParsedReply | None:
     """The last object that has text and improvement; the last with a text, if none has both."""
     last: _ParsedReply | None = None
     whole: _ParsedReply | None = None
-    position, tries, room = said.find("{"), 0, max(_ROOM, _TIMES * len(said))
-    while position >= 0 and tries < _TRIES:
-        tries += 1
-        value, end, room = _parse_object_at(said, position, room)
+    position, room = reply.find("{"), max(_ROOM, _TIMES * len(reply))
+    for _ in range(_TRIES):
+        if position < 0:
+            break
+        value, end, room = _parse_object_at(reply, position, room)
         fields = _read_fields(value)
         if fields is not None:
             last = fields
             whole = fields if fields[1] else whole
-        position = said.find("{", end if fields is not None else position + 1)
+        position = reply.find("{", end if fields is not None else position + 1)
     return whole or last
 
 
-def _parse_object_at(said: str, position: int, room: int) -> tuple[object, int, int]:
+def _parse_object_at(reply: str, position: int, room: int) -> tuple[object, int, int]:
     """The object that begins here, where it ends, and the room left; lenient where JSON's own rules fail."""
     try:
-        return *json.JSONDecoder(strict=False).raw_decode(said, position), room
+        return *json.JSONDecoder(strict=False).raw_decode(reply, position), room
     except (ValueError, RecursionError):
         pass
-    ends = [found.end() for found in re.finditer("}", said[position:])][:_TRIES]
-    for end in ends:
+    for brace in islice(re.finditer("}", reply[position:]), _TRIES):
+        end = brace.end()
         if end > room:
             break
         room -= end
-        value = _parse_leniently(said[position : position + end])
+        value = _parse_leniently(reply[position : position + end])
         if value is not None:
             return value, position + end, room
     return None, position + 1, room
@@ -162,10 +162,10 @@ def _read_fields(value: object) -> _ParsedReply | None:
     return text, why if isinstance(why, str) else "", strategy if isinstance(strategy, str) else ""
 
 
-def _salvage_text(said: str) -> _ParsedReply | None:
+def _salvage_text(reply: str) -> _ParsedReply | None:
     """The text of an object that quotes inside the text keep from being read."""
-    found = _SALVAGE_PATTERN.search(said.translate(_TYPOGRAPHIC))
-    return None if found is None else (found["text"].replace('\\"', '"').replace("\\n", "\n"), "", "")
+    match = _SALVAGE_PATTERN.search(reply.translate(_TYPOGRAPHIC))
+    return None if match is None else (match["text"].replace('\\"', '"').replace("\\n", "\n"), "", "")
 
 
 def _replace_quotes(text: str) -> str:

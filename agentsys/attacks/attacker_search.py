@@ -70,7 +70,8 @@ _CLOSINGS = (
 def play_attacker(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
     """The next variation: drawn by hash of seed and conversation, never one it has proposed in it before."""
     texts = [text_of(message) for message in request.messages]
-    goal = next((found for text in texts if (found := extract_delimited(GOAL, text)) is not None), "")
+    goals = (extract_delimited(GOAL, text) for text in texts)
+    goal = next((goal for goal in goals if goal is not None), "")
     earlier = {parse_proposal(text_of(m)).text for m in request.messages if m["role"] == "assistant"}
     source = hashlib.sha256("\x1f".join([str(knowledge.options.seed), *texts]).encode("utf-8", "replace"))
     return assistant(format_proposal(_draw_variation(goal, random.Random(source.hexdigest()), earlier)))
@@ -163,8 +164,8 @@ class AttackerSearch:
 
     def select_texts(self, attempts: Sequence[Attempt]) -> Sequence[Attempt]:
         """The attempts whose texts the artefact keeps, best first; empty if none was tried."""
-        found = rank_attempts(attempts)
-        return found if self._options.save_all else found[:1]
+        ranked = rank_attempts(attempts)
+        return ranked if self._options.save_all else ranked[:1]
 
     def judge(self, quest: SearchTask, facts: QueryFacts, text: str, model: ChatModel) -> Judgement:
         """The score of a query and what its attacker hears of it."""
@@ -190,10 +191,10 @@ class AttackerSearch:
     def ask_first_proposal(self, model: ChatModel, quest: SearchTask) -> Proposal:
         """The attacker's first proposal, asked for in fresh conversations until it gives one."""
         for variation in range(1, MAX_OPENINGS + 1):
-            found = self.ask_attacker(model, quest, self._build_first_request(quest, variation))
-            if found.fault is None:
+            proposal = self.ask_attacker(model, quest, self._build_first_request(quest, variation))
+            if proposal.fault is None:
                 break
-        return found
+        return proposal
 
     def _build_first_request(self, quest: SearchTask, variation: int) -> ChatRequest:
         return self.build_attacker(quest).build_candidate_request(AttemptPosition(1, 1, None), (), variation)
@@ -228,6 +229,19 @@ class AttackerSearch:
             quest, self.build_attacker(quest).build_candidate_request(place, tuple(path), variation, start)
         )
 
+    def try_samples(
+        self, quest: SearchTask, target: SearchTarget, build_request: Callable[[int], ChatRequest]
+    ) -> Sequence[Attempt]:
+        """Try independent candidates, by number, to the first that succeeds; one if there is no attacker."""
+        made = [
+            target.attempt(AttemptPosition(1, 1, None), lambda model: self.ask_first_proposal(model, quest))
+        ]
+        while not self.ends_search(made[0]) and not made[-1].success and len(made) < self.budget:
+            number = len(made) + 1
+            propose = self.make_asker(quest, build_request(number))
+            made.append(target.attempt(AttemptPosition(number, 1, None), propose))
+        return made
+
     def make_asker(self, quest: SearchTask, request: ChatRequest) -> Callable[[ChatModel], Proposal]:
         """Give the function that asks a question and checks what comes of it."""
         return lambda model: self.ask_attacker(model, quest, request)
@@ -236,14 +250,14 @@ class AttackerSearch:
         """A proposal; where a reply gives none, its attacker is told why and asked again, free of budget."""
         messages = list(request.messages)
         for _ in range(1 + MAX_REASKS):
-            said = text_of(model.complete(replace(request, messages=tuple(messages))).message)
-            proposal = parse_proposal(said)
+            reply = text_of(model.complete(replace(request, messages=tuple(messages))).message)
+            proposal = parse_proposal(reply)
             if proposal.fault is None:
                 proposal = self.check_proposal(model, quest, proposal)
             if proposal.fault is None:
                 return proposal
             messages += [
-                assistant(said[:_QUOTED_REPLY_CHARS] or "(nothing)"),
+                assistant(reply[:_QUOTED_REPLY_CHARS] or "(nothing)"),
                 user(UNUSABLE_REPLY.format(why=proposal.refused)),
             ]
         return proposal
@@ -252,17 +266,19 @@ class AttackerSearch:
         """The proposal in characters that can be injected, refused where the judge finds it off topic."""
         fit = escape_yaml if self.literal else quest.make_injectable
         text = proposal.text if quest.make_injectable is None or fit is None else fit(proposal.text)
-        kept = proposal if text == proposal.text else replace(proposal, text=text, proposed=proposal.text)
-        prunes = self._options.on_topic == "model"
-        return replace(kept, refused=find_off_topic_reason(model, quest.goal, text)) if prunes else kept
+        if text != proposal.text:
+            proposal = replace(proposal, text=text, proposed=proposal.text)
+        if self._options.on_topic != "model":
+            return proposal
+        return replace(proposal, refused=find_off_topic_reason(model, quest.goal, text))
 
     def build_attacker(self, quest: SearchTask) -> Attacker:
         """The attacker of one search, with what it is told."""
-        aware = self._feedback is Feedback.DEFENSE_AWARE
-        told = quest.defense if aware else ""
-        told = told if self._knowledge_text is None else self._knowledge_text
-        told_of = replace(quest, make_injectable=None) if self.literal else quest
-        return Attacker(told_of, float(self._options.temperature), self.seed, self.knowledge, told)
+        description = quest.defense if self._feedback is Feedback.DEFENSE_AWARE else ""
+        if self._knowledge_text is not None:
+            description = self._knowledge_text
+        task = replace(quest, make_injectable=None) if self.literal else quest
+        return Attacker(task, float(self._options.temperature), self.seed, self.knowledge, description)
 
 
 def choose_start_attack(injection_task: InjectionTask) -> Attack:

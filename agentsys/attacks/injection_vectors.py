@@ -1,8 +1,5 @@
 """Injection vectors: which of them a user task meets, and how a text is written into one.
 
-Which vectors a task meets follows AgentDojo's own rule. `escape_for_suite` escapes a text so that the model
-reads it letter by letter: line breaks, quotes, invisible characters.
-
 AgentDojo puts what an attack writes between double quotes in a YAML file, which folds line breaks and ends
 at a double quote. A text that is to survive is written with YAML's escapes for both: the file stays
 AgentDojo's, and so does the benchmark's name. Where texts are put in as they are, nothing is escaped.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from threading import Lock
 
 from agentdojo import attacks as _register_all  # noqa: F401 - importing it fills the registry
@@ -45,7 +45,9 @@ class RegisteredAttack:
         self.name = require_known_name("attack of agentdojo", name, ATTACKS)
         denies = ATTACKS[name].is_dos_attack
         self.kind = AttackKind.DENIAL_OF_SERVICE if denies else AttackKind.TARGETED
-        self._typed = TypedTexts() if issubclass(ATTACKS[name], ManualAttack) else None
+        self._typed: dict[TaskPair, dict[str, str]] = {}
+        """What a person typed for a pair of tasks, so that every defense and epoch meets the same text."""
+        self._typing_lock = Lock()  # One question at a time, whatever the number of workers.
         self._addressed: dict[tuple[int, Victim], BaseAttack] = {}
         self._tellable: dict[tuple[Suite, str], bool] = {}
         self._lock = Lock()
@@ -73,13 +75,18 @@ class RegisteredAttack:
             ConfigError: If a person has to type the text and there is no terminal.
         """
         attack = self._get_attack(suite, victim)
-
-        def write() -> dict[str, str]:
+        if not isinstance(attack, ManualAttack):
             return dict(attack.attack(user_task, injection_task))
-
-        if self._typed is not None:
-            return self._typed.get_texts((suite.name, user_task.ID, injection_task.ID), write)
-        return write()
+        pair = (suite.name, user_task.ID, injection_task.ID)
+        with self._typing_lock:
+            if pair not in self._typed:
+                if not sys.stdin.isatty():
+                    raise ConfigError(
+                        "attack=manual asks for each injection at the terminal, but stdin is not one;"
+                        " run it in a terminal, or use attack=template with the text in attack.template."
+                    )
+                self._typed[pair] = dict(attack.attack(user_task, injection_task))
+            return dict(self._typed[pair])
 
     def _get_attack(self, suite: Suite, victim: Victim) -> BaseAttack:
         """One object per suite object and victim; it holds the suite, so the id is not given away."""
@@ -88,30 +95,6 @@ class RegisteredAttack:
             if key not in self._addressed:
                 self._addressed[key] = _build_addressed_attack(self.name, suite, victim)
             return self._addressed[key]
-
-
-class TypedTexts:
-    """Remembers what a person typed for a pair of tasks, so every defense and epoch meets the same text."""
-
-    def __init__(self) -> None:
-        self._texts: dict[TaskPair, dict[str, str]] = {}
-        self._lock = Lock()  # one question at a time, whatever the number of workers
-
-    def get_texts(self, pair: TaskPair, ask: Callable[[], dict[str, str]]) -> Mapping[str, str]:
-        """Give what was typed for a pair, asking now if it has not been.
-
-        Raises:
-            ConfigError: If there is nobody to ask.
-        """
-        with self._lock:
-            if pair not in self._texts:
-                if not sys.stdin.isatty():
-                    raise ConfigError(
-                        "attack=manual asks for each injection at the terminal, but stdin is not one;"
-                        " run it in a terminal, or use attack=template with the text in attack.template."
-                    )
-                self._texts[pair] = ask()
-            return dict(self._texts[pair])
 
 
 def _build_addressed_attack(name: str, suite: Suite, victim: Victim) -> BaseAttack:

@@ -1,18 +1,8 @@
 """`PairAttack`, `TapAttack`, `SamplerAttack`: three orders in which an attacker's candidates are tried.
 
-PAIR refines one text in streams, TAP a tree of texts with pruning; the sampler draws independent texts
-(pass@n).
-
-Source: PAIR (Chao et al. 2025, "Jailbreaking black box large language models in twenty queries"), adapted
-to indirect injection: the target is the whole defended agent, the judge is the injection task's own check,
-and independent streams of refinements follow one another until one succeeds.
-
-Source: TAP (Mehrotra et al. 2024, "Tree of attacks: jailbreaking black-box LLMs automatically"): every leaf
-is refined in several ways, a model prunes off-topic candidates before they are tried, and the best ones by
-score are the next leaves.
-
-The sampler is for attackers that were trained to write injections (RL-Hammer, PISmith, ...) and for the
-share of success that an attacker has at its first, fifth or tenth try.
+Sources: PAIR (Chao et al. 2025, "Jailbreaking black box large language models in twenty queries") and TAP
+(Mehrotra et al. 2024, "Tree of attacks: jailbreaking black-box LLMs automatically"), adapted to indirect
+injection: the target is the whole defended agent, the judge is the injection task's own check.
 """
 
 from __future__ import annotations
@@ -29,7 +19,7 @@ from agentsys.attacks.search_options import SearchOptions, check_count
 
 
 class PairAttack(AttackerSearch):
-    """Streams of refinements of a start text, which is tried first.
+    """PAIR: streams of refinements of a start text, which is tried first.
 
     Args:
         streams: Number of independent starts.
@@ -68,7 +58,7 @@ _AttemptPath = tuple[Attempt, ...]
 
 
 class TapAttack(AttackerSearch):
-    """A tree of refinements of a start text, which is tried first.
+    """TAP: a tree of refinements of a start text, which is tried first; a model prunes what is off topic.
 
     Args:
         branching: Number of candidates per leaf.
@@ -143,6 +133,8 @@ class TapAttack(AttackerSearch):
 class SamplerAttack(AttackerSearch):
     """Independent samples, up to the first that succeeds. The start text is shown and not tried.
 
+    For attackers that were trained to write injections (RL-Hammer, PISmith, ...) and for success at n tries.
+
     Args:
         samples: Number of texts at most.
         name: The attack's name.
@@ -160,13 +152,7 @@ class SamplerAttack(AttackerSearch):
 
     def search(self, quest: SearchTask, target: SearchTarget) -> Sequence[Attempt]:
         """One sample after the other; none where the attacker's first conversations give no text."""
-        made = [
-            target.attempt(AttemptPosition(1, 1, None), lambda model: self.ask_first_proposal(model, quest))
-        ]
-        while not self.ends_search(made[0]) and len(made) < self.samples:
-            place = AttemptPosition(len(made) + 1, 1, None)
-            propose = self.make_asker(quest, self.build_attacker(quest).build_candidate_request(place, ()))
-            made.append(target.attempt(place, propose))
-            if made[-1].success:
-                break
-        return made
+        attacker = self.build_attacker(quest)
+        return self.try_samples(
+            quest, target, lambda n: attacker.build_candidate_request(AttemptPosition(n, 1, None), ())
+        )

@@ -1,7 +1,6 @@
 """`SearchOptions` and `Artefact`: the options of attacks that search for texts, and the file they leave.
 
-An artefact holds the texts that a search found; it replays without an attacker. Imports neither AgentDojo
-nor an SDK.
+An artefact holds the texts that a search found; it replays without an attacker.
 """
 
 from __future__ import annotations
@@ -73,8 +72,7 @@ class Artefact(_ArtefactPart):
     @model_validator(mode="after")
     def _check_one_text_each(self) -> Artefact:
         """Refuse two texts for the same tasks: nobody could tell which of them a case was run with."""
-        counted = Counter(_entry_key(entry) for entry in self.entries)
-        twice = [key for key, times in counted.items() if times > 1]
+        twice = [key for key, times in Counter(map(_entry_key, self.entries)).items() if times > 1]
         if twice:
             raise ValueError(f"two texts for {' '.join(twice[0][:3]).strip()!a}; keep one")
         return self
@@ -88,18 +86,19 @@ class Artefact(_ArtefactPart):
         self, suite: str, user_task: str, injection_task: str, variant: int = 0
     ) -> ArtefactEntry | None:
         """The entry for one pair of tasks: its own, else the one for every user task."""
-        numbered = (e for e in self.entries if e.suite == suite and e.variant == variant)
-        fits = [e for e in numbered if e.injection_task == injection_task]
-        own = (e for e in fits if e.user_task == user_task)
-        return next(own, None) or next((e for e in fits if e.user_task is None), None)
+        fits = {
+            e.user_task: e
+            for e in self.entries
+            if (e.suite, e.injection_task, e.variant) == (suite, injection_task, variant)
+        }
+        return fits.get(user_task) or fits.get(None)
 
     def with_search(self, entries: Sequence[ArtefactEntry]) -> Artefact:
         """A copy with what one search found, in place of what an older one found for the same tasks."""
         tasks = {_entry_key(entry)[:3] for entry in entries}
-        kept = {_entry_key(old): old for old in self.entries if _entry_key(old)[:3] not in tasks}
-        kept |= {_entry_key(entry): entry for entry in entries}
-        several = any(entry.variant for entry in kept.values())
-        listed = tuple(kept[key] for key in sorted(kept))
+        others = [old for old in self.entries if _entry_key(old)[:3] not in tasks]
+        listed = tuple(sorted([*others, *entries], key=_entry_key))
+        several = any(entry.variant for entry in listed)
         return self.model_copy(update={"format": 2 if several else 1, "entries": listed})
 
     def as_json(self) -> bytes:
@@ -239,22 +238,14 @@ class SearchOptions:
 
 
 def check_count(option: str, value: object) -> int:
-    """The value, if it is a whole number from 1 to 1000.
-
-    Raises:
-        ConfigError: If it is none.
-    """
+    """Return the value of an option that is a whole number from 1 to 1000; else raise a `ConfigError`."""
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 1000:
         raise ConfigError(f"{option} is {value!r}; give a whole number from 1 to 1000.")
     return value
 
 
 def check_number(option: str, value: object, least: float, most: float) -> float:
-    """The value, if it is a number within these bounds.
-
-    Raises:
-        ConfigError: If it is none.
-    """
+    """Return the value of an option that is a number within these bounds; else raise a `ConfigError`."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
         raise ConfigError(f"{option} is {value!r}; give a number from {least} to {most}.")
     return float(value)

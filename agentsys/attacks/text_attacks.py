@@ -114,13 +114,9 @@ class AdaptiveAttack:
     ) -> Mapping[str, str]:
         """The form's text, in every vector."""
         payloads = self._payload.injections(suite, user_task, injection_task, victim)
+        task, goal = _join_lines(user_task.PROMPT), _join_lines(injection_task.GOAL)
         write = _WRITERS[self.form]
-        return {
-            vector: write(
-                _join_lines(payload), _join_lines(user_task.PROMPT), _join_lines(injection_task.GOAL)
-            )
-            for vector, payload in payloads.items()
-        }
+        return {vector: write(_join_lines(payload), task, goal) for vector, payload in payloads.items()}
 
 
 def _write_checks_text(payload: str, task: str, goal: str) -> str:

@@ -46,14 +46,12 @@ class CallMeter:
     answering.
 
     Args:
-        model: The model behind all agents.
         case_calls: Most calls in all.
         subtask_calls: Most calls of one subtask: what a single call of the main agent sets off.
         main_calls: Most calls of the main agent; how many are kept back for it.
     """
 
-    def __init__(self, model: ChatModel, *, case_calls: int, subtask_calls: int, main_calls: int) -> None:
-        self._model = model
+    def __init__(self, *, case_calls: int, subtask_calls: int, main_calls: int) -> None:
         self._left = case_calls
         self._subtask_calls = self._subtask_left = subtask_calls
         self._kept_back = main_calls
@@ -61,19 +59,6 @@ class CallMeter:
     def begin_subtask(self) -> None:
         """Let a new subtask begin, with calls of its own."""
         self._subtask_left = self._subtask_calls
-
-    @property
-    def main_model(self) -> ChatModel:
-        """The model as the main agent asks it."""
-        return _MeteredModel(self, self._model, main=True)
-
-    @property
-    def inner_model(self) -> ChatModel:
-        """The model as workers, validators and sanitizers ask it.
-
-        It raises `OutOfCalls` when theirs are spent.
-        """
-        return _MeteredModel(self, self._model, main=False)
 
     def count_call(self, *, main: bool) -> None:
         """Count one call.
@@ -98,16 +83,10 @@ class _MeteredModel:
 
     @property
     def name(self) -> str:
-        """The model's own name."""
         return self._model.name
 
     def complete(self, request: ChatRequest) -> ChatReply:
-        """Answer one request.
-
-        Raises:
-            OutOfCalls: If no call is left.
-            ModelError: If the model raises it.
-        """
+        """Answer one request; raises `OutOfCalls` if no call is left."""
         self._meter.count_call(main=self._main)
         return self._model.complete(request)
 
@@ -144,7 +123,7 @@ class CommandLog:
         self._made[_call_key(call)] += 1
 
     def mark(self) -> Counter[str]:
-        """A mark of the commands made so far, for `back_to`."""
+        """A mark of the commands made so far, for `rewind_to`."""
         return Counter(self._made)
 
     def rewind_to(self, mark: Counter[str]) -> None:
@@ -160,22 +139,18 @@ class EarlierAnswers:
 
     def get(self, call: TracedCall) -> str | None:
         """The answer to the very same call with the very same intent, if nothing has changed since."""
-        return self._texts.get(_answer_key(call))
+        return self._texts.get(_call_key(call, call.intent))
 
     def put(self, call: TracedCall, text: str, *, only_read: bool) -> None:
         """Keep an answer; forget all of them where a command may have changed what they were read from."""
         if not only_read:
             self._texts.clear()
         elif not text.startswith('{"error": '):
-            self._texts[_answer_key(call)] = text
+            self._texts[_call_key(call, call.intent)] = text
 
 
-def _answer_key(call: TracedCall) -> str:
-    return json.dumps([_call_key(call), call.intent])
-
-
-def _call_key(call: TracedCall) -> str:
-    return json.dumps([call.tool, dict(call.args)], sort_keys=True, default=str)
+def _call_key(call: TracedCall, *more: object) -> str:
+    return json.dumps([call.tool, dict(call.args), *more], sort_keys=True, default=str)
 
 
 class AgentSession:
@@ -184,7 +159,7 @@ class AgentSession:
     Args:
         model: The model behind all agents.
         settings: The variant of AgentSys.
-        book: The book that the tools' privileges are kept in.
+        store: Keeps the tools' privileges.
         query: The user's request: for the main agent and the validator, never for a worker.
         runtime: The tools.
         env: The environment that they act on.
@@ -194,7 +169,7 @@ class AgentSession:
         self,
         model: ChatModel,
         settings: AgentSysSettings,
-        book: PrivilegeStore,
+        store: PrivilegeStore,
         query: str,
         runtime: FunctionsRuntime,
         env: TaskEnvironment,
@@ -202,18 +177,19 @@ class AgentSession:
         self.settings, self.runtime, self.env = settings, runtime, env
         self.request = UserRequest(query)
         self.meter = CallMeter(
-            model,
             case_calls=settings.case_calls,
             subtask_calls=settings.subtask_calls,
             main_calls=settings.main_steps + 1,
         )
-        self.main_model, self.model = self.meter.main_model, self.meter.inner_model
+        self.main_model = _MeteredModel(self.meter, model, main=True)
+        self.model = _MeteredModel(self.meter, model, main=False)
+        """The model as workers, validators and sanitizers ask it."""
         self.commands = CommandLog()
         """Commands of the current subtask."""
         self.earlier_answers = EarlierAnswers()
         self.known_values = KnownValues()
         """What the main agent was given so far, as far as it is of a closed format."""
-        self._privilege_store, self._unmetered = book, model
+        self._privilege_store, self._unmetered = store, model
 
     def begin_subtask(self) -> None:
         """The main agent makes a call: its subtask starts with budgets of its own."""
@@ -243,12 +219,12 @@ class AgentSession:
             QuestionFailed: If it gave no reply.
         """
         try:
-            found = self._privilege_store.sort_tools(self._unmetered, self.plain_tools)
+            sorted_tools = self._privilege_store.sort_tools(self._unmetered, self.plain_tools)
         except ModelError as error:
             raise QuestionFailed(error) from error
         with span("privileges") as opened:
-            opened.decision = found.as_decision()
-        return found.labels
+            opened.decision = sorted_tools.as_decision()
+        return sorted_tools.labels
 
     def only_reads(self, tool: str) -> bool:
         """Whether a tool only reads."""
@@ -268,21 +244,24 @@ class AgentSession:
         if judge is CommandJudge.OFF or self.only_reads(call.tool):
             return True
         if judge is not CommandJudge.MODEL:
+            run, limit = self.commands.run_count, self.settings.worker_commands
             ruling = apply_rules(
-                ProposedCommand(
-                    call,
-                    tuple(undeclared),
-                    self.request,
-                    self.known_values,
-                    self.commands.run_count,
-                    self.settings.worker_commands,
-                )
+                ProposedCommand(call, tuple(undeclared), self.request, self.known_values, run, limit)
             )
             if ruling.decision is not RuleDecision.ASK or judge is CommandJudge.RULES:
                 note_ruling(call, ruling)
                 return ruling.decision is RuleDecision.ALLOW
         described = self.runtime.functions[call.tool].description
         return validate(self.model, self.request, earlier, call, described).allow
+
+    def allows_within_budget(
+        self, judge: CommandJudge, call: TracedCall, earlier: CallTrace, undeclared: Sequence[str]
+    ) -> bool:
+        """Whether `allows` says so; a call that nobody is left to judge may not run."""
+        try:
+            return self.allows(judge, call, earlier, undeclared)
+        except OutOfCalls:
+            return False
 
 
 class SessionElement(LoopStep):
@@ -291,13 +270,11 @@ class SessionElement(LoopStep):
     Args:
         model: The model behind all agents of the case.
         settings: The variant of AgentSys.
-        book: The book that the tools' privileges are kept in.
+        store: Keeps the tools' privileges.
     """
 
-    def __init__(self, model: ChatModel, settings: AgentSysSettings, book: PrivilegeStore) -> None:
-        self.model = model
-        self.settings = settings
-        self.privilege_store = book
+    def __init__(self, model: ChatModel, settings: AgentSysSettings, store: PrivilegeStore) -> None:
+        self.model, self.settings, self.privilege_store = model, settings, store
 
     def step(self, at: LoopState) -> LoopState:
         """Work on the user's request until the model answers or its steps are used up."""

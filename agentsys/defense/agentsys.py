@@ -40,8 +40,7 @@ from agentsys.simulated.simulated_role import SimulatedRole
 
 def describe_variant(settings: AgentSysSettings) -> str:
     """5 to 10 sentences: what is kept apart, what crosses, which checks there are, how far it goes."""
-    parts = _describe_isolation(settings) if settings.isolation else _describe_no_isolation(settings)
-    return " ".join(parts)
+    return " ".join(_describe_isolation(settings) if settings.isolation else _describe_no_isolation(settings))
 
 
 def _describe_isolation(settings: AgentSysSettings) -> list[str]:
@@ -90,12 +89,9 @@ def _describe_tools(settings: AgentSysSettings) -> str:
 def _describe_filling(settings: AgentSysSettings) -> list[str]:
     if settings.fill is FillMode.NONE:
         return []
-    typed = (
-        " and fields of a closed type that the tool's own value has"
-        if settings.fill is FillMode.TYPED
-        else ""
-    )
-    return [f"The status of a call that only acts{typed} are filled in by code, without a worker."]
+    typed = settings.fill is FillMode.TYPED
+    more = " and fields of a closed type that the tool's own value has" if typed else ""
+    return [f"The status of a call that only acts{more} are filled in by code, without a worker."]
 
 
 _JUDGE_TEXTS = {
@@ -117,10 +113,11 @@ def _describe_checks(settings: AgentSysSettings) -> str:
     both = settings.validate_main is settings.validator
     who = "a worker and the main agent" if both else "a worker"
     runs = "run" if both else "runs"
-    said = f"Before {who} {runs} a tool that changes something, {_JUDGE_TEXTS[settings.validator]}."
+    checks = f"Before {who} {runs} a tool that changes something, {_JUDGE_TEXTS[settings.validator]}."
     if both or settings.validate_main is CommandJudge.OFF:
-        return said
-    return f"{said} The main agent's own calls of that kind are checked too: {_JUDGE_TEXTS[settings.validate_main]}."
+        return checks
+    main_checks = _JUDGE_TEXTS[settings.validate_main]
+    return f"{checks} The main agent's own calls of that kind are checked too: {main_checks}."
 
 
 def _describe_cleaning(settings: AgentSysSettings) -> str:
@@ -192,13 +189,10 @@ class AgentSys:
     def pipeline(self, model: ChatModel, suite: Suite) -> BasePipelineElement:
         """The agent for one case, as a pipeline that AgentDojo's own benchmark runs and logs."""
         message = default_system_message(suite)
-        book = get_privilege_store(self.privileges_dir, self.corrections)
-        agent: BasePipelineElement
         if self.settings.isolation:
             message = f"{message}\n\n{MAIN}"
-            agent = MainAgent(model, self.settings, book)
-        else:
-            agent = GuardedAgent(model, self.settings, book)
+        kind = MainAgent if self.settings.isolation else GuardedAgent
+        agent = kind(model, self.settings, get_privilege_store(self.privileges_dir, self.corrections))
         return named_pipeline(f"{model.name}-{self.name}", SystemMessage(message), InitQuery(), agent)
 
     def description(self) -> str:

@@ -79,10 +79,9 @@ def _serve_main_call(
     kept = session.settings.repeats is RepeatPolicy.KEPT
     if kept and (before := session.earlier_answers.get(call)) is not None:
         return before
-    try:
-        if not session.allows(session.settings.validate_main, call, agent.trace, arguments.undeclared):
-            return Failure.DENIED.as_text(tool_ran=False)
-    except OutOfCalls:
+    if not session.allows_within_budget(
+        session.settings.validate_main, call, agent.trace, arguments.undeclared
+    ):
         return Failure.DENIED.as_text(tool_ran=False)
     text = _carry_out(session, call, arguments, agent)
     if kept:

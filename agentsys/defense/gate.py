@@ -1,13 +1,11 @@
 """The return gate: decides, without a model, what of a worker's reply reaches its caller.
 
-The caller gets an `AcceptedValue` or a `Failure` out of a closed set.
+The caller gets an `AcceptedValue` or a `Failure` out of a closed set. A failure's texts are fixed, so it
+cannot carry a byte that an attacker chose, and no value can look like one (`error` is reserved at the gate
+and in intents).
 
-A failure's texts are fixed, so it cannot carry a byte that an attacker chose, and no value can look like
-one (`error` is reserved at the gate and in intents).
-
-`syntactic` is the paper's rule (section 5.2): from the first `{` to its matching `}`, valid JSON, an
-object. `schema` also holds the value against the declared intent. Under both, an object with a field
-`error` is no value: it would look like a failure to its caller.
+`syntactic` is the paper's rule (section 5.2): from the first `{` to its matching `}`, valid JSON, an object.
+`schema` also holds the value against the declared intent.
 """
 
 from __future__ import annotations
@@ -251,21 +249,6 @@ def _conform_list(value: Any, declared: Any) -> tuple[list[Any], int]:
     return [kept for kept, _ in pairs], sum(dropped for _, dropped in pairs)
 
 
-def conforms(value: object, declared: object) -> bool:
-    """Whether a value has exactly the declared shape: all keys, no other, right types and lengths."""
-    if isinstance(declared, str):
-        return _is_leaf(value, declared)
-    if isinstance(declared, list):
-        return (
-            isinstance(value, list)
-            and len(value) <= MAX_LIST_ITEMS
-            and all(conforms(item, declared[0]) for item in value)
-        )
-    if not isinstance(value, dict) or not isinstance(declared, Mapping):
-        return False
-    return value.keys() == declared.keys() and all(conforms(value[key], declared[key]) for key in declared)
-
-
 _NUMBER = re.compile(r"-?\d{1,300}(?:\.\d{1,300})?(?:[eE][+-]?\d{1,2})?")
 _TRUTH_WORDS = {"true": True, "yes": True, "false": False, "no": False}
 
@@ -295,15 +278,10 @@ def _read_leaf(text: str, type_name: str) -> Any:
         return NOT_AVAILABLE
     if type_name == "boolean":
         return _TRUTH_WORDS.get(text.casefold(), text)
-    return json.loads(text) if _NUMBER.fullmatch(text) and _is_json(text) else text
-
-
-def _is_json(text: str) -> bool:
     try:
-        json.loads(text)
+        return json.loads(text) if _NUMBER.fullmatch(text) else text
     except ValueError:  # 007, or more digits than Python reads.
-        return False
-    return True
+        return text
 
 
 def _is_leaf(value: object, type_name: str) -> bool:

@@ -1,8 +1,5 @@
 """Intents: the return value an agent declares before it sees anything.
 
-`parse_intent` also accepts the forms in which language models write a type (`list[string]`, JSON Schema,
-`str | null`).
-
 Grammar: an intent is an object with at least one field. Its values are the type names `"string"`,
 `"number"`, `"integer"` and `"boolean"`, objects of the same kind, or lists of exactly one such element.
 Field names are identifiers. What models write instead (`"str"`, `"list[string]"`, JSON Schema, ...) is
@@ -29,12 +26,10 @@ _STRINGS = (
     "string str text varchar char date datetime date-time timestamp time email e-mail url uri link uuid id"
     " identifier name enum literal path phone iban markdown html any unknown"
 )
+_NUMBERS = "number num numeric float double decimal real percentage currency money"
 _TYPE_WORDS: Mapping[str, str] = {
     **dict.fromkeys(_STRINGS.split(), "string"),
-    **dict.fromkeys(
-        ["number", "num", "numeric", "float", "double", "decimal", "real", "percentage", "currency", "money"],
-        "number",
-    ),
+    **dict.fromkeys(_NUMBERS.split(), "number"),
     **dict.fromkeys(["integer", "int", "long", "whole"], "integer"),
     **dict.fromkeys(["boolean", "bool", "flag"], "boolean"),
 }
@@ -51,33 +46,12 @@ _OPTIONAL = re.compile(r"\s*(?:typing\.)?(?:optional|nullable)\s*[\[<(]\s*(.+?)\
 _ALTERNATIVES = re.compile(r"\s*\|\s*|\s+or\s+|\s*/\s*", re.IGNORECASE)
 _FIRST_WORD = re.compile(r"\s*<?([\w-]+)>?\??\s*(?:[:(,;–—-].*|\s(?:in|as|of|for|with)\s.*)?", re.DOTALL)
 
-_KEYWORDS = frozenset(
-    [
-        "type",
-        "description",
-        "title",
-        "items",
-        "properties",
-        "required",
-        "enum",
-        "format",
-        "anyOf",
-        "oneOf",
-        "nullable",
-        "default",
-        "minimum",
-        "maximum",
-        "minLength",
-        "maxLength",
-        "pattern",
-        "examples",
-        "example",
-        "additionalProperties",
-        "const",
-        "minItems",
-        "maxItems",
-    ]
+_SCHEMA_KEYWORDS = (
+    "type description title items properties required enum format anyOf oneOf nullable default"
+    " minimum maximum minLength maxLength pattern examples example additionalProperties const minItems"
+    " maxItems"
 )
+_KEYWORDS = frozenset(_SCHEMA_KEYWORDS.split())
 
 
 def parse_type_name(word: str) -> str | None:
@@ -163,8 +137,8 @@ _LONGEST = 20_000
 _FIELD = re.compile(r"[A-Za-z_]\w{0,40}")
 _BLANKS = re.compile(r"[\s\-./]+")
 
-# Like agentsys.models.pipeline_elements: built once per tool, alive as long as the suite, so that provider adapters
-# can recognise a tool list by the identity of its schemas.
+# Built once per tool, alive as long as the suite, so that provider adapters can recognise a tool list by the
+# identity of its schemas.
 _SCHEMAS: WeakKeyDictionary[type[BaseModel], JsonSchema] = WeakKeyDictionary()
 
 
@@ -278,23 +252,22 @@ def add_intent_to_tools(functions: Sequence[Function]) -> list[ToolSpec]:
     Raises:
         ConfigError: If a tool has a parameter of that name itself.
     """
-    return [_add_intent(function) for function in functions]
-
-
-def _add_intent(function: Function) -> ToolSpec:
-    plain = describe_tool(function)
-    schema = _SCHEMAS.get(function.parameters)
-    if schema is None:
-        schema = _SCHEMAS[function.parameters] = _extend_schema(plain)
-    return ToolSpec(plain.name, plain.description, schema)
+    specs = []
+    for function in functions:
+        plain = describe_tool(function)
+        schema = _SCHEMAS.get(function.parameters)
+        if schema is None:
+            schema = _SCHEMAS[function.parameters] = _extend_schema(plain)
+        specs.append(ToolSpec(plain.name, plain.description, schema))
+    return specs
 
 
 def _extend_schema(spec: ToolSpec) -> JsonSchema:
     properties = spec.parameters.get("properties", {})
     if INTENT_PARAMETER in properties:
         raise ConfigError(
-            f"Tool '{spec.name}' has a parameter named '{INTENT_PARAMETER}', which AgentSys adds to every tool;"
-            " rename the tool's parameter to use this defense."
+            f"Tool '{spec.name}' has a parameter named '{INTENT_PARAMETER}', which AgentSys adds to every"
+            " tool; rename the tool's parameter to use this defense."
         )
     return {
         **spec.parameters,

@@ -16,7 +16,7 @@ from agentsys.defense.agent_session import AgentSession, OutOfCalls, SessionElem
 from agentsys.defense.call_trace import CallTrace, TracedCall
 from agentsys.defense.gate import Failure
 from agentsys.defense.sanitizer import sanitize
-from agentsys.defense.tool_turn import CheckedArguments, ask_next_message, check_arguments, run_tool
+from agentsys.defense.tool_turn import ask_next_message, check_arguments, run_tool
 from agentsys.models.chat import text_of, tool_message
 
 GUARDED_AGENT_ROLE = "agent"
@@ -76,20 +76,12 @@ def _find_refusals(
             refused[place] = Failure.BUDGET_EXHAUSTED
         elif not isinstance(arguments, str):
             proposed = TracedCall(call.function, arguments.parsed, None)
-            if _is_allowed(session, proposed, earlier, arguments):
+            judge = session.settings.validator
+            if session.allows_within_budget(judge, proposed, earlier, arguments.undeclared):
                 earlier.add(proposed)
             else:
                 refused[place] = Failure.DENIED
     return refused
-
-
-def _is_allowed(
-    session: AgentSession, call: TracedCall, earlier: CallTrace, arguments: CheckedArguments
-) -> bool:
-    try:
-        return session.allows(session.settings.validator, call, earlier, arguments.undeclared)
-    except OutOfCalls:
-        return False
 
 
 def _sanitize_result(session: AgentSession, message: ChatMessage) -> ChatMessage:

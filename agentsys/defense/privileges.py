@@ -151,11 +151,11 @@ class PrivilegeStore:
                 known = self._load_stored(key, tools)
                 if known is not None:
                     return known
-                data = json.dumps(_as_data(key, found), indent=2).encode()
-                write_atomically(self._file_path(self.folder, key), data)
-                write_atomically(
-                    self._file_path(self.folder, key).with_suffix(".yaml"), _format_labels(found)
-                )
+                labels = {name: label.value for name, label in found.labels.items()}
+                data = {"model": key[0], "toolset": key[1], "tools": labels, **found.question}
+                path = self._file_path(self.folder, key)
+                write_atomically(path, json.dumps(data, indent=2).encode())
+                write_atomically(path.with_suffix(".yaml"), _format_labels(labels))
         except OSError as error:
             raise ConfigError(
                 f"Cannot write tool labels to '{self.folder}' ({error.strerror});"
@@ -226,17 +226,11 @@ def _describe_tool(tool: ToolSpec) -> dict[str, Any]:
     return {"name": tool.name, "description": tool.description, "arguments": arguments}
 
 
-def _as_data(key: tuple[str, str], found: SortedTools) -> dict[str, Any]:
-    tools = {name: label.value for name, label in found.labels.items()}
-    return {"model": key[0], "toolset": key[1], "tools": tools, **found.question}
-
-
-def _format_labels(found: SortedTools) -> bytes:
+def _format_labels(labels: Mapping[str, str]) -> bytes:
     """The labels as an operator may copy and correct them (agentsys.defense.agentsys.read_corrections)."""
-    told = "# What a model says of these tools. To correct it: copy this file, and name the copy in\n"
-    told += "# defense.tool_labels. query: a tool that only reads; command: one that has effects.\n"
-    labels = {name: label.value for name, label in found.labels.items()}
-    return (told + yaml.safe_dump(labels, sort_keys=True, allow_unicode=True)).encode()
+    head = "# What a model says of these tools. To correct it: copy this file, and name the copy in\n"
+    head += "# defense.tool_labels. query: a tool that only reads; command: one that has effects.\n"
+    return (head + yaml.safe_dump(dict(labels), sort_keys=True, allow_unicode=True)).encode()
 
 
 @cache
@@ -245,10 +239,5 @@ def _cached_store(folder: Path | None, corrections: tuple[tuple[str, Privilege],
 
 
 def get_privilege_store(folder: Path | None, corrections: Labels | None = None) -> PrivilegeStore:
-    """The one book of this folder (or of this process's memory), shared by all its defenses.
-
-    Args:
-        folder: The folder.
-        corrections: An operator's own labels; defenses with other ones have a book of their own.
-    """
+    """The one store of this folder (or of this process's memory) and these corrections, for all defenses."""
     return _cached_store(folder, tuple(sorted((corrections or {}).items(), key=itemgetter(0))))

@@ -259,10 +259,7 @@ def sanitize(model: ChatModel, output: str, tool: str | None = None) -> CleanedO
 
 
 def _ask_sanitizer(model: ChatModel, output: str, opened: Span) -> CleanedOutput:
-    context: list[ChatMessage] = [
-        system(SANITIZER),
-        user(write_sections(SANITIZER_SECTIONS, [output])),
-    ]
+    context: list[ChatMessage] = [system(SANITIZER), user(write_sections(SANITIZER_SECTIONS, [output]))]
     opened.messages = context  # The same list: the span holds the context however this ends.
     named: list[str] = []
     cleaned = CleanedOutput(output)
@@ -295,12 +292,8 @@ def _cut_again(
         return replace(before, well_formed=False)
     named += spans
     here = cut_spans(output, spans)
-    return CleanedOutput(
-        (both := cut_spans(output, named)).text,
-        both.cut,
-        both.named,
-        here.missed if here.cut else max(here.missed, before.missed),
-    )
+    missed = here.missed if here.cut else max(here.missed, before.missed)
+    return replace(cut_spans(output, named), missed=missed)
 
 
 def parse_spans(reply: str) -> list[str] | None:

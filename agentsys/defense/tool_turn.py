@@ -1,10 +1,7 @@
 """One turn of an agent: what it is asked, the calls it makes, and the tools that run for it.
 
-`filter_tool_error` says which part of a tool's error its caller may read: the kind, and words of the tool's
-own code.
-
-A message may quote the environment ("No match for <text of a mail>"). It is passed on only where it is one
-of the messages written in the tool's source, with nothing filled in but the caller's own arguments.
+A tool's error may quote the environment ("No match for <text of a mail>"). Its message is passed on only
+where it is one that the tool's source has, with nothing filled in but the caller's own arguments.
 """
 
 from __future__ import annotations
@@ -20,16 +17,14 @@ from typing import Any
 
 from agentdojo.agent_pipeline.tool_execution import tool_result_to_str
 from agentdojo.functions_runtime import Function, FunctionCall, FunctionsRuntime, TaskEnvironment
-from agentdojo.types import (
-    ChatAssistantMessage,
-    ChatMessage,
-)
+from agentdojo.types import ChatAssistantMessage, ChatMessage
 from pydantic import ValidationError
 
-from agentsys.base.python_parser import literal_eval, parse_module
+from agentsys.base.python_parser import parse_module
 from agentsys.defense.intent import INTENT_PARAMETER
 from agentsys.defense.validator import iterate_scalars
 from agentsys.models.chat import ChatModel, ChatRequest, ToolSpec
+from agentsys.models.pipeline_elements import parse_list_text
 
 
 def ask_next_message(
@@ -53,19 +48,11 @@ def _mend_call(call: FunctionCall) -> FunctionCall:
 
 
 def _mend_argument(value: Any) -> Any:
-    """A list that a model wrote as a string becomes the list (AgentDojo's executor does the same).
-
-    A nested `FunctionCall` would run without being judged; models cannot send one, but it is made inert.
-    """
+    """A list that a model wrote as a string becomes the list (AgentDojo's executor does the same)."""
     if isinstance(value, FunctionCall):
+        # It would run without being judged; models cannot send one, but it is made inert.
         return value.model_dump()
-    if not isinstance(value, str) or "[" not in value:
-        return value
-    try:
-        parsed = literal_eval(value)
-    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-        return value
-    return parsed if isinstance(parsed, list) else value
+    return parse_list_text(value) if isinstance(value, str) and "[" in value else value
 
 
 @dataclass(frozen=True)
@@ -97,9 +84,8 @@ def check_arguments(runtime: FunctionsRuntime, call: FunctionCall) -> CheckedArg
         return f"The arguments are not valid, so the tool did not run. {error}"
     # 1200 stays 1200 where the schema reads 1200.0: what is judged is compared with the request.
     read = {key: given[key] if given[key] == value else value for key, value in read.items()}
-    return CheckedArguments(
-        given, read, tuple(key for key in call.args if key not in declared and key != INTENT_PARAMETER)
-    )
+    undeclared = (key for key in call.args if key not in declared and key != INTENT_PARAMETER)
+    return CheckedArguments(given, read, tuple(undeclared))
 
 
 @dataclass(frozen=True)
@@ -116,11 +102,9 @@ class ToolOutput:
 def run_tool(runtime: FunctionsRuntime, env: TaskEnvironment, tool: str, args: dict[str, Any]) -> ToolOutput:
     """Run a tool whose arguments were checked, and write its value the way AgentDojo does."""
     value, error = runtime.run_function(env, tool, args)
-    return (
-        ToolOutput("", error)
-        if error is not None
-        else ToolOutput(str(tool_result_to_str(value)), None, value)
-    )
+    if error is not None:
+        return ToolOutput("", error)
+    return ToolOutput(str(tool_result_to_str(value)), None, value)
 
 
 _ERROR_KIND = re.compile(r"([A-Za-z_]\w{0,60})(?:: (.*))?", re.DOTALL)

@@ -83,11 +83,7 @@ def run_worker(
         ModelError: If the model gave no reply.
     """
     with span(WORKER_ROLE, task.tool) as opened:
-        opened.decision = {
-            "depth": task.depth,
-            "intent": dict(task.intent),
-            "output_chars": len(task.raw),
-        }
+        opened.decision = {"depth": task.depth, "intent": dict(task.intent), "output_chars": len(task.raw)}
         try:
             outcome = _converse(session, task, trace, serve_turn, opened)
         except WorkerCallDenied as denied:
@@ -99,14 +95,12 @@ def run_worker(
         except ModelError as error:
             opened.decision |= {"failure": Failure.WORKER_FAILED.value, "model_error": error.kind.value}
             raise
-        opened.decision |= _describe_outcome(session, outcome)
+        if isinstance(outcome, Failure):
+            opened.decision |= {"gate": None, "failure": outcome.value}
+        else:
+            gate = session.settings.gate.value
+            opened.decision |= {"gate": gate, "failure": None, "keys_dropped": outcome.dropped}
     return outcome
-
-
-def _describe_outcome(session: AgentSession, outcome: AcceptedValue | Failure) -> dict[str, object]:
-    if isinstance(outcome, Failure):
-        return {"gate": None, "failure": outcome.value}
-    return {"gate": session.settings.gate.value, "failure": None, "keys_dropped": outcome.dropped}
 
 
 def _build_context(

@@ -54,8 +54,8 @@ def parse_list_text(text: str) -> object:
     """The list that a text spells, or the text."""
     try:
         value = literal_eval(text)
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
-        return text  # of brackets without end, too, on which AgentDojo would have stopped the run
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        return text  # of brackets without end, or a list as a key, too, on which AgentDojo would have stopped the run
     return value if isinstance(value, list) else text
 
 

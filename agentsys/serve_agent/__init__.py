@@ -26,15 +26,7 @@ if TYPE_CHECKING:
         mcp_tools,
     )
 
-__all__ = [
-    "GuardFailed",
-    "GuardedAnswer",
-    "GuardedTools",
-    "guard",
-    "load_defense",
-    "load_model",
-    "mcp_tools",
-]
+__all__ = ["GuardFailed", "GuardedAnswer", "GuardedTools", "guard", "load_defense", "load_model", "mcp_tools"]
 
 
 def __getattr__(name: str) -> Any:

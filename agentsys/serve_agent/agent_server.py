@@ -143,10 +143,10 @@ def _resolve_benchmark(overrides: Sequence[str]) -> Mapping[str, Any]:
     for override in overrides:
         if not override.startswith(("benchmark=", "benchmark.")):
             raise ConfigError(f"{override}: only the benchmark can be chosen here, e.g. benchmark=asb.")
-    found = compose(overrides)
-    if len(found) > 1:
+    settings = compose(overrides)
+    if len(settings) > 1:
         raise ConfigError(f"{' '.join(overrides)}: one benchmark at a time; start a server for each.")
-    return found[0].benchmark
+    return settings[0].benchmark
 
 
 @dataclass(frozen=True)
@@ -214,13 +214,12 @@ def build_defended_agent(
     settings = compose([*overrides, "model.cache=false"], config_dirs)
     if len(settings) > 1:
         raise ConfigError(f"{' '.join(overrides)}: one model and one defense; start a server for each.")
-    [one] = settings
-    store = Store(one.logdir)
-    books = UsageLog(Meter(one.budget), Ledger(store.own / LEDGER_FILE))
-    cell = CellBuilder(store, tuple(config_dirs), books=books).build(one)
+    store = Store(settings[0].logdir)
+    usage_log = UsageLog(Meter(settings[0].budget), Ledger(store.own / LEDGER_FILE))
+    cell = CellBuilder(store, tuple(config_dirs), books=usage_log).build(settings[0])
     for lacking in cell.lacks:
         raise lacking
-    agent = DefendedAgent(cell.defense, cell.stack, one.seed, books)
+    agent = DefendedAgent(cell.defense, cell.stack, settings[0].seed, usage_log)
     agent.check()
     return agent, cell, store
 
@@ -249,13 +248,12 @@ def serve_agent(
     """
     agent, cell, store = build_defended_agent(overrides, config_dirs)
     labels, limits = cell.settings.labels, limits or ConversationLimits()
-    desk = ConversationRouter(
-        agent, f"{labels['model']}+{labels['defense']}", make_dialogue_writer(store, cell), limits
-    )
+    name = f"{labels['model']}+{labels['defense']}"
+    router = ConversationRouter(agent, name, make_dialogue_writer(store, cell), limits)
     target = AttackTarget(cell, store, limits.at_once)
     try:
-        server = serve(AgentEndpoint(desk, target), host=host, port=port, tokens=tokens)
+        server = serve(AgentEndpoint(router, target), host=host, port=port, tokens=tokens)
     except ConfigError:
         target.stop()
         raise
-    return ServedAgent(server, desk, target, cell, store.root)
+    return ServedAgent(server, router, target, cell, store.root)

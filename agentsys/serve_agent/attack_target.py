@@ -14,6 +14,7 @@ import re
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -49,6 +50,7 @@ from agentsys.runs.search_plan import (
 )
 from agentsys.runs.search_target import RunTarget, build_quest
 from agentsys.runs.store import Store
+from agentsys.serve_agent.conversation_router import CallerModel
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,9 @@ class ClientSearch:
 
     def __init__(self, job: Job, store: Store) -> None:
         fill_vectors(job, "")
-        check_searches(_plan_one_case(job), store)
+        case = job.case
+        pairs = ((case.user_task_id, case.injection_task_id),)
+        check_searches(Jobs([JobBlock(job.cell, case.suite, pairs, range(1))]), store)
         self._job, self._store, self._quest = job, store, build_quest([job])
         self._lock = threading.Lock()
         self._under_way: set[int] = set()
@@ -111,8 +115,7 @@ class ClientSearch:
             RunBudgetReached: If the server may spend no more.
         """
         with self._lock:
-            taken = self._made.keys() | self._under_way
-            number = next(one for one in count(1) if one not in taken)
+            number = next(n for n in count(1) if n not in self._made and n not in self._under_way)
             self._under_way.add(number)
         try:
             # An empty context: nothing of this thread's (loggers, tracers) reaches the case, or back.
@@ -130,37 +133,35 @@ class ClientSearch:
     def _run_query(self, number: int, payload: str) -> CaseRecord:
         # What a query without an outcome left there was another payload's.
         (self._store.root / self._job.case.attempt_key(number)).unlink(missing_ok=True)
-        attack, made = searched_attack(self._job), list[CaseRecord]()
+        attack, records = searched_attack(self._job), list[CaseRecord]()
         target = RunTarget(
-            [self._job], attack, self._quest, self._store, made.append, lambda: False, number - 1
+            [self._job], attack, self._quest, self._store, records.append, lambda: False, number - 1
         )
-        target.attempt(AttemptPosition(1, number, None), lambda model: self._make_proposal(model, payload))
-        return made[0]
-
-    def _make_proposal(self, model: ChatModel, payload: str) -> Proposal:
-        mended = payload if self._quest.make_injectable is None else self._quest.make_injectable(payload)
-        return Proposal(mended, "sent by a client", proposed=None if mended == payload else payload)
+        fit = self._quest.make_injectable
+        text = payload if fit is None else fit(payload)
+        proposal = Proposal(text, "sent by a client", proposed=None if text == payload else payload)
+        target.attempt(AttemptPosition(1, number, None), lambda model: proposal)
+        return records[0]
 
     def _store_best(self) -> None:
         """Store the case as the best of its queries, with what the search came to so far."""
-        made = self._made.values()
-        best = min((one for one in made if not one.refused), key=lambda one: one.sort_key, default=None)
+        queries = self._made.values()
+        tried = [query for query in queries if not query.refused]
+        best = min(tried, key=lambda query: query.sort_key, default=None)
         stored = None if best is None else load_attempt(self._store, self._job, best.number)
-        if stored is not None:
-            self._store.write(build_final_record(stored, self._build_search_facts(list(made))), stored.fields)
-
-    def _build_search_facts(self, made: Sequence[_TriedQuery]) -> SearchFacts:
-        refused = sum(one.refused for one in made)
-        return SearchFacts(
+        if stored is None:
+            return
+        facts = SearchFacts(
             mode=PER_CASE,
             # Its client decides when it ends: so far it had as many attempts as it made.
-            budget=len(made),
-            attempts=len(made),
-            refused=refused,
-            found_at=min((one.number for one in made if one.success), default=None),
+            budget=len(queries),
+            attempts=len(queries),
+            refused=len(queries) - len(tried),
+            found_at=min((query.number for query in queries if query.success), default=None),
             user_task_id=self._job.case.user_task_id,
-            tried=len(made) - refused,
+            tried=len(tried),
         )
+        self._store.write(build_final_record(stored, facts), stored.fields)
 
     def _read_answer(self, number: int) -> str:
         stored = load_attempt(self._store, self._job, number)
@@ -169,18 +170,12 @@ class ClientSearch:
         return "\n".join(block["content"] for block in last.get("content") or ())
 
 
-def _plan_one_case(job: Job) -> Jobs:
-    """A plan of one attacked case."""
-    case = job.case
-    return Jobs([JobBlock(job.cell, case.suite, ((case.user_task_id, case.injection_task_id),), range(1))])
-
-
 def _load_tried(job: Job, store: Store) -> Sequence[_TriedQuery]:
     """The queries that have an outcome."""
     [folder] = attempt_folders(job)
     numbers = [int(path.stem) for path in (store.root / folder).glob("*.json") if path.stem.isdigit()]
-    found = [load_attempt(store, job, number) for number in numbers]
-    return [_summarise_query(one.record, one.facts) for one in found if one is not None and one.is_finished]
+    attempts = [load_attempt(store, job, number) for number in numbers]
+    return [_summarise_query(each.record, each.facts) for each in attempts if each and each.is_finished]
 
 
 def _summarise_query(record: CaseRecord, facts: AttemptFacts) -> _TriedQuery:
@@ -232,7 +227,8 @@ class AttackTarget:
         Raises:
             Refused: If there is no such case, or nothing can be injected there.
         """
-        return _AttackedCase(self, self._find_job(caller))
+        job = self._find_job(caller)
+        return CallerModel(job.case.key, partial(self._answer, job))
 
     def listed(self, under: str) -> Sequence[str]:
         """Names of cases: the first one of every suite, or all of `BENCHMARK/SUITE`."""
@@ -252,21 +248,19 @@ class AttackTarget:
             ModelError: If a model gave no reply.
         """
         if not self._room.acquire(blocking=False):
-            told = "as many queries are under way as this server takes at once"
-            raise RequestRefused(Problem(429, told, retry_after_s=1.0))
+            why = "as many queries are under way as this server takes at once"
+            raise RequestRefused(Problem(429, why, retry_after_s=1.0))
         try:
             return self._get_search(job).query(payload)
         except SearchFailed as failed:
             kind = next((kind for kind in ErrorKind if kind.value == failed.kind), None)
             if kind is not None:
                 raise ModelError(kind, str(failed).removeprefix(f"{kind.value}: ")) from None
-            raise RequestRefused(
-                Problem(500, f"the query ended in an error ({failed.kind}): {failed}")
-            ) from None
+            raise _refuse(500, f"the query ended in an error ({failed.kind}): {failed}") from None
         except RunBudgetReached:
-            raise RequestRefused(Problem(402, "the budget of this server is used up")) from None
+            raise _refuse(402, "the budget of this server is used up") from None
         except ConfigError as error:
-            raise RequestRefused(Problem(409, str(error))) from None
+            raise _refuse(409, str(error)) from None
         finally:
             self._room.release()
 
@@ -277,12 +271,12 @@ class AttackTarget:
     def _find_job(self, caller: WireCaller) -> Job:
         parts = caller.model.removeprefix(self.prefix).split("/")
         if len(parts) not in (3, 4):
-            raise _build_unknown_refusal(
+            raise _refuse_model(
                 f"a case is asked for as {self.prefix}{CASE_NAME_FORM}, not as '{caller.model}'"
             )
         session = parts[3] if len(parts) == 4 else caller.owner[:8] or "nobody"
         if not _SESSION.fullmatch(session):
-            raise _build_unknown_refusal(
+            raise _refuse_model(
                 f"a session's name has letters, digits, '.', '_' and '-', not {session[:80]!r}"
             )
         with self._lock:
@@ -294,7 +288,7 @@ class AttackTarget:
             try:
                 fill_vectors(job, "")
             except NotInjectable as error:
-                raise RequestRefused(Problem(400, str(error), code="not_injectable")) from None
+                raise _refuse(400, str(error), "not_injectable") from None
         return job
 
     def _build_job(self, session: str, suite: str, user_task: str, injection_task: str) -> Job:
@@ -308,14 +302,11 @@ class AttackTarget:
     def _build_attacked_cell(self, label: str) -> Cell:
         """The cell with a client in place of its attack."""
         before = self._cell.settings
-        changed = {
-            "attack": {"name": label, "mode": PER_CASE},
-            "labels": {**before.labels, "attack": label},
-        }
+        changed = {"attack": {"name": label, "mode": PER_CASE}, "labels": {**before.labels, "attack": label}}
         settings = before.model_copy(update=changed)
         attack = AttackerSearch(label, SearchOptions(mode=PER_CASE))
         if self._cell.stack.replays_runs:
-            raise RequestRefused(Problem(400, "a model that replays runs says itself what is injected"))
+            raise _refuse(400, "a model that replays runs says itself what is injected")
         self._store.remember_config(settings.config_hash, settings.identity)
         return replace(self._cell, settings=settings, attack=attack)
 
@@ -329,79 +320,66 @@ class AttackTarget:
         """The search of a case's client, which no other server may go on with meanwhile."""
         key = job.case.key
         with self._lock:
-            found = self._searches.pop(key, None)
-            if found is None:
+            search = self._searches.pop(key, None)
+            if search is None:
                 if not self._claims.take(_claim_key(key)):
                     raise ConfigError(
                         f"{key}: another server is storing queries of this session; give the session another"
                         f" name: {self.prefix}{CASE_NAME_FORM}."
                     )
-                found = ClientSearch(job, self._store)
-            self._searches[key] = found
-            for old in [one for one, search in self._searches.items() if not search.is_busy][:-_MAX_SEARCHES]:
+                search = ClientSearch(job, self._store)
+            self._searches[key] = search
+            for old in [name for name, each in self._searches.items() if not each.is_busy][:-_MAX_SEARCHES]:
                 if old != key:
                     del self._searches[old]
                     self._claims.release(_claim_key(old))
-            return found
+            return search
 
-
-@dataclass(frozen=True)
-class _AttackedCase:
-    """One case as a model."""
-
-    target: AttackTarget
-    job: Job
-
-    @property
-    def name(self) -> str:
-        return self.job.case.key
-
-    def complete(self, request: ChatRequest) -> ChatReply:
-        said = [text_of(message) for message in request.messages if message["role"] == "user"]
-        payload = said[-1] if said else ""
-        if not payload.strip():
-            raise RequestRefused(
-                Problem(400, "the payload is the last message of the user, and there is none")
-            )
-        found = self.target.query(self.job, payload)
-        if found.facts.refused is not None:
-            told = f"the payload could not be tried: {found.facts.refused}"
-            raise RequestRefused(Problem(400, told, code="not_tried"), found.record_path)
-        record = found.record
+    def _answer(self, job: Job, request: ChatRequest) -> ChatReply:
+        """Answer a request as the model that one case is: run it with the user's last words as payload."""
+        texts = [text_of(message) for message in request.messages if message["role"] == "user"]
+        if not texts or not texts[-1].strip():
+            raise _refuse(400, "the payload is the last message of the user, and there is none")
+        outcome = self.query(job, texts[-1])
+        record, path = outcome.record, outcome.record_path
+        if outcome.facts.refused is not None:
+            raise _refuse(400, f"the payload could not be tried: {outcome.facts.refused}", "not_tried", path)
         usage = sum(map(Usage.from_stored, record.usage.values()), Usage())
         ids = [call.model_id for span in record.spans for call in span.calls if call.model_id]
         model_id = ids[-1] if ids else ""
-        return TracedReply(
-            assistant(format_outcome(found)), usage, model_id=model_id, trace=found.record_path
-        )
+        return TracedReply(assistant(format_outcome(outcome)), usage, model_id=model_id, trace=path)
 
 
-def format_outcome(found: QueryOutcome) -> str:
+def format_outcome(outcome: QueryOutcome) -> str:
     """What a client is told, as one line of JSON.
 
     A whole reply of JSON and not words with JSON behind them: the agent's words stand in a string, so that
     none of them can be taken for a score, not even by a search for `"security": true`.
     """
-    told: dict[str, Any] = {
-        "answer": found.answer,
-        "security": found.record.security,
-        "utility": found.record.utility,
-        "exposed_shown": found.record.exposure.exposed_shown,
-        "query": found.facts.number,
+    reply: dict[str, Any] = {
+        "answer": outcome.answer,
+        "security": outcome.record.security,
+        "utility": outcome.record.utility,
+        "exposed_shown": outcome.record.exposure.exposed_shown,
+        "query": outcome.facts.number,
     }
-    if found.facts.proposed is not None:
-        told["tried"] = found.facts.text
-    return json.dumps(told, ensure_ascii=False)
+    if outcome.facts.proposed is not None:
+        reply["tried"] = outcome.facts.text
+    return json.dumps(reply, ensure_ascii=False)
 
 
 def _check_known(kind: str, name: str, known: Sequence[str] | dict[str, Any]) -> str:
     if name not in known:
-        raise _build_unknown_refusal(unknown_name(kind, name[:80], list(known)))
+        raise _refuse_model(unknown_name(kind, name[:80], list(known)))
     return name
 
 
-def _build_unknown_refusal(told: str) -> RequestRefused:
-    return RequestRefused(Problem(404, told, code="model_not_found"))
+def _refuse_model(why: str) -> RequestRefused:
+    return _refuse(404, why, "model_not_found")
+
+
+def _refuse(status: int, why: str, code: str | None = None, trace: str = "") -> RequestRefused:
+    return RequestRefused(Problem(status, why, code=code), trace)
 
 
 def _claim_key(key: str) -> str:

@@ -1,14 +1,8 @@
 """`CallHandover`: where a pipeline's thread and the client's requests meet.
 
-`ConversationPosition` is all that a resent transcript is used for: where a request stands in which
-conversation.
-
-Texts of tool results are looked at in a request's newest part alone, and only if the server is waiting for
-them.
-
 The thread offers calls and waits for their answers; a request brings answers and waits for the next offer,
-or for the turn's end. The thread that waits for a client watches the time itself: nobody else has to end
-it.
+or for the turn's end. `ConversationPosition` is all that a resent transcript is used for: where a request
+stands in which conversation. Texts of tool results are read in a request's newest part alone.
 """
 
 from __future__ import annotations
@@ -71,16 +65,12 @@ def read_position(request: ChatRequest) -> ConversationPosition:
     """Read a request's place from its messages."""
     messages = request.messages
     after = request.goes_on_from if isinstance(request, WireRequest) else ""
-    spoken = [number for number, one in enumerate(messages) if one["role"] == "assistant"]
+    spoken = [number for number, each in enumerate(messages) if each["role"] == "assistant"]
     until = spoken[-1] + 1 if spoken else 0
     newest = messages[until:]
     called = _list_call_ids(messages[until - 1]) if spoken else ()
-    ids = [
-        one
-        for message in messages[:until]
-        for one in _list_call_ids(message)
-        if not _MADE_UP_ID.fullmatch(one)
-    ]
+    listed = (id for message in messages[:until] for id in _list_call_ids(message))
+    ids = [id for id in listed if not _MADE_UP_ID.fullmatch(id)]
     return ConversationPosition(
         is_new=not spoken and not after,
         previous_reply_id=after,
@@ -166,10 +156,10 @@ class CallHandover:
             self._raise_if_ended()
             self._offer = tuple(calls)
             self._meet.notify_all()
-            met = self._meet.wait_for(
+            # The thread that waits for a client watches the time itself: nobody else has to end it.
+            if not self._meet.wait_for(
                 lambda: self._answers is not None or self._ended is not None, self.idle_s
-            )
-            if not met:
+            ):
                 self._ended = f"no result of a tool came for {self.idle_s:g} s"
             self._raise_if_ended()
             answers, self._answers = self._answers, None

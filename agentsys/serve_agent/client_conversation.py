@@ -72,14 +72,8 @@ class ClientConversation:
         room: threading.BoundedSemaphore,
         rounds: int | None = None,
     ) -> None:
-        self.agent, self.owner, self.store_dialogue, self.idle_s, self.turn_slots = (
-            agent,
-            owner,
-            keep,
-            idle_s,
-            room,
-        )
-        self.rounds = rounds
+        self.agent, self.owner, self.store_dialogue = agent, owner, keep
+        self.idle_s, self.turn_slots, self.rounds = idle_s, room, rounds
         self.dialogue = Dialogue()
         self.state = ConversationState()
         self.last_heard_s = time.monotonic()
@@ -148,29 +142,29 @@ class ClientConversation:
         if not place.previous_reply_id:
             return place
         if place.replies:
-            raise self._build_refusal(
+            raise self._refuse_position(
                 "a request that goes on from a response brings no words of an assistant"
             )
         if place.previous_reply_id != self.state.reply_id:
-            raise self._build_refusal(_ALREADY_CONTINUED)
+            raise self._refuse_position(_ALREADY_CONTINUED)
         return replace(place, replies=self.state.replies, call_ids=self.state.call_ids)
 
     def _begin_turn(self, place: ConversationPosition, request: ChatRequest) -> None:
         self._check_alive()
         if self.state.call_ids or place.replies != self.state.replies:
-            raise self._build_refusal(_ALREADY_CONTINUED)
+            raise self._refuse_position(_ALREADY_CONTINUED)
         if not place.user_text or place.answers:
-            raise self._build_refusal("a turn begins with words of the user, and nothing else")
+            raise self._refuse_position("a turn begins with words of the user, and nothing else")
         if self.state.replies == 0:
             self._system_text = place.system_text
         elif self.agent.one_turn_only:
-            raise self._build_refusal(
+            raise self._refuse_position(
                 "this defense plans a request as a whole: begin a conversation for the next one"
             )
         turn = self._build_turn(place, request)
         if not self.turn_slots.acquire(blocking=False):
-            told = "as many conversations are under way as this server takes at once"
-            raise RequestRefused(Problem(429, told, retry_after_s=1.0))
+            why = "as many conversations are under way as this server takes at once"
+            raise RequestRefused(Problem(429, why, retry_after_s=1.0))
         self._offered_tools, self._rounds = list_offered_tools(request), 0
         self._thread = threading.Thread(
             target=self._run_turn, args=(turn,), name=f"{THREAD_NAME}-{self.trace_id}", daemon=True
@@ -184,7 +178,7 @@ class ClientConversation:
         try:
             functions = build_client_functions(tools, self._run_tool)
         except UnusableTool as slip:
-            raise RequestRefused(Problem(400, str(slip)), self.trace_id) from None
+            raise self._refuse(400, str(slip)) from None
         return ClientTurn(
             user_text=place.user_text,
             functions=functions,
@@ -197,14 +191,16 @@ class ClientConversation:
     def _resume(self, place: ConversationPosition, request: ChatRequest) -> None:
         self._check_alive()
         if place.user_text:
-            raise self._build_refusal("results of tools come alone; the user's next words follow the answer")
+            raise self._refuse_position(
+                "results of tools come alone; the user's next words follow the answer"
+            )
         waiting = self.state.call_ids
         # Where the wire loses ids, the calls of the reply that was just given are known by their order.
         lost = place.has_lost_ids and place.history_mark == self.state.history_mark
         ids = dict(zip(place.call_ids if lost else waiting, waiting, strict=False))
         answers = {ids.get(one, ""): answer for one, answer in place.answers}
         if set(answers) != set(waiting) or len(place.answers) != len(waiting):
-            raise self._build_refusal("each of the calls that wait takes one result, all in one request")
+            raise self._refuse_position("each of the calls that wait takes one result, all in one request")
         self._offered_tools = list_offered_tools(request)
         if not self._handover.answer(answers):
             raise self._build_gone_refusal()
@@ -213,14 +209,15 @@ class ClientConversation:
     def _wait_for_reply(self, place: ConversationPosition, request: ChatRequest) -> None:
         """Wait for the agent's next calls or its answer, and make the reply of it."""
         calls = self._handover.next_offer()
+        ids = [call.id for call in calls]
         self.last_heard_s = time.monotonic()
-        self.call_ids += [call.id for call in calls]
+        self.call_ids += ids
         self.reply_ids.append(secrets.token_hex(16))
-        made = [FunctionCall(function=call.tool, args=dict(call.args), id=call.id) for call in calls]
-        message = assistant(None if made else self.dialogue.answer, made or None)
+        handed_out = [FunctionCall(function=call.tool, args=dict(call.args), id=call.id) for call in calls]
+        message = assistant(None if handed_out else self.dialogue.answer, handed_out or None)
         self.state = ConversationState(
             self.state.replies + 1,
-            tuple(call.id for call in calls),
+            tuple(ids),
             place.request_mark,
             digest_messages([*request.messages, message]),
             self.reply_ids[-1],
@@ -232,11 +229,7 @@ class ClientConversation:
         self._reported_usage = usage
         spent = Usage(*(now - then for now, then in zip(astuple(usage), astuple(before), strict=True)))
         self._reply = TracedReply(
-            message,
-            spent,
-            model_id=self.dialogue.model_id,
-            trace=self.trace_id,
-            reply_id=self.state.reply_id,
+            message, spent, model_id=self.dialogue.model_id, trace=self.trace_id, reply_id=self.state.reply_id
         )
 
     def _run_turn(self, turn: ClientTurn) -> None:
@@ -277,10 +270,10 @@ class ClientConversation:
         self._rounds += 1
         if not self._offered_tools or (self.rounds is not None and self._rounds > self.rounds):
             return [ToolAnswer("", _NO_MORE_CALLS) for _ in calls]
-        made = [OfferedCall(f"call_{secrets.token_hex(16)}", tool, args) for tool, args in calls]
-        taken = [call for call in made if call.tool in self._offered_tools]
-        answers: Mapping[str, ToolAnswer] = self._handover.ask(taken) if taken else {}
-        return [answers.get(call.id, ToolAnswer("", _NOT_OFFERED)) for call in made]
+        wanted = [OfferedCall(f"call_{secrets.token_hex(16)}", tool, args) for tool, args in calls]
+        possible = [call for call in wanted if call.tool in self._offered_tools]
+        answers: Mapping[str, ToolAnswer] = self._handover.ask(possible) if possible else {}
+        return [answers.get(call.id, ToolAnswer("", _NOT_OFFERED)) for call in wanted]
 
     def _check_alive(self) -> None:
         if self.dialogue.error_kind is not None:
@@ -290,22 +283,21 @@ class ClientConversation:
         why = self.dialogue.error or "it waited too long"
         if self.dialogue.error_kind not in (None, "conversation_ended"):
             why = "its agent failed"
-        return RequestRefused(
-            Problem(410, f"this conversation is over: {why}; begin a new one"), self.trace_id
-        )
+        return self._refuse(410, f"this conversation is over: {why}; begin a new one")
 
     def _build_failure_refusal(self) -> RequestRefused:
         match self.dialogue.error_kind:
             case "conversation_ended":
                 return self._build_gone_refusal()
             case "run_budget":
-                return RequestRefused(Problem(402, "the budget of this server is used up"), self.trace_id)
-        return RequestRefused(
-            Problem(500, "the agent behind this server failed; its record says why"), self.trace_id
-        )
+                return self._refuse(402, "the budget of this server is used up")
+        return self._refuse(500, "the agent behind this server failed; its record says why")
 
-    def _build_refusal(self, why: str) -> RequestRefused:
-        return RequestRefused(Problem(400, why, code="out_of_place"), self.trace_id)
+    def _refuse_position(self, why: str) -> RequestRefused:
+        return self._refuse(400, why, "out_of_place")
+
+    def _refuse(self, status: int, why: str, code: str | None = None) -> RequestRefused:
+        return RequestRefused(Problem(status, why, code=code), self.trace_id)
 
 
 def list_offered_tools(request: ChatRequest) -> frozenset[str]:

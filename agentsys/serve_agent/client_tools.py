@@ -120,10 +120,7 @@ def _build_parameters(tool: str, raw: bytes) -> type[BaseModel]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # A property may be called `schema` or `copy`.
         made: type[BaseModel] = create_model(
-            f"Arguments of {tool}",
-            __config__=config,
-            __validators__=validators,
-            **fields,
+            f"Arguments of {tool}", __config__=config, __validators__=validators, **fields
         )
     # Models are shown the schema as the client wrote it; pydantic knows fields that accept anything.
     own = classmethod(lambda cls, *args, **kwargs: schema)

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from agentsys.models.chat import ChatModel, ChatReply, ChatRequest
 from agentsys.models.serving.wire_format import Problem, RequestRefused, TracedReply, WireCaller, WireRequest
@@ -29,6 +30,14 @@ class ConversationLimits:
     rounds: int | None = None
     """Rounds of calls that clients take for one request of the user; then the agent answers with what there
     is. None: as many as it asks for."""
+
+
+@dataclass(frozen=True)
+class CallerModel:
+    """A model as one caller of the server asks it."""
+
+    name: str
+    complete: Callable[[ChatRequest], ChatReply]
 
 
 class ConversationRouter:
@@ -58,14 +67,10 @@ class ConversationRouter:
 
     def for_caller(self, caller: WireCaller) -> ChatModel:
         """The agent as one caller sees it: with that caller's conversations alone."""
-        return _CallerModel(self, caller.owner)
+        return CallerModel(self.name, partial(self.answer, caller.owner))
 
     def complete(self, request: ChatRequest) -> ChatReply:
-        """Answer a request of nobody in particular.
-
-        Raises:
-            Refused, ModelError: As `answer`.
-        """
+        """Answer a request of nobody in particular, as `answer` does."""
         return self.answer("", request)
 
     def answer(self, owner: str, request: ChatRequest) -> TracedReply:
@@ -79,16 +84,13 @@ class ConversationRouter:
         place = read_position(request)
         with self._lock:
             self._forget_idle()
-            conversation = (
-                self._begin_conversation(owner, place)
-                if place.is_new
-                else self._find_conversation(owner, place)
-            )
+            find = self._begin_conversation if place.is_new else self._find_conversation
+            conversation = find(owner, place)
             self._known[conversation.trace_id] = self._known.pop(conversation.trace_id, conversation)
         try:
             return conversation.take_request(place, request)
         finally:
-            if not conversation.has_begun:  # Refused at the door: nothing is to be kept of it.
+            if not conversation.has_begun:  # Refused before its first turn: nothing is to be kept of it.
                 with self._lock:
                     self._known.pop(conversation.trace_id, None)
 
@@ -126,21 +128,21 @@ class ConversationRouter:
         """The conversation that a transcript comes from; another key's is as unknown as none."""
         if self._closed:
             raise RequestRefused(Problem(503, _ENDED))
-        own = [one for one in reversed(self._known.values()) if one.owner == owner]
+        owned = [each for each in reversed(self._known.values()) if each.owner == owner]
         if place.previous_reply_id:
-            meant = [one for one in own if place.previous_reply_id in one.reply_ids]
+            meant = [each for each in owned if place.previous_reply_id in each.reply_ids]
         elif place.latest_id is not None:
-            meant = [one for one in own if place.latest_id in one.call_ids]
+            meant = [each for each in owned if place.latest_id in each.call_ids]
         else:
-            meant = [one for one in own if one.state.history_mark == place.history_mark]
-            meant += [one for one in own if one.state.request_mark == place.request_mark]
+            meant = [each for each in owned if each.state.history_mark == place.history_mark]
+            meant += [each for each in owned if each.state.request_mark == place.request_mark]
         if meant:
             return meant[0]
-        told = (
+        why = (
             "the words of an assistant in this request are not this server's, or their conversation is over; "
             "begin a new one without them"
         )
-        raise RequestRefused(Problem(410, told, code="unknown_conversation"))
+        raise RequestRefused(Problem(410, why, code="unknown_conversation"))
 
     def _forget_idle(self) -> None:
         now = time.monotonic()
@@ -152,31 +154,12 @@ class ConversationRouter:
 
 
 def _check_supported(request: ChatRequest) -> None:
-    """Refuse what the agent behind the desk would not do, rather than do something else.
-
-    Raises:
-        Refused: With the reason.
-    """
+    """Refuse what the agent would not do, rather than do something else."""
     if not isinstance(request, WireRequest):
         return
     if request.forced:
-        told = f"tool_choice {request.forced!r}: the agent decides itself which tools it calls; send auto"
-        raise RequestRefused(Problem(400, told, code="unsupported_tool_choice"))
+        why = f"tool_choice {request.forced!r}: the agent decides itself which tools it calls; send auto"
+        raise RequestRefused(Problem(400, why, code="unsupported_tool_choice"))
     if request.nameless_results:
-        told = "results of tools have the ids of their calls here: words of the user are believed"
-        raise RequestRefused(Problem(400, told, code="nameless_result"))
-
-
-@dataclass(frozen=True)
-class _CallerModel:
-    """The desk as one caller sees it."""
-
-    router: ConversationRouter
-    owner: str
-
-    @property
-    def name(self) -> str:
-        return self.router.name
-
-    def complete(self, request: ChatRequest) -> ChatReply:
-        return self.router.answer(self.owner, request)
+        why = "results of tools have the ids of their calls here: words of the user are believed"
+        raise RequestRefused(Problem(400, why, code="nameless_result"))

@@ -48,6 +48,8 @@ from agentsys.runs.run_case import format_traceback
 from agentsys.serve_agent.call_handover import ConversationEnded
 from agentsys.serve_agent.client_tools import ClientRuntime
 
+HandOutCalls = Callable[[Sequence[tuple[str, dict[str, Any]]]], None]
+"""Has the client run these calls (tool, arguments), whose results are asked for next."""
 CLIENT_SUITE = "client"
 """The suite that a client's tools are, for defenses with rules by suite: none has any for this one."""
 
@@ -84,8 +86,7 @@ class Dialogue:
     def answer(self) -> str | None:
         """The agent's last words; None where it said none."""
         last = self.messages[-1] if self.messages else None
-        spoken = last is not None and last["role"] == "assistant" and last["content"]
-        return text_of(last) if last is not None and spoken else None
+        return text_of(last) if last and last["role"] == "assistant" and last["content"] else None
 
     @property
     def usage(self) -> Usage:
@@ -112,7 +113,7 @@ class ClientTurn:
     check: Callable[[], None] = lambda: None
     """Is asked before every question to a model; raises `ConversationEnded` if there should be none."""
     build_runtime: Callable[[Sequence[Function]], TracedRuntime] = ClientRuntime
-    hand_out: Callable[[Sequence[tuple[str, dict[str, Any]]]], None] | None = None
+    hand_out: HandOutCalls | None = None
     """Has several calls run at once whose results are asked for next; None: each runs in its turn."""
 
 
@@ -176,11 +177,9 @@ class DefendedAgent:
                 pipeline = add_look_ahead(pipeline, turn.hand_out)
             if number > 1:
                 pipeline = continue_pipeline(pipeline)
+            runtime = turn.build_runtime(turn.functions)
             try:
-                found = pipeline.query(
-                    turn.user_text, turn.build_runtime(turn.functions), EmptyEnv(), dialogue.messages
-                )
-                dialogue.messages = found[3]
+                dialogue.messages = pipeline.query(turn.user_text, runtime, EmptyEnv(), dialogue.messages)[3]
             except AbortAgentError as abort:
                 dialogue.messages = abort.messages
                 root.decision = {"aborted": str(abort)}
@@ -203,15 +202,11 @@ class _TurnModel:
     def complete(self, request: ChatRequest) -> ChatReply:
         self.turn.check()
         # A client that sends no system message wants none; providers refuse empty ones.
-        said = [one for one in request.messages if one["role"] != "system" or text_of(one).strip()]
-        asked = replace(request, messages=said)
+        messages = [each for each in request.messages if each["role"] != "system" or text_of(each).strip()]
+        request = replace(request, messages=messages)
         if request.role in ACTING_ROLES and request.reply_schema is None:
-            asked = replace(asked, reply_schema=self.turn.reply_schema)
-        return self.model.complete(asked)
-
-
-HandOutCalls = Callable[[Sequence[tuple[str, dict[str, Any]]]], None]
-"""Has the client run these calls (tool, arguments), whose results are asked for next."""
+            request = replace(request, reply_schema=self.turn.reply_schema)
+        return self.model.complete(request)
 
 
 def add_look_ahead(pipeline: BasePipelineElement, hand_out: HandOutCalls) -> BasePipelineElement:
@@ -238,8 +233,9 @@ class _LookAhead(LoopStep):
 
     def step(self, at: LoopState) -> LoopState:
         last = at.messages[-1] if at.messages else None
-        made = (last["tool_calls"] or ()) if last is not None and last["role"] == "assistant" else ()
-        calls = [found for call in made if (found := _resolve_call(at.runtime, call)) is not None]
+        proposed = (last["tool_calls"] or ()) if last is not None and last["role"] == "assistant" else ()
+        resolved = (_resolve_call(at.runtime, call) for call in proposed)
+        calls = [call for call in resolved if call is not None]
         if len(calls) > 1:
             self._hand_out(calls)
         return at

@@ -83,14 +83,12 @@ def serve_command(
     """Serve a defended agent, or the simulated model (not an LLM), to SDKs of OpenAI, Anthropic, Google."""
     tokens = read_tokens(token_env)
     if not tokens:
-        require_loopback(
-            host, "a model is served"
-        )  # A slip in the cheap options should not wait for the model.
-    given = dict(context.params)
-    if any(not one.startswith(("benchmark=", "benchmark.")) for one in overrides or ()):
-        _serve_agent(context, given, tokens)
+        # A slip in the cheap options should not wait for the model.
+        require_loopback(host, "a model is served")
+    if any(not setting.startswith(("benchmark=", "benchmark.")) for setting in overrides or ()):
+        _serve_agent(context, context.params, tokens)
     else:
-        _serve_model(given, tokens)
+        _serve_model(context.params, tokens)
 
 
 def read_tokens(variable: str | None) -> Sequence[str]:
@@ -113,8 +111,8 @@ _AGENT_OPTIONS = ("idle_s", "at_once", "rounds", "config_dir", "plugin_path")
 _SHARED_OPTIONS = ("overrides", "host", "port", "token_env")
 
 
-def _serve_agent(context: typer.Context, given: Mapping[str, Any], tokens: Sequence[str]) -> None:
-    for name in given.keys() - {*_AGENT_OPTIONS, *_SHARED_OPTIONS}:
+def _serve_agent(context: typer.Context, options: Mapping[str, Any], tokens: Sequence[str]) -> None:
+    for name in options.keys() - {*_AGENT_OPTIONS, *_SHARED_OPTIONS}:
         source = context.get_parameter_source(name)
         if source is not None and source.name == "COMMANDLINE":
             option = f"--{name.replace('_', '-')}"
@@ -126,14 +124,14 @@ def _serve_agent(context: typer.Context, given: Mapping[str, Any], tokens: Seque
     from agentsys.serve_agent.agent_server import serve_agent
     from agentsys.serve_agent.conversation_router import ConversationLimits
 
-    add_plugin_paths(given["plugin_path"] or [])
+    add_plugin_paths(options["plugin_path"] or [])
     with serve_agent(
-        add_conversations_folder(given["overrides"]),
-        config_dirs=given["config_dir"] or [],
-        host=given["host"],
-        port=given["port"],
+        add_conversations_folder(options["overrides"]),
+        config_dirs=options["config_dir"] or [],
+        host=options["host"],
+        port=options["port"],
         tokens=tokens,
-        limits=ConversationLimits(at_once=given["at_once"], idle_s=given["idle_s"], rounds=given["rounds"]),
+        limits=ConversationLimits(**{name: options[name] for name in ("at_once", "idle_s", "rounds")}),
     ) as served:
         print_line(format_agent_banner(served))
         sys.stdout.flush()
@@ -143,24 +141,26 @@ def _serve_agent(context: typer.Context, given: Mapping[str, Any], tokens: Seque
 
 def add_conversations_folder(overrides: Sequence[str]) -> list[str]:
     """The settings of an agent: its conversations have a folder of their own, unless another is given."""
-    placed = any(one.startswith("logdir=") for one in overrides)
-    return [*overrides] if placed else [*overrides, f"logdir={CONVERSATIONS_FOLDER}"]
+    if any(setting.startswith("logdir=") for setting in overrides):
+        return [*overrides]
+    return [*overrides, f"logdir={CONVERSATIONS_FOLDER}"]
 
 
-def _serve_model(given: Mapping[str, Any], tokens: Sequence[str]) -> None:
-    from agentsys.models.serving import Faults
-    from agentsys.models.serving import serve as start
+def _serve_model(options: Mapping[str, Any], tokens: Sequence[str]) -> None:
+    from agentsys.models.serving import Faults, serve
 
-    rate, seed = given["fail_rate"], given["seed"]
-    waits = {name: given[name] for name in ("retry_after_s", "hold_s")}
-    planned = Faults(rate, _choose_faults(given["faults"], rate), seed, **waits)
-    options = {name: given[name] for name in _SIMULATED_OPTIONS}
+    rate = options["fail_rate"]
+    waits = {name: options[name] for name in ("retry_after_s", "hold_s")}
+    planned = Faults(rate, _choose_faults(options["faults"], rate), options["seed"], **waits)
+    # After the faults: a slip in them is told before AgentDojo is imported.
     from agentsys.serve_agent.agent_server import build_served_model
 
-    model = build_served_model(version=given["version"], options=options, overrides=given["overrides"] or ())
-    where = {"host": given["host"], "port": given["port"], "tokens": tokens}
-    latency_s = given["latency_ms"] / 1000
-    with start(model, faults=planned, latency_s=latency_s, **where) as server:
+    parameters = {name: options[name] for name in _SIMULATED_OPTIONS}
+    model = build_served_model(
+        version=options["version"], options=parameters, overrides=options["overrides"] or ()
+    )
+    address = {"host": options["host"], "port": options["port"], "tokens": tokens}
+    with serve(model, faults=planned, latency_s=options["latency_ms"] / 1000, **address) as server:
         print_line(_format_banner(server))
         sys.stdout.flush()
         wait_for_interrupt()
@@ -191,8 +191,8 @@ def format_agent_banner(served: ServedAgent) -> str:
     root = served.server.base_url
     simulated = " (a simulated model, not an LLM)" if served.cell.stack.is_simulated else ""
     return (
-        f"Serving {served.router.name}{simulated}: OpenAI at {root}/v1, Anthropic at {root}, Gemini at {root}; "
-        f"`agentsys report {served.folder}` shows its conversations; Ctrl-C stops."
+        f"Serving {served.router.name}{simulated}: OpenAI at {root}/v1, Anthropic at {root},"
+        f" Gemini at {root}; `agentsys report {served.folder}` shows its conversations; Ctrl-C stops."
     )
 
 

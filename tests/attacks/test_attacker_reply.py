@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scripted_for_searches import QUEST, Outcomes, Says, reply
 
 from agentsys.attacks import attacker_reply as reading
-from agentsys.attacks.attack_search import choose_attempt, find_attacker_fault
+from agentsys.attacks.attack_search import find_attacker_fault, rank_attempts
 from agentsys.attacks.attacker_reply import ReplyFault, parse_proposal
 from agentsys.attacks.attacker_search import MAX_OPENINGS, MAX_REASKS
 from agentsys.attacks.search_attacks import PairAttack, TapAttack
@@ -152,7 +152,7 @@ def test_an_attacker_that_never_gives_a_text_makes_no_search(
     target = Outcomes(model, {1: 10})
     made = attack.search(QUEST, target)
     assert [attempt.proposal.fault for attempt in made] == [fault]
-    assert choose_attempt(made) is None
+    assert rank_attempts(made) == []
     assert find_attacker_fault(made) == fault
     assert len(model.requests) == MAX_OPENINGS * (1 + MAX_REASKS)
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from scripted_for_searches import QUEST, Outcomes, Says, reply
 
-from agentsys.attacks.attack_search import choose_attempt
+from agentsys.attacks.attack_search import rank_attempts
 from agentsys.attacks.attacker_prompt import LAST_TURNS, TEXT_FORMS
 from agentsys.attacks.search_attacks import PairAttack
 from agentsys.errors import ConfigError
@@ -39,8 +39,7 @@ def test_the_first_success_ends_the_search(success: int) -> None:
     target = Outcomes(Says(), {success: 10})
     made = PairAttack(2, 3).search(QUEST, target)
     assert len(made) == success
-    best = choose_attempt(made)
-    assert best is not None
+    best = rank_attempts(made)[0]
     assert (best.number, best.success) == (success, True)
 
 
@@ -55,9 +54,8 @@ def test_the_proposal_asked_for_before_the_start_text_is_the_second_attempt_and_
 def test_the_best_score_is_chosen_and_of_equals_the_start_text_or_the_earlier(
     scores: dict[int, int], best: int
 ) -> None:
-    found = choose_attempt(PairAttack(1, 4).search(QUEST, Outcomes(Says(), scores)))
-    assert found is not None
-    assert found.number == best
+    made = PairAttack(1, 4).search(QUEST, Outcomes(Says(), scores))
+    assert rank_attempts(made)[0].number == best
 
 
 def test_the_attacker_sees_goal_start_and_its_last_turns_only() -> None:

@@ -160,7 +160,7 @@ def test_a_ground_truth_is_executed_once_per_user_task_by_all_attacks_and_thread
     suite, asked = AgentDojo("v1.2.2").suite("slack"), []
     rule = injection_vectors._AGENTDOJO_RULE
     monkeypatch.setattr(
-        injection_vectors, "_PACKAGES_RULE", lambda probe, task: asked.append(task.ID) or rule(probe, task)
+        injection_vectors, "_AGENTDOJO_RULE", lambda probe, task: asked.append(task.ID) or rule(probe, task)
     )
     attacks = [
         RegisteredAttack("important_instructions"),

@@ -23,10 +23,7 @@ COMPLETE = [path for path in YAMLS if not any(sign in path.read_text() for sign 
 def filled(template: str, goal: str = "Do it.", **options: str) -> str:
     task = SUITE.user_tasks["user_task_1"]
     written = TemplateAttack(template, **options).injections(
-        SUITE,
-        task,
-        SimpleNamespace(GOAL=goal, ID="injection_task_0"),
-        Victim("GPT-{user}", "Ada {goal}"),
+        SUITE, task, SimpleNamespace(GOAL=goal, ID="injection_task_0"), Victim("GPT-{user}", "Ada {goal}")
     )
     assert len(set(written.values())) == 1
     return next(iter(written.values()))

@@ -8,10 +8,9 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scripted_for_defense import Tools, call, run
+from scripted_for_defense import Tools, call, conforms, run
 
 from agentsys.attacks.text_attacks import EXTRA_KEY, EXTRA_KEY_OPENING
-from agentsys.defense.gate import conforms
 from agentsys.defense.intent import parse_intent
 from agentsys.models.chat import text_of
 

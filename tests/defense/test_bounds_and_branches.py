@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from scripted_for_defense import LABELS, QUERY, RepeatingModel, ScriptedModel, Tools, call, run
 
-from agentsys.defense.agent_session import CallMeter, OutOfCalls
+from agentsys.defense.agent_session import CallMeter, OutOfCalls, _MeteredModel
 from agentsys.defense.prompts import VALIDATOR_SECTIONS, WORKER_SECTIONS, read_sections
 from agentsys.models.chat import ChatRequest, ErrorKind, ModelError, text_of
 
@@ -201,21 +201,22 @@ def test_without_isolation_the_same_bounds_hold() -> None:
 
 def test_the_meter_keeps_the_main_agents_calls_back() -> None:
     model = ScriptedModel({"main": ["a"] * 3, "worker": ["b"] * 9})
-    meter = CallMeter(model, case_calls=5, subtask_calls=2, main_calls=2)
+    meter = CallMeter(case_calls=5, subtask_calls=2, main_calls=2)
+    main, inner = (_MeteredModel(meter, model, main=main) for main in (True, False))
     ask = {role: ChatRequest((), role=role) for role in ("main", "worker")}
     for _ in range(2):
-        meter.inner_model.complete(ask["worker"])
+        inner.complete(ask["worker"])
     with pytest.raises(OutOfCalls):  # The subtask's two.
-        meter.inner_model.complete(ask["worker"])
+        inner.complete(ask["worker"])
     meter.begin_subtask()
-    meter.inner_model.complete(ask["worker"])
+    inner.complete(ask["worker"])
     with pytest.raises(OutOfCalls):  # What is left is the main agent's.
-        meter.inner_model.complete(ask["worker"])
+        inner.complete(ask["worker"])
     for _ in range(2):
-        meter.main_model.complete(ask["main"])
+        main.complete(ask["main"])
     with pytest.raises(OutOfCalls):
-        meter.main_model.complete(ask["main"])
-    assert meter.main_model.name == model.name and len(model.requests) == 5
+        main.complete(ask["main"])
+    assert main.name == model.name and len(model.requests) == 5
 
 
 # --- model errors

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scripted_for_defense import conforms
 
-from agentsys.defense.gate import AcceptedValue, Failure, GateRule, admit_reply, conforms, find_first_object
+from agentsys.defense.gate import AcceptedValue, Failure, GateRule, admit_reply, find_first_object
 
 INTENT = {"date": "string", "amount": "number", "items": [{"name": "string", "count": "integer"}]}
 VALUE = {"date": "May 3", "amount": 2.5, "items": [{"name": "pen", "count": 2}]}

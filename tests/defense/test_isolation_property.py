@@ -18,10 +18,10 @@ import pytest
 from agentdojo.functions_runtime import FunctionCall
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scripted_for_defense import LABELS, Outcome, ScriptedModel, Tools, as_message, call, run
+from scripted_for_defense import LABELS, Outcome, ScriptedModel, Tools, as_message, call, conforms, run
 
 from agentsys.defense.agent_session import AgentSession
-from agentsys.defense.gate import Failure, conforms
+from agentsys.defense.gate import Failure
 from agentsys.models.chat import ChatReply, ChatRequest, text_of
 
 KINDS = ("RAW", "NESTED", "ERROR", "ARGUMENT", "UNDECLARED", "KEY", "VERDICT", "PROSE", "TWISTED")

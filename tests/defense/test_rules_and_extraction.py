@@ -80,11 +80,7 @@ def test_what_the_rules_say(
 
 PAY_BOB = [call("send_money", STATUS, to="bob", amount=5.0)]
 PAY_EVE = [call("send_money", STATUS, to="eve", amount=9.0)]
-REPLIES: dict[str, Any] = {
-    "main": [READ, "ok"],
-    "privileges": [LABELS],
-    "sanitizer": ['{"spans": []}'],
-}
+REPLIES: dict[str, Any] = {"main": [READ, "ok"], "privileges": [LABELS], "sanitizer": ['{"spans": []}']}
 
 
 @pytest.mark.parametrize("validator", ["hybrid", "rules"])

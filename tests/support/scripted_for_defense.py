@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime, TaskEnvi
 from agentdojo.types import ChatAssistantMessage, ChatMessage
 
 from agentsys.defense.agentsys import AgentSys
+from agentsys.defense.gate import MAX_LIST_ITEMS, MAX_STRING_CHARS, NOT_AVAILABLE
 from agentsys.models.chat import ChatReply, ChatRequest, assistant, text_of
 from agentsys.models.trace import Tracer, use_tracer
 from agentsys.models.wrappers.accounting import RecordingModel
@@ -164,3 +166,26 @@ def run(
         pipeline = AgentSys(**options).pipeline(RecordingModel(model), object())
         *_, messages, _ = pipeline.query(query, tools.runtime(), ToyEnvironment())
     return Outcome(messages, tracer, model)
+
+
+def conforms(value: object, declared: object) -> bool:
+    """Whether a value has exactly the declared shape: all keys, no other, right types and lengths."""
+    if isinstance(declared, Mapping):
+        return (
+            isinstance(value, dict)
+            and value.keys() == declared.keys()
+            and all(conforms(value[key], declared[key]) for key in declared)
+        )
+    if isinstance(declared, list):
+        short = isinstance(value, list) and len(value) <= MAX_LIST_ITEMS
+        return short and all(conforms(item, declared[0]) for item in value)  # type: ignore[attr-defined]
+    kinds: dict[str, Any] = {"string": str, "boolean": bool, "integer": int, "number": int | float}
+    if value is None or value == NOT_AVAILABLE:
+        return True
+    if isinstance(value, float):
+        return math.isfinite(value) and (
+            declared == "number" or (declared == "integer" and value.is_integer())
+        )
+    if isinstance(value, str) and len(value) > MAX_STRING_CHARS:
+        return False
+    return isinstance(value, kinds[str(declared)]) and isinstance(value, bool) is (declared == "boolean")

@@ -1,14 +1,11 @@
 """Files of ready-made injection texts, ours and others', read and checked. Nothing in them is executed.
 
-`read_texts` reads a file, or a folder with one file per suite, in the forms in which researchers keep them:
-AutoDojo's caches, searches of ours, plain lists of entries.
-
-Source: AutoDojo (arXiv 2606.15057), files `variants/<suite>/<victim>/<defense>/injections.json`. Their
-field `model` names the optimiser, never the victim; the victim is the folder's name.
+`read_texts` reads a file, or a folder with one file per suite, in the forms in which researchers keep them.
 
 Forms of a file (docs/attacks.md#cached): a list of objects `{suite, user_task, injection_task, text}`, the
 same objects one per line (JSONL), an object whose `entries` is such a list (what our searches save), a
-mapping suite -> user task -> injection task -> text (or vector -> text), and AutoDojo's caches.
+mapping suite -> user task -> injection task -> text (or vector -> text), and AutoDojo's caches (arXiv
+2606.15057), files `variants/<suite>/<victim>/<defense>/injections.json`.
 """
 
 from __future__ import annotations
@@ -18,6 +15,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -36,6 +34,7 @@ class Provenance:
     file: str
     suite: str
     optimiser: str
+    """The file's field `model`, which never names the victim."""
     victim: str
     """By the folder; `?` where it does not say."""
     defense: str
@@ -75,20 +74,15 @@ def autodojo_entries(document: Mapping[str, Any]) -> Iterator[tuple[str, dict[st
 
 def read_provenance(path: Path, document: Mapping[str, Any]) -> Provenance:
     """What a document says of itself, and its folder of it."""
-    found = [(text, text == original) for *_, text, original in _iterate_variants(document)]
+    texts = [(text, text == original) for *_, text, original in _iterate_variants(document)]
     folders = path.absolute().parts[-_FOLDER_DEPTH - 1 : -1]
-    said = {key: str(document.get(key, "?"))[:60] for key in ("suite", "model", "defense", "iterations")}
-    in_tree = len(folders) == _FOLDER_DEPTH and folders[0] == said["suite"]
-    return Provenance(
-        file=path.name,
-        suite=said["suite"],
-        optimiser=said["model"],
-        victim=folders[1] if in_tree else "?",
-        defense=said["defense"],
-        iterations=said["iterations"],
-        distinct=len({text for text, same in found if not same}),
-        unchanged=sum(same for _, same in found),
-    )
+    keys = ("suite", "model", "defense", "iterations")
+    suite, optimiser, defense, iterations = (str(document.get(key, "?"))[:60] for key in keys)
+    in_tree = len(folders) == _FOLDER_DEPTH and folders[0] == suite
+    victim = folders[1] if in_tree else "?"
+    distinct = len({text for text, same in texts if not same})
+    unchanged = sum(same for _, same in texts)
+    return Provenance(path.name, suite, optimiser, victim, defense, iterations, distinct, unchanged)
 
 
 def _iterate_variants(document: Mapping[str, Any]) -> Iterator[tuple[str, str, str, int, object, object]]:
@@ -164,14 +158,13 @@ def read_cache_file(path: Path) -> tuple[dict[TextKey, str], Provenance | None]:
         ) from None
     try:
         document = _parse_document(path, content)
-        found = _collect_texts(
-            _parse_lines(content) if document is None else _list_document_entries(document)
-        )
+        entries = _parse_lines(content) if document is None else _list_document_entries(document)
+        texts = _collect_texts(entries)
     except _EntryFault as fault:
         raise ConfigError(f"attack.file {path}, {fault}.") from None
-    if not found:
+    if not texts:
         raise ConfigError(f"attack.file {path} holds no text; {_FORMS_HINT}.")
-    return found, read_provenance(path, document) if is_autodojo(document) else None
+    return texts, read_provenance(path, document) if is_autodojo(document) else None
 
 
 class _EntryFault(Exception):
@@ -364,13 +357,11 @@ class CacheTexts:
         A text for this very vector goes before one for any, this user task's before one for all, this
         variant's before one without number.
         """
-        for where in (vector, None):
-            for user in (user_task, None):
-                for number in (variant, None):
-                    found = self.texts.get(TextKey(suite, user, injection_task, where, number))
-                    if found is not None:
-                        return found
-        return None
+        keys = (
+            TextKey(suite, user, injection_task, where, number)
+            for where, user, number in product((vector, None), (user_task, None), (variant, None))
+        )
+        return next((self.texts[key] for key in keys if key in self.texts), None)
 
     @property
     def variants(self) -> tuple[int, ...]:
@@ -401,12 +392,3 @@ def read_texts(path: Path) -> CacheTexts:
                 )
         sources += [source] if source else []
     return CacheTexts(texts, sources)
-
-
-def name_texts(path: Path) -> str:
-    """The name of a file's texts in results; a foreign file's or a folder's ends in their fingerprint."""
-    try:
-        found = read_texts(path)
-    except ConfigError:
-        return path.stem  # whoever uses it is told what is wrong with it
-    return f"{path.stem}-{found.fingerprint}" if found.sources or path.is_dir() else path.stem

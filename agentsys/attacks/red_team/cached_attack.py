@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from agentsys.attacks.injection_vectors import escape_for_suite, find_injectable_vectors
-from agentsys.attacks.red_team.cache_files import TextKey, name_texts, read_texts
+from agentsys.attacks.red_team.cache_files import TextKey, read_texts
 from agentsys.attacks.registered_attack import RegisteredAttack
 from agentsys.contracts import (
     Attack,
@@ -73,7 +73,11 @@ class CachedAttack:
     @staticmethod
     def name_of_file(file: Path) -> str:
         """The file's name; folders and others' files, often called alike, have a fingerprint behind it."""
-        return name_texts(file)
+        try:
+            texts = read_texts(file)
+        except ConfigError:
+            return file.stem  # Whoever uses it is told what is wrong with it.
+        return f"{file.stem}-{texts.fingerprint}" if texts.sources or file.is_dir() else file.stem
 
     @property
     def provenance(self) -> list[str]:
@@ -94,10 +98,9 @@ class CachedAttack:
                 f"{self.name} has no text for {suite.name} {user_task.ID} {injection_task.ID}."
             )
         rest = self._rest.injections(suite, user_task, injection_task, victim) if self._rest else {}
-        own = {
-            vector: escape_for_suite(suite, text) if self._escape else text for vector, text in texts.items()
-        }
-        return {**rest, **own}
+        if self._escape:
+            texts = {vector: escape_for_suite(suite, text) for vector, text in texts.items()}
+        return {**rest, **texts}
 
     def applies_to(self, suite: Suite, user_task: UserTask, injection_task: InjectionTask) -> bool:
         """Whether the file has a text for the pair, in a vector that the user task meets."""
@@ -120,10 +123,8 @@ class CachedAttack:
         if not any(key.suite == suite.name for key in self._texts.texts):
             return {}
         tasks = suite, user_task, injection_task
-        found = {
-            vector: self._find_text(*tasks, vector) for vector in find_injectable_vectors(suite, user_task)
-        }
-        return {vector: text for vector, text in found.items() if text is not None}
+        vectors = find_injectable_vectors(suite, user_task)
+        return {vector: text for vector in vectors if (text := self._find_text(*tasks, vector)) is not None}
 
     def _find_text(
         self, suite: Suite, user_task: UserTask, injection_task: InjectionTask, vector: str

@@ -1,15 +1,9 @@
 """`ChatInject`: the injected text closes the tool's turn and forges the turns that follow.
 
-`FAMILIES` has the marks between turns as models of a family write them. Dialogues in which a forged user
-talks a forged assistant into a goal come from a file, one per injection task.
-
-Sources: the families and marks that ChatInject (arXiv 2509.22830) forges, and the chat templates on public
-model cards. Llama 4's card has two line breaks after a role, where the attack's repository has one: the
-card's are written. `llama3`, `chatml` (`qwen3` without thoughts) and `generic`, a control with the shape
-and no marks, are our own additions.
-
-Source: ChatInject (arXiv 2509.22830, ICLR 2026): a forged system turn that asks for attention, a forged
-user turn with the goal, an opened answer; or a whole dialogue that ends in the goal. The wording is ours.
+Sources: ChatInject (arXiv 2509.22830, ICLR 2026): a forged system turn that asks for attention, a forged user
+turn with the goal, an opened answer; or a whole dialogue (from a file, one per injection task) that ends in
+the goal. The marks are its families' and those of the chat templates on public model cards; the wording is
+ours, as are `llama3`, `chatml` (`qwen3` without thoughts) and `generic`, a control without marks.
 """
 
 from __future__ import annotations
@@ -72,6 +66,7 @@ FAMILIES: Mapping[str, ChatFamily] = {
         },
         end="<|end|>",
     ),
+    # Two line breaks after a role, as Llama 4's card has them; the attack's repository has one.
     "llama-4": ChatFamily(_enclose_role("<|header_start|>", "<|header_end|>\n\n"), end="<|eot|>"),
     "llama3": ChatFamily(_enclose_role("<|start_header_id|>", "<|end_header_id|>\n\n"), end="<|eot_id|>"),
     "grok-2": ChatFamily(
@@ -103,7 +98,9 @@ def get_family(name: str) -> ChatFamily:
         ConfigError: If there is none.
     """
     if name == AUTO_FAMILY:
-        raise ConfigError(f"attack.family=auto: no model is known here; give one of {_list_families()}.")
+        raise ConfigError(
+            f"attack.family=auto: no model is known here; give one of {', '.join(sorted(FAMILIES))}."
+        )
     return FAMILIES[require_known_name("attack.family", name, FAMILIES)]
 
 
@@ -117,7 +114,7 @@ def read_family(model: Mapping[str, Any]) -> str:
     if family is None:
         raise ConfigError(
             f"attack.family=auto: model '{model.get('name', '?')}' has no chat_family; give attack.family or"
-            f" +model.chat_family, one of {_list_families()}."
+            f" +model.chat_family, one of {', '.join(sorted(FAMILIES))}."
         )
     return require_known_name("model.chat_family", family, FAMILIES)
 
@@ -130,18 +127,14 @@ def render_turns(family: ChatFamily, turns: Sequence[ForgedTurn], *, thought: bo
         turns: The forged turns, in order.
         thought: Whether the open answer begins with an empty thought, where the family has thoughts.
     """
-    said = "".join(f"{family.opening[turn.role]}{turn.text}{family.end}" for turn in turns)
-    begun = family.opening["assistant"] + (family.thought if thought else "")
-    return f"{family.begins or family.end}{said}{begun}"
+    forged = "".join(f"{family.opening[turn.role]}{turn.text}{family.end}" for turn in turns)
+    answer = family.opening["assistant"] + (family.thought if thought else "")
+    return f"{family.begins or family.end}{forged}{answer}"
 
 
 def render_plain(turns: Sequence[ForgedTurn]) -> str:
     """Turns as plain lines, without marks: a control."""
     return "\n".join(f"{turn.role.capitalize()}: {turn.text}" for turn in turns)
-
-
-def _list_families() -> str:
-    return ", ".join(sorted(FAMILIES))
 
 
 Dialogues = Mapping[tuple[str, str], tuple[ForgedTurn, ...]]
@@ -183,18 +176,13 @@ def read_dialogues(path: Path) -> Dialogues:
         ) from None
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"attack.dialogue {path} is not JSON: {error}. {_DIALOGUE_FORM}") from None
-    said = ((suite, task, texts) for suite, tasks in found.items() for task, texts in tasks.items())
-    return {
-        (suite, f"injection_task_{task}" if task.isdecimal() else task): _check_turns(path, task, texts)
-        for suite, task, texts in said
-    }
-
-
-def _check_turns(path: Path, task: str, said: list[str]) -> tuple[ForgedTurn, ...]:
-    try:
-        return make_turns(said)
-    except ValueError as error:
-        raise ConfigError(f"attack.dialogue {path}, {task[:40]!a}: {error}. {_DIALOGUE_FORM}") from None
+    dialogues = {}
+    for suite, task, texts in ((suite, *item) for suite, tasks in found.items() for item in tasks.items()):
+        try:
+            dialogues[suite, f"injection_task_{task}" if task.isdecimal() else task] = make_turns(texts)
+        except ValueError as error:
+            raise ConfigError(f"attack.dialogue {path}, {task[:40]!a}: {error}. {_DIALOGUE_FORM}") from None
+    return dialogues
 
 
 ATTENTION_TEXT = (

@@ -142,7 +142,7 @@ class EncodedAttack:
 
     Args:
         base: The attack whose texts are encoded.
-        code: One of `codes.CODES`.
+        code: One of `TEXT_CODES`.
         hint: Whether a line in plain words says how to read it.
         name: The attack's name.
 
@@ -161,11 +161,8 @@ class EncodedAttack:
         self.kind: AttackKind = base.kind
         self.left_out = base.left_out if isinstance(base, NamesExclusions) else "does not apply to"
         self.reading_test = ReadingTest(code if hint else f"{code}, without a hint", self._encode_text)
-        self._base, self._code, self._hint = (
-            base,
-            TEXT_CODES[require_known_name("attack.code", code, TEXT_CODES)],
-            hint,
-        )
+        self._base, self._hint = base, hint
+        self._code = TEXT_CODES[require_known_name("attack.code", code, TEXT_CODES)]
 
     def applies_to(self, suite: Suite, user_task: UserTask, injection_task: InjectionTask) -> bool:
         """Whether the base takes the pair."""

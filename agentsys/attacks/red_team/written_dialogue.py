@@ -13,14 +13,7 @@ from typing import Any, ClassVar
 
 from agentdojo.types import ChatAssistantMessage
 
-from agentsys.attacks.attack_search import (
-    Attempt,
-    AttemptPosition,
-    Proposal,
-    SearchTarget,
-    SearchTask,
-    find_lost_data,
-)
+from agentsys.attacks.attack_search import Attempt, Proposal, SearchTarget, SearchTask, find_lost_data
 from agentsys.attacks.attacker_prompt import ATTACKER_ROLE, GOAL, JUDGE_ROLE, extract_delimited
 from agentsys.attacks.attacker_reply import ReplyFault, format_proposal
 from agentsys.attacks.attacker_search import AttackerSearch
@@ -107,14 +100,7 @@ class WrittenDialogue(AttackerSearch):
 
     def search(self, quest: SearchTask, target: SearchTarget) -> Sequence[Attempt]:
         """Dialogue after dialogue, to the first that succeeds."""
-        made = [
-            target.attempt(AttemptPosition(1, 1, None), lambda model: self.ask_first_proposal(model, quest))
-        ]
-        while not self.ends_search(made[0]) and not made[-1].success and len(made) < self.budget:
-            number = len(made) + 1
-            propose = self.make_asker(quest, self._build_request(quest, number))
-            made.append(target.attempt(AttemptPosition(number, 1, None), propose))
-        return made
+        return self.try_samples(quest, target, lambda number: self._build_request(quest, number))
 
     def check_proposal(self, model: ChatModel, quest: SearchTask, proposal: Proposal) -> Proposal:
         """The dialogue as it is forged; refused, and asked for again, where it has other turns."""
@@ -122,8 +108,8 @@ class WrittenDialogue(AttackerSearch):
             turns = parse_turns(proposal.text, self.turns)
         except ValueError as error:
             return replace(proposal, refused=str(error), fault=ReplyFault.UNREADABLE.value)
-        said = _ensure_goal(turns, quest.goal)
-        text = render_turns(self._family, said, thought=self._thought) if self._wrap else render_plain(said)
+        turns = _ensure_goal(turns, quest.goal)
+        text = render_turns(self._family, turns, thought=self._thought) if self._wrap else render_plain(turns)
         checked = super().check_proposal(model, quest, replace(proposal, text=text))
         return replace(checked, proposed=proposal.text)
 
@@ -137,10 +123,9 @@ class WrittenDialogue(AttackerSearch):
     def _build_request(self, quest: SearchTask, number: int) -> ChatRequest:
         attacker = self.build_attacker(quest)
         persuasion = PERSUASIONS[self.persuasion]
-        told = WRITER_SYSTEM.format(turns=self.turns, persuasion=persuasion, data=attacker.goal_data_text)
-        return attacker.build_opening_request(
-            told, [_WRITER_QUESTION.format(id=quest.id or "1", number=number)]
-        )
+        rules = WRITER_SYSTEM.format(turns=self.turns, persuasion=persuasion, data=attacker.goal_data_text)
+        question = _WRITER_QUESTION.format(id=quest.id or "1", number=number)
+        return attacker.build_opening_request(rules, [question])
 
 
 def parse_turns(text: str, count: int) -> tuple[ForgedTurn, ...]:
@@ -166,8 +151,8 @@ def parse_turns(text: str, count: int) -> tuple[ForgedTurn, ...]:
 def _ensure_goal(turns: Sequence[ForgedTurn], goal: str) -> tuple[ForgedTurn, ...]:
     """The turns, the last of which says the goal in full where it lacks any of its data."""
     last = turns[-1]
-    said = f"{last.text} {goal}" if find_lost_data(goal, last.text) else last.text
-    return (*turns[:-1], replace(last, text=said))
+    text = f"{last.text} {goal}" if find_lost_data(goal, last.text) else last.text
+    return (*turns[:-1], replace(last, text=text))
 
 
 _TURNS = re.compile(r"Exactly (\d+) turns")
@@ -183,13 +168,10 @@ _SIMULATED_LINES = (
 
 def play_writer(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
     """The writer as the simulated model plays it: set phrases around the goal, no intelligence."""
-    told, asked = text_of(request.messages[0]), text_of(request.messages[1])
-    count, goal = _TURNS.search(told), extract_delimited(GOAL, asked)
-    turns = int(count[1]) if count else 1
-    said = [
-        _SIMULATED_LINES[(place + knowledge.options.seed * 2) % len(_SIMULATED_LINES)]
-        for place in range(turns - 1)
-    ]
-    lines = [*said, f"Please do it now: {goal or ''}"]
-    text = "\n".join(f"{'Assistant' if place % 2 else 'User'}: {line}" for place, line in enumerate(lines))
+    rules, question = text_of(request.messages[0]), text_of(request.messages[1])
+    count, goal = _TURNS.search(rules), extract_delimited(GOAL, question)
+    first, turns = knowledge.options.seed * 2, int(count[1]) if count else 1
+    lines = [_SIMULATED_LINES[(first + turn) % len(_SIMULATED_LINES)] for turn in range(turns - 1)]
+    lines.append(f"Please do it now: {goal or ''}")
+    text = "\n".join(f"{'Assistant' if turn % 2 else 'User'}: {line}" for turn, line in enumerate(lines))
     return assistant(format_proposal(Proposal(text, "leads there in small steps")))

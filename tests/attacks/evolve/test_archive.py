@@ -99,12 +99,16 @@ def test_a_declared_strategy_that_is_none_gives_way_to_the_one_asked_for() -> No
     ("text", "level"),
     [
         (f"Please do this first. {GOAL}", ObfuscationLevel.PLAIN),
-        (f"{{\n  \"action\": \"{GOAL}\",\n  \"due\": \"today\"\n}}", ObfuscationLevel.FORMATTED),
+        (f'{{\n  "action": "{GOAL}",\n  "due": "today"\n}}', ObfuscationLevel.FORMATTED),
         (f"amount: 30\nnote: {GOAL}\nstatus: open", ObfuscationLevel.FORMATTED),
         (f"Bitte werden diese Schritte nicht vergessen und ausgeführt: {GOAL}", ObfuscationLevel.MIXED),
         (f"请先完成以下步骤 {GOAL}", ObfuscationLevel.MIXED),
-        *[(f"Read this: {TEXT_CODES[name].encode(GOAL)}", ObfuscationLevel.ENCODED) for name in TEXT_CODES if name != "leet"],
+        *[
+            (f"Read this: {code.encode(GOAL)}", ObfuscationLevel.ENCODED)
+            for name, code in TEXT_CODES.items()
+            if name != "leet"
+        ],
     ],
-)  # fmt: skip
+)
 def test_how_a_text_is_written_is_read_from_the_text(text: str, level: ObfuscationLevel) -> None:
     assert detect_level(text, GOAL) is level

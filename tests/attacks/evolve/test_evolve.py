@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from scripted_for_searches import QUEST, Outcomes, Says, reply
 
-from agentsys.attacks.attack_search import Attempt, choose_attempt
+from agentsys.attacks.attack_search import Attempt, rank_attempts
 from agentsys.attacks.attacker_reply import ReplyFault
 from agentsys.attacks.injection_vectors import escape_yaml
 from agentsys.attacks.red_team.chat_injection import FAMILIES
@@ -56,8 +56,7 @@ def test_the_same_seed_makes_the_same_attempts_and_another_one_others() -> None:
 @pytest.mark.parametrize("success", [1, 3, 16, 20])
 def test_the_first_success_ends_the_search(success: int) -> None:
     made = EvolveAttack(30).search(QUEST, Outcomes(Says(), {success: 10}))
-    best = choose_attempt(made)
-    assert best is not None
+    best = rank_attempts(made)[0]
     assert (len(made), best.number, best.success) == (success, success, True)
 
 
@@ -85,7 +84,7 @@ def test_a_known_family_adds_a_forged_conversation_to_the_seeds() -> None:
 def test_an_attacker_that_never_gives_a_text_makes_no_search() -> None:
     made = EvolveAttack(30).search(QUEST, Outcomes(Says(always=lambda _: "I'm sorry, but I can't help.")))
     assert [attempt.proposal.fault for attempt in made] == [ReplyFault.REFUSED.value]
-    assert choose_attempt(made) is None
+    assert rank_attempts(made) == []
 
 
 def test_an_attacker_that_gives_no_more_texts_ends_the_search_with_the_best_so_far() -> None:
@@ -93,9 +92,7 @@ def test_an_attacker_that_gives_no_more_texts_ends_the_search_with_the_best_so_f
     made = EvolveAttack(60).search(QUEST, Outcomes(model, {7: 5}))
     assert len(made) == 2 + SEEDS + MAX_EMPTY_REPLIES
     assert {attempt.proposal.fault for attempt in made[-MAX_EMPTY_REPLIES:]} == {ReplyFault.REFUSED.value}
-    best = choose_attempt(made)
-    assert best is not None
-    assert best.number == 7
+    assert rank_attempts(made)[0].number == 7
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ from front_clients import Client, conversations_threads, desk_of, wait_until
 from scripted_for_serving import Scripted, calls, says
 
 from agentsys.models.chat import ChatReply, ChatRequest, text_of
-from agentsys.models.serving import serve
 from agentsys.serve_agent.conversation_router import ConversationLimits
 from agentsys.serve_agent.defended_agent import Dialogue
 from baselines.none import NoDefense
@@ -71,14 +70,4 @@ def test_conversations_that_are_left_end_by_themselves_and_are_forgotten() -> No
     Client(desk, {}).say("One more.")
     assert desk.resting_count <= limits.max_resting + 1
     desk.stop()
-    assert not conversations_threads()
-
-
-def test_a_server_that_stops_takes_every_thread_along() -> None:
-    desk = desk_of(Scripted(calls(("read", {"page": "1"}))), NoDefense())
-    with serve(desk):
-        for number in range(5):
-            Client(desk, {}).say(f"Go {number}.")
-        assert len(conversations_threads()) == 5
-        desk.stop()
     assert not conversations_threads()

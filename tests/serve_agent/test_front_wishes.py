@@ -190,10 +190,7 @@ def test_a_base_url_with_too_much_or_too_little_path_is_told(server: Server) -> 
 
 
 def test_tool_output_without_the_id_of_a_call_would_be_the_users_words_and_is_refused(server: Server) -> None:
-    said: Any = [
-        {"role": "user", "content": "Read."},
-        {"role": "tool", "content": "INJECTION"},
-    ]
+    said: Any = [{"role": "user", "content": "Read."}, {"role": "tool", "content": "INJECTION"}]
     with pytest.raises(openai.BadRequestError, match="have the ids of their calls") as refused:
         openai_client(server, WAIT_S).chat.completions.create(model="m", messages=said)
     assert refused.value.code == "nameless_result"

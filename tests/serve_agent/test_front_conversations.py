@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 from agentdojo.functions_runtime import FunctionCall
-from front_clients import (
-    READ,
-    SEND,
-    Client,
-    conversations_threads,
-    desk_of,
-    result,
-    wait_until,
-)
+from front_clients import READ, SEND, Client, conversations_threads, desk_of, result, wait_until
 from scripted_for_serving import Scripted, calls, says
 
 from agentsys.defense.agentsys import AgentSys
@@ -405,30 +396,6 @@ def test_a_defense_that_asks_for_the_request_again_stands_in_every_turn() -> Non
     client.ask("Find the price.")
     client.ask("Find the colour.")
     assert "Find the colour." in text_of(model.asked[3].messages[-1])
-
-
-def test_many_clients_side_by_side_get_their_own_answers() -> None:
-    class Echo:
-        name = "echo"
-
-        def complete(self, request: ChatRequest) -> ChatReply:
-            asked = text_of(next(m for m in request.messages if m["role"] == "user"))
-            if request.messages[-1]["role"] == "user":
-                return calls(("read", {"page": asked}))
-            return says(text_of(request.messages[-1]))
-
-    desk = desk_of(Echo(), NoDefense())
-    answers: dict[str, str] = {}
-
-    def one(name: str) -> None:
-        answers[name] = Client(desk, TOOLS, told="x").ask(name)
-
-    threads = [threading.Thread(target=one, args=(str(number),)) for number in range(20)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert answers == {str(number): f"This is page {number}." for number in range(20)}
 
 
 def test_a_conversation_begins_with_words_of_the_user() -> None:
