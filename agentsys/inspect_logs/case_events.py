@@ -34,7 +34,7 @@ from inspect_ai.model import (
 from inspect_ai.scorer import Score
 from inspect_ai.tool import ToolCall
 
-from agentsys.analysis.html_report.json_values import as_text, mapping, name, number, objects
+from agentsys.analysis.html_report.stored_json import as_text, mapping, name, number, objects
 from agentsys.inspect_logs.inspect_messages import (
     build_refusal_error,
     convert_arguments,

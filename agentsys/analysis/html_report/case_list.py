@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from agentsys.analysis.html_report.case_views import View, read_own_block
-from agentsys.analysis.html_report.json_values import name, number
+from agentsys.analysis.html_report.stored_json import name, number
 from agentsys.analysis.metrics.rates import BENIGN_UTILITY, TARGETED_ASR, UTILITY_UNDER_ATTACK
 from agentsys.analysis.tables.results_document import ResultsLine, Sheet
 from agentsys.analysis.tables.table_document import MISSING, Grid, GridCell, plain
@@ -36,12 +36,12 @@ def sort_for_reading(cases: Iterable[CaseRow]) -> list[CaseRow]:
     def numbered(text: str) -> list[tuple[str, int]]:
         return [(word, int(digits or 0)) for word, digits in _NUMBERED.findall(text)]
 
-    def place(case: CaseRow) -> tuple[object, ...]:
+    def sort_key(case: CaseRow) -> tuple[object, ...]:
         tasks = numbered(case.user_task_id), numbered(case.injection_task_id or "")
         pipeline = case.attack, case.defense != "none", case.defense, case.table_model
         return (case.benchmark, case.suite, *tasks, *pipeline, case.version, case.epoch)
 
-    return sorted(cases, key=place)
+    return sorted(cases, key=sort_key)
 
 
 def make_list_row(case: CaseRow) -> View:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from agentsys.analysis.html_report.json_values import as_text, mapping, name, number, objects
+from agentsys.analysis.html_report.stored_json import as_text, mapping, name, number, objects
 from agentsys.base.payload_lines import INVISIBLE, find_payload_lines, squeeze
 from agentsys.records.agentsys_format import parse_stored_block
 from agentsys.records.case import UnreadableRecord

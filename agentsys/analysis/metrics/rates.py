@@ -118,7 +118,7 @@ class MeasuredCell(NamedTuple):
         return cls(case.benchmark, case.version, case.table_model, case.defense, case.attack)
 
     @property
-    def place(self) -> str:
+    def description(self) -> str:
         """The cell in words, as far as it is named: its attack first, its benchmark last."""
         attack = "no attack" if self.attack == NO_ATTACK else self.attack
         named = [name for name in (attack, self.defense, self.model) if name]

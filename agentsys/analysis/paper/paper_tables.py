@@ -324,11 +324,11 @@ def _sort_keys(table: PaperTable, keys: Sequence[tuple[str, str]]) -> list[tuple
     models = list(dict.fromkeys(model for model, _ in keys))
     defenses = list(dict.fromkeys(defense for _, defense in keys))
 
-    def place(key: tuple[str, str]) -> tuple[int, int]:
+    def sort_key(key: tuple[str, str]) -> tuple[int, int]:
         by_model, by_defense = models.index(key[0]), defenses.index(key[1])
         return (by_model, by_defense) if table.models_first else (by_defense, by_model)
 
-    return sorted(dict.fromkeys(keys), key=place)
+    return sorted(dict.fromkeys(keys), key=sort_key)
 
 
 def _measure_line(

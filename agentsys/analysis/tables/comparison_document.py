@@ -222,7 +222,7 @@ def count_notes(found: Comparison) -> Iterator[str]:
             yield f"{contest.title}: exposure unknown for {unknown} cases, which are not among the exposed."
     for alone, count in found.unopposed.items():
         cases = "1 case" if count == 1 else f"{count} cases"
-        yield f"{alone.place}: {cases} under {found.baseline} alone, nothing to compare them with."
+        yield f"{alone.description}: {cases} under {found.baseline} alone, nothing to compare them with."
 
 
 FEW = 6

@@ -90,7 +90,7 @@ class Sheet:
     """Metric -> heading, in the order shown."""
 
     @property
-    def place(self) -> tuple[str, str, str]:
+    def cell_prefix(self) -> tuple[str, str, str]:
         """Benchmark, version and model of its cells, in the order of `MeasuredCell`."""
         return self.benchmark, self.version, self.model
 
@@ -249,7 +249,7 @@ def _denial_grids(found: Iterable[Denial], sheet: Sheet) -> list[Grid]:
     """One grid of paired denials of service; none where no run has them beside benign cases."""
     rows = []
     for denial in found:
-        if denial.cell[:3] == sheet.place:
+        if denial.cell[:3] == sheet.cell_prefix:
             overall = {row.metric: row for row in denial.rows if row.suite == OVERALL}
             solved = overall.get(ASR_WHERE_SOLVED)
             numbers = (denial.lost, denial.gained, denial.pairs)
@@ -315,7 +315,7 @@ def grids_of_facts(rows: Iterable[MetricRow], grids: Iterable[FactGrid], sheet: 
     """The tables of measured facts of one sheet; none where its runs hold no such facts."""
     numbers: defaultdict[tuple[str, str], dict[str, MetricRow]] = defaultdict(dict)
     for row in rows:
-        if (row.benchmark, row.version, row.model) == sheet.place and row.suite == OVERALL:
+        if (row.benchmark, row.version, row.model) == sheet.cell_prefix and row.suite == OVERALL:
             numbers[row.defense, row.attack][row.metric] = row
     attacked = {line: found for line, found in numbers.items() if line[1] != NO_ATTACK}
     tables = [

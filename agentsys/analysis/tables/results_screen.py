@@ -254,7 +254,8 @@ def _sheet_grid(sheet: Sheet, relative: Mapping[MeasuredCell, float]) -> Grid:
     beside_paper = _columns_beside_paper(sheet, lines, columns, metrics) if sheet.model == _WORST_CASE else []
     columns = beside_paper or columns
     tokens = [
-        _times_text(relative.get(MeasuredCell(*sheet.place, line.defense, line.attack))) for line in lines
+        _times_text(relative.get(MeasuredCell(*sheet.cell_prefix, line.defense, line.attack)))
+        for line in lines
     ]
     counts = {
         _N: [line.counted for line in lines],
