@@ -237,6 +237,6 @@ def test_objects_that_stand_in_two_places_do_in_every_environment() -> None:
 @pytest.mark.parametrize("name", SUITES)
 def test_every_suite_of_the_package_takes_the_fast_way(name: str) -> None:
     loader = ours(name).load_and_inject_default_environment.__self__
-    assert loader._holed is not None
-    fields = sum(len(hole.vectors) for hole in loader._holed.holes)
-    assert fields >= len(loader.defaults())
+    assert loader._holed_text is not None
+    fields = sum(len(hole.vectors) for hole in loader._holed_text.holes)
+    assert fields >= len(loader.get_defaults())
