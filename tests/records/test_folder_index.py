@@ -399,4 +399,5 @@ def test_the_index_is_of_another_version_once_any_code_behind_its_rows_has_chang
     behind = _ours_behind("agentsys.records.stored_file", _ours_behind("agentsys.records.columns", set()))
     assert len(behind) > 8
     elsewhere = {module for module in behind if not module.startswith("agentsys.records.")}
-    assert elsewhere == {f"agentsys.{name.removesuffix('.py').replace('/', '.')}" for name in folder_index._OTHER_SOURCES}
+    named = (name.removesuffix(".py").replace("/", ".") for name in folder_index._OTHER_SOURCES)
+    assert elsewhere == {f"agentsys.{name}" for name in named}
