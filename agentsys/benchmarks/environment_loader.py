@@ -8,8 +8,8 @@ Two ways to put injections in, chosen by `benchmark.injection`:
 * `exact`: the literal text stands where the placeholder stood, whatever its characters. Vectors
   that the attack leaves alone keep the value AgentDojo gives them.
 
-`InjectionBreaksEnvironment` is raised for a text with which the environment cannot be loaded; `hash_suite_data`
-says which data a result was made with, because AgentDojo's versions pin tasks, not data.
+`InjectionBreaksEnvironment` is raised for a text with which the environment cannot be loaded;
+`hash_suite_data` says which data a result was made with, because AgentDojo's versions pin tasks, not data.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Says which injected texts a quoted YAML text holds unharmed, which character breaks it, and mends one.
 
-AgentDojo substitutes injections into YAML text with `str.format` and parses all of it anew for every case. PyYAML's own
+AgentDojo substitutes injections into YAML text with `str.format` and parses all of it anew for every case.
+PyYAML's own
  scanner takes 60 ms for Workspace, libyaml 5 ms; `is_read_alike` says where both are known to read the same.
 """
 
@@ -34,8 +35,8 @@ _DOCUMENT_MARK = re.compile(rf"[{_BREAKS}][ \t]*(?:---|\.\.\.)(?=[ \t{_BREAKS}]|
 def is_plain(text: object) -> bool:
     """Say whether a text, put inside double quotes, stays there and means the same to both YAML parsers.
 
-    It has no double quote of its own, and each backslash begins an escape that is complete within the text: so a
-    scanner meets the closing quote where it met it before.
+    It has no double quote of its own, and each backslash begins an escape that is complete within the text:
+    so a scanner meets the closing quote where it met it before.
     """
     return isinstance(text, str) and _PLAIN.fullmatch(text) is not None
 

@@ -1,8 +1,8 @@
 """Runs the checks of finished cases: each check sees copies of the environments, and calls that really ran.
 
 `copy_environments` makes copies that share what the case left alone: AgentDojo's Workspace and Travel checks
-compare the environments before and after with DeepDiff, which walks through every mail, file and hotel (40% of a
-run's CPU time in Workspace) and stops where both sides are one object.
+compare the environments before and after with DeepDiff, which walks through every mail, file and hotel (40%
+of a run's CPU time in Workspace) and stops where both sides are one object.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Folders are asked later (`agentsys.records.resolve_runs`). DRIFT's files come from its official repository and
 from its port in AgentDyn: utility and security are as DRIFT recorded them, judged on its last message. The
-injected texts are not recorded and its isolator cuts tool results before they are stored, so whether a case was
-exposed is unknown.
+injected texts are not recorded and its isolator cuts tool results before they are stored, so whether a case
+was exposed is unknown.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`CaseRow`: one stored case as a row of analysis, whoever wrote it, and the names that tables give it.
 
-A simulated model's name says once that it is simulated; a long name is cut and ends in a digest, so that no two
-are alike; `make_case_id` gives the short id that tables, links and pages share.
+A simulated model's name says once that it is simulated; a long name is cut and ends in a digest, so that no
+two are alike; `make_case_id` gives the short id that tables, links and pages share.
 """
 
 from __future__ import annotations

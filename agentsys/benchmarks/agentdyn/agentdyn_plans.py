@@ -1,10 +1,10 @@
 """`PLANS`: how the simulated model does AgentDyn's tasks, whose ground truths leave the essential out.
 
-Tools mail one-time codes and draw order numbers: the fork's ground truths hold placeholders there, its injection
-tasks a copied transfer. A way is a ground truth with its codes filled in, or one of our plans (`data/plans.yaml`),
-written from what the tasks ask for and what their checks look at; shorter, where the ground truth takes more calls
-than an agent may make (agentsys.models.pipeline_elements.MAX_ROUNDS). A way counts only if the task's own check
-accepts what it does.
+Tools mail one-time codes and draw order numbers: the fork's ground truths hold placeholders there, its
+injection tasks a copied transfer. A way is a ground truth with its codes filled in, or one of our plans
+(`data/plans.yaml`), written from what the tasks ask for and what their checks look at; shorter, where the
+ground truth takes more calls than an agent may make (agentsys.models.pipeline_elements.MAX_ROUNDS). A way
+counts only if the task's own check accepts what it does.
 """
 
 from __future__ import annotations

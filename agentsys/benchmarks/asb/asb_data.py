@@ -1,4 +1,4 @@
-"""`AsbData`: the data set that `benchmark.data` means: agents with tasks and tools, read and checked row by row.
+"""`AsbData`: the data set that `benchmark.data` means, agents with tasks and tools, checked row by row.
 
 Also says where ASB's own files come from and go to.
 """
@@ -17,7 +17,6 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.extensions import user_data_folder
-
 
 PERSONAS = {
     "financial_analyst_agent": "You are a financial analyst who weighs markets, companies and investments.",
