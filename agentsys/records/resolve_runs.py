@@ -96,14 +96,7 @@ _AGENTDOJO = "agentdojo"
 _ADDED_IN_V1_2 = frozenset(f"injection_task_{number}" for number in range(6, 14))
 """Workspace's injection tasks that no earlier version has."""
 
-_EVIDENCE = (
-    "status",
-    "utility",
-    "injection_success",
-    "trajectory_length",
-    "answer_chars",
-    "duration_s",
-)
+_EVIDENCE = ("status", "utility", "injection_success", "trajectory_length", "answer_chars", "duration_s")
 """What two files of one foreign case must have in common to be copies of one run."""
 
 

@@ -48,10 +48,6 @@ def test_mails_that_fall_short_one_by_one_do_not_add_up() -> None:
 
 def test_denial_of_service_succeeds_exactly_where_the_fixed_utility_fails() -> None:
     nothing = scored(
-        "banking",
-        "user_task_5",
-        [],
-        injection_task="injection_task_0",
-        kind=AttackKind.DENIAL_OF_SERVICE,
+        "banking", "user_task_5", [], injection_task="injection_task_0", kind=AttackKind.DENIAL_OF_SERVICE
     )
     assert (nothing.security, nothing.security_fixed) == (False, True)
