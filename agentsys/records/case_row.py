@@ -213,7 +213,7 @@ def _label_model(model: str, apart: str | None) -> str:
 
 @lru_cache(maxsize=4096)
 def format_table_model(model: str, apart: str | None, simulated: bool) -> str:
-    """`CaseRow.shown_model` of a row with these values."""
+    """`CaseRow.table_model` of a row with these values."""
     return mark_simulated_name(_label_model(model, apart), simulated=simulated)
 
 
@@ -241,21 +241,11 @@ COLUMNS = tuple(column.name for column in fields(CaseRow))
 MAX_NAME_CHARS = 60
 """Characters of a name in tables."""
 _DIGEST = 8
-_NAMES = (
-    "benchmark",
-    "version",
-    "suite",
-    "user_task_id",
-    "injection_task_id",
-    "attack",
-    "model",
-    "apart",
-    "defense",
-)
+_NAMES = tuple(name for name in IDENTITY if name not in ("simulated", "epoch"))
 
 
 def shorten_name(name: str) -> str:
-    """A name of at most `LONGEST` characters; a longer one ends in a digest of the whole."""
+    """A name of at most `MAX_NAME_CHARS` characters; a longer one ends in a digest of the whole."""
     if len(name) <= MAX_NAME_CHARS:
         return name
     digest = hashlib.sha256(name.encode("utf-8", "backslashreplace")).hexdigest()[:_DIGEST]
