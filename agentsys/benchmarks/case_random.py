@@ -1,12 +1,12 @@
 """`CaseRandom`: what a case's tools draw at random, so that the same case is the same conversation each time.
 
 AgentDyn's tools draw one-time codes and order numbers from the module `random`: two runs of a case would
-differ, and a recorded run could not be executed again. `find_recorded_draws` finds the numbers of a recorded case:
-its calls are done again with numbers of our own; where one of these stands today, the recorded text has the
-number that was drawn then, and with it the calls get further, to the next one.
+differ, and a recorded run could not be executed again. `find_recorded_draws` finds the numbers of a recorded
+case: its calls are done again with numbers of our own; where one of these stands today, the recorded text has
+the number that was drawn then, and with it the calls get further, to the next one.
 
-`InsertionOrderedSet` removes the other source of chance: AgentDojo's calendar drops repeated participants with
-`list(set(participants))` (0.1.35), and the order of such a list changes with Python's hash seed.
+`InsertionOrderedSet` removes the other source of chance: AgentDojo's calendar drops repeated participants
+with `list(set(participants))` (0.1.35), and the order of such a list changes with Python's hash seed.
 """
 
 from __future__ import annotations

@@ -79,7 +79,8 @@ def parse_clock(value: object) -> datetime.datetime | None:
         start = None
     if start is None or start.tzinfo is not None:
         raise ConfigError(
-            f"benchmark.clock={value}: give 'real', or a date and time without a zone, e.g. '{DEFAULT_CLOCK}'."
+            f"benchmark.clock={value}: give 'real', or a date and time without a zone,"
+            f" e.g. '{DEFAULT_CLOCK}'."
         )
     return start
 

@@ -169,7 +169,7 @@ _INSTEAD_HINT = "Nothing was kept. Give another --source, or unpack the files yo
 
 
 _HOST = "https://codeload.github.com"
-_ATTACKED_FILES = "*/important_instructions/*.json"
+_ATTACKED = "*/important_instructions/*.json"
 
 
 @dataclass(frozen=True)
@@ -199,11 +199,11 @@ RUNS_SOURCES = {
         known={
             "gpt-4o-mini-2024-07-18": {
                 "*/*/none/*.json": "0b6453db3ecdd73a01c11405f8a8c8cb437d68cf48d3d10ea66f898d6fa26069",
-                f"*/{_ATTACKED_FILES}": "681f8a04e76f5aa178160949fe57762bde311becb6aff28cbbcb796a074c2efc",
+                f"*/{_ATTACKED}": "681f8a04e76f5aa178160949fe57762bde311becb6aff28cbbcb796a074c2efc",
             },
             "gpt-4o-2024-05-13-tool_filter": {
                 "*/*/none/*.json": "4e6cdecfc370c00011e83b4998fc9b8a252c2175caae8ef59e4012cdfbec755e",
-                f"*/{_ATTACKED_FILES}": "7dfb6c5cee95a54f1cab25371ad46569dcbfc7514412122b41f0b72e6cdee17f",
+                f"*/{_ATTACKED}": "7dfb6c5cee95a54f1cab25371ad46569dcbfc7514412122b41f0b72e6cdee17f",
             },
         },
     ),
@@ -213,8 +213,8 @@ RUNS_SOURCES = {
         default="gpt-4o-mini-2024-07-18",
         known={
             "gpt-4o-mini-2024-07-18": {
-                f"banking/{_ATTACKED_FILES}": "e7ba013b7e7aa6fdce3c4009eda0a848e1564b2d34bebf512afed14353597dcc",
-                f"travel/{_ATTACKED_FILES}": "3f6f980c148859654ac59db62b5583017dd6f570dbf6e23d513b469ecf4ae8b6",
+                f"banking/{_ATTACKED}": "e7ba013b7e7aa6fdce3c4009eda0a848e1564b2d34bebf512afed14353597dcc",
+                f"travel/{_ATTACKED}": "3f6f980c148859654ac59db62b5583017dd6f570dbf6e23d513b469ecf4ae8b6",
             }
         },
     ),

@@ -1,7 +1,7 @@
 """Builds the simulated model's `Playbook`: one clean ground-truth run per task of some suites.
 
-`find_facts` finds what later calls and the answer of a ground truth take from tool outputs; `run_calls` makes the
-calls of a script on an environment without a model.
+`find_facts` finds what later calls and the answer of a ground truth take from tool outputs; `run_calls` makes
+the calls of a script on an environment without a model.
 """
 
 from __future__ import annotations

@@ -2,13 +2,13 @@
 
 Folders are asked later (`agentsys.records.resolve_runs`). DRIFT's files come from its official repository and
 from its port in AgentDyn: utility and security are as DRIFT recorded them, judged on its last message. The
-injected texts are not recorded and its isolator cuts tool results before they are stored, so whether a case was
-exposed is unknown.
+injected texts are not recorded and its isolator cuts tool results before they are stored, so whether a case
+was exposed is unknown.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
@@ -22,6 +22,7 @@ from agentsys.records.case import (
 )
 from agentsys.records.case_row import NO_ATTACK, UNRECORDED, CaseRow
 from agentsys.records.context_facts import (
+    ContextFacts,
     collect_prompt_words,
     estimate_tokens,
     join_content_text,
@@ -97,75 +98,73 @@ def build_agentdojo_row(stored: Mapping[str, Any], source: str) -> CaseRow:
     """One row from a file that AgentDojo's own runner wrote.
 
     Raises:
-        UnreadableRecord: As `agentdojo_record` does.
+        UnreadableRecord: As `parse_agentdojo_record` does.
     """
     record = parse_agentdojo_record(stored)
-    victim = parse_pipeline_name(record.pipeline_name)
     attack = record.attack_type or NO_ATTACK
     return CaseRow(
-        benchmark=benchmark_of(record.suite_name),
-        version=record.benchmark_version or UNRECORDED,
-        model=victim.model,
-        defense=victim.defense,
+        **_shared_columns(record, stored, source, _AGENTDOJO_KEYS),
+        defense=parse_pipeline_name(record.pipeline_name).defense,
         attack=attack,
-        suite=record.suite_name,
-        user_task_id=record.user_task_id,
-        injection_task_id=record.injection_task_id,
-        epoch=0,
-        utility=record.utility,
         injection_success=None if attack == NO_ATTACK else record.security,
         status="ok" if record.error is None else "error",
         error_kind=None if record.error is None else _error_kind(record.error),
-        simulated=False,
-        duration_s=record.duration,
-        prompt_tokens=None,
-        completion_tokens=None,
-        cost_usd=None,
-        source=source,
-        foreign=True,
-        notes=note_unknown_fields(stored.keys() - _AGENTDOJO_KEYS),
-        measured=parse_rescored_facts(stored),
-        ground_truth_length=find_ground_truth_length(
-            record.benchmark_version or UNRECORDED, record.suite_name, record.user_task_id
-        ),
         **_agentdojo_message_columns(record, benign=attack == NO_ATTACK),
     )
 
 
-def _agentdojo_message_columns(record: AgentDojoRecord, *, benign: bool) -> dict[str, Any]:
-    if not record.messages:
-        return _unknown_exposure()
-    lines = (
-        ()
-        if benign
-        else drop_own_words(_injection_lines(record.injections), collect_prompt_words(record.messages))
-    )
-    seen = measure_context(record.messages, lines)
-    unknown = _unknown_exposure() if not lines else {}
-    shown = seen.injection_round is not None
+def _shared_columns(
+    record: AgentDojoRecord, stored: Mapping[str, Any], source: str, known: Collection[str]
+) -> dict[str, Any]:
+    version = record.benchmark_version or UNRECORDED
     return {
-        "exposed_raw": shown,
-        "exposed_shown": shown,
-        "raw_round": seen.injection_round,
-        "shown_round": seen.injection_round,
-        "exposure_rounds": seen.rounds_exposed,
-        "exposure_rounds_workers": 0,
-        **unknown,
-        "trajectory_length": seen.results,
-        "injection_round": seen.injection_round,
-        "calls": seen.calls,
-        "answer_chars": seen.answer_chars,
-        "untrusted_tokens": estimate_tokens(seen.result_chars),
-        "untrusted_tokens_workers": 0,
+        "benchmark": benchmark_of(record.suite_name),
+        "version": version,
+        "model": parse_pipeline_name(record.pipeline_name).model,
+        "suite": record.suite_name,
+        "user_task_id": record.user_task_id,
+        "injection_task_id": record.injection_task_id,
+        "utility": record.utility,
+        "duration_s": record.duration,
+        "source": source,
+        "notes": note_unknown_fields(stored.keys() - known),
+        "measured": parse_rescored_facts(stored),
+        "ground_truth_length": find_ground_truth_length(version, record.suite_name, record.user_task_id),
     }
 
 
-def _unknown_exposure() -> dict[str, Any]:
-    """Benign cases, and files without messages or without the injected texts."""
-    return dict.fromkeys(("exposed_raw", "exposed_shown", "raw_round", "shown_round", *_EXPOSURE_ROUNDS))
+def _agentdojo_message_columns(record: AgentDojoRecord, *, benign: bool) -> dict[str, Any]:
+    words = collect_prompt_words(record.messages)
+    lines = () if benign else drop_own_words(_injection_lines(record.injections), words)
+    facts = measure_context(record.messages, lines)
+    columns = _context_columns(record.messages, facts)
+    if (
+        not lines or not record.messages
+    ):  # benign, or without the injected texts: whether it met one is unknown
+        return columns
+    is_exposed = facts.injection_round is not None
+    return {
+        **columns,
+        "injection_round": facts.injection_round,
+        "exposed_raw": is_exposed,
+        "exposed_shown": is_exposed,
+        "raw_round": facts.injection_round,
+        "shown_round": facts.injection_round,
+        "exposure_rounds": facts.rounds_exposed,
+        "exposure_rounds_workers": 0,
+    }
 
 
-_EXPOSURE_ROUNDS = ("exposure_rounds", "exposure_rounds_workers")
+def _context_columns(messages: Sequence[Any], facts: ContextFacts) -> dict[str, Any]:
+    if not messages:
+        return {}
+    return {
+        "trajectory_length": facts.results,
+        "calls": facts.calls,
+        "answer_chars": facts.answer_chars,
+        "untrusted_tokens": estimate_tokens(facts.result_chars),
+        "untrusted_tokens_workers": 0,
+    }
 
 
 def _injection_lines(injections: Mapping[str, Any]) -> PayloadLines:
@@ -208,34 +207,23 @@ _PARTS = ("build_constraints", "injection_isolation", "dynamic_validation")
 """Switches of the defense. All three on is DRIFT."""
 
 
-class DriftRecord(BaseModel):
-    """The keys of DRIFT's files that somebody here reads."""
+class DriftRecord(AgentDojoRecord):
+    """The keys of DRIFT's files that somebody here reads; `pipeline_name` is the model's name alone."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
-
-    suite_name: str
-    pipeline_name: str
-    """The model's name alone."""
-    user_task_id: str
-    injection_task_id: str | None = None
-    attack_type: str | None = None
-    benchmark_version: str | None = None
     build_constraints: bool
     injection_isolation: bool
     dynamic_validation: bool
     adaptive_attack: bool = False
     messages: list[Any] = Field(validation_alias=AliasChoices("conversations", "messages"))
-    utility: bool
     security: bool
     total_tokens: int | None = None
-    duration: float | None = None
 
 
 _PLAN = {"tool_permission", "initial_trajectory", "initial_checklist"}
 """What else DRIFT keeps: its plan, which no column shows."""
 
-_RESCORED = {"injections", "error", "agentdojo_package_version", RESCORED_KEY}
-"""What `agentsys rescore` adds, for AgentDojo's loader."""
+_RESCORED = {"agentdojo_package_version", RESCORED_KEY}
+"""What `agentsys rescore` adds, for AgentDojo's loader, besides `injections` and `error`."""
 
 _DRIFT_KEYS = DriftRecord.model_fields.keys() | _PLAN | _RESCORED | {"conversations"}
 
@@ -264,57 +252,19 @@ def build_drift_row(stored: Mapping[str, Any], source: str) -> CaseRow:
     """One row from a file that DRIFT's own driver wrote.
 
     Raises:
-        UnreadableRecord: As `drift_record` does.
+        UnreadableRecord: As `parse_drift_record` does.
     """
     record = parse_drift_record(stored)
     attack = _attack_label(record)
     return CaseRow(
-        benchmark=benchmark_of(record.suite_name),
-        version=record.benchmark_version or UNRECORDED,
-        model=parse_pipeline_name(record.pipeline_name).model,
+        **_shared_columns(record, stored, source, _DRIFT_KEYS),
         defense=_defense_label(record),
         attack=attack,
-        suite=record.suite_name,
-        user_task_id=record.user_task_id,
-        injection_task_id=record.injection_task_id,
-        epoch=0,
-        utility=record.utility,
         injection_success=None if attack == NO_ATTACK else record.security,
-        status="ok",
-        error_kind=None,
-        simulated=False,
-        exposed_raw=None,
-        exposed_shown=None,
-        raw_round=None,
-        shown_round=None,
-        duration_s=record.duration,
-        prompt_tokens=None,
-        completion_tokens=None,
-        cost_usd=None,
-        source=source,
-        foreign=True,
-        notes=note_unknown_fields(stored.keys() - _DRIFT_KEYS),
-        measured=parse_rescored_facts(stored),
         tokens_by_role={} if record.total_tokens is None else {"all": record.total_tokens},
         decisions={"denied": _count_refusals(record.messages)},
-        ground_truth_length=find_ground_truth_length(
-            record.benchmark_version or UNRECORDED, record.suite_name, record.user_task_id
-        ),
-        **_drift_message_columns(record.messages),
+        **_context_columns(record.messages, measure_context(record.messages, ())),
     )
-
-
-def _drift_message_columns(messages: Sequence[Any]) -> dict[str, Any]:
-    if not messages:
-        return {}
-    seen = measure_context(messages, ())
-    return {
-        "trajectory_length": seen.results,
-        "calls": seen.calls,
-        "answer_chars": seen.answer_chars,
-        "untrusted_tokens": estimate_tokens(seen.result_chars),
-        "untrusted_tokens_workers": 0,
-    }
 
 
 def _attack_label(record: DriftRecord) -> str:

@@ -1,7 +1,7 @@
 """Reads our own stored block (JSON key `agentsys`) into a `CaseRow`, with totals over its spans.
 
-`SpanTotals` sums what the spans tell beyond the acting agent's own messages: executed calls, decisions, guards'
-verdicts, what workers read.
+`SpanTotals` sums what the spans tell beyond the acting agent's own messages: executed calls, decisions,
+guards' verdicts, what workers read.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -80,13 +80,17 @@ def parse_transcript(text: str) -> AsbTranscript:
 def _messages(text: str) -> list[Mapping[str, Any]]:
     if len(text) > MOST_CHARS:
         raise UnreadableRecord(f"`messages` has {len(text)} characters, more than {MOST_CHARS}")
-    try:
-        found = literal_eval(text)
-    except (ValueError, SyntaxError, RecursionError, MemoryError, TypeError):
-        raise UnreadableRecord("`messages` is no Python list of messages") from None
+    found = _read_literal(text)
     if not isinstance(found, list) or not all(isinstance(message, dict) for message in found):
         raise UnreadableRecord("`messages` is no Python list of messages")
     return found
+
+
+def _read_literal(text: str) -> Any:
+    """The value of a Python literal; None where it is none."""
+    with suppress(ValueError, SyntaxError, RecursionError, MemoryError, TypeError):
+        return literal_eval(text)
+    return None
 
 
 def _content(message: Mapping[str, Any]) -> str:
@@ -170,11 +174,8 @@ def load_planned_tools(results: Path) -> frozenset[str] | None:
 def _parse_plans(line: str) -> Iterator[list[object]]:
     if not line.startswith(_PARSED) or len(line) > _LONGEST_LINE:
         return
-    try:
-        plan = literal_eval(line.removeprefix(_PARSED).strip())
-    except (ValueError, SyntaxError, RecursionError, MemoryError, TypeError):
-        return  # `None` after a failed try is no plan; nor is half a line of a killed run
-    if isinstance(plan, list):
+    plan = _read_literal(line.removeprefix(_PARSED).strip())
+    if isinstance(plan, list):  # `None` after a failed try is no plan; nor is half a line of a killed run
         yield plan
 
 
@@ -332,18 +333,10 @@ def _build_case(run: _AsbRun, values: Mapping[str, Any], place: str) -> CaseRow:
         injection_success=None if benign else success,
         status="error" if found.has_failed_request else "ok",
         error_kind="request_rejected" if found.has_failed_request else None,
-        simulated=False,
         # A defense may have cut a payload before the messages were written down.
         exposed_raw=True if shown else None,
         exposed_shown=shown,
-        raw_round=None,
-        shown_round=None,
-        duration_s=None,
-        prompt_tokens=None,
-        completion_tokens=None,
-        cost_usd=None,
         source=place,
-        foreign=True,
         trajectory_length=sum(map(len, found.rounds)),
         calls=dict(sorted(Counter(tool for called in found.rounds for tool in called).items())),
         measured=facts,

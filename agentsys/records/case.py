@@ -1,4 +1,4 @@
-"""`Case`, the unit of work, and `UnreadableRecord`, the error for a stored file that should hold one and does not.
+"""`Case`, the unit of work, and `UnreadableRecord`, for a stored file that should hold one and does not.
 
 A plan is a list of cases. A case names its own file: `Case.key` is the record's path under the log folder.
 """

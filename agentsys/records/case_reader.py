@@ -12,7 +12,6 @@ import os
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
-from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -24,13 +23,7 @@ from agentsys.records.columns import build_frame
 from agentsys.records.folder_index import FileContent, FolderSnapshot, load_index, read_content
 from agentsys.records.listing import FolderId, Listing, SkippedFile, list_files
 from agentsys.records.names_file import RunNames
-from agentsys.records.resolve_runs import (
-    RESOLVED_COLUMNS,
-    RepeatedFile,
-    ResolvableCase,
-    ResolvedRuns,
-    resolve_runs,
-)
+from agentsys.records.resolve_runs import RepeatedFile, resolve_runs
 from agentsys.records.stored_plan import UnfinishedRun, describe_unfinished, find_logdirs, find_unfinished
 
 if TYPE_CHECKING:
@@ -42,17 +35,6 @@ def describe_skipped(skipped: Sequence[SkippedFile], limit: int = 5) -> list[str
     lines = [f"Skipped {path}: {reason}" for path, reason in skipped[:limit]]
     rest = len(skipped) - limit
     return [*lines, f"Skipped {rest} more file{'s' if rest > 1 else ''}."] if rest > 0 else lines
-
-
-def describe_files(skipped: Sequence[SkippedFile], settled: ResolvedRuns, cases: pd.DataFrame) -> list[str]:
-    """All lines about some folders."""
-    return [
-        *describe_skipped(skipped),
-        *describe_resolution(settled.notes),
-        *describe_repeated(settled.repeated_files),
-        *_describe_versions(sorted(set(cases["version"]))),
-        *_describe_unknown_fields(cases["notes"]),
-    ]
 
 
 def describe_resolution(notes: Sequence[str], limit: int = 12) -> list[str]:
@@ -84,9 +66,6 @@ def _describe_unknown_fields(notes: Iterable[Sequence[str]]) -> Iterator[str]:
         files = "1 file has" if len(found) == 1 else f"{len(found)} files have"
         names = sorted({name for note in found for name in note[len(UNKNOWN_FIELDS) :].split(", ")})
         yield f"{files} fields that this version does not know and ignores: {', '.join(names[:5])}."
-
-
-__all__ = ["LoadedCases", "SkippedFile", "describe_skipped", "explain_no_cases", "read_cases"]
 
 
 @dataclass(frozen=True)
@@ -139,14 +118,17 @@ def read_cases(
     read = read_all_files(listings, only, looked)
     if not read.rows:
         raise ConfigError(explain_no_cases(roots, read.skipped_files, read.other_count))
-    found = count_once(read.rows, names or RunNames())
-    own = find_logdirs(row.source for row in read.rows if not row.foreign)
-    return replace(
-        found,
-        skipped_files=tuple(read.skipped_files),
-        other_files=read.other_count,
-        seen_count=read.seen_count,
-        unfinished=find_unfinished(roots if only is None else only, own if only is None else (), listings),
+    resolved = resolve_runs(read.rows, names or RunNames())
+    own = find_logdirs(row.source for row in read.rows if not row.foreign) if only is None else []
+    return LoadedCases(
+        resolved.counted_cases,
+        tuple(read.skipped_files),
+        len(resolved.repeated_files),
+        read.other_count,
+        read.seen_count,
+        find_unfinished(roots if only is None else only, own, listings),
+        resolved.repeated_files,
+        resolved.notes,
     )
 
 
@@ -228,33 +210,6 @@ def _read_wanted(
     return load_index(listing, files)
 
 
-def count_once(rows: Sequence[CaseRow], names: RunNames) -> LoadedCases:
-    """Rows as their files give them -> under the names that folders and tasks settle, each case once.
-
-    Args:
-        rows: In the order of the paths.
-        names: The user's word on other people's folders.
-    """
-    settled = resolve_runs(rows, names)
-    after = settled.cases
-    return LoadedCases(
-        tuple(
-            row if after[place] is (row := rows[place]) else _apply_facts(row, after[place])
-            for place in settled.counted_indices
-        ),
-        repeated_count=len(settled.repeated_files),
-        repeated_files=settled.repeated_files,
-        resolution_notes=settled.notes,
-    )
-
-
-_get_resolved_facts = attrgetter(*RESOLVED_COLUMNS)
-
-
-def _apply_facts(row: CaseRow, told: ResolvableCase) -> CaseRow:
-    return replace(row, **dict(zip(RESOLVED_COLUMNS, _get_resolved_facts(told), strict=True)))
-
-
 def iterate_files(listings: Iterable[Listing]) -> Iterator[str]:
     """The files of several listings, those of a folder that stands in more than one of them only once."""
     return _iterate_once(listing.folders for listing in listings)
@@ -313,26 +268,26 @@ def load_runs(
         ConfigError: If a path does not exist, none holds a case, or a file of names is not one.
     """
     several = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
-    roots = [Path(path) for path in several]
-    listings = [list_files(root) for root in roots]
-    read = read_all_files(listings)
-    if not read.rows:
-        raise ConfigError(explain_no_cases(roots, read.skipped_files, read.other_count))
-    rows = [row if row.source.isascii() else _escape_source(row) for row in read.rows]
-    settled = resolve_runs(rows, RunNames(names))
-    frame = _apply_resolution(build_frame(rows), settled)
+    read = read_cases(several, RunNames(names))
+    frame = build_frame(
+        [row if row.source.isascii() else replace(row, source=_escape_path(row.source)) for row in read.cases]
+    )
     frame.attrs[COUNTS_KEY] = {
         "seen": read.seen_count,
         "cases": len(frame),
         "skipped": len(read.skipped_files),
-        "repeated": len(settled.repeated_files),
-        "other": read.other_count,
+        "repeated": read.repeated_count,
+        "other": read.other_files,
     }
-    own = find_logdirs(frame.loc[~frame["foreign"].astype(bool), "source"])
-    for line in describe_unfinished(find_unfinished(roots, own, listings)):
-        _log.warning("%s", line)
-    for line in describe_files(read.skipped_files, settled, frame):
-        _log.warning("%s", line)
+    for line in (
+        *describe_unfinished(read.unfinished),
+        *describe_skipped(read.skipped_files),
+        *describe_resolution(read.resolution_notes),
+        *describe_repeated(read.repeated_files),
+        *_describe_versions(sorted({row.version for row in read.cases})),
+        *_describe_unknown_fields(row.notes for row in read.cases),
+    ):
+        _log.warning("%s", _escape_path(line))
     return frame
 
 
@@ -347,20 +302,6 @@ def case_rows(cases: pd.DataFrame) -> list[CaseRow]:
     return [CaseRow(**plain(record)) for record in chosen.to_dict(orient="records")]
 
 
-def _apply_resolution(cases: pd.DataFrame, settled: ResolvedRuns) -> pd.DataFrame:
-    """The lines that count, under the names that folders and tasks give them."""
-    import pandas as pd
-
-    def column(name: str) -> pd.Series[Any]:
-        return pd.Series([getattr(told, name) for told in settled.cases], dtype=cases[name].dtype)
-
-    return (
-        cases.assign(**{name: column(name) for name in RESOLVED_COLUMNS})
-        .iloc[settled.counted_indices]
-        .reset_index(drop=True)
-    )
-
-
-def _escape_source(row: CaseRow) -> CaseRow:
-    """A name that is no valid UTF-8 can be read but not shown as it is."""
-    return replace(row, source=os.fsencode(row.source).decode("utf-8", "backslashreplace"))
+def _escape_path(text: str) -> str:
+    """A text with paths in it; a name that is no valid UTF-8 can be read but not shown as it is."""
+    return os.fsencode(text).decode("utf-8", "backslashreplace") if not text.isascii() else text

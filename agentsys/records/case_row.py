@@ -1,7 +1,7 @@
 """`CaseRow`: one stored case as a row of analysis, whoever wrote it, and the names that tables give it.
 
-A simulated model's name says once that it is simulated; a long name is cut and ends in a digest, so that no two
-are alike; `make_case_id` gives the short id that tables, links and pages share.
+A simulated model's name says once that it is simulated; a long name is cut and ends in a digest, so that no
+two are alike; `make_case_id` gives the short id that tables, links and pages share.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ PROVEN_V1_2 = "v1.2 or later"
 """The version's label where the file names none and the tasks of its pipeline are those of v1.2 on."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CaseRow:
     """One stored case. The fields are the columns of `agentsys.load_runs`, explained in docs/data.md."""
 
@@ -77,35 +77,35 @@ class CaseRow:
     user_task_id: str
     injection_task_id: str | None
     """None in benign cases. A denial of service stands on one of the suite's too, which it has no use for."""
-    epoch: int
+    epoch: int = 0
     """Which repetition, from 0; always 0 in foreign files, which do not record it."""
     utility: bool
     """Whether the user task was solved. Without meaning where `status` is `error`."""
     injection_success: bool | None
     """Whether the attack reached its goal (JSON key `security`; for denial of service: the user task
     was not solved). None in benign cases, where the stored value means nothing."""
-    status: Literal["ok", "error"]
-    error_kind: str | None
+    status: Literal["ok", "error"] = "ok"
+    error_kind: str | None = None
     """Why the case errored; None where it did not."""
-    simulated: bool
+    simulated: bool = False
     """Whether a simulated model was behind this case: by its settings, or by what a reply says it is."""
-    exposed_raw: bool | None
+    exposed_raw: bool | None = None
     """Whether a tool returned the payload; None where unknown and in benign cases."""
-    exposed_shown: bool | None
+    exposed_shown: bool | None = None
     """Whether a message that the acting model received held the payload; None likewise."""
-    raw_round: int | None
+    raw_round: int | None = None
     """First tool call that returned the payload, from 1."""
-    shown_round: int | None
+    shown_round: int | None = None
     """Tool results the acting model had received when it first saw the payload, from 1."""
-    duration_s: float | None
+    duration_s: float | None = None
     """Wall time in seconds."""
-    prompt_tokens: int | None
-    completion_tokens: int | None
-    cost_usd: float | None
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    cost_usd: float | None = None
     """US dollars, all roles; None where unknown."""
     source: str
     """Path of the file."""
-    foreign: bool
+    foreign: bool = True
     """Whether another tool wrote the file (AgentDojo's own runner, DRIFT's)."""
     trajectory_length: int | None = None
     """Tool results in the recorded messages; None where the file holds no messages."""
@@ -213,7 +213,7 @@ def _label_model(model: str, apart: str | None) -> str:
 
 @lru_cache(maxsize=4096)
 def format_table_model(model: str, apart: str | None, simulated: bool) -> str:
-    """`CaseRow.shown_model` of a row with these values."""
+    """`CaseRow.table_model` of a row with these values."""
     return mark_simulated_name(_label_model(model, apart), simulated=simulated)
 
 
@@ -241,21 +241,11 @@ COLUMNS = tuple(column.name for column in fields(CaseRow))
 MAX_NAME_CHARS = 60
 """Characters of a name in tables."""
 _DIGEST = 8
-_NAMES = (
-    "benchmark",
-    "version",
-    "suite",
-    "user_task_id",
-    "injection_task_id",
-    "attack",
-    "model",
-    "apart",
-    "defense",
-)
+_NAMES = tuple(name for name in IDENTITY if name not in ("simulated", "epoch"))
 
 
 def shorten_name(name: str) -> str:
-    """A name of at most `LONGEST` characters; a longer one ends in a digest of the whole."""
+    """A name of at most `MAX_NAME_CHARS` characters; a longer one ends in a digest of the whole."""
     if len(name) <= MAX_NAME_CHARS:
         return name
     digest = hashlib.sha256(name.encode("utf-8", "backslashreplace")).hexdigest()[:_DIGEST]

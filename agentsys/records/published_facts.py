@@ -65,9 +65,7 @@ _ENDINGS = {**_DEFENSES, **{name: name for name in _DEFENSES.values()}}
 
 _SUFFIX = re.compile(rf"(?P<model>.+)[-+](?P<defense>{'|'.join(_ENDINGS)})", re.DOTALL | re.IGNORECASE)
 
-RESULT_REPLACING_DEFENSES = frozenset(
-    {"protectai", "piguard", "prompt_guard_2", "melon", "drift", "camel"},
-)
+RESULT_REPLACING_DEFENSES = frozenset({"protectai", "piguard", "prompt_guard_2", "melon", "drift", "camel"})
 """Defenses that put their own text in a tool result's place before it is stored (or keep results out of the
 messages): what the tool returned is then known only where the payload got through."""
 

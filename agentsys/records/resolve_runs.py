@@ -10,13 +10,12 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
-from operator import attrgetter
 from typing import Any, NamedTuple
 
 from agentsys.records.case import safe_name
-from agentsys.records.case_row import IDENTITY, PROVEN_V1_2, UNRECORDED, CaseRow
+from agentsys.records.case_row import PROVEN_V1_2, UNRECORDED, CaseRow
 from agentsys.records.names_file import RunNames
 from agentsys.records.published_facts import (
     NAMELESS_MODELS,
@@ -93,73 +92,12 @@ def shortest_distinct_ends(paths: Collection[str]) -> dict[str, str]:
     return {path: path for path in paths}
 
 
-RESOLVED_COLUMNS = ("model", "defense", "version", "simulated", "apart", "exposed_raw", "ground_truth_length")
-"""Columns that `settle` may give anew."""
-
 _AGENTDOJO = "agentdojo"
 _ADDED_IN_V1_2 = frozenset(f"injection_task_{number}" for number in range(6, 14))
 """Workspace's injection tasks that no earlier version has."""
 
-_EVIDENCE = (
-    "status",
-    "utility",
-    "injection_success",
-    "trajectory_length",
-    "answer_chars",
-    "duration_s",
-)
+_EVIDENCE = ("status", "utility", "injection_success", "trajectory_length", "answer_chars", "duration_s")
 """What two files of one foreign case must have in common to be copies of one run."""
-
-
-class CaseFacts(NamedTuple):
-    """The facts looked at of one case, by the names of `CaseRow`'s fields."""
-
-    benchmark: str
-    version: str
-    model: str
-    simulated: bool
-    defense: str
-    attack: str
-    suite: str
-    user_task_id: str
-    injection_task_id: str | None
-    epoch: int
-    apart: str | None
-    status: str
-    utility: bool
-    injection_success: bool | None
-    trajectory_length: int | None
-    answer_chars: int | None
-    duration_s: float | None
-    exposed_raw: bool | None
-    ground_truth_length: int | None
-    source: str
-    foreign: bool
-    config_hash: str | None
-    model_ids: Mapping[str, str]
-    exposed_shown: bool | None
-
-    @property
-    def identity(self) -> tuple[Any, ...]:
-        """The same values as `CaseRow.identity`."""
-        found: tuple[Any, ...] = _identity(self)
-        return found
-
-
-_identity = attrgetter(*IDENTITY)
-_get_facts = attrgetter(*CaseFacts._fields)
-
-ResolvableCase = CaseFacts | CaseRow
-"""What is looked at: a row of its own, or the facts alone; what is changed comes back as the facts."""
-
-
-def build_case_facts(row: CaseRow) -> CaseFacts:
-    """Take from a row what `settle` looks at."""
-    return CaseFacts(*_get_facts(row))
-
-
-def _replace_facts(case: ResolvableCase, **facts: Any) -> CaseFacts:
-    return (case if isinstance(case, CaseFacts) else build_case_facts(case))._replace(**facts)
 
 
 class RepeatedFile(NamedTuple):
@@ -171,10 +109,10 @@ class RepeatedFile(NamedTuple):
 
 @dataclass(frozen=True)
 class ResolvedRuns:
-    """The cases with their names settled, and those that count."""
+    """The cases under the names that folders and tasks prove, and those that count."""
 
-    cases: list[ResolvableCase]
-    """Under their settled names; those in which nothing changed are the very ones that were given."""
+    cases: list[CaseRow]
+    """All of them; those in which nothing changed are the very ones that were given."""
     counted_indices: list[int]
     """Places of the cases that count, in the order in which they were first met."""
     repeated_files: tuple[RepeatedFile, ...]
@@ -182,8 +120,13 @@ class ResolvedRuns:
     notes: tuple[str, ...]
     """What was decided, one sentence each."""
 
+    @property
+    def counted_cases(self) -> tuple[CaseRow, ...]:
+        """The cases that count, each once."""
+        return tuple(self.cases[index] for index in self.counted_indices)
 
-def resolve_runs(cases: Sequence[ResolvableCase], names: RunNames) -> ResolvedRuns:
+
+def resolve_runs(cases: Sequence[CaseRow], names: RunNames) -> ResolvedRuns:
     """Settle names and versions, keep pipelines apart, and count each case once."""
     places = [find_run_folders(case.source, case.suite, case.user_task_id) for case in cases]
     notes: list[str] = []
@@ -195,10 +138,10 @@ def resolve_runs(cases: Sequence[ResolvableCase], names: RunNames) -> ResolvedRu
 
 
 def _apply_names(
-    cases: Sequence[ResolvableCase], places: Sequence[RunFolders], names: RunNames, notes: list[str]
-) -> list[ResolvableCase]:
+    cases: Sequence[CaseRow], places: Sequence[RunFolders], names: RunNames, notes: list[str]
+) -> list[CaseRow]:
     renamed: defaultdict[tuple[str, PublishedName, PublishedName, bool], int] = defaultdict(int)
-    found: list[ResolvableCase] = []
+    found: list[CaseRow] = []
 
     @cache
     def victim(folder: str, model: str, defense: str) -> tuple[PublishedName, bool, str | None]:
@@ -216,15 +159,15 @@ def _apply_names(
         if settled != (case.model, case.defense):
             stored = PublishedName(case.model, case.defense)
             renamed[place.pipeline, stored, settled, by_user] += 1
-            case = _replace_facts(case, model=settled.model, defense=settled.defense)
+            case = replace(case, model=settled.model, defense=settled.defense)
         if version and case.version == UNRECORDED:
-            case = _replace_facts(case, version=version)
+            case = replace(case, version=version)
         if (
             case.exposed_raw is not None
             and case.defense in RESULT_REPLACING_DEFENSES
             and not case.exposed_shown
         ):
-            case = _replace_facts(case, exposed_raw=None)
+            case = replace(case, exposed_raw=None)
         found.append(case)
     notes += [
         f"{folder}: {count} files name {_format_victim(stored)}; counted as {_format_victim(settled)}, by"
@@ -239,8 +182,8 @@ def _format_victim(victim: PublishedName) -> str:
 
 
 def _infer_versions(
-    cases: Sequence[ResolvableCase], places: Sequence[RunFolders], notes: list[str]
-) -> list[ResolvableCase]:
+    cases: Sequence[CaseRow], places: Sequence[RunFolders], notes: list[str]
+) -> list[CaseRow]:
     """Cases without a version under the one that the tasks of their folder prove."""
     unsaid = [case.foreign and case.version == UNRECORDED and case.benchmark == _AGENTDOJO for case in cases]
     proven = {
@@ -257,7 +200,7 @@ def _infer_versions(
         for folder in proven
     ]
     return [
-        _replace_facts(
+        replace(
             case,
             version=PROVEN_V1_2,
             ground_truth_length=find_ground_truth_length(PROVEN_V1_2, case.suite, case.user_task_id),
@@ -268,12 +211,10 @@ def _infer_versions(
     ]
 
 
-def _mark_silent_errors(
-    cases: Sequence[ResolvableCase], places: Sequence[RunFolders]
-) -> list[ResolvableCase]:
+def _mark_silent_errors(cases: Sequence[CaseRow], places: Sequence[RunFolders]) -> list[CaseRow]:
     """Errored cases of ours that got no reply, marked as simulated where the others of their run are."""
 
-    def run(case: ResolvableCase, place: RunFolders) -> tuple[str, ...]:
+    def run(case: CaseRow, place: RunFolders) -> tuple[str, ...]:
         return place.logdir, case.benchmark, case.version, case.model, case.defense
 
     pairs = [*zip(cases, places, strict=True)]
@@ -282,7 +223,7 @@ def _mark_silent_errors(
     ]
     replied = {run(*pair): pair[0].simulated for pair in pairs if pair[0].model_ids} if any(silent) else {}
     return [
-        _replace_facts(case, simulated=True) if open_ and replied.get(run(case, place), False) else case
+        replace(case, simulated=True) if open_ and replied.get(run(case, place), False) else case
         for (case, place), open_ in zip(pairs, silent, strict=True)
     ]
 
@@ -291,8 +232,8 @@ _ModelKey = tuple[str, str, str, bool]
 
 
 def _separate_pipelines(
-    cases: Sequence[ResolvableCase], places: Sequence[RunFolders], names: RunNames, notes: list[str]
-) -> list[ResolvableCase]:
+    cases: Sequence[CaseRow], places: Sequence[RunFolders], names: RunNames, notes: list[str]
+) -> list[CaseRow]:
     """Cases of pipelines that bear one name and lie in several places, told apart by these."""
     clashing: defaultdict[_ModelKey, set[str]] = defaultdict(set)
     for model, folders in _clashes(cases, places, names):
@@ -308,14 +249,14 @@ def _separate_pipelines(
             f" --names FILE): {listed}."
         )
     return [
-        _replace_facts(case, apart=known.get(place.logdir, known.get(place.pipeline)))
+        replace(case, apart=known.get(place.logdir, known.get(place.pipeline)))
         if (known := labels.get(_model_key(case)))
         else case
         for case, place in zip(cases, places, strict=True)
     ]
 
 
-def _model_key(case: ResolvableCase) -> _ModelKey:
+def _model_key(case: CaseRow) -> _ModelKey:
     return case.benchmark, case.version, case.model, case.simulated
 
 
@@ -327,10 +268,10 @@ def _labels(folders: Iterable[str], home: Mapping[str, str]) -> dict[str, str]:
 
 
 def _clashes(
-    cases: Sequence[ResolvableCase], places: Sequence[RunFolders], names: RunNames
+    cases: Sequence[CaseRow], places: Sequence[RunFolders], names: RunNames
 ) -> Iterator[tuple[_ModelKey, set[str]]]:
     """Groups of folders that bear one name and are not one pipeline."""
-    by_name: defaultdict[tuple[_ModelKey, str], defaultdict[str, list[ResolvableCase]]]
+    by_name: defaultdict[tuple[_ModelKey, str], defaultdict[str, list[CaseRow]]]
     by_name = defaultdict(lambda: defaultdict(list))
     for case, place in zip(cases, places, strict=True):
         by_name[_model_key(case), case.defense][place.pipeline].append(case)
@@ -353,7 +294,7 @@ def _is_named_by_user(names: RunNames) -> Any:
     return lambda folder: names.find_override(folder).model is not None
 
 
-def _are_several(folders: Mapping[str, Sequence[ResolvableCase]], names: RunNames) -> bool:
+def _are_several(folders: Mapping[str, Sequence[CaseRow]], names: RunNames) -> bool:
     """Whether folders of one name hold several pipelines: ours and others', or one case with two outcomes."""
     if len({case.foreign for found in folders.values() for case in found}) > 1:
         return True
@@ -367,7 +308,7 @@ def _are_several(folders: Mapping[str, Sequence[ResolvableCase]], names: RunName
     return False
 
 
-def _evidence_of(case: ResolvableCase) -> Any:
+def _evidence_of(case: CaseRow) -> Any:
     """The facts that must be alike in two files of one case; None where they may differ.
 
     Of ours the settings: the same ones may well give another outcome the next time.
@@ -377,24 +318,24 @@ def _evidence_of(case: ResolvableCase) -> Any:
     return None if case.status == "error" else tuple(getattr(case, name) for name in _EVIDENCE)
 
 
-def _first_of_each(cases: Sequence[ResolvableCase]) -> list[int]:
+def _first_of_each(cases: Sequence[CaseRow]) -> list[int]:
     """Choose which stored cases count: of each case the first file, or the first of the better ones.
 
     One without error is better than one with, and messages are better than scores alone.
     """
     kept: dict[Hashable, int] = {}
-    for place, identity in enumerate(map(_identity, cases)):
+    for place, identity in enumerate(case.identity for case in cases):
         first = kept.setdefault(identity, place)
         if first != place and _rank_file(cases[place]) > _rank_file(cases[first]):
             kept[identity] = place
     return list(kept.values())
 
 
-def _rank_file(case: ResolvableCase) -> tuple[bool, bool]:
+def _rank_file(case: CaseRow) -> tuple[bool, bool]:
     return case.status == "ok", case.trajectory_length is not None
 
 
-def _list_repeated(cases: Sequence[ResolvableCase], counted: Sequence[int]) -> Iterator[RepeatedFile]:
+def _list_repeated(cases: Sequence[CaseRow], counted: Sequence[int]) -> Iterator[RepeatedFile]:
     if len(cases) == len(counted):
         return
     kept = {cases[place].identity: cases[place].source for place in counted}

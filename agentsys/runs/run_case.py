@@ -31,7 +31,7 @@ from agentsys.benchmarks.case_random import (
 from agentsys.benchmarks.case_watch import ExposureWatch, TracedRuntime
 from agentsys.benchmarks.clock import find_clock_start, use_case_clock
 from agentsys.benchmarks.environment_loader import InjectionBreaksEnvironment
-from agentsys.benchmarks.scoring import are_equal, use_quick_copy
+from agentsys.benchmarks.scoring import are_equal
 from agentsys.contracts import (
     AttackKind,
     Defense,
@@ -190,8 +190,7 @@ def play_case(run: CaseRun, texts: Mapping[str, str] | None = None, again: int =
     goal = getattr(injection_task, "GOAL", None)
     run.watch = ExposureWatch(run.written, own_words=(user_task.PROMPT,), goal=goal)
     run.tracer.watchers.append(run.watch)
-    load = partial(_load_environment, suite, run.written)
-    loaded, before = load(), load()
+    loaded, before = (_load_environment(suite, run.written) for _ in range(2))
     model = cell.stack.for_scene(scene)
     driven = suite.driven(model, user_task, injection_task) if isinstance(suite, WrapsModels) else model
     talker = (
@@ -199,9 +198,8 @@ def play_case(run: CaseRun, texts: Mapping[str, str] | None = None, again: int =
     )
     observed = ObservedPipeline(_build_pipeline(cell.defense, driven, suite), run.tracer, talker)
     generator = CaseRandom(_draws_key(run.job), _load_recorded_draws(run, scene, suite, user_task))
-    copies = use_quick_copy(suite, user_task, loaded, before, load)
     try:
-        with use_case_clock(find_clock_start(cell.benchmark)), use_case_random(generator), copies:
+        with use_case_clock(find_clock_start(cell.benchmark)), use_case_random(generator):
             tasks = user_task, injection_task, dict(run.written)
             run.utility, run.security = suite.run_task_with_pipeline(
                 observed, *tasks, runtime_class=TracedRuntime, environment=loaded

@@ -12,10 +12,7 @@ from small_runs import Silent, records_in
 TRACES = Path(__file__).parents[2].parent / "shared/data/traces"
 MINI, FILTERED = "gpt-4o-mini-2024-07-18", "gpt-4o-2024-05-13-tool_filter"
 ARCHIVE = TRACES / f"agentdojo-{MINI}.tar.gz"
-KNOWN = {
-    ("workspace", "user_task_16", "injection_task_4"),
-    ("workspace", "user_task_39", "injection_task_4"),
-}
+KNOWN = {("workspace", "user_task_16", "injection_task_4"), ("workspace", "user_task_39", "injection_task_4")}
 """Recorded as "not carried out" although the recorded agent sent the very mail that the check asks for."""
 
 

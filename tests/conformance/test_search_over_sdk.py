@@ -14,8 +14,7 @@ from agentsys.records.case import ATTEMPTS
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "named_by",
-    ["attack.attacker=other", pytest.param("+model.roles.attacker=other", marks=pytest.mark.slow)],
+    "named_by", ["attack.attacker=other", pytest.param("+model.roles.attacker=other", marks=pytest.mark.slow)]
 )
 def test_attacker_and_target_are_asked_each_at_its_own_server(tmp_path: Path, named_by: str) -> None:
     from agentsys.runs.run_session import prepare_session

@@ -21,11 +21,7 @@ from baselines.tool_filter import pick_tools
 ARCHIVE = (
     Path(__file__).parents[2].parent / "shared/data/traces/agentdojo-gpt-4o-2024-05-13-tool_filter.tar.gz"
 )
-DISAGREEING = {
-    ("banking", "user_task_13"): 6,
-    ("travel", "user_task_0"): 3,
-    ("travel", "user_task_7"): 2,
-}
+DISAGREEING = {("banking", "user_task_13"): 6, ("travel", "user_task_0"): 3, ("travel", "user_task_7"): 2}
 
 
 @pytest.fixture(scope="module")

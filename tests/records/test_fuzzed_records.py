@@ -29,7 +29,7 @@ from agentsys.records.case_reader import load_runs, read_cases
 from agentsys.records.case_row import CaseRow
 from agentsys.records.columns import pack_rows
 from agentsys.records.names_file import RunNames
-from agentsys.records.resolve_runs import build_case_facts, resolve_runs
+from agentsys.records.resolve_runs import resolve_runs
 from agentsys.records.stored_file import read_case_file
 
 Json = Any
@@ -182,7 +182,7 @@ def test_no_mutant_of_a_stored_file_raises_anything_but_our_own(
         _read(path, rows)
         if number % BATCH == BATCH - 1:
             pack_rows(rows)
-            resolve_runs([build_case_facts(row) for row in rows], RunNames())
+            resolve_runs(rows, RunNames())
             rows.clear()
             _together(batch)
             for file in batch.rglob("*.json"):

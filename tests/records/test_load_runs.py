@@ -103,10 +103,7 @@ def test_our_records_give_what_happened_in_the_whole_tree(tmp_path: Path) -> Non
         notes=("odd",),
     )
     (found,) = case_rows(load_runs(tmp_path))
-    assert (found.calls, found.decisions) == (
-        {"read_file": 1},
-        {"allowed": 0, "denied": 1},
-    )
+    assert (found.calls, found.decisions) == ({"read_file": 1}, {"allowed": 0, "denied": 1})
     assert found.tokens_by_role == {"main": 13, "worker": 7}
     assert found.cost_by_role == {"main": 0.5, "worker": None}
     assert (found.exposure_rounds_workers, found.untrusted_tokens_workers) == (1, 100)

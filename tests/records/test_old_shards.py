@@ -114,7 +114,7 @@ def test_a_shard_that_somebody_shipped_writes_no_file_elsewhere(tmp_path: Path, 
 def test_a_record_that_inflates_without_end_is_not_held_in_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(old_shards, "_MAX_FILE_BYTES", 5000)
+    monkeypatch.setattr(old_shards, "_LARGEST", 5000)
     shard(tmp_path, line(key(0), "x" * 9000), line(key(1)))
     unpack_shards(str(tmp_path))
     assert list(files(tmp_path)) == [key(1)]

@@ -33,7 +33,7 @@ from agentsys.errors import ConfigError
 from agentsys.records.case_row import NO_ATTACK, SEARCHED_ON_SUFFIX, CaseRow
 
 _Key = tuple[str, str, str | None, int]
-"""`CaseRow.place`: suite, user task, injection task, epoch."""
+"""`CaseRow.task_key`: suite, user task, injection task, epoch."""
 _ByAttack = Mapping[str, Mapping[_Key, CaseRow]]
 _OF_SEVERAL = re.compile(r"(?:best|any) of \d+")
 

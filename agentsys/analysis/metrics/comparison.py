@@ -213,10 +213,10 @@ def _pairings(
     rule: ErrorRule,
 ) -> dict[Contest, Pairing]:
     """Pair up every side with the baseline, benign fields before attacked ones."""
-    by_place = attrgetter("place")
+    by_task = attrgetter("task_key")
     return {
         Contest(sides.by, field, baseline, side): pair_up(
-            fields[field].get(baseline, []), fields[field][side], rule, by_place
+            fields[field].get(baseline, []), fields[field][side], rule, by_task
         )
         for field in sorted(fields, key=_field_order)
         for side in sorted(fields[field])

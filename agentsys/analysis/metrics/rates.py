@@ -232,10 +232,9 @@ def percent(proportion: float) -> float:
 
 def number_of(found: Estimate | Difference, upper: float = UPPER) -> Number:
     """A proportion, or a difference of two, -> percent (percentage points) with the interval."""
-    if isinstance(found, Difference):
-        interval = difference_interval(found)
-    else:
-        interval = proportion_interval(found, upper)
+    interval = (
+        difference_interval(found) if isinstance(found, Difference) else proportion_interval(found, upper)
+    )
     bounds = percent(interval.low), percent(interval.high)
     return Number(percent(found.value), *bounds, found.n, found.errors)
 

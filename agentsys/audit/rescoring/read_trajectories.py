@@ -40,11 +40,11 @@ from agentsys.records.agentdojo_format import (
 from agentsys.records.agentsys_format import parse_stored_block
 from agentsys.records.case import UnfinishedRecord, UnreadableRecord
 from agentsys.records.case_reader import iterate_files, read_files
-from agentsys.records.case_row import NO_ATTACK, UNRECORDED
+from agentsys.records.case_row import NO_ATTACK, UNRECORDED, CaseRow
 from agentsys.records.listing import SkippedFile, list_files
 from agentsys.records.names_file import RunNames
 from agentsys.records.published_facts import NO_DEFENSE, parse_pipeline_name
-from agentsys.records.resolve_runs import ResolvableCase, build_case_facts, resolve_runs
+from agentsys.records.resolve_runs import resolve_runs
 from agentsys.records.schema import StoredBlock
 from agentsys.records.stored_file import Producer, identify_case
 
@@ -319,7 +319,7 @@ class RecordFiles:
 
     unlisted: Sequence[SkippedFile]
     files: Sequence[str]
-    facts_by_file: dict[str, ResolvableCase]
+    facts_by_file: dict[str, CaseRow]
     """File -> whose run it is."""
     counted: dict[str, str]
     """File that is not counted -> the one of the same case that is."""
@@ -374,7 +374,7 @@ def find_records(paths: Iterable[str | os.PathLike[str]], names: RunNames | None
     """
     listings = [list_files(Path(path)) for path in paths]
     rows = read_files(listings).rows
-    settled = resolve_runs([build_case_facts(row) for row in rows], names or RunNames())
+    settled = resolve_runs(rows, names or RunNames())
     return RecordFiles(
         [folder for listing in listings for folder in listing.skipped_entries],
         list(iterate_files(listings)),
@@ -384,7 +384,7 @@ def find_records(paths: Iterable[str | os.PathLike[str]], names: RunNames | None
     )
 
 
-def _rename_pipeline(record: Trajectory, told: ResolvableCase) -> Trajectory:
+def _rename_pipeline(record: Trajectory, told: CaseRow) -> Trajectory:
     """A record under the name of its pipeline; of its version only what a version is called."""
     pipeline = record.pipeline
     if told.foreign and not _names_model(record, told):
@@ -400,7 +400,7 @@ def _rename_pipeline(record: Trajectory, told: ResolvableCase) -> Trajectory:
     )
 
 
-def _names_model(record: Trajectory, told: ResolvableCase) -> bool:
+def _names_model(record: Trajectory, told: CaseRow) -> bool:
     """Whether the pipeline's own name says model and defense; DRIFT's form tells the latter by itself."""
     stored = parse_pipeline_name(record.pipeline)
     return stored.model == told.model and (record.form == "drift" or stored.defense == told.defense)

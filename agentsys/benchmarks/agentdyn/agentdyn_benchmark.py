@@ -2,8 +2,8 @@
 
 The fork calls itself `agentdojo`, and so do the import statements in it. Those of `agentdojo.default_suites`
 are read as a private package's; everything else of agentdojo is the installed one's. So nothing that is
-installed is altered, and two checkouts in one process know nothing of each other. A suite is then adapted to the
-harness: fast to load, repeatable, and scored as in the fork.
+installed is altered, and two checkouts in one process know nothing of each other. A suite is then adapted to
+the harness: fast to load, repeatable, and scored as in the fork.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`ASB`: the benchmark, one AgentDojo suite per agent, built from data instead of YAML files, in four modes."""
+"""`ASB`: the benchmark in four modes, one AgentDojo suite per agent, built from data instead of YAML."""
 
 from __future__ import annotations
 

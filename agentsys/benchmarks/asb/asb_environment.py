@@ -1,11 +1,11 @@
-"""`ASBEnvironment`: the state of a case (what was called, what was injected), with an agent's tools and tasks.
+"""`ASBEnvironment`: the state of a case (what was called and injected), with an agent's tools and tasks.
 
-Tools take no arguments and have one fixed output, which the injected text follows. `PlanStep` says where in its
-plan a conversation stands while tools run. A tool cannot be told by its caller: whichever agent of a defense calls
-it, it runs in the step that the conversation is in. So the step travels beside the calls, in the context of the
-case's thread. `CountedReplies` counts replies with tool calls: whether the attacked model had read the injected
-text when it decided on a call is not a matter of the order in which tools ran, because calls that one reply makes
-together are decided on together.
+Tools take no arguments and have one fixed output, which the injected text follows. `PlanStep` says where in
+its plan a conversation stands while tools run. A tool cannot be told by its caller: whichever agent of a
+defense calls it, it runs in the step that the conversation is in. So the step travels beside the calls, in
+the context of the case's thread. `CountedReplies` counts replies with tool calls: whether the attacked model
+had read the injected text when it decided on a call is not a matter of the order in which tools ran, because
+calls that one reply makes together are decided on together.
 """
 
 from __future__ import annotations

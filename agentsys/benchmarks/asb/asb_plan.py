@@ -1,4 +1,4 @@
-"""The plan of a planned conversation: asked for, read from the planner's reply, and patched for the official setting.
+"""The plan of a planned conversation: asked for, read from the reply, and patched for the official setting.
 
 Everything the conversation says of its own accord stands here too, in our own words.
 """

@@ -1,4 +1,4 @@
-"""Scores and facts of a finished ASB case: both criteria, the cause of a success, whether the agent refused."""
+"""Scores a finished ASB case: both criteria, the cause of a success, whether the agent refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`Corpus`: the texts of the twelve vectors, read from `data/`, disguised, and cut into two fixed halves and a rest.
+"""`Corpus`: the texts of the twelve vectors, read from `data/`, disguised, and cut into halves and a rest.
 
 The disguises are encodings, characters that look like others, and text that no reader sees.
 """

@@ -1,7 +1,7 @@
 """`Vectors`: the benchmark with one suite per vector, on one half of the corpus.
 
-`VectorsEnvironment` holds documents to read and a list of what was done besides reading; `VectorSuite` makes one
-vector an AgentDojo suite.
+`VectorsEnvironment` holds documents to read and a list of what was done besides reading; `VectorSuite` makes
+one vector an AgentDojo suite.
 """
 
 from __future__ import annotations

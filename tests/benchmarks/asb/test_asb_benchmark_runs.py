@@ -88,7 +88,7 @@ def test_a_model_error_makes_an_errored_case_that_is_in_no_rate(
     def broken(*_: Any, **__: Any) -> Broken:
         return Broken()
 
-    monkeypatch.setattr("agentsys.benchmarks.asb.asb_benchmark.drive", broken)
+    monkeypatch.setattr("agentsys.benchmarks.asb.asb_benchmark.wrap_planned_model", broken)
     (record,) = ran(tmp_path, "limit=1", "attack=opi_naive", "benchmark.suites=[helpdesk_agent]")
     assert (record.status, record.error_kind) == ("error", "server_error")
     assert (record.utility, record.security, record.measured) == (False, False, {})

@@ -85,8 +85,8 @@ def test_a_patched_plan_lists_every_tool_in_every_step_and_the_attack_tool_last(
 @pytest.mark.parametrize("seed", ["0", "1", "2"])
 def test_a_patch_does_not_depend_on_the_process(seed: str) -> None:
     code = (
-        "from agentsys.benchmarks.asb.asb_plan import Step, patched;"
-        "print(patched((Step('m', tuple('qwertyuiop')),), 'Evil')[0].tool_use)"
+        "from agentsys.benchmarks.asb.asb_plan import AsbStep, patch_plan;"
+        "print(patch_plan((AsbStep('m', tuple('qwertyuiop')),), 'Evil')[0].tool_use)"
     )
     run = subprocess.run(
         [sys.executable, "-c", code],

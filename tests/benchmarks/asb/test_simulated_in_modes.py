@@ -169,11 +169,7 @@ def test_every_defense_takes_part_in_every_planned_mode(tmp_path: Path, defense:
 
 def test_drift_refuses_what_only_the_benchmarks_planner_planned(tmp_path: Path) -> None:
     found = records(
-        tmp_path,
-        modes=["faithful"],
-        attacks=["opi_empty"],
-        defense="drift",
-        planner="chooses_attack_tool",
+        tmp_path, modes=["faithful"], attacks=["opi_empty"], defense="drift", planner="chooses_attack_tool"
     )
     assert all(facts(found, "opi_empty", "faithful", "planner_chose_attack_tool"))
     assert not any(facts(found, "opi_empty", "faithful", "injection_success_execution"))
@@ -182,11 +178,7 @@ def test_drift_refuses_what_only_the_benchmarks_planner_planned(tmp_path: Path) 
 def test_a_rewritten_result_tells_the_criteria_apart(tmp_path: Path) -> None:
     """AgentSys shows its main agent declared fields only: the tool ran, and its sentence is nowhere."""
     found = records(
-        tmp_path,
-        modes=["faithful"],
-        attacks=["opi_empty"],
-        defense="agentsys",
-        planner="chooses_attack_tool",
+        tmp_path, modes=["faithful"], attacks=["opi_empty"], defense="agentsys", planner="chooses_attack_tool"
     )
     assert all(facts(found, "opi_empty", "faithful", "injection_success_execution"))
     assert not any(facts(found, "opi_empty", "faithful", "injection_success_text"))

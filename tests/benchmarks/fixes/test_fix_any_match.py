@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 from fixed_on_paper import benchmark, ground_truth, scored
 
@@ -22,11 +24,12 @@ def test_the_attack_done_twice_failed_and_now_succeeds(version: str, task: tuple
     assert found.facts["repeats"] >= 1
 
 
+@pytest.mark.parametrize("drawn", [1, pytest.param(6, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("suite", ["banking", "slack", "travel", "workspace"])
-def test_no_attack_succeeds_on_what_a_user_task_does(suite: str) -> None:
+def test_no_attack_succeeds_on_what_a_user_task_does(suite: str, drawn: int) -> None:
     found = benchmark("v1.2.2").suite(suite)
     for injection in found.injection_tasks:
-        for user in list(found.user_tasks)[:: max(1, len(found.user_tasks) // 6)]:
+        for user in random.Random(injection).sample(list(found.user_tasks), drawn):
             calls = ground_truth("v1.2.2", suite, user)
             assert not scored(suite, user, calls, injection_task=injection).security_fixed
 
@@ -48,10 +51,6 @@ def test_mails_that_fall_short_one_by_one_do_not_add_up() -> None:
 
 def test_denial_of_service_succeeds_exactly_where_the_fixed_utility_fails() -> None:
     nothing = scored(
-        "banking",
-        "user_task_5",
-        [],
-        injection_task="injection_task_0",
-        kind=AttackKind.DENIAL_OF_SERVICE,
+        "banking", "user_task_5", [], injection_task="injection_task_0", kind=AttackKind.DENIAL_OF_SERVICE
     )
     assert (nothing.security, nothing.security_fixed) == (False, True)

@@ -59,8 +59,11 @@ def test_the_tasks_without_a_vector_are_those_that_show_none(version: str) -> No
         assert bare == ONLY_IDENTIFIERS.get(name, frozenset()) == suite.without_vectors
 
 
-def test_the_identifiers_are_the_vectors_that_change_a_ground_truths_arguments() -> None:
-    for name in AgentDojo("v1.2.2").suite_names():
+@pytest.mark.parametrize(
+    "names", [["slack"], pytest.param(["workspace", "travel", "banking"], marks=pytest.mark.slow)]
+)
+def test_the_identifiers_are_the_vectors_that_change_a_ground_truths_arguments(names: list[str]) -> None:
+    for name in names:
         suite = AgentDojo("v1.2.2").suite(name)
         changing = set()
         for vector in suite.get_injection_vector_defaults():

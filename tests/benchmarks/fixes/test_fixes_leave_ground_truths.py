@@ -5,10 +5,7 @@ from __future__ import annotations
 import pytest
 from fixed_on_paper import VERSIONS, Scores, benchmark, ground_truth, scored
 
-FAIL_THEIR_OWN = {
-    "v1": {("workspace", "user_task_7")},
-    "v1.1": {("workspace", "user_task_7")},
-}
+FAIL_THEIR_OWN = {"v1": {("workspace", "user_task_7")}, "v1.1": {("workspace", "user_task_7")}}
 """User tasks whose own ground truth AgentDojo's check refuses in early versions."""
 
 

@@ -281,9 +281,9 @@ def test_a_large_folder_is_read_from_its_index_and_gives_the_same(
         next(runs.glob("*/travel/*/*/*.json")).unlink()
         assert read_cases(paths) != files
     else:
-        monkeypatch.setattr(folder_index, "read_stored", _only("half.json"))
+        monkeypatch.setattr(folder_index, "read_case_file", _only("half.json"))
     found = read_cases(paths)
-    monkeypatch.setattr(folder_index, "read_stored", read_case_file)
+    monkeypatch.setattr(folder_index, "read_case_file", read_case_file)
     monkeypatch.setattr(case_reader, "WORTH_AN_INDEX", 10_000)
     assert found == read_cases(paths)
     assert len(found.skipped_files) == 1
@@ -292,10 +292,12 @@ def test_a_large_folder_is_read_from_its_index_and_gives_the_same(
 def test_a_folder_is_read_from_its_index_without_pandas(tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     code = (
-        "import sys; from pathlib import Path; from agentsys.records import index, listing, reading; "
-        "reading.WORTH_AN_INDEX = 1; runs = sys.argv[1]; cases = reading.read_cases([runs]).cases; "
-        "found = listing.listed(Path(runs)); looked = index.Looked(found, index.looked_up(found)); "
-        "print(*[case.suite for case in cases], len(looked.finished), "
+        "import sys; from pathlib import Path; "
+        "from agentsys.records import case_reader, folder_index, listing; "
+        "case_reader.WORTH_AN_INDEX = 1; runs = sys.argv[1]; cases = case_reader.read_cases([runs]).cases; "
+        "found = listing.list_files(Path(runs)); "
+        "looked = folder_index.FolderSnapshot(found, folder_index.load_index(found)); "
+        "print(*[case.suite for case in cases], len(looked.finished_hashes), "
         "{'pandas'} & set(sys.modules))"
     )
 
