@@ -133,10 +133,10 @@ def parse_audit_request(
             f"An audit is of one benchmark in one version; {' '.join(others)} names {len(settings)}."
         )
     build = partial(instantiate, "benchmark", settings[0].benchmark)
-    made = build()  # here, so that a slip shows before anything is worked out
-    if runs and made.name.partition("+")[0] != "agentdojo":
-        raise ConfigError(f"runs= audits stored runs of agentdojo, not of {made.name}; leave it out.")
-    return AuditRequest(build, made.name, made.version, runs)
+    benchmark = build()  # here, so that a slip shows before anything is worked out
+    if runs and benchmark.name.partition("+")[0] != "agentdojo":
+        raise ConfigError(f"runs= audits stored runs of agentdojo, not of {benchmark.name}; leave it out.")
+    return AuditRequest(build, benchmark.name, benchmark.version, runs)
 
 
 _CACHES_OVERRIDE = "caches="

@@ -234,8 +234,8 @@ class AuditReport:
 
 def write_audit_sentences(report: AuditReport) -> list[str]:
     """Sentences that a paper can quote."""
-    said = write_static_sentences(report.static) if report.static.suites else []
-    return said + (write_trace_sentences(report.trace) if report.trace else [])
+    sentences = write_static_sentences(report.static) if report.static.suites else []
+    return sentences + (write_trace_sentences(report.trace) if report.trace else [])
 
 
 def build_audit_output(report: AuditReport, *, every_task: bool = False) -> Output:

@@ -285,15 +285,15 @@ def audit_traces(
     if version is not None:
         load_agentdojo(version)
     roots = list(paths)
-    looked = _TraceFacts(version)
+    facts = _TraceFacts(version)
     stored = find_records(roots, names)
     with redirect_stdout(io.StringIO()):  # some of AgentDojo's checks print what they compare
         for record in stored:
-            looked.add(record)
-    if not (looked.attacked or looked.benign or looked.skipped):
+            facts.add(record)
+    if not (facts.attacked or facts.benign or facts.skipped):
         where = ", ".join(f"'{root}'" for root in roots)
         raise ConfigError(f"No stored cases in {where}. Give a folder of runs: runs=FOLDER")
-    return replace(_build_trace_audit(looked), notes=stored.notes)
+    return replace(_build_trace_audit(facts), notes=stored.notes)
 
 
 @dataclass
@@ -326,13 +326,13 @@ class _TraceFacts:
             self.answers.append(rescore_answer(record, self.version or get_recorded_version(record)))
 
 
-def _build_trace_audit(looked: _TraceFacts) -> TraceAudit:
-    attacked, benign = looked.attacked, looked.benign
+def _build_trace_audit(facts: _TraceFacts) -> TraceAudit:
+    attacked, benign = facts.attacked, facts.benign
     solved = build_solved_rows(trace for trace in benign if not trace.alone)
     alone = build_solved_rows(trace for trace in benign if trace.alone)
     cases = [*(trace.case for trace in attacked), *(trace.case for trace in benign)]
     return TraceAudit(
-        version=looked.version,
+        version=facts.version,
         pipelines=tuple(sorted({case.pipeline for case in cases})),
         attacked=len(attacked),
         benign=sum(row.runs for row in solved),
@@ -349,11 +349,11 @@ def _build_trace_audit(looked: _TraceFacts) -> TraceAudit:
         always_solved=tuple(row for row in solved if row.recorded == row.runs),
         state_equal=build_state_equal_rows(benign),
         errors=_count_errors(attacked),
-        hollow=_count_hollow(looked.skipped),
+        hollow=_count_hollow(facts.skipped),
         asked_directly=tuple(DirectRow(*astuple(row)) for row in alone),
-        skipped=tuple(record for record in looked.skipped if record.obstacle is not RecordFault.HOLLOW),
+        skipped=tuple(record for record in facts.skipped if record.obstacle is not RecordFault.HOLLOW),
         destroyed=build_destroyed_rows(attacked),
-        answer_text=build_answer_rows(looked.answers),
+        answer_text=build_answer_rows(facts.answers),
     )
 
 

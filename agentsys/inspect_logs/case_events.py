@@ -123,14 +123,14 @@ class CaseEvents:
         context = convert_messages(span.get("messages"))
         calls = deque(objects(span.get("calls")))
         inner = deque(self._children.get(span.get("id"), ()))
-        own = _ACTING_ROLES | {span.get("kind")}
-        if not any(call.get("role") in own for call in calls):
-            own = frozenset(call.get("role") for call in calls)
+        acting = _ACTING_ROLES | {span.get("kind")}
+        if not any(call.get("role") in acting for call in calls):
+            acting = frozenset(call.get("role") for call in calls)
         for place, message in enumerate(context):
             if not isinstance(message, ChatMessageAssistant):
                 continue
             # Calls of other roles came in between: their contexts are not stored.
-            while calls and calls[0].get("role") not in own:
+            while calls and calls[0].get("role") not in acting:
                 self._add_model_call(calls.popleft(), (), None)
             self._add_model_call(calls.popleft() if calls else {}, context[:place], message)
             for order, call in enumerate(message.tool_calls or ()):

@@ -49,13 +49,13 @@ def _build_usage(prompt: int, completion: int, cached: int, reasoning: int, cost
 def sum_usage(used: Iterable[ModelUsage]) -> ModelUsage:
     """The sum; its cost is unknown if one part's is."""
     listed = list(used)
-    costs = [one.total_cost for one in listed]
+    costs = [usage.total_cost for usage in listed]
     return ModelUsage(
-        input_tokens=sum(one.input_tokens for one in listed),
-        output_tokens=sum(one.output_tokens for one in listed),
-        total_tokens=sum(one.total_tokens for one in listed),
-        input_tokens_cache_read=sum(one.input_tokens_cache_read or 0 for one in listed),
-        reasoning_tokens=sum(one.reasoning_tokens or 0 for one in listed),
+        input_tokens=sum(usage.input_tokens for usage in listed),
+        output_tokens=sum(usage.output_tokens for usage in listed),
+        total_tokens=sum(usage.total_tokens for usage in listed),
+        input_tokens_cache_read=sum(usage.input_tokens_cache_read or 0 for usage in listed),
+        reasoning_tokens=sum(usage.reasoning_tokens or 0 for usage in listed),
         total_cost=None if None in costs else sum(cost for cost in costs if cost is not None),
     )
 

@@ -45,29 +45,29 @@ def write_rescored(cases: Iterable[RescoredCase], out: Path) -> int:
         OSError: If the disk refuses.
     """
     listed = list(cases)
-    places = _plan_files(listed, out)
-    for place, case in places.items():
-        write_atomically(place, _build_content(case))
-    return len(places)
+    paths = _plan_files(listed, out)
+    for path, case in paths.items():
+        write_atomically(path, _build_content(case))
+    return len(paths)
 
 
 def _plan_files(cases: Iterable[RescoredCase], out: Path) -> dict[Path, RescoredCase]:
-    places: dict[Path, RescoredCase] = {}
+    paths: dict[Path, RescoredCase] = {}
     originals = set()
     for case in cases:
-        place = out / make_relative_path(case)
+        path = out / make_relative_path(case)
         source = case.trajectory.source
         originals.add(Path(source).resolve())
-        if place in places:
+        if path in paths:
             raise ConfigError(
-                f"{places[place].trajectory.source} and {source} would both be written to {place};"
+                f"{paths[path].trajectory.source} and {source} would both be written to {path};"
                 " re-score them in two commands with a folder each."
             )
-        places[place] = case
-    taken = next((place for place in places if place.resolve() in originals), None)
-    if taken is not None:
-        raise ConfigError(f"{taken} is one of the records themselves; give another folder: --out DIR")
-    return places
+        paths[path] = case
+    original = next((path for path in paths if path.resolve() in originals), None)
+    if original is not None:
+        raise ConfigError(f"{original} is one of the records themselves; give another folder: --out DIR")
+    return paths
 
 
 def make_relative_path(case: RescoredCase) -> str:
