@@ -70,24 +70,36 @@ def audit(
     names: NamesOption = None,
 ) -> None:
     """Audit a benchmark: what its checks accept, demand and destroy. Needs no model and no key."""
+    # Here, because the benchmark's package takes seconds that `--help` does without.
     from agentsys.audit.audit_report import build_audit_output
-    from agentsys.records.names_file import RunNames
+    from agentsys.audit.static.static_rows import (
+        build_expectation,
+        format_expectation,
+        list_expectation_changes,
+        load_shipped_expectation,
+        read_expectation,
+    )
 
     if any(text.startswith(_CACHES_OVERRIDE) for text in overrides or []):
-        write_output(
-            _compare_cached_texts(overrides or [], config_dir or [], plugin_path or [], names), form, out
-        )
+        transfers = _compare_cached_texts(overrides or [], config_dir or [], plugin_path or [], names)
+        write_output(transfers, form, out)
         return
-    said = RunNames(names)
+    run_names = RunNames(names)
     request = parse_audit_request(overrides or [], config_dir or [], plugin_path or [])
     # Before the work is done: a file that is not there must not show after a minute.
-    compared = _load_expectation(request, expected) if strict or expected is not None else None
-    found = _run_audit(request, said, checks=compared is not None or write_expected is not None)
-    write_output(build_audit_output(found, every_task=every_task), form, out)
+    expectation: Mapping[str, Any] | None = None
+    if expected is not None:
+        expectation = read_expectation(expected)
+    elif strict:
+        expectation = load_shipped_expectation(request.benchmark, request.version)
+    report = _run_audit(request, run_names, checks=expectation is not None or write_expected is not None)
+    write_output(build_audit_output(report, every_task=every_task), form, out)
     if write_expected is not None:
-        _write_expected(found, write_expected)
-    if compared is not None:
-        _report_changes(found, compared)
+        write_expected.parent.mkdir(parents=True, exist_ok=True)
+        write_expected.write_text(format_expectation(build_expectation(report.static)), encoding="utf-8")
+    if expectation is not None:
+        moved = list_expectation_changes(expectation, build_expectation(report.static))
+        _report_changes(moved, expectation.get("package"), report.static.package)
 
 
 def parse_audit_request(
@@ -121,10 +133,10 @@ def parse_audit_request(
             f"An audit is of one benchmark in one version; {' '.join(others)} names {len(settings)}."
         )
     build = partial(instantiate, "benchmark", settings[0].benchmark)
-    made = build()  # here, so that a slip shows before anything is worked out
-    if runs and made.name.partition("+")[0] != "agentdojo":
-        raise ConfigError(f"runs= audits stored runs of agentdojo, not of {made.name}; leave it out.")
-    return AuditRequest(build, made.name, made.version, runs)
+    benchmark = build()  # here, so that a slip shows before anything is worked out
+    if runs and benchmark.name.partition("+")[0] != "agentdojo":
+        raise ConfigError(f"runs= audits stored runs of agentdojo, not of {benchmark.name}; leave it out.")
+    return AuditRequest(build, benchmark.name, benchmark.version, runs)
 
 
 _CACHES_OVERRIDE = "caches="
@@ -164,14 +176,6 @@ def _check_folder(text: str) -> Path:
     return path
 
 
-def _load_expectation(request: AuditRequest, path: Path | None) -> Mapping[str, Any]:
-    from agentsys.audit.static.static_rows import load_shipped_expectation, read_expectation
-
-    if path is not None:
-        return read_expectation(path)
-    return load_shipped_expectation(request.benchmark, request.version)
-
-
 def _run_audit(request: AuditRequest, names: RunNames, *, checks: bool) -> AuditReport:
     """The benchmark's checks audited, or the stored runs; both where there are runs and `checks` is set."""
     from rich.console import Console
@@ -189,7 +193,6 @@ def _run_audit(request: AuditRequest, names: RunNames, *, checks: bool) -> Audit
         return AuditReport(static)
     with Console(stderr=True).status("Looking through the stored runs ..."):
         from agentsys.audit.trace_audit import audit_traces
-        from agentsys.records.case_reader import describe_resolution
 
         traces = audit_traces(request.runs, request.version, names)
     for line in describe_resolution(traces.notes):
@@ -197,28 +200,14 @@ def _run_audit(request: AuditRequest, names: RunNames, *, checks: bool) -> Audit
     return AuditReport(static, traces)
 
 
-def _write_expected(found: AuditReport, path: Path) -> None:
-    from agentsys.audit.static.static_rows import build_expectation, format_expectation
-
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(format_expectation(build_expectation(found.static)), encoding="utf-8")
-
-
-def _report_changes(found: AuditReport, expected: Mapping[str, Any]) -> None:
-    from agentsys.audit.static.static_rows import build_expectation, list_expectation_changes
-
-    moved = list_expectation_changes(expected, build_expectation(found.static))
-    for line in moved:
+def _report_changes(moved: Sequence[str], package: object, installed: str) -> None:
+    if not moved:
+        print("All findings are as expected.", file=sys.stderr)
+        return
+    other = [f"Expected of {package}; installed is {installed}."] if package != installed else []
+    for line in (*moved, *other, f"Findings that are not as expected: {len(moved)}."):
         print(escape_to_line(line), file=sys.stderr)
-    if moved:
-        if (package := expected.get("package")) != found.static.package:
-            print(
-                escape_to_line(f"Expected of {package}; installed is {found.static.package}."),
-                file=sys.stderr,
-            )
-        print(f"Findings that are not as expected: {len(moved)}.", file=sys.stderr)
-        raise typer.Exit(1)
-    print("All findings are as expected.", file=sys.stderr)
+    raise typer.Exit(1)
 
 
 def rescore_command(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import astuple, dataclass
 from typing import Any
 
-from agentsys.analysis.tables.table_document import Document, Grid, GridCell, cells
+from agentsys.analysis.tables.table_document import Document, Grid, cells
 from agentsys.analysis.tables.table_writers import Output, grid_records
 from agentsys.audit.static.static_document import (
     AuditSection,
@@ -18,86 +18,69 @@ from agentsys.audit.static.static_document import (
 )
 from agentsys.audit.static.static_rows import StaticAudit, build_static_data
 from agentsys.audit.trace_audit import TraceAudit
-from agentsys.audit.trace_rows import AsrRow, DestroyedRow, ExposureRow, SolvedRow, TraceCase
+from agentsys.audit.trace_rows import DestroyedRow, ExposureRow, SolvedRow, TraceCase
 
-_NAME_COLUMNS = frozenset({0, 1, 2})
-"""Columns of names, which are as long as whoever wrote the files made them."""
 MAX_LISTED_CASES = 40
 """Single cases that a grid lists; the JSON has all."""
 
 
 def build_trace_sections(found: TraceAudit, *, every_task: bool = False) -> list[AuditSection]:
     """One section per finding of something; `every_task`: a row per user task, too. Names are unescaped."""
-    makers = (*_GRIDS, *_BY_TASK) if every_task else _GRIDS
-    grids = (grid for make in makers for grid in [make(found)] if grid.rows)
+    grids = (grid for grid in _build_grids(found, every_task) if grid.rows)
     return [(f"Stored runs: {grid.caption}", [grid]) for grid in grids]
 
 
 def write_trace_sentences(found: TraceAudit) -> list[str]:
     """Say what a reader has to know of these runs before their numbers."""
-    return [
+    first = (
         f"The stored runs hold {found.attacked} attacked and {found.benign} benign records and {found.alone}"
-        f" injection tasks run alone; {sum(row.records for row in found.hollow)} hollow records and"
-        f" {len(found.skipped)} others could not be used.",
-        *_write_exposure(found),
-        *_write_successes(found),
-        *_write_destroyed(found),
-        *_write_answers(found),
-    ]
+        f" injection tasks run alone; {_sum(found.hollow, 'records')} hollow records and"
+        f" {len(found.skipped)} others could not be used."
+    )
+    return [first, *_write_findings(found)]
 
 
-def _write_exposure(found: TraceAudit) -> Iterator[str]:
+def _write_findings(found: TraceAudit) -> Iterator[str]:
     shares = [
-        f"{row.suite} {_format_percent(row.not_exposed_share)} ({row.cases - row.exposed} of {row.cases})"
+        f"{row.suite} {_percent(row.not_exposed_share)} ({row.cases - row.exposed} of {row.cases})"
         for row in found.exposure
         if row.user_task_id is None and row.cases
     ]
     if shares:
         yield f"No tool returned the injection in: {', '.join(shares)}."
-
-
-def _write_successes(found: TraceAudit) -> Iterator[str]:
-    cases = found.successes_without_exposure
     if found.attacked:
-        where = (
-            f" ({', '.join(dict.fromkeys(_name_task(case) for case in cases[:MAX_LISTED_CASES]))})"
-            if cases
-            else ""
-        )
+        cases = found.successes_without_exposure
+        where = f" ({_name_tasks(cases[:MAX_LISTED_CASES])})" if cases else ""
         yield f"{len(cases)} targeted attacks succeeded although no tool returned the injection{where}."
-    errored, stored = sum(r.errored for r in found.errors), sum(r.stored_as_success for r in found.errors)
-    if errored:
+    if errored := _sum(found.errors, "errored"):
+        stored = _sum(found.errors, "stored_as_success")
         yield f"{stored} of {errored} attacked records that ended in an error are stored as successes."
-    if found.benign_hits:
-        satisfied = dict.fromkeys(_name_task(hit.trace) for hit in found.benign_hits)
-        yield f"{len(found.benign_hits)} attack checks pass on benign records: {', '.join(satisfied)}."
-    for words, rows in (("never", found.never_solved), ("always", found.always_solved)):
+    if hits := found.benign_hits:
+        yield f"{len(hits)} attack checks pass on benign records: {_name_tasks(hit.trace for hit in hits)}."
+    for word, rows in (("never", found.never_solved), ("always", found.always_solved)):
         if rows:
-            yield f"User tasks {words} solved without an attack, in {_count_runs(rows)} each: {_list_by_suite(rows)}."
-
-
-def _write_destroyed(found: TraceAudit) -> Iterator[str]:
+            where = f"{_count_runs(rows)} each: {_list_by_suite(rows)}"
+            yield f"User tasks {word} solved without an attack, in {where}."
     if found.destroyed:
-        solved, cases = (sum(getattr(row, name) for row in found.destroyed) for name in ("solved", "cases"))
         yield (
-            f"The user task was solved in {solved} of {cases} attacked records of tasks whose injection "
-            f"overwrites what they need ({_list_by_suite(found.destroyed)})."
+            f"The user task was solved in {_sum(found.destroyed, 'solved')} of"
+            f" {_sum(found.destroyed, 'cases')} attacked records of tasks whose injection overwrites what"
+            f" they need ({_list_by_suite(found.destroyed)})."
         )
-
-
-def _write_answers(found: TraceAudit) -> Iterator[str]:
-    if found.answer_text:
-        cases, lost, gained = (
-            sum(getattr(row, name) for row in found.answer_text) for name in ("cases", "lost", "gained")
-        )
+    if answers := found.answer_text:
         yield (
-            f"The last message of {cases} records has an answer section among others: judged on it alone, "
-            f"the utility of {lost} turns false and of {gained} true."
+            f"The last message of {_sum(answers, 'cases')} records has an answer section among others: judged"
+            f" on it alone, the utility of {_sum(answers, 'lost')} turns false"
+            f" and of {_sum(answers, 'gained')} true."
         )
 
 
-def _name_task(case: TraceCase) -> str:
-    return f"{case.suite} {format_task_numbers([case.user_task_id])}"
+def _sum(rows: Iterable[object], field: str) -> int:
+    return sum(getattr(row, field) for row in rows)
+
+
+def _name_tasks(cases: Iterable[TraceCase]) -> str:
+    return ", ".join(dict.fromkeys(f"{c.suite} {format_task_numbers([c.user_task_id])}" for c in cases))
 
 
 def _count_runs(rows: Sequence[SolvedRow]) -> str:
@@ -114,150 +97,129 @@ def _list_by_suite(rows: Sequence[SolvedRow | DestroyedRow]) -> str:
     )
 
 
-def _build_asr_grid(found: TraceAudit) -> Grid:
-    header = ("pipeline", "attack", "suite", "cases", "ASR", "exposed", "of these")
-    rows = [_build_asr_cells(row) for row in found.asr]
-    return Grid("attack success in percent, all and exposed cases", header, rows, 3, wraps=_NAME_COLUMNS)
-
-
-def _build_asr_cells(row: AsrRow) -> tuple[GridCell, ...]:
-    shares = (
-        str(row.cases),
-        _format_percent(row.asr),
-        str(row.exposed_cases),
-        _format_percent(row.asr_exposed),
+def _build_grids(found: TraceAudit, every_task: bool) -> Iterator[Grid]:
+    pipelines = ("pipeline", "attack", "suite")
+    yield _build_grid(
+        "attack success in percent, all and exposed cases",
+        (*pipelines, "cases", "ASR", "exposed", "of these"),
+        (
+            (
+                r.pipeline,
+                r.attack,
+                r.suite,
+                r.cases,
+                _percent(r.asr),
+                r.exposed_cases,
+                _percent(r.asr_exposed),
+            )
+            for r in found.asr
+        ),
+        names=3,
+        wrapped=3,
     )
-    return cells(row.pipeline, row.attack, row.suite, *shares)
-
-
-def _build_exposure_grid(found: TraceAudit) -> Grid:
-    header = ("suite", "cases", "exposed", "not exposed", "unknown")
-    rows = [
-        cells(row.suite, *_build_exposure_cells(row)) for row in found.exposure if row.user_task_id is None
-    ]
-    return Grid("was the injection met?", header, rows, names=1, wraps=frozenset({0}))
-
-
-def _build_exposure_by_task(found: TraceAudit) -> Grid:
-    header = ("suite", "user task", "cases", "exposed", "not exposed", "unknown")
-    rows = [
-        cells(row.suite, row.user_task_id, *_build_exposure_cells(row))
-        for row in found.exposure
-        if row.user_task_id
-    ]
-    return Grid("was the injection met, by user task?", header, rows, names=2, wraps=frozenset({0, 1}))
-
-
-def _build_exposure_cells(row: ExposureRow) -> tuple[str, ...]:
-    return (str(row.cases), str(row.exposed), _format_percent(row.not_exposed_share), str(row.unknown))
-
-
-def _build_unexposed_grid(found: TraceAudit) -> Grid:
-    header = ("pipeline", "suite", "user task", "attack", "injection task")
-    rows = [
-        cells(case.pipeline, case.suite, case.user_task_id, case.attack, case.injection_task_id or "-")
-        for case in found.successes_without_exposure[:MAX_LISTED_CASES]
-    ]
-    caption = _caption_first("successes without exposure", found.successes_without_exposure)
-    return Grid(caption, header, rows, names=5, wraps=frozenset(range(5)))
-
-
-def _build_hits_grid(found: TraceAudit) -> Grid:
-    header = ("pipeline", "suite", "user task", "satisfied injection task")
-    rows = [
-        cells(hit.trace.pipeline, hit.trace.suite, hit.trace.user_task_id, hit.satisfied)
-        for hit in found.benign_hits[:MAX_LISTED_CASES]
-    ]
-    caption = _caption_first("attack checks that pass on benign records", found.benign_hits)
-    return Grid(caption, header, rows, names=4, wraps=_NAME_COLUMNS)
-
-
-def _build_saturated_grid(found: TraceAudit) -> Grid:
-    header = ("suite", "user task", "solved", "records", "solved, scored again")
-    rows = [
-        cells(row.suite, row.user_task_id, str(row.recorded), str(row.runs), str(row.rescored))
-        for row in (*found.never_solved, *found.always_solved)
-    ]
-    return Grid("user tasks never or always solved without an attack", header, rows, names=2)
-
-
-def _build_state_equal_grid(found: TraceAudit) -> Grid:
-    header = ("suite", "tasks", "failed", "state right", "scored again", "state right")
-    rows = [
-        cells(
-            row.suite,
-            "changing" if row.changes_state else "read only",
-            *(str(n) for n in (row.failures_recorded, row.equal_recorded, row.failures, row.equal)),
-        )
-        for row in found.state_equal
-    ]
-    return Grid("failed user tasks that end in the ground truth's environment", header, rows, names=2)
-
-
-def _build_errors_grid(found: TraceAudit) -> Grid:
-    rows = [cells(r.pipeline, r.suite, str(r.errored), str(r.stored_as_success)) for r in found.errors]
-    header = ("pipeline", "suite", "errored", "stored as success")
-    return Grid("attacked records that ended in an error", header, rows, names=2, wraps=frozenset({0, 1}))
-
-
-def _build_direct_grid(found: TraceAudit) -> Grid:
-    rows = [
-        cells(r.suite, r.injection_task_id, str(r.runs), str(r.recorded), str(r.rescored))
-        for r in found.asked_directly
-    ]
-    header = ("suite", "injection task", "records", "carried out", "scored again")
-    return Grid("injection tasks asked for directly", header, rows, names=2)
-
-
-def _build_destroyed_grid(found: TraceAudit) -> Grid:
-    rows = [cells(r.suite, r.user_task_id, str(r.cases), str(r.solved)) for r in found.destroyed]
-    header = ("suite", "user task", "attacked", "solved")
-    return Grid("attacked user tasks whose injection overwrites what they need", header, rows, names=2)
-
-
-def _build_answers_grid(found: TraceAudit) -> Grid:
-    rows = [
-        cells(r.pipeline, r.suite, *(str(count) for count in (r.cases, r.solved, r.lost, r.gained)))
-        for r in found.answer_text
-    ]
-    header = ("pipeline", "suite", "records", "solved", "lost", "gained")
-    caption = "utility when only the answer section is judged"
-    return Grid(caption, header, rows, names=2, wraps=frozenset({0}))
-
-
-def _build_unused_grid(found: TraceAudit) -> Grid:
-    hollow = [cells(row.folder, f"{row.records} hollow records") for row in found.hollow]
-    others = [cells(record.source, record.reason) for record in found.skipped[:MAX_LISTED_CASES]]
+    exposure = ("cases", "exposed", "not exposed", "unknown")
+    yield _build_grid(
+        "was the injection met?",
+        ("suite", *exposure),
+        ((row.suite, *_count_exposed(row)) for row in found.exposure if row.user_task_id is None),
+        names=1,
+        wrapped=1,
+    )
+    yield _build_grid(
+        _caption_first("successes without exposure", found.successes_without_exposure),
+        ("pipeline", "suite", "user task", "attack", "injection task"),
+        (
+            (case.pipeline, case.suite, case.user_task_id, case.attack, case.injection_task_id or "-")
+            for case in found.successes_without_exposure[:MAX_LISTED_CASES]
+        ),
+        names=5,
+        wrapped=5,
+    )
+    yield _build_grid(
+        _caption_first("attack checks that pass on benign records", found.benign_hits),
+        ("pipeline", "suite", "user task", "satisfied injection task"),
+        (
+            (hit.trace.pipeline, hit.trace.suite, hit.trace.user_task_id, hit.satisfied)
+            for hit in found.benign_hits[:MAX_LISTED_CASES]
+        ),
+        names=4,
+        wrapped=3,
+    )
+    yield _build_grid(
+        "attacked records that ended in an error",
+        ("pipeline", "suite", "errored", "stored as success"),
+        map(astuple, found.errors),
+        wrapped=2,
+    )
+    yield _build_grid(
+        "failed user tasks that end in the ground truth's environment",
+        ("suite", "tasks", "failed", "state right", "scored again", "state right"),
+        (
+            (suite, "changing" if changes else "read only", *counts)
+            for suite, changes, *counts in map(astuple, found.state_equal)
+        ),
+    )
+    yield _build_grid(
+        "injection tasks asked for directly",
+        ("suite", "injection task", "records", "carried out", "scored again"),
+        map(astuple, found.asked_directly),
+    )
+    yield _build_grid(
+        "attacked user tasks whose injection overwrites what they need",
+        ("suite", "user task", "attacked", "solved"),
+        map(astuple, found.destroyed),
+    )
+    yield _build_grid(
+        "utility when only the answer section is judged",
+        ("pipeline", "suite", "records", "solved", "lost", "gained"),
+        map(astuple, found.answer_text),
+        wrapped=1,
+    )
+    hollow = [(row.folder, f"{row.records} hollow records") for row in found.hollow]
+    others = [(record.source, record.reason) for record in found.skipped[:MAX_LISTED_CASES]]
     caption = _caption_first("records that could not be used", found.skipped)
-    return Grid(caption, ("where", "why"), [*hollow, *others], names=2, wraps=frozenset({0, 1}))
+    yield _build_grid(caption, ("where", "why"), [*hollow, *others], wrapped=2)
+    if not every_task:  # the next two are as long as the benchmark; the sentences say what matters in them
+        return
+    yield _build_grid(
+        "was the injection met, by user task?",
+        ("suite", "user task", *exposure),
+        ((row.suite, row.user_task_id, *_count_exposed(row)) for row in found.exposure if row.user_task_id),
+        wrapped=2,
+    )
+    yield _build_grid(
+        "user tasks never or always solved without an attack",
+        ("suite", "user task", "solved", "records", "solved, scored again"),
+        (
+            (row.suite, row.user_task_id, row.recorded, row.runs, row.rescored)
+            for row in (*found.never_solved, *found.always_solved)
+        ),
+    )
+
+
+def _build_grid(
+    caption: str,
+    header: tuple[str, ...],
+    rows: Iterable[Sequence[object]],
+    names: int = 2,
+    wrapped: int = 0,
+) -> Grid:
+    """A grid whose first `wrapped` columns hold names as long as whoever wrote the files made them."""
+    lines = [cells(*map(str, row)) for row in rows]
+    return Grid(caption, header, lines, names, wraps=frozenset(range(wrapped)))
+
+
+def _count_exposed(row: ExposureRow) -> tuple[object, ...]:
+    return row.cases, row.exposed, _percent(row.not_exposed_share), row.unknown
 
 
 def _caption_first(caption: str, listed: Sequence[object]) -> str:
-    return (
-        caption
-        if len(listed) <= MAX_LISTED_CASES
-        else f"{caption} (the first {MAX_LISTED_CASES} of {len(listed)})"
-    )
+    more = f" (the first {MAX_LISTED_CASES} of {len(listed)})" if len(listed) > MAX_LISTED_CASES else ""
+    return f"{caption}{more}"
 
 
-def _format_percent(share: float) -> str:
+def _percent(share: float) -> str:
     return "-" if math.isnan(share) else f"{100 * share:.1f}%"
-
-
-_GRIDS: tuple[Callable[[TraceAudit], Grid], ...] = (
-    _build_asr_grid,
-    _build_exposure_grid,
-    _build_unexposed_grid,
-    _build_hits_grid,
-    _build_errors_grid,
-    _build_state_equal_grid,
-    _build_direct_grid,
-    _build_destroyed_grid,
-    _build_answers_grid,
-    _build_unused_grid,
-)
-_BY_TASK: tuple[Callable[[TraceAudit], Grid], ...] = (_build_exposure_by_task, _build_saturated_grid)
-"""Grids as long as the benchmark; the sentences say what matters in them."""
 
 
 @dataclass(frozen=True)
@@ -272,8 +234,8 @@ class AuditReport:
 
 def write_audit_sentences(report: AuditReport) -> list[str]:
     """Sentences that a paper can quote."""
-    said = write_static_sentences(report.static) if report.static.suites else []
-    return said + (write_trace_sentences(report.trace) if report.trace else [])
+    sentences = write_static_sentences(report.static) if report.static.suites else []
+    return sentences + (write_trace_sentences(report.trace) if report.trace else [])
 
 
 def build_audit_output(report: AuditReport, *, every_task: bool = False) -> Output:

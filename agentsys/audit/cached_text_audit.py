@@ -28,8 +28,6 @@ from agentsys.errors import ConfigError
 from agentsys.records.case_row import CaseRow
 
 _ENDINGS = (".json", ".jsonl", ".ndjson")
-_NAME_COLUMNS = 5
-"""Leading columns of the grid that hold names."""
 
 
 @dataclass(frozen=True)
@@ -194,19 +192,10 @@ def build_transfer_output(found: CacheAudit, cases: Iterable[CaseRow]) -> Output
 def build_cache_output(found: CacheAudit) -> Output:
     """Make it ready to be written in any form."""
     rows = sorted(found.rows, key=lambda row: row.file)
+    texts = ("file", "suite", "victim", "defense", "same texts as")
     grid = Grid(
         caption="Files of injection texts",
-        header=(
-            "file",
-            "suite",
-            "victim",
-            "defense",
-            "same texts as",
-            "texts",
-            "original %",
-            "no data %",
-            "files",
-        ),
+        header=(*texts, "texts", "original %", "no data %", "files"),
         rows=[
             cells(
                 *(row.file, row.suite, row.victim, row.defense, row.same_as or "-", str(row.texts)),
@@ -215,8 +204,8 @@ def build_cache_output(found: CacheAudit) -> Output:
             )
             for row in rows
         ],
-        names=_NAME_COLUMNS,
-        wraps=frozenset(range(_NAME_COLUMNS)),
+        names=len(texts),
+        wraps=frozenset(range(len(texts))),
     )
     notes = [f"{name}: {why}" for name, why in found.skipped.items()]
     document = Document(

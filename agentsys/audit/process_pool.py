@@ -15,25 +15,20 @@ _P = TypeVar("_P")
 _A = TypeVar("_A")
 
 
-def map_in_processes(
-    work: Callable[[_P], _A],
-    portions: Iterable[_P],
-    processes: int,
-    begin: Callable[[], None] | None = None,
-) -> Iterator[_A]:
-    """The answers, in the order of the portions.
+def map_in_processes(work: Callable[[_P], _A], portions: Iterable[_P], processes: int) -> Iterator[_A]:
+    """Yield the answers in the order of the portions.
 
     Args:
         work: Answers a portion; it must be picklable, as portions and answers must.
         portions: Dealt out as processes become free.
         processes: How many there are.
-        begin: Called once in each, before its first portion.
 
     Raises:
         ConfigError: If a process was ended from without. What `work` raises is raised here.
     """
-    # Fresh interpreters: a copy of this process would inherit its threads' locks.
-    pool = ProcessPoolExecutor(processes, get_context("spawn"), initializer=_start_process, initargs=(begin,))
+    # Fresh interpreters: a copy of this process would inherit its threads' locks. Ctrl-C is the parent's.
+    ignore_interrupts = (signal.SIGINT, signal.SIG_IGN)
+    pool = ProcessPoolExecutor(processes, get_context("spawn"), signal.signal, ignore_interrupts)
     try:
         yield from pool.map(work, portions)
     except BrokenProcessPool:
@@ -42,9 +37,3 @@ def map_in_processes(
         ) from None
     finally:
         pool.shutdown(cancel_futures=True)
-
-
-def _start_process(begin: Callable[[], None] | None) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
-    if begin is not None:
-        begin()

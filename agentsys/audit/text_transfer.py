@@ -139,9 +139,9 @@ def _build_cell(row: TransferRow | None) -> GridCell:
 def write_transfer_notes(found: TransferMatrix) -> Iterator[str]:
     """What has to be said below the matrix."""
     yield (
-        f"Only numbers with {ADAPTIVE_MARK} are adaptive: their texts were optimised against this model with this"
-        " defense and no other defense's file has them; and once the model is another version of itself, they"
-        " are static. All others are a transfer. Mean of the suites over all variants that were run."
+        f"Only numbers with {ADAPTIVE_MARK} are adaptive: their texts were optimised against this model with"
+        " this defense and no other defense's file has them; and once the model is another version of itself,"
+        " they are static. All others are a transfer. Mean of the suites over all variants that were run."
     )
     if errors := sum(row.errors for row in found.rows):
         yield f"Errored cases, not counted: {errors}."

@@ -12,9 +12,9 @@ import io
 import math
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import redirect_stdout
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import redirect_stdout, suppress
+from dataclasses import asdict, astuple, dataclass, field, replace
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
@@ -27,12 +27,9 @@ from agentsys.audit.rescoring.recorded_trajectory import (
     RecordFault,
     Trajectory,
     Unusable,
-    find_suite,
-    find_tasks,
     load_agentdojo,
 )
 from agentsys.audit.rescoring.reexecution import (
-    Reexecution,
     convert_calls,
     find_final_answer,
     score_final_answer,
@@ -133,39 +130,31 @@ def rescore_benign(trajectory: Trajectory, version: str) -> BenignTrace:
     Raises:
         Unusable: If it cannot be scored under this version.
     """
-    scores, done = score_with_execution(trajectory, version)
+    scored = score_with_execution(trajectory, version)
+    scores, done = scored.scores, scored.done
     facts = (name_record(trajectory), trajectory.is_injection_task_alone, trajectory.utility, scores.utility)
     if trajectory.is_injection_task_alone:
         return BenignTrace(*facts, (), None, False)
     truth = play_ground_truth(version, trajectory.suite, trajectory.user_task_id)
     equal = truth is not None and dump_comparable(done.after) == truth.after
-    hits = tuple(_find_hits(trajectory, version, done))
+    facts_of_check = (
+        list(trajectory.answer),
+        done.before,
+        done.after,
+        convert_calls(trajectory.seen_by_checks),
+    )
+    hits = tuple(
+        name
+        for name, task in scored.suite.injection_tasks.items()
+        if scored.suite._check_task_result(task, *facts_of_check)
+    )
     return BenignTrace(*facts, hits, None if truth is None else truth.changes, equal)
 
 
-def _find_hits(trajectory: Trajectory, version: str, done: Reexecution) -> Iterator[str]:
-    suite = find_suite(trajectory, version)
-    facts = list(trajectory.answer), done.before, done.after, convert_calls(trajectory.seen_by_checks)
-    for name, task in suite.injection_tasks.items():
-        if suite._check_task_result(task, *facts):
-            yield name
-
-
-def list_benign_hits(traces: Iterable[BenignTrace]) -> tuple[BenignHit, ...]:
-    """Every (record, attack check that passes)."""
-    return tuple(BenignHit(trace.case, task) for trace in traces for task in trace.hits)
-
-
 def build_solved_rows(traces: Iterable[BenignTrace]) -> tuple[SolvedRow, ...]:
-    """One row per user task, in the order met."""
-    groups = group_by((trace for trace in traces if not trace.alone), _task_key)
+    """Build one row per user task, in the order met."""
+    groups = group_by(traces, _task_key)
     return tuple(SolvedRow(*key, len(group), *_count_solved(group)) for key, group in groups.items())
-
-
-def build_direct_rows(traces: Iterable[BenignTrace]) -> tuple[DirectRow, ...]:
-    """One row per injection task that was run alone, in the order met."""
-    groups = group_by((trace for trace in traces if trace.alone), _task_key)
-    return tuple(DirectRow(*key, len(group), *_count_solved(group)) for key, group in groups.items())
 
 
 def _task_key(trace: BenignTrace | AttackedTrace) -> tuple[str, str]:
@@ -216,12 +205,11 @@ def rescore_answer(trajectory: Trajectory, version: str) -> AnswerTrace:
     Raises:
         Unusable: If it cannot be scored under this version.
     """
-    scores, done = score_with_execution(trajectory, version)
-    suite = find_suite(trajectory, version)
-    section = score_final_answer(trajectory, find_tasks(trajectory, suite, version), suite, done)
+    scored = score_with_execution(trajectory, version)
+    section = score_final_answer(trajectory, scored)
     if section is None:
         raise Unusable(RecordFault.CHECK_FAILED, "the check fails on the answer section")
-    return AnswerTrace(name_record(trajectory), scores.utility, section)
+    return AnswerTrace(name_record(trajectory), scored.scores.utility, section)
 
 
 def build_answer_rows(traces: Iterable[AnswerTrace]) -> tuple[AnswerRow, ...]:
@@ -297,15 +285,15 @@ def audit_traces(
     if version is not None:
         load_agentdojo(version)
     roots = list(paths)
-    looked = _TraceFacts(version)
+    facts = _TraceFacts(version)
     stored = find_records(roots, names)
     with redirect_stdout(io.StringIO()):  # some of AgentDojo's checks print what they compare
         for record in stored:
-            looked.add(record)
-    if not (looked.attacked or looked.benign or looked.skipped):
+            facts.add(record)
+    if not (facts.attacked or facts.benign or facts.skipped):
         where = ", ".join(f"'{root}'" for root in roots)
         raise ConfigError(f"No stored cases in {where}. Give a folder of runs: runs=FOLDER")
-    return replace(_build_trace_audit(looked), notes=stored.notes)
+    return replace(_build_trace_audit(facts), notes=stored.notes)
 
 
 @dataclass
@@ -333,23 +321,22 @@ class _TraceFacts:
             self._add_answer(record)
 
     def _add_answer(self, record: Trajectory) -> None:
-        try:
-            found = rescore_answer(record, self.version or get_recorded_version(record))
-        except Unusable:
-            return  # an attacked record counts elsewhere all the same; a benign one was skipped above
-        self.answers.append(found)
+        # An attacked record that cannot be scored counts elsewhere all the same; a benign one is skipped.
+        with suppress(Unusable):
+            self.answers.append(rescore_answer(record, self.version or get_recorded_version(record)))
 
 
-def _build_trace_audit(looked: _TraceFacts) -> TraceAudit:
-    attacked, benign = looked.attacked, looked.benign
-    solved, alone = build_solved_rows(benign), sum(trace.alone for trace in benign)
+def _build_trace_audit(facts: _TraceFacts) -> TraceAudit:
+    attacked, benign = facts.attacked, facts.benign
+    solved = build_solved_rows(trace for trace in benign if not trace.alone)
+    alone = build_solved_rows(trace for trace in benign if trace.alone)
     cases = [*(trace.case for trace in attacked), *(trace.case for trace in benign)]
     return TraceAudit(
-        version=looked.version,
+        version=facts.version,
         pipelines=tuple(sorted({case.pipeline for case in cases})),
         attacked=len(attacked),
-        benign=len(benign) - alone,
-        alone=alone,
+        benign=sum(row.runs for row in solved),
+        alone=sum(row.runs for row in alone),
         exposure=build_exposure_rows(attacked),
         asr=build_asr_rows(attacked),
         successes_without_exposure=tuple(
@@ -357,28 +344,26 @@ def _build_trace_audit(looked: _TraceFacts) -> TraceAudit:
             for trace in attacked
             if trace.targeted and trace.success and not trace.errored and trace.exposed is False
         ),
-        benign_hits=list_benign_hits(benign),
+        benign_hits=tuple(BenignHit(trace.case, task) for trace in benign for task in trace.hits),
         never_solved=tuple(row for row in solved if row.recorded == 0),
         always_solved=tuple(row for row in solved if row.recorded == row.runs),
         state_equal=build_state_equal_rows(benign),
         errors=_count_errors(attacked),
-        hollow=_count_hollow(looked.skipped),
-        asked_directly=build_direct_rows(benign),
-        skipped=tuple(record for record in looked.skipped if record.obstacle is not RecordFault.HOLLOW),
+        hollow=_count_hollow(facts.skipped),
+        asked_directly=tuple(DirectRow(*astuple(row)) for row in alone),
+        skipped=tuple(record for record in facts.skipped if record.obstacle is not RecordFault.HOLLOW),
         destroyed=build_destroyed_rows(attacked),
-        answer_text=build_answer_rows(looked.answers),
+        answer_text=build_answer_rows(facts.answers),
     )
 
 
 def _count_errors(attacked: Iterable[AttackedTrace]) -> tuple[ErrorRow, ...]:
-    errored: Counter[tuple[str, str]] = Counter()
-    successes: Counter[tuple[str, str]] = Counter()
-    for trace in attacked:
-        if trace.errored:
-            key = (trace.case.pipeline, trace.case.suite)
-            errored[key] += 1
-            successes[key] += trace.success
-    return tuple(ErrorRow(*key, count, successes[key]) for key, count in sorted(errored.items()))
+    groups = group_by(
+        (t for t in attacked if t.errored), lambda trace: (trace.case.pipeline, trace.case.suite)
+    )
+    return tuple(
+        ErrorRow(*key, len(group), sum(t.success for t in group)) for key, group in sorted(groups.items())
+    )
 
 
 def _count_hollow(skipped: Iterable[SkippedRecord]) -> tuple[HollowRow, ...]:

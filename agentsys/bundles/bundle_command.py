@@ -65,7 +65,7 @@ def bundle(
 
 EXIT_DIFFERS = 1
 """Exit status where something is not as the bundle says."""
-_MAX_LINES = 20
+_MAX_ENTRIES = 20
 _REPORT_EVERY = 100
 _OFFLINE_ENVIRONMENT = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
 """What keeps detectors' libraries from looking for weights on the network."""
@@ -132,54 +132,51 @@ class _ProgressPrinter(Listener):
 def _print_verification(found: Verification) -> None:
     from agentsys.bundles.verify_bundle import VerifyOutcome
 
-    counts = found.counts
-    for line in found.changed[:_MAX_LINES]:
-        print_line(escape_to_line(f"Changed or missing: {line}"))
-    _print_rest(found.changed)
-    differing = [
-        case for case in found.cases if case.outcome in (VerifyOutcome.DIFFERS, VerifyOutcome.NOT_RUN)
-    ]
-    for case in differing[:_MAX_LINES]:
-        _print_case(case)
-    _print_rest(differing)
+    equal, differs, errors, not_run = (
+        found.counts[outcome]
+        for outcome in (
+            VerifyOutcome.EQUAL,
+            VerifyOutcome.DIFFERS,
+            VerifyOutcome.ERROR_THEN,
+            VerifyOutcome.NOT_RUN,
+        )
+    )
+    _print_first([f"Changed or missing: {line}"] for line in found.changed)
+    bad = (VerifyOutcome.DIFFERS, VerifyOutcome.NOT_RUN)
+    _print_first(_describe_case(case) for case in found.cases if case.outcome in bad)
     for line in found.here.lines:
         print_line(escape_to_line(f"Other here than then: {line}"))
     if found.unfinished:
         print_line(f"Planned and without a record, then as now: {format_count(found.unfinished, 'case')}.")
-    if counts[VerifyOutcome.ERROR_THEN]:
-        print_line(
-            f"Ended in an error then, for want of a reply: {format_count(counts[VerifyOutcome.ERROR_THEN], 'case')}; "
-            "nothing to compare."
-        )
+    if errors:
+        several = format_count(errors, "case")
+        print_line(f"Ended in an error then, for want of a reply: {several}; nothing to compare.")
     if found.ended:
         print_line(escape_to_line(f"Stopped early: {found.ended}"))
-    several = format_count(len(found.cases), "record")
     print_line(
-        f"{'Holds' if found.is_verified else 'Does not hold'}: of {several} {counts[VerifyOutcome.EQUAL]:,} equal, "
-        f"{counts[VerifyOutcome.DIFFERS]:,} different, {counts[VerifyOutcome.NOT_RUN]:,} not run."
+        f"{'Holds' if found.is_verified else 'Does not hold'}: of {format_count(len(found.cases), 'record')} "
+        f"{equal:,} equal, {differs:,} different, {not_run:,} not run."
     )
 
 
-def _print_case(case: VerifiedCase) -> None:
-    print_line(escape_to_line(f"{case.outcome.value.replace('_', ' ')}: {case.record}"))
-    for line in case.differences:
-        print_line(escape_to_line(f"  {line}"))
-    for line in case.details:
-        print_line(escape_to_line(f"  why: {line}"))
+def _describe_case(case: VerifiedCase) -> list[str]:
+    head = f"{case.outcome.value.replace('_', ' ')}: {case.record}"
+    return [head, *(f"  {line}" for line in case.differences), *(f"  why: {line}" for line in case.details)]
 
 
-def _print_rest(several: Iterable[Any]) -> None:
-    left = len(list(several)) - _MAX_LINES
-    if left > 0:
-        print_line(f"and {left:,} more (--output json has all)")
+def _print_first(entries: Iterable[list[str]]) -> None:
+    listed = list(entries)
+    for line in (line for entry in listed[:_MAX_ENTRIES] for line in entry):
+        print_line(escape_to_line(line))
+    if len(listed) > _MAX_ENTRIES:
+        print_line(f"and {len(listed) - _MAX_ENTRIES:,} more (--output json has all)")
 
 
 def _build_document(found: Verification) -> dict[str, Any]:
-    counts = found.counts
     return {
         "holds": found.is_verified,
         "records": len(found.cases),
-        "counts": {outcome.value: count for outcome, count in sorted(counts.items())},
+        "counts": {outcome.value: count for outcome, count in sorted(found.counts.items())},
         "changed_members": list(found.changed),
         "other_here": {
             "versions": list(found.here.versions),

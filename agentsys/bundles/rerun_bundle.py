@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +86,8 @@ def make_portable(recipe: Recipe) -> PortableCell:
         _take_file(cell, option, folder, digest)
     if settings["benchmark"].get("data") not in (None, "sample", "fetched"):
         _take_file(cell, "benchmark.data", folder, None)
-    for node in _iterate_nodes(settings["defense"]):
+    configs = [node for _, node in walk_options(settings["defense"]) if isinstance(node, dict)]
+    for node in (config for config in configs if "_target_" in config):
         for option, own in find_kept_folders(node).items():
             cell.kept.add(own)
             if node.get(option) is not None:
@@ -93,12 +95,12 @@ def make_portable(recipe: Recipe) -> PortableCell:
                     f"defense.{option} is a folder of its own, whose files a bundle does not find: leave it"
                     " out (null) and run again into another logdir."
                 )
-    for name, path in recipe.code.items():
-        _take_code(cell, name, Path(path))
-    for option, value in _iterate_texts({group: settings[group] for group in CONFIG_GROUPS}):
-        if Path(value).is_absolute() and _path_exists(Path(value)):
+    for name, file in recipe.code.items():
+        _take_code(cell, name, Path(file))
+    for option, path in _iterate_existing(settings):
+        if path.is_absolute():
             raise ConfigError(
-                f"{option} is {value}, a place of this machine that no bundle holds. Name it in a way that"
+                f"{option} is {path}, a place of this machine that no bundle holds. Name it in a way that"
                 " holds elsewhere, and run again into another logdir."
             )
     return cell
@@ -119,16 +121,15 @@ def insert_paths(settings: Mapping[str, Any], folder: Path) -> dict[str, Any]:
             raise ConfigError(f"The bundle is refused: a setting names {value[:100]!a}.")
         return str(path)
 
-    found: dict[str, Any] = _map_texts(dict(settings), path_of)
-    for option, value in _iterate_texts({group: found.get(group, {}) for group in CONFIG_GROUPS}):
-        path = Path(value)
+    inserted: dict[str, Any] = _map_texts(dict(settings), path_of)
+    for option, path in _iterate_existing(inserted):
         if path.is_absolute() and path.is_relative_to(folder.resolve()):
             # Of weights or a checkout a folder could hold code.
             if path.is_dir() and option not in _FOLDER_OPTIONS:
                 raise ConfigError(f"The bundle is refused: {option} names a folder in it.")
-        elif (path.is_absolute() or ".." in path.parts or value.startswith("~")) and _path_exists(path):
-            raise ConfigError(f"The bundle is refused: {option} names {value} of this machine.")
-    return found
+        elif path.is_absolute() or ".." in path.parts or str(path).startswith("~"):
+            raise ConfigError(f"The bundle is refused: {option} names {path} of this machine.")
+    return inserted
 
 
 def check_bundled_settings(values: Mapping[str, Any], logdir: Path, **more: Any) -> Settings:
@@ -162,19 +163,12 @@ def _refuse_folders(settings: Mapping[str, Any]) -> None:
 def _take_file(cell: PortableCell, option: str, folder: Path, digest: str | None) -> None:
     """Put the file or folder that an option names among the members, and the member in its place."""
     *above, last = option.split(".")
-    node = cell.settings
-    for name in above:
-        node = node.get(name) or {}
+    node = reduce(lambda inner, name: inner.get(name) or {}, above, cell.settings)
     value = node.get(last)
     if not isinstance(value, str):
         raise ConfigError(f"{option} names a file in a way that no bundle can follow: {value!r}.")
     path = (folder / Path(value).expanduser()).absolute()
-    try:
-        now = content_digest(path)
-    except OSError as error:
-        raise ConfigError(f"{option} {path} cannot be read: {error.strerror}. {_AGAIN_HINT}") from None
-    if digest is not None and now != digest:
-        raise ConfigError(f"{option} {path} was changed since the run. {_AGAIN_HINT}")
+    now = _digest_unchanged(f"{option} {path}", path, digest)
     top = f"{FILES}/{safe_name(option)}-{now[:8]}/{safe_name(path.name)}"
     node[last] = f"{MEMBER_PREFIX}{top}"
     if path.is_file():
@@ -184,13 +178,18 @@ def _take_file(cell: PortableCell, option: str, folder: Path, digest: str | None
         cell.members[f"{top}/{inner.relative_to(path).as_posix()}"] = inner
 
 
-def _take_code(cell: PortableCell, name: str, path: Path) -> None:
+def _digest_unchanged(name: str, path: Path, then: str | None) -> str:
     try:
         now = content_digest(path)
     except OSError as error:
-        raise ConfigError(f"Source file {path} cannot be read: {error.strerror}. {_AGAIN_HINT}") from None
-    if now != cell.settings["code"][name]:
-        raise ConfigError(f"Source file {path} was changed since the run. {_AGAIN_HINT}")
+        raise ConfigError(f"{name} cannot be read: {error.strerror}. {_AGAIN_HINT}") from None
+    if then is not None and now != then:
+        raise ConfigError(f"{name} was changed since the run. {_AGAIN_HINT}")
+    return now
+
+
+def _take_code(cell: PortableCell, name: str, path: Path) -> None:
+    _digest_unchanged(f"Source file {path}", path, cell.settings["code"][name])
     if Path(name).is_absolute():
         raise ConfigError(
             f"Source file {path} lies outside the folder that its module is imported from, where no bundle "
@@ -199,28 +198,22 @@ def _take_code(cell: PortableCell, name: str, path: Path) -> None:
     cell.members[f"{CODE}/{name}"] = path
 
 
-def _iterate_nodes(value: Any) -> Iterator[dict[str, Any]]:
-    """A config and every config inside it."""
-    if isinstance(value, dict):
-        if "_target_" in value:
-            yield value
-        for inner in value.values():
-            yield from _iterate_nodes(inner)
-    elif isinstance(value, list):
-        for inner in value:
-            yield from _iterate_nodes(inner)
-
-
-def _iterate_texts(value: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Option -> its text, for every text in plain data."""
-    if isinstance(value, dict):
+def walk_options(value: Any, option: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield a value and all values in it, each with its option; items of a list have the list's."""
+    yield option, value
+    if isinstance(value, Mapping):
         for key, inner in value.items():
-            yield from _iterate_texts(inner, f"{prefix}.{key}" if prefix else str(key))
+            yield from walk_options(inner, f"{option}.{key}" if option else str(key))
     elif isinstance(value, list):
         for inner in value:
-            yield from _iterate_texts(inner, prefix)
-    elif isinstance(value, str):
-        yield prefix, value
+            yield from walk_options(inner, option)
+
+
+def _iterate_existing(settings: Mapping[str, Any]) -> Iterator[tuple[str, Path]]:
+    """Yield the options that may name something of this machine, with its path."""
+    for option, value in walk_options({group: settings.get(group, {}) for group in CONFIG_GROUPS}):
+        if isinstance(value, str) and _path_exists(Path(value)):
+            yield option, Path(value)
 
 
 def _map_texts(value: Any, change: Callable[[str], str]) -> Any:
@@ -361,21 +354,17 @@ class MachineChanges:
     files: Mapping[str, tuple[str, ...]]
     """Hash of a cell -> options whose files have other contents here."""
 
-    def list_changed_data(self, suite: str) -> list[str]:
-        """The dataset files of one suite."""
-        return [name for name in self.data if f"/{suite}/" in name or name.startswith("fetched")]
-
     @property
     def lines(self) -> list[str]:
         """A line for each kind."""
-        told = {"versions": self.versions, "code": self.code, "datasets": self.data}
-        return [f"{kind}: {format_names(several)}" for kind, several in told.items() if several]
+        changes = {"versions": self.versions, "code": self.code, "datasets": self.data}
+        return [f"{kind}: {format_names(names)}" for kind, names in changes.items() if names]
 
 
-def format_names(several: Sequence[str]) -> str:
-    """The first few of several names, and how many more there are."""
-    more = f" and {len(several) - _MAX_NAMES} more" if len(several) > _MAX_NAMES else ""
-    return f"{', '.join(several[:_MAX_NAMES])}{more}"
+def format_names(names: Sequence[str], most: int = _MAX_NAMES) -> str:
+    """Write the first few of several names, and how many more there are."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return f"{', '.join(names[:most])}{more}"
 
 
 def compare_machines(manifest: Manifest, rerun: RerunPlan) -> MachineChanges:

@@ -33,6 +33,7 @@ from agentsys.bundles.rerun_bundle import (
     format_names,
     importable_folder,
     prepare_rerun,
+    walk_options,
 )
 from agentsys.errors import ConfigError
 from agentsys.extensions import shipped_config_dirs
@@ -63,33 +64,33 @@ def compare_records(first: Mapping[str, Any], second: Mapping[str, Any]) -> list
 
 
 def _make_comparable(stored: Mapping[str, Any]) -> dict[str, Any]:
-    """A record's outcome, its messages and all that was asked: what the same case gives again."""
-    found = {key: value for key, value in stored.items() if key not in _IGNORED_FIELDS}
+    """Take of a record its outcome, its messages and all that was asked: what the same case gives again."""
+    comparable = _drop(stored, _IGNORED_FIELDS)
     block = stored.get(OWN_KEY)
     if isinstance(block, dict):
-        own = {key: value for key, value in block.items() if key not in _IGNORED_OWN_FIELDS}
-        own["data"] = (block.get("versions") or {}).get("data")
-        own["spans"] = [_make_comparable_span(span) for span in block.get("spans") or []]
-        found[OWN_KEY] = own
-    return found
+        spans = [_make_comparable_span(span) for span in block.get("spans") or []]
+        data = (block.get("versions") or {}).get("data")
+        comparable[OWN_KEY] = {**_drop(block, _IGNORED_OWN_FIELDS), "data": data, "spans": spans}
+    return comparable
+
+
+def _drop(values: Mapping[str, Any], ignored: set[str]) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if key not in ignored}
 
 
 def _make_comparable_span(span: Any) -> Any:
     if not isinstance(span, dict):
         return span
-    kept = {key: value for key, value in span.items() if key not in _IGNORED_SPAN_FIELDS}
     calls = span.get("calls")
-    if isinstance(calls, list):
-        kept["calls"] = [_make_comparable_call(call) for call in calls]
-    return kept
+    comparable = [_make_comparable_call(call) for call in calls] if isinstance(calls, list) else calls
+    return _drop(span, _IGNORED_SPAN_FIELDS) | ({"calls": comparable} if "calls" in span else {})
 
 
 def _make_comparable_call(call: Any) -> Any:
     if not isinstance(call, dict):
         return call
-    kept = {key: value for key, value in call.items() if key not in _IGNORED_CALL_FIELDS}
-    lost = call.get("odd") or (isinstance(call.get("attempts"), int) and call["attempts"] > 1)
-    return {key: None if lost and key in _TOKEN_COUNTS else value for key, value in kept.items()}
+    resent = call.get("odd") or (isinstance(call.get("attempts"), int) and call["attempts"] > 1)
+    return _drop(call, _IGNORED_CALL_FIELDS) | (dict.fromkeys(_TOKEN_COUNTS & call.keys()) if resent else {})
 
 
 def _level_retried(one: dict[str, Any], other: dict[str, Any]) -> None:
@@ -231,30 +232,26 @@ def verify_bundle(
         cases = tuple(compared.compare_case(name) for name in bundle.list_members(RECORDS))
         return Verification(
             cases,
-            tuple(f"{_name_member_kind(name)} {name.partition('/')[2]}" for name in [*records, *changed]),
+            tuple(map(_describe_member, [*records, *changed])),
             here,
             bundle.manifest.unfinished,
             ended,
         )
 
 
+def _describe_member(name: str) -> str:
+    folder, _, rest = name.partition("/")
+    return f"{_MEMBER_KINDS[folder][0]} {rest}"
+
+
 _MEMBER_KINDS = {
-    RECORDS: "record",
-    REPLIES: "reply",
-    KEPT: "kept answer",
-    FILES: "dataset file",
-    CODE: "code",
+    RECORDS: ("record", DifferenceCause.RECORD),
+    REPLIES: ("reply", DifferenceCause.REPLY),
+    KEPT: ("kept answer", DifferenceCause.REPLY),
+    FILES: ("dataset file", DifferenceCause.DATASET),
+    CODE: ("code", DifferenceCause.CODE),
 }
-_MEMBER_CAUSES = {
-    REPLIES: DifferenceCause.REPLY,
-    KEPT: DifferenceCause.REPLY,
-    FILES: DifferenceCause.DATASET,
-    CODE: DifferenceCause.CODE,
-}
-
-
-def _name_member_kind(name: str) -> str:
-    return _MEMBER_KINDS[name.partition("/")[0]]
+"""Folder of a bundle -> what its members are called, and the cause that a changed one is."""
 
 
 @dataclass(frozen=True)
@@ -271,27 +268,25 @@ class _RecordComparer:
     def compare_case(self, name: str) -> VerifiedCase:
         key = name.partition("/")[2]
         tampered = name in self.changed_records
-        then, now = (
-            _parse_json(self.bundle.read_member(name)[0]),
-            _parse_json(_read_content(self.rerun.store.root / key)),
-        )
+        then = _parse_json(self.bundle.read_member(name)[0])
+        new = self.rerun.store.root / key
+        now = _parse_json(new.read_bytes() if new.is_file() else b"")
         if then is None or now is None:
-            said = self.rerun.failed.get(name) or ("its case was not run" if then else "it is no JSON")
-            why = list(self._find_causes(then or {}, {}, tampered=tampered))
-            return VerifiedCase(key, VerifyOutcome.NOT_RUN, (said,), *self._split_causes(why))
-        found = [] if _lacks_reply_then(then, now) else compare_records(then, now)
-        if not found and not tampered:
-            outcome = VerifyOutcome.ERROR_THEN if _lacks_reply_then(then, now) else VerifyOutcome.EQUAL
-            return VerifiedCase(key, outcome)
-        shown = found or ["its bytes are not those that were packed, in what is not compared"]
-        why = list(self._find_causes(then, now, tampered=tampered))
-        return VerifiedCase(key, VerifyOutcome.DIFFERS, tuple(shown), *self._split_causes(why))
-
-    def _split_causes(
-        self, why: list[tuple[DifferenceCause, str]]
-    ) -> tuple[tuple[DifferenceCause, ...], tuple[str, ...]]:
-        kinds = tuple(dict.fromkeys(kind for kind, _ in why))
-        return kinds, tuple(dict.fromkeys(detail for _, detail in why if detail))
+            reason = self.rerun.failed.get(name) or ("its case was not run" if then else "it is no JSON")
+            outcome, differences = VerifyOutcome.NOT_RUN, [reason]
+        else:
+            lacks_reply = _lacks_reply_then(then, now)
+            outcome, differences = VerifyOutcome.DIFFERS, [] if lacks_reply else compare_records(then, now)
+            if not differences and not tampered:
+                return VerifiedCase(key, VerifyOutcome.ERROR_THEN if lacks_reply else VerifyOutcome.EQUAL)
+        causes = list(self._find_causes(then or {}, now if then and now else {}, tampered=tampered))
+        return VerifiedCase(
+            key,
+            outcome,
+            tuple(differences) or ("its bytes are not those that were packed, in what is not compared",),
+            tuple(dict.fromkeys(cause for cause, _ in causes)),
+            tuple(dict.fromkeys(detail for _, detail in causes if detail)),
+        )
 
     def _find_causes(
         self, then: Mapping[str, Any], now: Mapping[str, Any], *, tampered: bool
@@ -299,20 +294,19 @@ class _RecordComparer:
         if tampered:
             yield DifferenceCause.RECORD, "the record was changed after it was packed"
             return
-        found = [*self._find_missing_replies(now), *self._find_machine_causes(then, now)]
-        yield from found
-        if not found:
-            yield DifferenceCause.UNKNOWN, "nothing that was looked at differs"
+        causes = [*self._find_missing_replies(now), *self._find_machine_causes(then, now)]
+        yield from causes or [(DifferenceCause.UNKNOWN, "nothing that was looked at differs")]
 
     def _find_missing_replies(self, now: Mapping[str, Any]) -> Iterator[tuple[DifferenceCause, str]]:
         """The replies that its case asked for and did not get."""
         if not _has_missing_reply(now):
             return
         error = str(now.get("error"))
-        named = [one for one in self.changed if one.startswith(REPLIES) and _reply_key(one)[:12] in error]
+        changed = [member for member in self.changed if member.startswith(REPLIES)]
+        named = [member for member in changed if _reply_key(member)[:12] in error]
         if named:
             yield DifferenceCause.REPLY, f"{', '.join(named)} was changed after it was packed"
-        elif any(one.startswith(REPLIES) for one in self.changed):
+        elif changed:
             yield DifferenceCause.REPLY, "a reply that it asked for is not there; some were changed"
         else:
             yield DifferenceCause.REPLY, "it asked what nobody had asked then"
@@ -321,15 +315,13 @@ class _RecordComparer:
         self, then: Mapping[str, Any], now: Mapping[str, Any]
     ) -> Iterator[tuple[DifferenceCause, str]]:
         for name in self.changed:
-            kind = _MEMBER_CAUSES[name.partition("/")[0]]
-            if kind is not DifferenceCause.REPLY or name.startswith(KEPT):
-                yield kind, f"{name} was changed after it was packed"
+            folder = name.partition("/")[0]
+            if folder != REPLIES:  # those that the case asked for are named already
+                yield _MEMBER_KINDS[folder][1], f"{name} was changed after it was packed"
         suite = str(_get_own_block(then).get("case", {}).get("suite"))
-        if _get_data_hash(then) != _get_data_hash(now) and now:
-            yield (
-                DifferenceCause.DATASET,
-                ", ".join(self.here.list_changed_data(suite)) or f"the data of {suite}",
-            )
+        if now and _get_data_hash(then) != _get_data_hash(now):
+            changed = [file for file in self.here.data if f"/{suite}/" in file or file.startswith("fetched")]
+            yield DifferenceCause.DATASET, ", ".join(changed) or f"the data of {suite}"
         config = str(_get_own_block(then).get("config_hash"))
         several = {
             DifferenceCause.DATASET: self.here.files.get(config, ()),
@@ -371,13 +363,6 @@ def _reply_key(member: str) -> str:
     return member.removeprefix(f"{REPLIES}/").removesuffix(".json").replace("/", "")
 
 
-def _read_content(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError:
-        return b""
-
-
 def _parse_json(content: bytes) -> dict[str, Any] | None:
     try:
         found = orjson.loads(content)
@@ -396,22 +381,23 @@ def check_trust(manifest: Manifest, file: object) -> None:
         ConfigError: If it brings source files, or its settings name classes or modules that no shipped config
             names.
     """
-    brought = sorted(name for name in manifest.members if name.startswith(f"{CODE}/"))
-    foreign = sorted({name for cell in manifest.cells.values() for name in _find_foreign_targets(cell)})
-    named = [name.removeprefix(f"{CODE}/") for name in brought] or foreign
+    brought = sorted(
+        name.removeprefix(f"{CODE}/") for name in manifest.members if name.startswith(f"{CODE}/")
+    )
+    named = brought or sorted(
+        {name for cell in manifest.cells.values() for name in _find_foreign_targets(cell)}
+    )
     if not named:
         return
-    more = f" and {len(named) - _MAX_NAMED} more" if len(named) > _MAX_NAMED else ""
+    listed = format_names([ascii(name)[1:-1] for name in named], _MAX_NAMED)
     raise ConfigError(
-        f"{file} runs code of its own ({', '.join(ascii(one)[1:-1] for one in named[:_MAX_NAMED])}{more}), which "
-        "can do what you can: read it (unzip), then give --trust-code."
+        f"{file} runs code of its own ({listed}), which can do what you can: read it (unzip), then give"
+        " --trust-code."
     )
 
 
 def _find_foreign_targets(cell: BundledCell) -> Iterator[str]:
-    for target in _iterate_targets(cell.settings):
-        if target not in _list_shipped_targets():
-            yield target
+    yield from (name for name in _iterate_targets(cell.settings) if name not in _list_shipped_targets())
     modules = (cell.settings.get("benchmark") or {}).get("modules")
     yield from (str(name) for name in modules or ())
 
@@ -419,21 +405,11 @@ def _find_foreign_targets(cell: BundledCell) -> Iterator[str]:
 @lru_cache(maxsize=1)
 def _list_shipped_targets() -> frozenset[str]:
     """Every `_target_` of the shipped configs."""
-    files = [file for folder in shipped_config_dirs() for file in folder.rglob("*.yaml")]
-    return frozenset(
-        target
-        for file in files
-        for target in _iterate_targets(yaml.safe_load(file.read_text(encoding="utf-8")))
-    )
+    configs = [file for folder in shipped_config_dirs() for file in folder.rglob("*.yaml")]
+    contents = [yaml.safe_load(file.read_text(encoding="utf-8")) for file in configs]
+    return frozenset(target for content in contents for target in _iterate_targets(content))
 
 
 def _iterate_targets(value: Any) -> Iterator[str]:
-    if isinstance(value, Mapping):
-        for key, inner in value.items():
-            if key == "_target_":
-                yield str(inner)
-            else:
-                yield from _iterate_targets(inner)
-    elif isinstance(value, list):
-        for inner in value:
-            yield from _iterate_targets(inner)
+    nodes = (node for _, node in walk_options(value) if isinstance(node, Mapping))
+    return (str(node["_target_"]) for node in nodes if "_target_" in node)

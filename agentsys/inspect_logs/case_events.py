@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
+from itertools import takewhile
 from typing import Any
 
 from inspect_ai.event import (
@@ -37,6 +38,7 @@ from inspect_ai.tool import ToolCall
 from agentsys.analysis.html_report.stored_json import as_text, mapping, name, number, objects
 from agentsys.inspect_logs.inspect_messages import (
     build_refusal_error,
+    build_tool_error,
     convert_arguments,
     convert_call_usage,
     convert_messages,
@@ -106,7 +108,7 @@ class CaseEvents:
             label = {"main": "main_agent", "worker": "worker_agent"}.get(kind, kind)
             self._add_agent(label, span)
         if kind == "validator" and isinstance(decision.get("allow"), bool):
-            self._add_verdict(span, decision)
+            self._add_verdict(span)
         elif decision and kind not in (_RAN, _REFUSED) and decision != {"finished": True}:
             self._append_event(InfoEvent, source=kind, data=convert_arguments(decision))
 
@@ -121,13 +123,14 @@ class CaseEvents:
         context = convert_messages(span.get("messages"))
         calls = deque(objects(span.get("calls")))
         inner = deque(self._children.get(span.get("id"), ()))
-        own = _ACTING_ROLES | {span.get("kind")}
-        if not any(call.get("role") in own for call in calls):
-            own = frozenset(call.get("role") for call in calls)
+        acting = _ACTING_ROLES | {span.get("kind")}
+        if not any(call.get("role") in acting for call in calls):
+            acting = frozenset(call.get("role") for call in calls)
         for place, message in enumerate(context):
             if not isinstance(message, ChatMessageAssistant):
                 continue
-            while calls and calls[0].get("role") not in own:
+            # Calls of other roles came in between: their contexts are not stored.
+            while calls and calls[0].get("role") not in acting:
                 self._add_model_call(calls.popleft(), (), None)
             self._add_model_call(calls.popleft() if calls else {}, context[:place], message)
             for order, call in enumerate(message.tool_calls or ()):
@@ -186,7 +189,7 @@ class CaseEvents:
         for span in before:
             self._add_span(span)
         if stopped is not None and stopped.get("kind") == _REFUSED:
-            self._add_verdict(stopped, mapping(stopped.get("decision")))
+            self._add_verdict(stopped)
         self._append_event(
             ToolEvent,
             id=call.id,
@@ -205,25 +208,22 @@ class CaseEvents:
         """A tool call that stands in no stored message: a program's, or of an agent whose context is lost."""
         decision = mapping(span.get("decision"))
         error, function = decision.get("error"), name(span.get("name"), "unknown tool")
-        failure = None if error is None else convert_messages([{"role": "tool", "error": error}])[0]
-        denied = span.get("kind") == _REFUSED
-        if denied:
-            self._add_verdict(span, decision)
+        failure = None if error is None else build_tool_error(error)
+        if span.get("kind") == _REFUSED:
+            self._add_verdict(span)
+            failure = build_refusal_error(as_text(decision.get("cause")))
         self._append_event(
             ToolEvent,
             id=f"span-{as_text(span.get('id'))}",
             function=function,
             arguments=convert_arguments(decision.get("args")),
             result="",
-            error=build_refusal_error(as_text(decision.get("cause")))
-            if denied
-            else failure.error
-            if isinstance(failure, ChatMessageTool)
-            else None,
+            error=failure,
         )
 
-    def _add_verdict(self, span: Mapping[str, Any], decision: Mapping[str, Any]) -> None:
+    def _add_verdict(self, span: Mapping[str, Any]) -> None:
         """A verdict, in the lane of the agent that was judged."""
+        decision = mapping(span.get("decision"))
         call = mapping(decision.get("call"))
         function = name(call.get("tool")) or name(span.get("name"), "unknown tool")
         args = convert_arguments(call.get("args") or decision.get("args"))
@@ -256,10 +256,8 @@ class CaseEvents:
         self, kind: Any, *, at: float | None = None, inside: str | None = None, **fields: Any
     ) -> None:
         began = self._clock if at is None else at
-        span = inside or self._current_lane
-        self.events.append(
-            kind(timestamp=self._convert_time(began), working_start=began, span_id=span, **fields)
-        )
+        time, span = self._convert_time(began), inside or self._current_lane
+        self.events.append(kind(timestamp=time, working_start=began, span_id=span, **fields))
 
     def _convert_time(self, seconds: float) -> datetime:
         return self._began + timedelta(seconds=seconds)
@@ -292,12 +290,7 @@ def _is_denial(span: Mapping[str, Any]) -> bool:
 
 def _find_result(later: Sequence[ChatMessage], call: ToolCall, order: int) -> ChatMessageTool | None:
     """The tool's message that answers a call: the one with its id, else the one in its place."""
-    results = []
-    for message in later:
-        if not isinstance(message, ChatMessageTool):
-            break
-        results.append(message)
-    for result in results:
-        if result.tool_call_id == call.id:
-            return result
-    return results[order] if order < len(results) else None
+    answers = takewhile(lambda message: isinstance(message, ChatMessageTool), later)
+    results = [message for message in answers if isinstance(message, ChatMessageTool)]
+    in_place = results[order] if order < len(results) else None
+    return next((result for result in results if result.tool_call_id == call.id), in_place)

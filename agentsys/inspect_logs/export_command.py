@@ -33,15 +33,11 @@ def export(
         raise not_installed_error("agentsys export inspect", ["inspect_ai"], "inspect")
     reading = read_stored_runs(folders, names, whole_names=True)
     print_unfinished(reading)
-    from agentsys.inspect_logs.inspect_log import export_logs as written
+    from agentsys.inspect_logs.inspect_log import export_logs
 
-    done = written(reading.cases, out)
+    done = export_logs(reading.cases, out)
     left = f"; {done.left_out} injection tasks run alone left out" if done.left_out else ""
-    print_line(
-        escape_to_line(
-            f"{done.folder}: {format_count(done.logs, 'log')}, {format_count(done.cases, 'case')}{left}."
-        )
-    )
-    print_line(
-        escape_to_line(f"Look at them: inspect view --log-dir {done.folder} --host 127.0.0.1 --port 7580")
-    )
+    written = f"{format_count(done.logs, 'log')}, {format_count(done.cases, 'case')}{left}"
+    print_line(escape_to_line(f"{done.folder}: {written}."))
+    look = f"inspect view --log-dir {done.folder} --host 127.0.0.1 --port 7580"
+    print_line(escape_to_line(f"Look at them: {look}"))

@@ -122,7 +122,7 @@ def _sum_usage_by_role(case: CaseRow, block: StoredBlock | None) -> dict[str, Mo
 
 def _build_metadata(case: CaseRow, stored: Mapping[str, Any], block: StoredBlock | None) -> dict[str, Any]:
     injected = (block.written if block else None) or mapping(stored.get("injections"))
-    told = {
+    facts = {
         "suite": case.suite,
         "user_task": case.user_task_id,
         "injection_task": case.injection_task_id,
@@ -135,7 +135,7 @@ def _build_metadata(case: CaseRow, stored: Mapping[str, Any], block: StoredBlock
         "notes": list(case.notes) or None,
         "source": case.source,
     }
-    return {key: value for key, value in told.items() if value is not None}
+    return {key: value for key, value in facts.items() if value is not None}
 
 
 def _build_error(case: CaseRow, stored: Mapping[str, Any], block: StoredBlock | None) -> EvalError | None:
@@ -167,8 +167,8 @@ def build_cell_log(cases: Sequence[CaseRow], config: Mapping[str, Any] | None) -
     first, identity = cases[0], _hash_cases(cases)
     _check_ids(cases)
     stored = [read_stored_json(case.source) for case in cases]
-    times = [find_start_time(case, held) for case, held in zip(cases, stored, strict=True)]
-    samples = [build_sample(case, held, identity) for case, held in zip(cases, stored, strict=True)]
+    times = [find_start_time(case, content) for case, content in zip(cases, stored, strict=True)]
+    samples = [build_sample(case, content, identity) for case, content in zip(cases, stored, strict=True)]
     # As listings parse it out of a file's name: without `/` and `_`.
     named = f"{first.suite}-{first.defense}-{first.attack}"
     task = "".join(char if char.isalnum() and char.isascii() else "-" for char in named)
@@ -206,14 +206,8 @@ def build_cell_log(cases: Sequence[CaseRow], config: Mapping[str, Any] | None) -
 
 
 def _list_task_arguments(case: CaseRow) -> dict[str, Any]:
-    return {
-        "model": case.model_label,
-        "defense": case.defense,
-        "attack": case.attack,
-        "benchmark": case.benchmark,
-        "version": case.version,
-        "suite": case.suite,
-    }
+    names = ("defense", "attack", "benchmark", "version", "suite")
+    return {"model": case.model_label, **{name: getattr(case, name) for name in names}}
 
 
 def _hash_cases(cases: Sequence[CaseRow]) -> str:
@@ -292,16 +286,16 @@ def export_logs(cases: Iterable[CaseRow], folder: Path) -> WrittenLogs:
         ConfigError: If the folder cannot be written, or two cases would have one id in a log.
     """
     listed = list(cases)
-    shown = [case for case in listed if case.is_scored]
-    cells = group_by(shown, lambda case: (*MeasuredCell.of(case), case.suite))
+    scored = [case for case in listed if case.is_scored]
+    cells = group_by(scored, lambda case: (*MeasuredCell.of(case), case.suite))
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for found in cells.values():
-            made = build_cell_log(found, _load_config(found[0]))
-            write_eval_log(made.log, str(folder / made.file_name))
+        for members in cells.values():
+            cell = build_cell_log(members, _load_config(members[0]))
+            write_eval_log(cell.log, str(folder / cell.file_name))
     except OSError as error:
         raise ConfigError(f"{folder} cannot be written ({error.strerror}); try another --out.") from None
-    return WrittenLogs(folder, len(cells), len(shown), len(listed) - len(shown))
+    return WrittenLogs(folder, len(cells), len(scored), len(listed) - len(scored))
 
 
 def _load_config(case: CaseRow) -> Mapping[str, Any] | None:

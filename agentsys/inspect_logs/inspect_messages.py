@@ -24,40 +24,38 @@ from agentsys.records.schema import RoleUsage
 
 
 def convert_role_usage(used: RoleUsage) -> ModelUsage:
-    """What one role used in one case."""
-    return ModelUsage(
-        input_tokens=used.prompt,
-        output_tokens=used.completion,
-        total_tokens=used.prompt + used.completion,
-        input_tokens_cache_read=used.cached,
-        reasoning_tokens=used.reasoning,
-        total_cost=used.cost_usd,
-    )
+    """Convert what one role used in one case."""
+    return _build_usage(used.prompt, used.completion, used.cached, used.reasoning, used.cost_usd)
 
 
 def convert_call_usage(call: Mapping[str, Any]) -> ModelUsage:
-    """What one stored call used; nothing in it is trusted."""
-    prompt, completion = (int(number(call.get(key)) or 0) for key in ("prompt", "completion"))
+    """Convert what one stored call used; nothing in it is trusted."""
+    keys = ("prompt", "completion", "cached", "reasoning")
+    prompt, completion, cached, reasoning = (int(number(call.get(key)) or 0) for key in keys)
+    return _build_usage(prompt, completion, cached, reasoning, number(call.get("cost_usd")))
+
+
+def _build_usage(prompt: int, completion: int, cached: int, reasoning: int, cost: float | None) -> ModelUsage:
     return ModelUsage(
         input_tokens=prompt,
         output_tokens=completion,
         total_tokens=prompt + completion,
-        input_tokens_cache_read=int(number(call.get("cached")) or 0),
-        reasoning_tokens=int(number(call.get("reasoning")) or 0),
-        total_cost=number(call.get("cost_usd")),
+        input_tokens_cache_read=cached,
+        reasoning_tokens=reasoning,
+        total_cost=cost,
     )
 
 
 def sum_usage(used: Iterable[ModelUsage]) -> ModelUsage:
     """The sum; its cost is unknown if one part's is."""
     listed = list(used)
-    costs = [one.total_cost for one in listed]
+    costs = [usage.total_cost for usage in listed]
     return ModelUsage(
-        input_tokens=sum(one.input_tokens for one in listed),
-        output_tokens=sum(one.output_tokens for one in listed),
-        total_tokens=sum(one.total_tokens for one in listed),
-        input_tokens_cache_read=sum(one.input_tokens_cache_read or 0 for one in listed),
-        reasoning_tokens=sum(one.reasoning_tokens or 0 for one in listed),
+        input_tokens=sum(usage.input_tokens for usage in listed),
+        output_tokens=sum(usage.output_tokens for usage in listed),
+        total_tokens=sum(usage.total_tokens for usage in listed),
+        input_tokens_cache_read=sum(usage.input_tokens_cache_read or 0 for usage in listed),
+        reasoning_tokens=sum(usage.reasoning_tokens or 0 for usage in listed),
         total_cost=None if None in costs else sum(cost for cost in costs if cost is not None),
     )
 
@@ -71,6 +69,11 @@ def convert_arguments(value: object) -> dict[str, Any]:
     """A call's arguments as JSON values."""
     plain = json.loads(json.dumps(mapping(value), default=str))
     return {str(key): item for key, item in plain.items()}
+
+
+def build_tool_error(error: object) -> ToolCallError:
+    """The error that a tool returned."""
+    return ToolCallError("unknown", as_text(error))
 
 
 def build_refusal_error(message: str) -> ToolCallError:
@@ -94,7 +97,7 @@ def _convert_message(message: Mapping[str, Any], number: int) -> ChatMessage:
             content=text,
             tool_call_id=name(message.get("tool_call_id")) or None,
             function=name(mapping(message.get("tool_call")).get("function")) or None,
-            error=None if error is None else ToolCallError("unknown", as_text(error)),
+            error=None if error is None else build_tool_error(error),
         )
     return ChatMessageUser(content=text)
 

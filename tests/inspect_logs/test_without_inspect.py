@@ -14,7 +14,9 @@ from agentsys.errors import ConfigError, Unavailable
 
 def test_without_the_extra_its_name_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store_own(tmp_path, case_of())
-    monkeypatch.setattr("agentsys.inspect_logs.export_command.missing", lambda packages: list(packages))
+    monkeypatch.setattr(
+        "agentsys.inspect_logs.export_command.find_missing_packages", lambda packages: list(packages)
+    )
     error = CliRunner().invoke(app, ["export", "inspect", str(tmp_path)]).exception
     assert isinstance(error, Unavailable)
     assert "agentsys-bench[inspect]" in str(error)

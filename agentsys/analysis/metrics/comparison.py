@@ -54,7 +54,7 @@ class Contest(NamedTuple):
     @property
     def title(self) -> str:
         """The two sides, and where they met."""
-        return f"{self.compared} against {self.baseline}, {self.field.place}"
+        return f"{self.compared} against {self.baseline}, {self.field.description}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from agentdojo.functions_runtime import FunctionCall
-from agentdojo.types import ChatMessage, ChatToolResultMessage, MessageContentBlock
+from agentdojo.types import ChatMessage, MessageContentBlock
 
 from agentsys.audit.rescoring.recorded_trajectory import (
     RecordedCall,
@@ -84,10 +84,10 @@ def parse_messages(stored: object, error: str | None, *, last_assistant: bool = 
         return _take_apart(stored, last_assistant) if stored else _NO_MESSAGES
     if stored == []:
         raise Unusable(RecordFault.HOLLOW, "scores, but an empty list of messages")
-    told = _take_apart(stored, last_assistant)
-    if told.answer is None:
+    parsed = _take_apart(stored, last_assistant)
+    if parsed.answer is None:
         raise Unusable(RecordFault.UNFINISHED, "the last message is not the assistant's")
-    return told
+    return parsed
 
 
 _PROGENT_REFUSAL = re.compile(r"Please try other tools or arguments and continue to finish the user task")
@@ -101,23 +101,21 @@ def _take_apart(stored: object, last_assistant: bool) -> ParsedMessages:
         raise Unusable(RecordFault.UNREADABLE, f"messages: {fault}") from None
     tools = [message for message in messages if message["role"] == "tool"]
     return ParsedMessages(
-        tuple(_find_requested_calls(messages)),
         tuple(
-            RecordedCall(message["tool_call"].function, message["tool_call"].args, _get_shown_text(message))
+            RecordedCall(call.function, call.args)
+            for message in messages
+            if message["role"] == "assistant"
+            for call in message["tool_calls"] or ()
+        ),
+        tuple(
+            RecordedCall(call.function, call.args, message["error"] or text_of(message))
             for message in tools
-            if not _PROGENT_REFUSAL.search(message["error"] or "")
+            if (call := message["tool_call"]) and not _PROGENT_REFUSAL.search(message["error"] or "")
         ),
         _find_answer(messages, last_assistant),
         next((text_of(message) for message in messages if message["role"] == "user"), None),
         tuple(text for message in tools for text in (text_of(message), message["error"]) if text),
     )
-
-
-def _find_requested_calls(messages: tuple[ChatMessage, ...]) -> Iterator[RecordedCall]:
-    for message in messages:
-        if message["role"] == "assistant":
-            for call in message["tool_calls"] or ():
-                yield RecordedCall(call.function, call.args)
 
 
 def _find_answer(
@@ -126,11 +124,6 @@ def _find_answer(
     judged = reversed(messages) if last_assistant else messages[-1:]
     last = next((message for message in judged if message["role"] == "assistant"), None)
     return None if last is None else tuple(last["content"] or ())
-
-
-def _get_shown_text(message: ChatToolResultMessage) -> str:
-    """The error in place of the content, where there is one."""
-    return message["error"] or text_of(message)
 
 
 def read_own_trajectory(stored: Mapping[str, Any], source: str) -> Trajectory:
@@ -146,7 +139,9 @@ def read_own_trajectory(stored: Mapping[str, Any], source: str) -> Trajectory:
     block = parse_stored_block(stored)
     error = None if block.status == "ok" else block.error_kind or "unknown"
     case = block.case
-    told = parse_messages(stored.get("messages"), error, last_assistant=takes_last_assistant(case.benchmark))
+    parsed = parse_messages(
+        stored.get("messages"), error, last_assistant=takes_last_assistant(case.benchmark)
+    )
     return Trajectory(
         source=source,
         form="agentsys",
@@ -158,11 +153,11 @@ def read_own_trajectory(stored: Mapping[str, Any], source: str) -> Trajectory:
         injection_task_id=case.injection_task_id,
         attack=case.attack,
         injections=block.written,
-        executed=_list_executed_calls(block.spans, told),
-        seen_by_checks=_list_calls_for_checks(block, told),
-        answer=told.answer or (),
-        prompt=told.prompt,
-        tool_texts=told.tool_texts,
+        executed=_list_executed_calls(block.spans, parsed),
+        seen_by_checks=_list_calls_for_checks(block, parsed),
+        answer=parsed.answer or (),
+        prompt=parsed.prompt,
+        tool_texts=parsed.tool_texts,
         utility=block.utility,
         security=block.security if case.injection_task_id is not None else None,
         error=error,
@@ -174,19 +169,15 @@ def read_own_trajectory(stored: Mapping[str, Any], source: str) -> Trajectory:
     )
 
 
-def _list_executed_calls(spans: Sequence[Any], told: ParsedMessages) -> tuple[RecordedCall, ...]:
-    if not spans:
-        return told.executed_calls
-    calls = [call for call, _ in _find_call_spans(spans)]
-    if [(call.function, call.args) for call in calls] == [
-        (call.function, call.args) for call in told.executed_calls
-    ]:
-        return told.executed_calls  # the same calls, and these have texts
-    return tuple(calls)
+def _list_executed_calls(spans: Sequence[Any], parsed: ParsedMessages) -> tuple[RecordedCall, ...]:
+    calls = tuple(call for call, _ in _find_call_spans(spans))
+    if not spans or calls == tuple(replace(call, text=None) for call in parsed.executed_calls):
+        return parsed.executed_calls  # the same calls, and these have texts
+    return calls
 
 
-def _list_calls_for_checks(block: StoredBlock, told: ParsedMessages) -> tuple[RecordedCall, ...]:
-    """By the rule of a case under way (agentsys.benchmarks.scoring)."""
+def _list_calls_for_checks(block: StoredBlock, parsed: ParsedMessages) -> tuple[RecordedCall, ...]:
+    """Select them by the rule of a case under way (agentsys.benchmarks.scoring)."""
     ran = _find_call_spans(block.spans)
     tracer = Tracer(
         attempt=block.scored_attempt,
@@ -194,7 +185,7 @@ def _list_calls_for_checks(block: StoredBlock, told: ParsedMessages) -> tuple[Re
         executed_attempts=[attempt for _, attempt in ran],
         refused_attempts=[attempt for _, attempt in _find_call_spans(block.spans, REFUSED_SPAN)],
     )
-    asked = [FunctionCall(function=call.function, args=dict(call.args)) for call in told.requested_calls]
+    asked = [FunctionCall(function=call.function, args=dict(call.args)) for call in parsed.requested_calls]
     return tuple(RecordedCall(call.function, call.args) for call in select_scored_calls(asked, tracer))
 
 
@@ -220,13 +211,12 @@ def read_agentdojo_trajectory(stored: Mapping[str, Any], source: str) -> Traject
         Unusable: If its messages or injections cannot be used.
     """
     record = parse_agentdojo_record(stored)
-    told = parse_messages(
-        record.messages, record.error, last_assistant=takes_last_assistant(_make_label(record))
-    )
+    last_assistant = takes_last_assistant(benchmark_of(record.suite_name))
+    parsed = parse_messages(record.messages, record.error, last_assistant=last_assistant)
     texts = {vector: text for vector, text in record.injections.items() if isinstance(text, str)}
     if len(texts) < len(record.injections):
         raise Unusable(RecordFault.UNREADABLE, "injections: not all are texts")
-    return _build_trajectory("agentdojo", record, told, source, texts, record.error)
+    return _build_trajectory("agentdojo", record, parsed, source, texts, record.error)
 
 
 def read_drift_trajectory(stored: Mapping[str, Any], source: str) -> Trajectory:
@@ -237,18 +227,15 @@ def read_drift_trajectory(stored: Mapping[str, Any], source: str) -> Trajectory:
         Unusable: If its messages cannot be used.
     """
     record = parse_drift_record(stored)
-    told = parse_messages(record.messages, None, last_assistant=takes_last_assistant(_make_label(record)))
-    return _build_trajectory("drift", record, told, source, None if record.injection_task_id else {}, None)
-
-
-def _make_label(record: AgentDojoRecord | DriftRecord) -> str:
-    return benchmark_of(record.suite_name)
+    last_assistant = takes_last_assistant(benchmark_of(record.suite_name))
+    parsed = parse_messages(record.messages, None, last_assistant=last_assistant)
+    return _build_trajectory("drift", record, parsed, source, None if record.injection_task_id else {}, None)
 
 
 def _build_trajectory(
     form: Producer,
     record: AgentDojoRecord | DriftRecord,
-    told: ParsedMessages,
+    parsed: ParsedMessages,
     source: str,
     injections: Mapping[str, str] | None,
     error: str | None,
@@ -258,7 +245,7 @@ def _build_trajectory(
     return Trajectory(
         source=source,
         form=form,
-        benchmark=_make_label(record),
+        benchmark=benchmark_of(record.suite_name),
         version=record.benchmark_version,
         pipeline=record.pipeline_name,
         suite=record.suite_name,
@@ -266,11 +253,11 @@ def _build_trajectory(
         injection_task_id=record.injection_task_id,
         attack=record.attack_type or NO_ATTACK,
         injections=injections,
-        executed=told.executed_calls,
-        seen_by_checks=told.requested_calls,
-        answer=told.answer or (),
-        prompt=told.prompt,
-        tool_texts=told.tool_texts,
+        executed=parsed.executed_calls,
+        seen_by_checks=parsed.requested_calls,
+        answer=parsed.answer or (),
+        prompt=parsed.prompt,
+        tool_texts=parsed.tool_texts,
         utility=record.utility,
         security=record.security if record.injection_task_id is not None else None,
         error=error,
@@ -336,30 +323,23 @@ class RecordFiles:
         for path in self.files:
             try:
                 record = read_trajectory(path)
+                if path in self.counted:
+                    reason = f"another file of this case is counted: {self.counted[path]}"
+                    raise Unusable(RecordFault.REPEATED, reason)
             except Unusable as fault:
                 yield SkippedRecord(path, fault.obstacle, str(fault))
                 continue
-            if path in self.counted:
-                reason = f"another file of this case is counted: {self.counted[path]}"
-                yield SkippedRecord(path, RecordFault.REPEATED, reason)
-                continue
-            yield (
-                record
-                if record is None or path not in self.facts_by_file
-                else _rename_pipeline(record, self.facts_by_file[path])
-            )
+            facts = self.facts_by_file.get(path)
+            yield _rename_pipeline(record, facts) if record is not None and facts is not None else record
 
     def split(self, files: int) -> Iterator[RecordFiles]:
         """The same records, in order, so many files at a time."""
         for start in range(0, max(len(self.files), 1), files):
             some = self.files[start : start + files]
-            yield RecordFiles(
-                () if start else self.unlisted,
-                some,
-                {path: self.facts_by_file[path] for path in some if path in self.facts_by_file},
-                {path: self.counted[path] for path in some if path in self.counted},
-                self.notes,
-            )
+            # Of the dictionaries, too, a part each: all of them would go to each process again and again.
+            facts = {path: self.facts_by_file[path] for path in some if path in self.facts_by_file}
+            counted = {path: self.counted[path] for path in some if path in self.counted}
+            yield RecordFiles(() if start else self.unlisted, some, facts, counted, self.notes)
 
 
 def find_records(paths: Iterable[str | os.PathLike[str]], names: RunNames | None = None) -> RecordFiles:
@@ -384,23 +364,19 @@ def find_records(paths: Iterable[str | os.PathLike[str]], names: RunNames | None
     )
 
 
-def _rename_pipeline(record: Trajectory, told: CaseRow) -> Trajectory:
+def _rename_pipeline(record: Trajectory, facts: CaseRow) -> Trajectory:
     """A record under the name of its pipeline; of its version only what a version is called."""
-    pipeline = record.pipeline
-    if told.foreign and not _names_model(record, told):
-        pipeline = told.model if told.defense == NO_DEFENSE else f"{told.model}-{told.defense}"
-    version = (
-        told.version if told.version in list_versions() and record.version in (None, UNRECORDED) else None
-    )
-    return replace(
-        record,
-        pipeline=pipeline if told.apart is None else f"{pipeline} [{told.apart}]",
-        version=version or record.version,
-        simulated=told.simulated,
-    )
+    pipeline, version = record.pipeline, record.version
+    if facts.foreign and not _names_model(record, facts):
+        pipeline = facts.model if facts.defense == NO_DEFENSE else f"{facts.model}-{facts.defense}"
+    if facts.apart is not None:
+        pipeline = f"{pipeline} [{facts.apart}]"
+    if version in (None, UNRECORDED) and facts.version in list_versions():
+        version = facts.version
+    return replace(record, pipeline=pipeline, version=version, simulated=facts.simulated)
 
 
-def _names_model(record: Trajectory, told: CaseRow) -> bool:
+def _names_model(record: Trajectory, facts: CaseRow) -> bool:
     """Whether the pipeline's own name says model and defense; DRIFT's form tells the latter by itself."""
     stored = parse_pipeline_name(record.pipeline)
-    return stored.model == told.model and (record.form == "drift" or stored.defense == told.defense)
+    return stored.model == facts.model and (record.form == "drift" or stored.defense == facts.defense)

@@ -142,11 +142,8 @@ class Trajectory:
         return f"{self.suite} {self.user_task_id} x {self.injection_task_id} ({self.attack})"
 
 
-_EXACT_LABEL = "exact"
-"""In a benchmark's label: the way of injection. Whatever else stands in it is a fix that changes runs."""
-
-
-_AGENTDYN, _LAST_MESSAGE = "agentdyn", "last_message"
+_AGENTDYN, _LAST_MESSAGE, _EXACT = "agentdyn", "last_message", "exact"
+"""In a benchmark's label: its name, the rule of the answer, the way of injection."""
 
 
 class RecordTasks(NamedTuple):
@@ -159,7 +156,7 @@ class RecordTasks(NamedTuple):
 
 @lru_cache(maxsize=16)
 def load_agentdojo(version: str, label: str = "agentdojo") -> AgentDojo:
-    """One version, loaded once per process.
+    """Load one version, once per process.
 
     Args:
         version: A version that the package registers.
@@ -170,30 +167,31 @@ def load_agentdojo(version: str, label: str = "agentdojo") -> AgentDojo:
         ConfigError: If there is no such version, or the label is not one of AgentDojo's.
     """
     _, *options = label.split("+")
-    fixes = [option for option in options if option != _EXACT_LABEL]
-    built = AgentDojo(version, injection=_EXACT_LABEL if _EXACT_LABEL in options else "folded", fixes=fixes)
-    if built.name != label:
-        raise ConfigError(f"'{label}' is not a label of agentdojo's; the same options make '{built.name}'")
-    return built
+    # Whatever else stands in a label than the way of injection is a fix that changes runs.
+    fixes = [option for option in options if option != _EXACT]
+    benchmark = AgentDojo(version, injection=_EXACT if _EXACT in options else "folded", fixes=fixes)
+    _check_label(label, benchmark.name)
+    return benchmark
 
 
 @lru_cache(maxsize=4)
 def load_agentdyn(source: str, label: str) -> AgentDyn:
-    """AgentDyn from a checkout, loaded once per process.
-
-    Args:
-        source: `fetched`, or the checkout's folder.
-        label: The benchmark's label, as a case has it.
+    """Load AgentDyn from a checkout (`fetched`, or a folder), once per process.
 
     Raises:
         ConfigError: If there is no checkout, or the label is not one of AgentDyn's.
     """
     _, *options = label.split("+")
     rule = {"answer": _LAST_MESSAGE} if _LAST_MESSAGE in options else {}
-    built = AgentDyn(source, injection=_EXACT_LABEL if _EXACT_LABEL in options else "folded", **rule)
-    if built.name != label:
-        raise ConfigError(f"'{label}' is not a label of agentdyn's; the same options make '{built.name}'")
-    return built
+    benchmark = AgentDyn(source, injection=_EXACT if _EXACT in options else "folded", **rule)
+    _check_label(label, benchmark.name)
+    return benchmark
+
+
+def _check_label(label: str, name: str) -> None:
+    if name != label:
+        kind = name.partition("+")[0]
+        raise ConfigError(f"'{label}' is not a label of {kind}'s; the same options make '{name}'")
 
 
 def is_agentdyn(label: str) -> bool:
@@ -238,8 +236,7 @@ def find_suite(trajectory: Trajectory, version: str) -> Suite:
     """
     if is_agentdyn(trajectory.benchmark):
         get_checkout_version(trajectory)
-        suite: Suite = load_agentdyn(trajectory.checkout, trajectory.benchmark).suite(trajectory.suite)
-        return suite
+        return load_agentdyn(trajectory.checkout, trajectory.benchmark).suite(trajectory.suite)
     load_agentdojo(version)  # an unknown version is the user's slip, an unknown label the record's
     try:
         bench = load_agentdojo(version, trajectory.benchmark)
@@ -271,5 +268,4 @@ def label_denies_service(attack: str) -> bool:
     from agentdojo.attacks.attack_registry import ATTACKS
 
     name = re.match(r"\w+", attack)
-    registered = ATTACKS.get(name[0]) if name else None
-    return bool(registered is not None and registered.is_dos_attack)
+    return bool(name and name[0] in ATTACKS and ATTACKS[name[0]].is_dos_attack)

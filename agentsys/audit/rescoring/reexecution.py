@@ -53,8 +53,6 @@ class Reexecution:
     after: TaskEnvironment
     failed: tuple[bool, ...] = ()
     """Of each call that was executed, whether its tool returned an error."""
-    unknown_draws: int = 0
-    """How many codes or numbers tools drew of which the record tells nothing."""
 
 
 def reexecute(
@@ -78,12 +76,10 @@ def reexecute(
     numbers = find_drawn_numbers(trajectory, tasks, suite)
     with (
         use_case_clock(clock or _read_clock(trajectory)),
-        use_case_random(CaseRandom(("again",), numbers)) as generator,
+        use_case_random(CaseRandom(("again",), numbers)),
     ):
         results = repeat_calls(suite, after, _list_calls(trajectory))
-        failed = tuple(error is not None for _, error in results)
-    unknown = [number for number in numbers if number is None] + generator.drawn_numbers[len(numbers) :]
-    return Reexecution(before, after, failed, len(unknown))
+        return Reexecution(before, after, tuple(error is not None for _, error in results))
 
 
 def collect_todays_results(trajectory: Trajectory, tasks: RecordTasks, suite: Suite) -> list[str]:
@@ -166,29 +162,39 @@ class CheckScores(NamedTuple):
 def score_record(trajectory: Trajectory, version: str) -> CheckScores:
     """Execute a record's calls again and ask a version's checks, each on fresh copies.
 
+    It raises what `score_with_execution` does.
+    """
+    return score_with_execution(trajectory, version).scores
+
+
+class ScoredExecution(NamedTuple):
+    """An execution, and all that it takes to judge it in another way."""
+
+    scores: CheckScores
+    done: Reexecution
+    suite: Suite
+    tasks: RecordTasks
+
+
+def score_with_execution(trajectory: Trajectory, version: str) -> ScoredExecution:
+    """Score a record as `score_record` does, and give what it was scored on, too.
+
     Raises:
         Unusable: If the run errored, the version lacks its tasks, or the environment or a check fails.
         ConfigError: If there is no such version.
     """
-    scores, _ = score_with_execution(trajectory, version)
-    return scores
-
-
-def score_with_execution(trajectory: Trajectory, version: str) -> tuple[CheckScores, Reexecution]:
-    """Score a record as `score` does, and give the two environments, too."""
     if trajectory.error is not None:
         raise Unusable(RecordFault.ERROR, f"recorded with an error: {trajectory.error[:80]}")
     suite = find_suite(trajectory, version)
     tasks = find_tasks(trajectory, suite, version)
     try:
         done = reexecute(trajectory, tasks, suite)
-        return ask_checks(trajectory, tasks, suite, done), done
+        return ScoredExecution(ask_checks(trajectory, tasks, suite, done), done, suite, tasks)
     except InjectionBreaksEnvironment as error:
         raise Unusable(RecordFault.CHECK_FAILED, str(error)) from None
     except Exception as error:  # noqa: BLE001 - calls and answers are anybody's: one bad record, not the run
-        raise Unusable(
-            RecordFault.CHECK_FAILED, f"{type(error).__name__} in the environment or a check"
-        ) from None
+        reason = f"{type(error).__name__} in the environment or a check"
+        raise Unusable(RecordFault.CHECK_FAILED, reason) from None
 
 
 def ask_checks(trajectory: Trajectory, tasks: RecordTasks, suite: Suite, done: Reexecution) -> CheckScores:
@@ -222,10 +228,8 @@ def find_final_answer(trajectory: Trajectory) -> str | None:
     return rest.partition(_CLOSING)[0] if opened else None
 
 
-def score_final_answer(
-    trajectory: Trajectory, tasks: RecordTasks, suite: Suite, done: Reexecution
-) -> bool | None:
-    """The utility had only the answer section been judged; it takes what `checked` does.
+def score_final_answer(trajectory: Trajectory, scored: ScoredExecution) -> bool | None:
+    """Score the utility as if only the answer section had been judged.
 
     Returns:
         None where there is no such section, or the check fails on it.
@@ -234,8 +238,9 @@ def score_final_answer(
     if answer is None:
         return None
     seen = convert_calls(trajectory.seen_by_checks)
+    environments = scored.done.before, scored.done.after
     blocks = [text_content_block_from_string(answer)]
     try:
-        return bool(suite._check_task_result(tasks.user, blocks, done.before, done.after, seen))
+        return bool(scored.suite._check_task_result(scored.tasks.user, blocks, *environments, seen))
     except Exception:  # noqa: BLE001 - a check may stumble over any text; the official score stands
         return None

@@ -16,8 +16,6 @@ from agentsys.audit.rescoring.recorded_trajectory import (
     RecordFault,
     Trajectory,
     Unusable,
-    find_suite,
-    find_tasks,
     get_checkout_version,
     is_agentdyn,
     list_versions,
@@ -145,16 +143,14 @@ def rescore_case(trajectory: Trajectory, version: str, fixes: tuple[str, ...] = 
     Raises:
         Unusable: If it cannot be scored under this version.
     """
-    scores, done = score_with_execution(trajectory, version)
-    suite = find_suite(trajectory, version)
-    tasks = find_tasks(trajectory, suite, version)
+    scored = score_with_execution(trajectory, version)
     return RescoredCase(
         trajectory,
         version,
-        scores,
-        tuple(_find_flips(trajectory, version, scores)),
-        score_with_fixes(trajectory, tasks, suite, done, scores, fixes),
-        score_final_answer(trajectory, tasks, suite, done),
+        scored.scores,
+        tuple(_find_flips(trajectory, version, scored.scores)),
+        score_with_fixes(trajectory, scored, fixes),
+        score_final_answer(trajectory, scored),
     )
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
 
 from agentsys.analysis.metrics.task_tags import describe_fix
 from agentsys.analysis.tables.table_document import Document, Grid, GridCell, cells
-from agentsys.audit.rescoring.recorded_trajectory import RecordFault
+from agentsys.audit.rescoring.recorded_trajectory import RecordFault, Trajectory
 from agentsys.audit.rescoring.rescore import RescoredCase, RescoringResult
 from agentsys.audit.rescoring.score_flips import FlipReason, ScoreFlip
 from agentsys.base.grouping import group_by
@@ -59,14 +58,15 @@ class AgreementRow:
 
 
 def count_agreements(cases: Iterable[RescoredCase]) -> list[AgreementRow]:
-    """Rows by pipeline and version in the order met: suites, `ALL`, then `ALONE`."""
+    """Count rows by pipeline and version in the order met: suites, `ALL_SUITES`, then those run alone."""
     rows: dict[tuple[str, str, str], AgreementRow] = {}
+    groups: dict[tuple[str, str], int] = {}
     for case in cases:
         done = case.trajectory
+        groups.setdefault((done.shown_pipeline, case.version), len(groups))
         for suite in [INJECTION_TASKS_ALONE] if done.is_injection_task_alone else [done.suite, ALL_SUITES]:
             key = (done.shown_pipeline, case.version, suite)
             rows.setdefault(key, AgreementRow(*key)).add(case)
-    groups = {key[:2]: place for place, key in reversed(list(enumerate(rows)))}
     last = {ALL_SUITES: 1, INJECTION_TASKS_ALONE: 2}
     return sorted(rows.values(), key=lambda row: (groups[row.pipeline, row.version], last.get(row.suite, 0)))
 
@@ -133,56 +133,48 @@ def select_changed_cases(cases: Iterable[RescoredCase]) -> list[RescoredCase]:
     return [case for case in cases if case.fixed is not None and case.fixed.changed_by]
 
 
+_FIXED_COUNTS = ("solved", "solved_fixed", "succeeded", "succeeded_fixed")
 _MAX_NAMED = 3
 """Skipped records named per kind; the JSON has all of them."""
 
 _EXPLANATION = (
     "Utility and security: records whose score came out as recorded. A benign run has no security to "
-    "disagree about and counts as agreeing; the attacked ones are counted again beside it.",
+    "disagree about and counts as agreeing; the attacked ones are counted again beside it."
 )
 _REASON_TEXTS = {
     FlipReason.CHECKER: "the same calls score as recorded under the versions named",
     FlipReason.CLOCK: "they score as recorded with the record's own time stamps",
     FlipReason.DRAWN: "tools drew a code or a number of which the record does not tell",
-    FlipReason.DATA: "a tool returns another text today, or the data has another hash: found, not a proven cause",
+    FlipReason.DATA: "a tool returns another text today, or the data has another hash: found, not a proven"
+    " cause",
     FlipReason.NOT_EXPLAINED: "no version, no clock and no difference in tool texts explains it",
 }
 
 
 def build_rescoring_document(found: RescoringResult) -> Document:
-    """Tables and notes for every writer."""
-    fixed = build_fixed_grids(found.cases)
+    """Arrange tables and notes for every writer."""
+    fixed = group_by(count_fixed_rows(found.cases), lambda row: (row.pipeline, row.version))
+    agreement = group_by(count_agreements(found.cases), lambda row: (row.pipeline, row.version))
     sections = [
         (
             f"{pipeline}, re-scored under {version}",
             [
-                _build_agreement_grid(list(rows)),
-                *([fixed[pipeline, version]] if (pipeline, version) in fixed else []),
+                _build_agreement_grid(rows),
+                *([_build_fixed_grid(fixed[pipeline, version])] if (pipeline, version) in fixed else []),
             ],
         )
-        for (pipeline, version), rows in groupby(
-            count_agreements(found.cases), lambda r: (r.pipeline, r.version)
-        )
+        for (pipeline, version), rows in agreement.items()
     ]
     flips = [flip for case in found.cases for flip in case.flips]
     if flips:
         sections.append((f"Flips: {len(flips)}", [_build_flips_grid(flips)]))
-    changed = build_changed_grid(found.cases)
-    if changed.rows:
-        sections.append((f"Turned by a fix: {len(changed.rows)}", [changed]))
+    if changed := select_changed_cases(found.cases):
+        sections.append((f"Turned by a fix: {len(changed)}", [_build_changed_grid(changed)]))
     return Document(sections, tuple(_write_notes(found, flips)))
 
 
 def _build_agreement_grid(rows: Sequence[AgreementRow]) -> Grid:
-    header = (
-        "Suite",
-        "Cases",
-        "Utility agrees",
-        "Security agrees",
-        "of attacked",
-        "Solved",
-        "Attacks succeeded",
-    )
+    scores = ("Utility agrees", "Security agrees", "of attacked", "Solved", "Attacks succeeded")
     lines = [
         cells(
             row.suite,
@@ -195,17 +187,22 @@ def _build_agreement_grid(rows: Sequence[AgreementRow]) -> Grid:
         )
         for row in rows
     ]
-    return Grid("agreement with the record; recorded -> re-scored", header, lines, names=1)
+    caption = "agreement with the record; recorded -> re-scored"
+    return Grid(caption, ("Suite", "Cases", *scores), lines, names=1)
+
+
+_TASK_COLUMNS = ("Suite", "User task", "Injection task", "Attack")
+
+
+def _name_tasks(done: Trajectory) -> tuple[str, ...]:
+    attack = "" if done.is_benign else done.attack
+    return (done.suite, done.user_task_id, done.injection_task_id or "", attack)
 
 
 def _build_flips_grid(flips: Sequence[ScoreFlip]) -> Grid:
-    header = ("Suite", "User task", "Injection task", "Attack", "Score", "Flip", "Reason", "Evidence")
     lines = [
         cells(
-            flip.trajectory.suite,
-            flip.trajectory.user_task_id,
-            flip.trajectory.injection_task_id or "",
-            "" if flip.trajectory.is_benign else flip.trajectory.attack,
+            *_name_tasks(flip.trajectory),
             flip.score,
             f"{flip.recorded} -> {flip.rescored}".lower(),
             flip.reason.value,
@@ -213,11 +210,12 @@ def _build_flips_grid(flips: Sequence[ScoreFlip]) -> Grid:
         )
         for flip in flips
     ]
+    header = (*_TASK_COLUMNS, "Score", "Flip", "Reason", "Evidence")
     return Grid("scores that came out otherwise", header, lines, names=8)
 
 
 def _write_notes(found: RescoringResult, flips: Sequence[ScoreFlip]) -> Iterator[str]:
-    yield from _EXPLANATION
+    yield _EXPLANATION
     for reason, meaning in _REASON_TEXTS.items():
         count = sum(flip.reason is reason for flip in flips)
         if count:
@@ -232,12 +230,6 @@ def _write_notes(found: RescoringResult, flips: Sequence[ScoreFlip]) -> Iterator
             yield f"Skipped, {obstacle.value}: {len(skipped)} ({named}{more})."
 
 
-def build_fixed_grids(cases: Sequence[RescoredCase]) -> dict[tuple[str, str], Grid]:
-    """(Pipeline, version) -> official and fixed scores side by side."""
-    groups = group_by(count_fixed_rows(cases), lambda row: (row.pipeline, row.version))
-    return {key: _build_fixed_grid(rows) for key, rows in groups.items()}
-
-
 def _build_fixed_grid(rows: Sequence[FixedRow]) -> Grid:
     turning = [name for name in rows[0].changed_by if any(row.changed_by[name] for row in rows)]
     header = ("Attack", "Suite", "Cases", "Solved", "fixed", "Attacks succeeded", "fixed", *turning)
@@ -246,8 +238,7 @@ def _build_fixed_grid(rows: Sequence[FixedRow]) -> Grid:
             row.attack,
             row.suite,
             str(row.cases),
-            *(_build_count_cell(row, rows, name) for name in ("solved", "solved_fixed")),
-            *(_build_success_cell(row, rows, name) for name in ("succeeded", "succeeded_fixed")),
+            *(_build_count_cell(row, rows, name) for name in _FIXED_COUNTS),
             *(str(row.changed_by[name]) for name in turning),
         )
         for row in rows
@@ -256,26 +247,20 @@ def _build_fixed_grid(rows: Sequence[FixedRow]) -> Grid:
     return Grid(caption, header, lines, names=2)
 
 
-def _build_success_cell(row: FixedRow, rows: Sequence[FixedRow], name: str) -> GridCell:
-    return GridCell("") if row.attack == NO_ATTACK else _build_count_cell(row, rows, name)
-
-
 def _build_count_cell(row: FixedRow, rows: Sequence[FixedRow], name: str) -> GridCell:
     """A number of records, with its share: of all suites together the unweighted mean of theirs."""
-    of = (
-        [row]
-        if row.suite != ALL_SUITES
-        else [one for one in rows if one.attack == row.attack and one.suite != ALL_SUITES]
-    )
-    shares = [getattr(one, name) / one.cases for one in of]
+    if row.attack == NO_ATTACK and name.startswith("succeeded"):
+        return GridCell("")
+    suites = [row]
+    if row.suite == ALL_SUITES:
+        suites = [each for each in rows if each.attack == row.attack and each.suite != ALL_SUITES]
+    shares = [getattr(each, name) / each.cases for each in suites]
     return GridCell(str(getattr(row, name)), f"{100 * sum(shares) / len(shares):.2f}")
 
 
-def build_changed_grid(cases: Sequence[RescoredCase]) -> Grid:
-    """Every record of which a fix turned a score."""
-    tasks = ("Pipeline", "Suite", "User task", "Injection task", "Attack")
-    header = (*tasks, "Utility", "Attack success", "Fixes")
-    lines = [_build_changed_cells(case) for case in select_changed_cases(cases)]
+def _build_changed_grid(cases: Sequence[RescoredCase]) -> Grid:
+    lines = [_build_changed_cells(case) for case in cases]
+    header = ("Pipeline", *_TASK_COLUMNS, "Utility", "Attack success", "Fixes")
     return Grid("scores that a fix turned, official -> fixed", header, lines, names=8)
 
 
@@ -284,10 +269,7 @@ def _build_changed_cells(case: RescoredCase) -> tuple[GridCell, ...]:
     assert fixed is not None
     return cells(
         done.shown_pipeline,
-        done.suite,
-        done.user_task_id,
-        done.injection_task_id or "",
-        "" if done.is_benign else done.attack,
+        *_name_tasks(done),
         _describe_turn(case.scores.utility, fixed.utility),
         "" if done.is_benign else _describe_turn(case.scores.security, fixed.security),
         ", ".join(fixed.changed_by),
@@ -299,27 +281,24 @@ def _describe_turn(official: bool | None, fixed: bool | None) -> str:
 
 
 def write_fixed_notes(found: RescoringResult) -> Iterator[str]:
-    """Say what has to stand below these grids."""
+    """Say what has to stand below the grids of fixed scores."""
     scored = [case for case in found.cases if has_fixed_scores(case)]
     if scored:
+        turned = len(select_changed_cases(scored))
         yield (
             f"Fixed: the same executions scored once more under {', '.join(map(describe_fix, found.fixes))}. "
-            f"{len(select_changed_cases(scored))} of {len(scored)} cases turned. In the line {ALL_SUITES} the shares are "
+            f"{turned} of {len(scored)} cases turned. In the line {ALL_SUITES} the shares are "
             "unweighted means of the suites."
         )
     failed = sum(case.fixed is not None and not has_fixed_scores(case) for case in found.cases)
     if failed:
         yield f"Fixed: {failed} cases on which a fix itself failed are in no number of these."
-    with_section = [case for case in found.cases if case.utility_of_answer is not None]
-    if with_section:
-        yield _write_answer_note(with_section)
-
-
-def _write_answer_note(cases: Sequence[RescoredCase]) -> str:
-    lost = sum(case.scores.utility and not case.utility_of_answer for case in cases)
-    gained = sum(bool(case.utility_of_answer) and not case.scores.utility for case in cases)
-    return (
-        f"The last message of {len(cases)} cases has sections, and checks judge it whole. Were only its "
-        f"answer section judged, which is what a user sees, the utility of {lost} of them would turn false "
-        f"and of {gained} true."
-    )
+    sectioned = [case for case in found.cases if case.utility_of_answer is not None]
+    if sectioned:
+        lost = sum(case.scores.utility and not case.utility_of_answer for case in sectioned)
+        gained = sum(bool(case.utility_of_answer) and not case.scores.utility for case in sectioned)
+        yield (
+            f"The last message of {len(sectioned)} cases has sections, and checks judge it whole. Were only"
+            " its answer section judged, which is what a user sees, the utility of"
+            f" {lost} of them would turn false and of {gained} true."
+        )

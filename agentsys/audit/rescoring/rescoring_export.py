@@ -45,29 +45,29 @@ def write_rescored(cases: Iterable[RescoredCase], out: Path) -> int:
         OSError: If the disk refuses.
     """
     listed = list(cases)
-    places = _plan_files(listed, out)
-    for place, case in places.items():
-        write_atomically(place, _build_content(case))
-    return len(places)
+    paths = _plan_files(listed, out)
+    for path, case in paths.items():
+        write_atomically(path, _build_content(case))
+    return len(paths)
 
 
 def _plan_files(cases: Iterable[RescoredCase], out: Path) -> dict[Path, RescoredCase]:
-    places: dict[Path, RescoredCase] = {}
+    paths: dict[Path, RescoredCase] = {}
     originals = set()
     for case in cases:
-        place = out / make_relative_path(case)
+        path = out / make_relative_path(case)
         source = case.trajectory.source
         originals.add(Path(source).resolve())
-        if place in places:
+        if path in paths:
             raise ConfigError(
-                f"{places[place].trajectory.source} and {source} would both be written to {place};"
+                f"{paths[path].trajectory.source} and {source} would both be written to {path};"
                 " re-score them in two commands with a folder each."
             )
-        places[place] = case
-    taken = next((place for place in places if place.resolve() in originals), None)
-    if taken is not None:
-        raise ConfigError(f"{taken} is one of the records themselves; give another folder: --out DIR")
-    return places
+        paths[path] = case
+    original = next((path for path in paths if path.resolve() in originals), None)
+    if original is not None:
+        raise ConfigError(f"{original} is one of the records themselves; give another folder: --out DIR")
+    return paths
 
 
 def make_relative_path(case: RescoredCase) -> str:
@@ -185,7 +185,6 @@ def build_rescoring_output(found: RescoringResult) -> Output:
 
 
 def _build_json_data(found: RescoringResult) -> dict[str, Any]:
-    """What JSON holds: `agreement`, `fixed`, `flips`, `skipped` (all of them) and `other_files`."""
     return {
         "agreement": [asdict(row) for row in count_agreements(found.cases)],
         "fixed": {
@@ -194,15 +193,13 @@ def _build_json_data(found: RescoringResult) -> dict[str, Any]:
             "changed": [_describe_change(case) for case in select_changed_cases(found.cases)],
         },
         "flips": [_describe_flip(flip) for case in found.cases for flip in case.flips],
-        "skipped": [
-            {"source": r.source, "obstacle": r.obstacle.value, "reason": r.reason} for r in found.skipped
-        ],
+        "skipped": [asdict(record) for record in found.skipped],
         "other_files": found.other_files,
     }
 
 
 def _build_line(case: RescoredCase) -> dict[str, Any]:
-    done = case.trajectory
+    done, fixed = case.trajectory, case.fixed
     reasons = {flip.score: flip.reason.value for flip in case.flips}
     return {
         **_name_case(done),
@@ -214,7 +211,10 @@ def _build_line(case: RescoredCase) -> dict[str, Any]:
         "recorded_security": done.security,
         "security": case.scores.security,
         "security_reason": reasons.get("security"),
-        **_list_fixed_columns(case),
+        # None where there is no fixed score, as of an attack's success in benign records.
+        "utility_fixed": None if fixed is None else fixed.utility,
+        "security_fixed": None if fixed is None or done.is_benign else fixed.security,
+        "changed_by": None if fixed is None else " ".join(fixed.changed_by),
         "utility_of_answer": case.utility_of_answer,
         "source": done.source,
     }
@@ -230,21 +230,11 @@ def _name_case(done: Trajectory) -> dict[str, str | None]:
     }
 
 
-def _list_fixed_columns(case: RescoredCase) -> dict[str, Any]:
-    """Fixed scores; None where there are none, as an attack's success in benign records."""
-    fixed = case.fixed
-    return {
-        "utility_fixed": None if fixed is None else fixed.utility,
-        "security_fixed": None if fixed is None or case.trajectory.is_benign else fixed.security,
-        "changed_by": None if fixed is None else " ".join(fixed.changed_by),
-    }
-
-
 def _describe_change(case: RescoredCase) -> dict[str, Any]:
     assert case.fixed is not None
     line = _build_line(case)
-    kept = {name: value for name, value in line.items() if not name.endswith("_reason")}
-    return {**kept, "changed_by": list(case.fixed.changed_by)}
+    line = {name: value for name, value in line.items() if not name.endswith("_reason")}
+    return {**line, "changed_by": list(case.fixed.changed_by)}
 
 
 def _describe_flip(flip: ScoreFlip) -> dict[str, Any]:

@@ -7,7 +7,7 @@ repairs.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Literal, NamedTuple
@@ -26,8 +26,8 @@ from agentsys.audit.rescoring.recorded_trajectory import (
     list_versions,
 )
 from agentsys.audit.rescoring.reexecution import (
-    CheckScores,
     Reexecution,
+    ScoredExecution,
     ask_checks,
     collect_todays_results,
     convert_calls,
@@ -95,29 +95,25 @@ def resolve_fixes(wanted: Iterable[str]) -> tuple[str, ...]:
 
 
 def score_with_fixes(
-    trajectory: Trajectory,
-    tasks: RecordTasks,
-    suite: Suite,
-    done: Reexecution,
-    official: CheckScores,
-    fixes: tuple[str, ...],
+    trajectory: Trajectory, scored: ScoredExecution, fixes: tuple[str, ...]
 ) -> FixedVerdict | None:
-    """Score an execution once more, with what `checked` takes; the environments stay as they are.
+    """Score an execution once more under some fixes; the environments stay as they are.
 
     Returns:
         None for an injection task that was run alone: fixes are of user tasks and attacks; and on suites that
         no fix is of.
     """
-    if not isinstance(tasks.user, BaseUserTask) or "measured" not in vars(suite):
+    tasks, done, official = scored.tasks, scored.done, scored.scores
+    if not isinstance(tasks.user, BaseUserTask) or "measured" not in vars(scored.suite):
         return None
-    scores = vars(suite)["measured"].under(fixes)
+    scores = vars(scored.suite)["measured"].with_fixes(fixes)
     assert isinstance(scores, FixedScores)
-    run = scores.build_execution(
-        tasks.user, tasks.injection, (done.before, done.after), [_build_last_message(trajectory)]
-    )
-    facts = scores.compute_facts(
-        run, official.utility, bool(official.security), denial=label_denies_service(trajectory.attack)
-    )
+    # All a check is told: the calls it may see and the answer, as one message.
+    calls = convert_calls(trajectory.seen_by_checks)
+    message = ChatAssistantMessage(role="assistant", content=list(trajectory.answer), tool_calls=calls)
+    run = scores.build_execution(tasks.user, tasks.injection, (done.before, done.after), [message])
+    denial = label_denies_service(trajectory.attack)
+    facts = scores.compute_facts(run, official.utility, bool(official.security), denial=denial)
     return FixedVerdict(
         facts["utility_fixed"],
         facts["security_fixed"],
@@ -125,12 +121,6 @@ def score_with_fixes(
         tuple(facts["changed_by"]),
         None if trajectory.form == "agentsys" else _count_repeats(trajectory, done),
     )
-
-
-def _build_last_message(trajectory: Trajectory) -> ChatAssistantMessage:
-    """All a check is told: the calls it may see and the answer, as one message."""
-    calls = convert_calls(trajectory.seen_by_checks)
-    return ChatAssistantMessage(role="assistant", content=list(trajectory.answer), tool_calls=calls)
 
 
 def _count_repeats(trajectory: Trajectory, done: Reexecution) -> int:
@@ -184,28 +174,30 @@ class FlipExplanation(NamedTuple):
 
 
 def explain_flip(trajectory: Trajectory, version: str, which: ScoreName) -> FlipExplanation:
-    """Why a record scores otherwise under a version than its file says."""
+    """Explain why a record scores otherwise under a version than its file says."""
     recorded = trajectory.utility if which == "utility" else trajectory.security
+    suite = find_suite(trajectory, version)
+    tasks = find_tasks(trajectory, suite, version)
     agreeing = [
         name
         for name in _list_versions_to_try(trajectory, version)
         if _score_under(trajectory, name, which) == recorded
     ]
     if agreeing:
-        changed = _describe_prompt_change(trajectory, version)
+        today = getattr(tasks.user, "PROMPT", None) or getattr(tasks.user, "GOAL", None)
+        changed = "; the task's prompt changed, too" if trajectory.prompt not in (None, today) else ""
         return FlipExplanation(FlipReason.CHECKER, f"as recorded under {', '.join(agreeing)}{changed}")
-    if _score_with_recorded_clock(trajectory, version, which) == recorded:
-        return FlipExplanation(FlipReason.CLOCK, "as recorded with the record's own time stamps")
-    suite = find_suite(trajectory, version)
-    unknown = find_drawn_numbers(trajectory, find_tasks(trajectory, suite, version), suite).count(None)
+    clock = find_recorded_clock(trajectory)
+    if clock is not None:
+        done = reexecute(trajectory, tasks, suite, clock)
+        if getattr(ask_checks(trajectory, tasks, suite, done), which) == recorded:
+            return FlipExplanation(FlipReason.CLOCK, "as recorded with the record's own time stamps")
+    unknown = find_drawn_numbers(trajectory, tasks, suite).count(None)
     if unknown:
         return FlipExplanation(FlipReason.DRAWN, f"the record does not tell {unknown} of them")
-    difference = _describe_data_change(trajectory, version)
-    return (
-        FlipExplanation(FlipReason.DATA, difference)
-        if difference
-        else FlipExplanation(FlipReason.NOT_EXPLAINED)
-    )
+    difference = _describe_data_change(trajectory, tasks, suite)
+    reason = FlipReason.DATA if difference else FlipReason.NOT_EXPLAINED
+    return FlipExplanation(reason, difference)
 
 
 def _list_versions_to_try(trajectory: Trajectory, version: str) -> list[str]:
@@ -224,23 +216,6 @@ def _score_under(trajectory: Trajectory, version: str, which: ScoreName) -> bool
     return found
 
 
-def _describe_prompt_change(trajectory: Trajectory, version: str) -> str:
-    tasks = find_tasks(trajectory, find_suite(trajectory, version), version)
-    today = getattr(tasks.user, "PROMPT", None) or getattr(tasks.user, "GOAL", None)
-    return "; the task's prompt changed, too" if trajectory.prompt not in (None, today) else ""
-
-
-def _score_with_recorded_clock(trajectory: Trajectory, version: str, which: ScoreName) -> bool | None:
-    now = find_recorded_clock(trajectory)
-    if now is None:
-        return None
-    suite = find_suite(trajectory, version)
-    tasks = find_tasks(trajectory, suite, version)
-    done = reexecute(trajectory, tasks, suite, now)
-    found: bool | None = getattr(ask_checks(trajectory, tasks, suite, done), which)
-    return found
-
-
 def find_recorded_clock(trajectory: Trajectory) -> datetime.datetime | None:
     """The first stamp of the clock in what a record's tools returned; None where there is none."""
     for text in trajectory.tool_texts:
@@ -252,19 +227,16 @@ def find_recorded_clock(trajectory: Trajectory) -> datetime.datetime | None:
     return None
 
 
-def _describe_data_change(trajectory: Trajectory, version: str) -> str:
+def _describe_data_change(trajectory: Trajectory, tasks: RecordTasks, suite: Suite) -> str:
     """Say in a few words what of the data is not as it was; empty if nothing is known to differ."""
-    suite = find_suite(trajectory, version)
     if trajectory.data_hash is not None:
         return "the data's hash is another" if trajectory.data_hash != hash_suite_data(suite) else ""
     if trajectory.injections is None:
         return ""  # what was injected is unknown, so tools return other texts in any case
-    today = collect_todays_results(trajectory, find_tasks(trajectory, suite, version), suite)
-    other = dict.fromkeys(_list_differing_results(trajectory, today))
+    today = collect_todays_results(trajectory, tasks, suite)
+    other = dict.fromkeys(
+        call.function
+        for call, text in zip(trajectory.executed, today, strict=True)
+        if call.text is not None and not is_same_text(call.text, text)
+    )
     return f"another text than recorded from {', '.join(other)}" if other else ""
-
-
-def _list_differing_results(trajectory: Trajectory, today: list[str]) -> Iterator[str]:
-    for call, text in zip(trajectory.executed, today, strict=True):
-        if call.text is not None and not is_same_text(call.text, text):
-            yield call.function

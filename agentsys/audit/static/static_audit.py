@@ -7,7 +7,7 @@ import os
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
-from functools import partial
+from functools import cached_property, partial
 from importlib.metadata import version as installed_version
 
 from agentsys.audit.process_pool import map_in_processes
@@ -34,11 +34,11 @@ from agentsys.contracts import Benchmark
 
 BuildBenchmark = Callable[[], Benchmark]
 """Makes the benchmark; must be picklable where several processes work."""
-AuditRows = tuple[UserTaskAudit | InjectionTaskAudit, ...]
+SuiteTaskId = tuple[str, str]
+"""A suite's name and a task's id."""
+AuditRows = dict[SuiteTaskId, UserTaskAudit | InjectionTaskAudit]
 WORTH_A_PROCESS = 60
 """Tasks. Starting a process takes as long as auditing some hundred of Banking's; see perf/README.md."""
-_PORTION_COUNT = 24
-"""Pieces the tasks are dealt out in, so that no process is left with the long ones."""
 
 
 def audit_benchmark(build: BuildBenchmark, *, workers: int = 2) -> StaticAudit:
@@ -56,10 +56,12 @@ def audit_benchmark(build: BuildBenchmark, *, workers: int = 2) -> StaticAudit:
     tasks = [(name, task) for name, of in suites_in.items() for task in (*of.user_tasks, *of.injection_tasks)]
     workers = min(workers, os.cpu_count() or 1)
     if workers < 2 or len(tasks) < WORTH_A_PROCESS:
-        rows = _audit_tasks(benchmark, tasks)
+        found = _audit_tasks(benchmark, tasks)
     else:
-        rows = _audit_in_processes(build, tasks, workers)
-    found = dict(zip(tasks, rows, strict=True))
+        # Every second task: those of one suite take about equally long.
+        portions = [tasks[start::workers] for start in range(workers)]
+        parts = map_in_processes(partial(_audit_portion, build), portions, workers)
+        found = {task: row for part in parts for task, row in part.items()}
     suites = tuple(_build_suite_audit(benchmark, name, found) for name in suites_in)
     return StaticAudit(benchmark.name, benchmark.version, describe_package(), suites)
 
@@ -69,9 +71,7 @@ def describe_package() -> str:
     return f"agentdojo {installed_version('agentdojo')}"
 
 
-def _build_suite_audit(
-    benchmark: Benchmark, name: str, found: dict[tuple[str, str], UserTaskAudit | InjectionTaskAudit]
-) -> SuiteAudit:
+def _build_suite_audit(benchmark: Benchmark, name: str, found: AuditRows) -> SuiteAudit:
     rows = [row for (suite, _), row in found.items() if suite == name]
     rows.sort(key=lambda row: _task_order(row.task))
     users = [row for row in rows if isinstance(row, UserTaskAudit)]
@@ -84,13 +84,17 @@ def _task_order(task: str) -> tuple[int, str]:
     return (int(digits) if digits.isdecimal() else 0, task)
 
 
-def _audit_tasks(benchmark: Benchmark, tasks: Sequence[tuple[str, str]]) -> AuditRows:
-    """Rows of some tasks, in order."""
+def _audit_portion(build: BuildBenchmark, tasks: Sequence[SuiteTaskId]) -> AuditRows:
+    """Audit some tasks in a process of their own."""
+    return _audit_tasks(build(), tasks)
+
+
+def _audit_tasks(benchmark: Benchmark, tasks: Sequence[SuiteTaskId]) -> AuditRows:
     auditors = {name: _Auditor(benchmark, name) for name in dict.fromkeys(suite for suite, _ in tasks)}
     # Some of AgentDojo's checks print, and some of its texts make a parser warn.
     with redirect_stdout(io.StringIO()), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return tuple(auditors[suite].audit_task(task) for suite, task in tasks)
+        return {(suite, task): auditors[suite].audit_task(task) for suite, task in tasks}
 
 
 class _Auditor:
@@ -100,21 +104,20 @@ class _Auditor:
         self._name, self._suite = suite, benchmark.suite(suite)
         self._stage = CallPlayer(self._suite)
         self._words = VectorWords(self._suite)
-        self._attacks: tuple[AuditedTask, ...] | None = None
+
+    @cached_property
+    def _attacks(self) -> tuple[AuditedTask, ...]:
+        return tuple(prepare_task(self._stage, task) for task in self._suite.injection_tasks.values())
 
     def audit_task(self, task_id: str) -> UserTaskAudit | InjectionTaskAudit:
         # The same codes in every audit, whichever process a task falls to.
         with use_case_random(CaseRandom(("audit", self._name, task_id))):
-            return self._audit_task(task_id)
-
-    def _audit_task(self, task_id: str) -> UserTaskAudit | InjectionTaskAudit:
-        if task_id in self._suite.injection_tasks:
-            return audit_injection_task(prepare_task(self._stage, self._suite.injection_tasks[task_id]))
-        if self._attacks is None:
-            tasks = self._suite.injection_tasks.values()
-            self._attacks = tuple(prepare_task(self._stage, task) for task in tasks)
-        user = prepare_task(self._stage, self._suite.user_tasks[task_id])
-        return audit_user_task(user, self._attacks, self._words)
+            if task_id in self._suite.injection_tasks:
+                return audit_injection_task(prepare_task(self._stage, self._suite.injection_tasks[task_id]))
+            # The attacks first: they draw before the user task does.
+            attacks = self._attacks
+            user = prepare_task(self._stage, self._suite.user_tasks[task_id])
+            return audit_user_task(user, attacks, self._words)
 
 
 def audit_user_task(user: AuditedTask, attacks: Sequence[AuditedTask], words: VectorWords) -> UserTaskAudit:
@@ -147,26 +150,3 @@ def audit_injection_task(attack: AuditedTask) -> InjectionTaskAudit:
         repeat_safe=is_repeat_safe(attack),
         non_idempotent_check=changes_what_it_checks(attack),
     )
-
-
-def _audit_in_processes(build: BuildBenchmark, tasks: Sequence[tuple[str, str]], workers: int) -> AuditRows:
-    portions = [tasks[start::_PORTION_COUNT] for start in range(_PORTION_COUNT)]
-    answers = map_in_processes(_audit_portion, portions, workers, partial(_start_process, build))
-    found = {
-        task: row
-        for portion, rows in zip(portions, answers, strict=True)
-        for task, row in zip(portion, rows, strict=True)
-    }
-    return tuple(found[task] for task in tasks)
-
-
-_BENCHMARK: list[Benchmark] = []
-"""This process's own, if it is one of the pool's."""
-
-
-def _start_process(build: BuildBenchmark) -> None:
-    _BENCHMARK[:] = [build()]
-
-
-def _audit_portion(tasks: Sequence[tuple[str, str]]) -> AuditRows:
-    return _audit_tasks(_BENCHMARK[0], tasks)

@@ -6,7 +6,7 @@ Tasks are named by their numbers, shortly: `0, 2-4`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
 from agentsys.analysis.tables.table_document import Grid, cells
@@ -17,7 +17,7 @@ from agentsys.audit.static.static_rows import (
     UserTaskAudit,
     format_mutation,
 )
-from agentsys.base.grouping import format_count
+from agentsys.base.grouping import format_count, group_by
 
 
 def format_task_numbers(tasks: Iterable[str]) -> str:
@@ -37,17 +37,13 @@ def format_task_numbers(tasks: Iterable[str]) -> str:
 
 
 def _format_ranges(known: list[int]) -> list[str]:
-    runs: list[list[int]] = []
-    for number in known:
-        if runs and number == runs[-1][-1] + 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
-    return [part for run in runs for part in _format_run(run)]
-
-
-def _format_run(run: list[int]) -> list[str]:
-    return [f"{run[0]}-{run[-1]}"] if len(run) > 2 else [str(number) for number in run]
+    # Numbers in a row have one distance to their places.
+    rows = group_by(enumerate(known), lambda pair: pair[1] - pair[0]).values()
+    return [
+        part
+        for row in rows
+        for part in ([f"{row[0][1]}-{row[-1][1]}"] if len(row) > 2 else [str(number) for _, number in row])
+    ]
 
 
 RowT = TypeVar("RowT", UserTaskAudit, InjectionTaskAudit)
@@ -78,22 +74,25 @@ def find_user_task_faults(row: UserTaskAudit, suite: SuiteAudit) -> list[tuple[i
         _list_ground_truth_faults(row),
         [f"done honestly, satisfies injection tasks {attacks}"] * bool(row.security_on_user_ground_truth),
         _list_pair_faults(row, suite),
-        _list_repeat_faults(row),
+        ["fails when done twice"] * (row.repeat_safe is False),
         [f"fails after a call of {tool}" for tool in row.reads_that_break],
         _list_wrong_values(row),
         [f"needs what {vector} overwrites" for vector in row.overwritten],
         [f"has to copy the text of {vector}" for vector in row.identifier_vector],
-        _list_unstable_checks(row),
+        ["its check changes what it checks"] * row.non_idempotent_check,
     )
     return _number_checks(found)
 
 
 def find_injection_task_faults(row: InjectionTaskAudit, suite: SuiteAudit) -> list[tuple[int, str]]:
     """(place of the check, what it found), for one injection task."""
-    idle = ["carried out by doing nothing"] * row.noop_security
-    return _number_checks(
-        (idle, _list_ground_truth_faults(row), _list_repeat_faults(row), _list_unstable_checks(row))
+    found = (
+        ["carried out by doing nothing"] * row.noop_security,
+        _list_ground_truth_faults(row),
+        ["fails when done twice"] * (row.repeat_safe is False),
+        ["its check changes what it checks"] * row.non_idempotent_check,
     )
+    return _number_checks(found)
 
 
 def _group_by_finding(
@@ -104,9 +103,8 @@ def _group_by_finding(
         for found in look(row, suite):
             tasks.setdefault(found, []).append(row.task)
     # By the check alone: what one check found stays in the order of the tasks.
-    return [
-        TaskFinding(says, tuple(tasks[place, says])) for place, says in sorted(tasks, key=lambda key: key[0])
-    ]
+    ordered = sorted(tasks, key=lambda key: key[0])
+    return [TaskFinding(statement, tuple(tasks[place, statement])) for place, statement in ordered]
 
 
 def _number_checks(found: Sequence[list[str]]) -> list[tuple[int, str]]:
@@ -120,14 +118,6 @@ def _list_ground_truth_faults(row: UserTaskAudit | InjectionTaskAudit) -> list[s
         passes = "" if row.own_ground_truth else ", which does not pass"
         return [f"has a ground truth without calls{passes}"]
     return [] if row.own_ground_truth else ["fails on its own ground truth"]
-
-
-def _list_repeat_faults(row: UserTaskAudit | InjectionTaskAudit) -> list[str]:
-    return ["fails when done twice"] if row.repeat_safe is False else []
-
-
-def _list_unstable_checks(row: UserTaskAudit | InjectionTaskAudit) -> list[str]:
-    return ["its check changes what it checks"] if row.non_idempotent_check else []
 
 
 def _list_pair_faults(row: UserTaskAudit, suite: SuiteAudit) -> list[str]:
@@ -249,21 +239,9 @@ def name_benchmark(audit: StaticAudit) -> str:
 
 
 def write_static_sentences(audit: StaticAudit) -> list[str]:
-    """One sentence per finding, the no-op floor first; findings of none are left out, save the floor's."""
+    """Write one sentence per finding, the no-op floor first; findings of no task are left out."""
     suites = audit.suites
-    found = [
-        _write_noop(audit),
-        _write_own_ground_truth(suites),
-        _write_empty_ground_truth(suites),
-        _write_pairs(suites),
-        _write_destroyed(suites),
-        *_write_reads(suites),
-        _write_repeats(suites),
-        _write_unstable(suites),
-        _write_mutations(suites),
-        _write_honest_attacks(suites),
-    ]
-    return [sentence for sentence in found if sentence]
+    return [_write_noop(audit), _write_own_ground_truth(suites), *_write_findings(suites)]
 
 
 def compute_noop_floor(suites: Iterable[SuiteAudit]) -> float:
@@ -273,74 +251,68 @@ def compute_noop_floor(suites: Iterable[SuiteAudit]) -> float:
 
 
 def _write_noop(audit: StaticAudit) -> str:
-    solved = sum(len(suite.noop) for suite in audit.suites)
-    where = _list_tasks(audit.suites, "noop")
+    suites, where = audit.suites, _list_tasks(audit.suites, "noop")
     by_suite = f" ({where})" if where else ""
     return (
-        f"On {name_benchmark(audit)} an agent that does nothing solves {solved} of {_count_users(audit.suites)} user tasks"
-        f"{by_suite}: a benign utility of {compute_noop_floor(audit.suites):.1f}% as the unweighted mean of"
-        f" {format_count(len(audit.suites), 'suite')}."
+        f"On {name_benchmark(audit)} an agent that does nothing solves {sum(len(s.noop) for s in suites)} of"
+        f" {_count_users(suites)} user tasks{by_suite}: a benign utility of {compute_noop_floor(suites):.1f}%"
+        f" as the unweighted mean of {format_count(len(suites), 'suite')}."
     )
 
 
-def _write_own_ground_truth(suites: tuple[SuiteAudit, ...]) -> str:
+def _write_own_ground_truth(suites: Sequence[SuiteAudit]) -> str:
     passing = sum(suite.own_passes for suite in suites)
-    failing = [
-        f"{suite.suite} {format_task_numbers(row.task for row in suite.user_tasks if row.own_ground_truth is not True)}"
-        for suite in suites
-        if suite.own_passes < len(suite.user_tasks)
-    ]
-    but = f"; not {'; '.join(failing)}" if failing else ""
+    failing = _list_tasks(suites, "own_failures")
+    but = f"; not {failing}" if failing else ""
     return f"{passing} of {_count_users(suites)} user tasks pass on their own ground truth{but}."
 
 
-def _write_empty_ground_truth(suites: tuple[SuiteAudit, ...]) -> str:
-    where = _list_tasks(suites, "without_ground_truth")
-    count = sum(len(suite.without_ground_truth) for suite in suites)
-    of = sum(len(suite.injection_tasks) for suite in suites)
-    return f"{count} of {of} injection tasks have a ground truth without calls ({where})." if where else ""
-
-
-def _write_pairs(suites: tuple[SuiteAudit, ...]) -> str:
-    shares = [f"{suite.compatible} of {suite.pairs} in {suite.suite}" for suite in suites if suite.pairs]
-    if not shares:
-        return ""
-    every = all(suite.compatible == suite.pairs for suite in suites)
-    solved = all(suite.own_passes == len(suite.user_tasks) for suite in suites)
-    excludes = (
-        "a successful attack excludes utility" if solved else "the user task's check fails then, or always"
-    )
-    rest = "" if every else f"; in the others {excludes}"
-    return (
-        "Pairs whose user task can still be solved after the injection task was carried out: "
-        f"{', '.join(shares)}{rest}."
-    )
-
-
-def _write_destroyed(suites: tuple[SuiteAudit, ...]) -> str:
-    where = _list_tasks(suites, "destroyed")
-    return f"An injection overwrites what the user task itself needs in {where}." if where else ""
-
-
-def _write_reads(suites: tuple[SuiteAudit, ...]) -> list[str]:
-    return [
-        f"One call of {tool} before the ground truth makes {count} of {len(suite.user_tasks)}"
-        f" {suite.suite} user tasks fail."
+def _write_findings(suites: Sequence[SuiteAudit]) -> Iterator[str]:
+    if where := _list_tasks(suites, "without_ground_truth"):
+        empty = sum(len(suite.without_ground_truth) for suite in suites)
+        total = sum(len(suite.injection_tasks) for suite in suites)
+        yield f"{empty} of {total} injection tasks have a ground truth without calls ({where})."
+    if shares := [f"{s.compatible} of {s.pairs} in {s.suite}" for s in suites if s.pairs]:
+        solved = all(suite.own_passes == len(suite.user_tasks) for suite in suites)
+        excludes = (
+            "a successful attack excludes utility"
+            if solved
+            else "the user task's check fails then, or always"
+        )
+        every = all(suite.compatible == suite.pairs for suite in suites)
+        yield (
+            "Pairs whose user task can still be solved after the injection task was carried out: "
+            f"{', '.join(shares)}{'' if every else f'; in the others {excludes}'}."
+        )
+    if where := _list_tasks(suites, "destroyed"):
+        yield f"An injection overwrites what the user task itself needs in {where}."
+    for suite in suites:
+        for tool, count in suite.breaking_reads.items():
+            yield (
+                f"One call of {tool} before the ground truth makes {count} of {len(suite.user_tasks)}"
+                f" {suite.suite} user tasks fail."
+            )
+    if where := _list_tasks(suites, "repeat_unsafe"):
+        yield f"Carried out twice, these injection tasks count as failed: {where}."
+    if parts := [f"{s.suite} {_list_by_kind(s.unstable_checks)}" for s in suites if s.unstable_checks]:
+        yield f"These checks change the environments they look at: {'; '.join(parts)}."
+    if mutations := [(s.suite, task, mutation) for s in suites for task, mutation in s.candidates]:
+        verdicts = Counter(mutation.reviewed for _, _, mutation in mutations)
+        read = ", ".join(f"{count} {verdict}" for verdict, count in sorted(verdicts.items()))
+        tasks = len({(suite, task) for suite, task, _ in mutations})
+        yield (
+            f"{format_count(len(mutations), 'wrong value')} of a recipient, e-mail, title, file name, amount"
+            f" or flag, put into the ground truths of {format_count(tasks, 'user task')}, go unnoticed; by"
+            f" the prompts: {read}."
+        )
+    hits = [
+        f"{suite.suite} {format_task_numbers([row.task])} (injection tasks {format_task_numbers(attacks)})"
         for suite in suites
-        for tool, count in suite.breaking_reads.items()
+        for row in suite.user_tasks
+        if (attacks := row.security_on_user_ground_truth)
     ]
-
-
-def _write_repeats(suites: tuple[SuiteAudit, ...]) -> str:
-    where = _list_tasks(suites, "repeat_unsafe")
-    return f"Carried out twice, these injection tasks count as failed: {where}." if where else ""
-
-
-def _write_unstable(suites: tuple[SuiteAudit, ...]) -> str:
-    parts = [
-        f"{suite.suite} {_list_by_kind(suite.unstable_checks)}" for suite in suites if suite.unstable_checks
-    ]
-    return f"These checks change the environments they look at: {'; '.join(parts)}." if parts else ""
+    if hits:
+        yield f"Done honestly, these user tasks satisfy an attack's check: {'; '.join(hits)}."
 
 
 def _list_by_kind(tasks: tuple[str, ...]) -> str:
@@ -350,34 +322,11 @@ def _list_by_kind(tasks: tuple[str, ...]) -> str:
     return " and ".join(f"{kind} {format_task_numbers(found)}" for kind, found in parts if found)
 
 
-def _write_mutations(suites: tuple[SuiteAudit, ...]) -> str:
-    found = [(suite.suite, task, mutation) for suite in suites for task, mutation in suite.candidates]
-    if not found:
-        return ""
-    verdicts = Counter(mutation.reviewed for _, _, mutation in found)
-    read = ", ".join(f"{count} {verdict}" for verdict, count in sorted(verdicts.items()))
-    tasks = len({(suite, task) for suite, task, _ in found})
-    return (
-        f"{format_count(len(found), 'wrong value')} of a recipient, e-mail, title, file name, amount or flag, put"
-        f" into the ground truths of {format_count(tasks, 'user task')}, go unnoticed; by the prompts: {read}."
-    )
-
-
-def _write_honest_attacks(suites: tuple[SuiteAudit, ...]) -> str:
-    hits = [
-        f"{suite.suite} {format_task_numbers([row.task])} (injection tasks {format_task_numbers(row.security_on_user_ground_truth)})"
-        for suite in suites
-        for row in suite.user_tasks
-        if row.security_on_user_ground_truth
-    ]
-    return f"Done honestly, these user tasks satisfy an attack's check: {'; '.join(hits)}." if hits else ""
-
-
-def _list_tasks(suites: tuple[SuiteAudit, ...], finding: str) -> str:
+def _list_tasks(suites: Sequence[SuiteAudit], finding: str) -> str:
     """`banking 5, 6; slack 2`, for the suites that have any."""
-    found = [(suite.suite, getattr(suite, finding)) for suite in suites]
-    return "; ".join(f"{suite} {format_task_numbers(tasks)}" for suite, tasks in found if tasks)
+    by_suite = [(suite.suite, getattr(suite, finding)) for suite in suites]
+    return "; ".join(f"{suite} {format_task_numbers(tasks)}" for suite, tasks in by_suite if tasks)
 
 
-def _count_users(suites: tuple[SuiteAudit, ...]) -> int:
+def _count_users(suites: Sequence[SuiteAudit]) -> int:
     return sum(len(suite.user_tasks) for suite in suites)

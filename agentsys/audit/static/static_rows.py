@@ -76,7 +76,12 @@ class SuiteAudit:
     @property
     def own_passes(self) -> int:
         """User tasks that pass on their own ground truth."""
-        return sum(row.own_ground_truth is True for row in self.user_tasks)
+        return len(self.user_tasks) - len(self.own_failures)
+
+    @property
+    def own_failures(self) -> tuple[str, ...]:
+        """User tasks that do not pass on their own ground truth."""
+        return tuple(row.task for row in self.user_tasks if row.own_ground_truth is not True)
 
     @property
     def without_ground_truth(self) -> tuple[str, ...]:
@@ -262,28 +267,26 @@ def _is_well_formed(suites: object) -> bool:
 
 
 def format_expectation(expected: Mapping[str, Any]) -> str:
-    """An expectation as JSON with one line per task, so that a change shows as a line."""
-    head = [
-        f"{_format_json(key)}: {_format_json(value)}" for key, value in expected.items() if key != "suites"
-    ]
-    suites = [f"{_format_json(name)}: {_format_suite(suite)}" for name, suite in expected["suites"].items()]
-    joined = ",\n".join(suites)
-    return "{\n" + ",\n".join([*head, '"suites": {\n' + joined + "\n}"]) + "\n}\n"
+    """Write an expectation as JSON with one line per task, so that a change shows as a line."""
+    suites = {
+        name: _format_block(
+            {
+                "data_hash": json.dumps(suite["data_hash"]),
+                **{
+                    kind: _format_block({task: json.dumps(row) for task, row in suite[kind].items()}, " ")
+                    for kind in _TASK_KINDS
+                },
+            }
+        )
+        for name, suite in expected["suites"].items()
+    }
+    head = {key: json.dumps(value) for key, value in expected.items() if key != "suites"}
+    return _format_block({**head, "suites": _format_block(suites, end="\n")}, end="\n") + "\n"
 
 
-def _format_suite(suite: Mapping[str, Any]) -> str:
-    kinds = [f"{_format_json(kind)}: {_format_rows(suite[kind])}" for kind in _TASK_KINDS]
-    return "{\n" + ",\n".join([f'"data_hash": {_format_json(suite["data_hash"])}', *kinds]) + "}"
-
-
-def _format_rows(rows: Mapping[str, Any]) -> str:
-    return (
-        "{\n" + ",\n".join(f" {_format_json(task)}: {_format_json(row)}" for task, row in rows.items()) + "}"
-    )
-
-
-def _format_json(value: object) -> str:
-    return json.dumps(value, ensure_ascii=True)
+def _format_block(items: Mapping[str, str], indent: str = "", end: str = "") -> str:
+    lines = ",\n".join(f"{indent}{json.dumps(name)}: {text}" for name, text in items.items())
+    return f"{{\n{lines}{end}}}"
 
 
 def list_expectation_changes(expected: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
@@ -322,8 +325,9 @@ def _compare_task(
         return
     for field in dict.fromkeys([*expected, *found]):
         if expected.get(field) != found.get(field):
-            yield f"{where} {field}: expected {_format_field(expected, field)}, found {_format_field(found, field)}"
+            then, now = _format_field(expected, field), _format_field(found, field)
+            yield f"{where} {field}: expected {then}, found {now}"
 
 
 def _format_field(row: Mapping[str, Any], field: str) -> str:
-    return _format_json(row[field]) if field in row else "nothing remarkable"
+    return json.dumps(row[field]) if field in row else "nothing remarkable"

@@ -96,8 +96,8 @@ def test_a_check_that_looks_at_the_clock_is_found_out(
             any(str(m.timestamp).startswith("2024-07-19") for m in done.after.inbox.emails.values()), None
         )
 
-    monkeypatch.setattr(agentsys.audit.rescoring.score_flips, "checked", sent_in_2024)
-    monkeypatch.setattr(agentsys.audit.rescoring.score_flips, "_scored", lambda *_: None)
+    monkeypatch.setattr(agentsys.audit.rescoring.score_flips, "ask_checks", sent_in_2024)
+    monkeypatch.setattr(agentsys.audit.rescoring.score_flips, "_score_under", lambda *_: None)
     assert explain_flip(trajectory, "v1.2.2", "utility").reason is FlipReason.CLOCK
 
 

@@ -102,15 +102,6 @@ def test_the_shipped_expectation_is_what_the_audit_finds(suite: str) -> None:
     assert list_expectation_changes(load_shipped_expectation("agentdojo", "v1.2.2"), found) == []
 
 
-def test_a_moved_finding_of_the_benchmark_is_one_line() -> None:
-    changed = load_shipped_expectation("agentdojo", "v1.2.2")
-    del changed["suites"]["banking"]["user_tasks"]["user_task_5"]["noop_utility"]
-    found = build_expectation(audit("v1.2.2", "banking"))
-    assert list_expectation_changes(changed, found) == [
-        "banking user_task_5 noop_utility: expected nothing remarkable, found true"
-    ]
-
-
 @pytest.mark.parametrize("version", VERSIONS)
 def test_limits_printed_under_tables_are_those_of_the_audit(version: str) -> None:
     """By way of the expectations, which the slow test below compares with the audit itself."""
