@@ -95,9 +95,11 @@ class LockedBudget:
     @property
     def sum_others(self) -> tuple[Amount, Amount]:
         """What all others have spent, ended and killed ones too, and what those alive have set aside."""
-        others = [one for one in self.accounts if one.owner != self.owner]
-        living = [one for one in others if one.aside.requests and one.is_alive(self.now)]
-        return _sum_amounts([one.spent for one in others]), _sum_amounts([one.aside for one in living])
+        others = [account for account in self.accounts if account.owner != self.owner]
+        living = [account for account in others if account.aside.requests and account.is_alive(self.now)]
+        return _sum_amounts([account.spent for account in others]), _sum_amounts(
+            [account.aside for account in living]
+        )
 
     def write_account(self, account: Account) -> None:
         """Write this command's line.
@@ -105,14 +107,14 @@ class LockedBudget:
         Raises:
             OSError: If the disk does not take it.
         """
-        owners = [one.owner for one in self.accounts]
-        place = owners.index(self.owner) if self.owner in owners else len(owners)
+        owners = [entry.owner for entry in self.accounts]
+        line_number = owners.index(self.owner) if self.owner in owners else len(owners)
         line = replace(account, owner=self.owner, written=self.now).to_line()
-        os.pwrite(self.file, line, place * _LINE_BYTES)
+        os.pwrite(self.file, line, line_number * _LINE_BYTES)
 
     def reset_if_abandoned(self) -> None:
         """Forget what was spent before, if nobody who spent it is at work any more."""
-        if not any(one.owner == self.owner or one.is_alive(self.now) for one in self.accounts):
+        if not any(account.owner == self.owner or account.is_alive(self.now) for account in self.accounts):
             os.ftruncate(self.file, 0)
             self.accounts.clear()
 
@@ -139,11 +141,11 @@ class BudgetFile:
         try:
             fcntl.flock(file, fcntl.LOCK_EX)
             os.utime(file)
-            found = os.fstat(file)
-            data = os.pread(file, found.st_size, 0)
+            status = os.fstat(file)
+            data = os.pread(file, status.st_size, 0)
             lines = [data[start : start + _LINE_BYTES] for start in range(0, len(data), _LINE_BYTES)]
             opened = LockedBudget(
-                file, self._owner, [Account.parse_line(line) for line in lines], found.st_mtime
+                file, self._owner, [Account.parse_line(line) for line in lines], status.st_mtime
             )
             opened.reset_if_abandoned()
             yield opened
@@ -289,10 +291,12 @@ class Meter:
     def limit_message(self) -> str:
         """One sentence: the budget, and what was spent."""
         spent = self._total_spent
-        told = [] if self.budget.usd is None else [f"budget.usd={self.budget.usd:g} (${spent.usd:.2f} spent)"]
+        limits = (
+            [] if self.budget.usd is None else [f"budget.usd={self.budget.usd:g} (${spent.usd:.2f} spent)"]
+        )
         if self.budget.tokens is not None:
-            told.append(f"budget.tokens={self.budget.tokens} ({spent.tokens:,.0f} used)")
-        return f"{' and '.join(told)}: no further case fits."
+            limits.append(f"budget.tokens={self.budget.tokens} ({spent.tokens:,.0f} used)")
+        return f"{' and '.join(limits)}: no further case fits."
 
     @property
     def _total_spent(self) -> Amount:

@@ -185,7 +185,7 @@ def _format_type(schema: object, definitions: Mapping[str, Any], depth: int) -> 
     if values := _as_sequence(schema.get("enum")):
         return " | ".join(json.dumps(value, default=str) for value in values)
     if choices := _as_sequence(schema.get("anyOf")) or _as_sequence(schema.get("oneOf")):
-        return " | ".join(_format_type(one, definitions, depth + 1) for one in choices)
+        return " | ".join(_format_type(choice, definitions, depth + 1) for choice in choices)
     if schema.get("type") == "array":
         return _format_type(schema.get("items"), definitions, depth + 1) + "[]"
     if _as_mapping(schema.get("properties")):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -171,21 +171,15 @@ class Tracer:
 
     def _record_call(self, call: ModelCall) -> None:
         with self._calls_lock:  # a defense may ask several questions at once
-            self._attach_call(call)
-
-    def _attach_call(self, call: ModelCall) -> None:
-        self.tokens += call.usage.prompt + call.usage.completion
-        if not self._open_spans:
-            with self.span("main") as root:
-                root.calls.append(call)
-            return
-        self._open_spans[-1].calls.append(call)
+            self.tokens += call.usage.prompt + call.usage.completion
+            with nullcontext(self._open_spans[-1]) if self._open_spans else self.span("main") as current:
+                current.calls.append(call)
 
     def tool_ran(self, name: str, args: Mapping[str, Any], value: object, error: str | None) -> None:
         """Book a tool call that the runtime executed."""
         self.executed_calls.append((name, dict(args), error))
         self.executed_attempts.append(self.attempt)
-        agent = next((one for one in reversed(self._open_spans) if one.calls), None)
+        agent = next((span for span in reversed(self._open_spans) if span.calls), None)
         self.decision_points.append((-1, 0) if agent is None else (agent.id, len(agent.calls)))
         with self.span("tool", name) as tool:
             tool.decision = {"args": dict(args), "error": error}

@@ -110,7 +110,7 @@ class SimulatedModel:
         if self._index is None:
             raise ConfigError(
                 f"Model '{self._name}' is simulated and has no playbook; "
-                "hand it one with `.scripted(playbook, roles)`."
+                "hand it one with `.with_playbook(playbook, roles)`."
             )
         knowledge = make_knowledge(self._index(), self.options, self._scene)
         handler = self._roles.get(request.role)
@@ -139,7 +139,7 @@ class SimulatedModel:
 
 
 def _check_probabilities(name: str, options: SimulatedOptions) -> None:
-    given = {option: getattr(options, option) for option in _PROBABILITIES}
-    given |= {f"susceptibility.{attack}": value for attack, value in options.by_attack.items()}
-    for option, value in given.items():
+    values = {option: getattr(options, option) for option in _PROBABILITIES}
+    values |= {f"susceptibility.{attack}": value for attack, value in options.by_attack.items()}
+    for option, value in values.items():
         check_probability(name, option, value)

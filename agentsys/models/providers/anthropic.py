@@ -138,7 +138,7 @@ def _parse_message(body: Mapping[str, Any]) -> ChatAssistantMessage:
 
 
 def _message_of_blocks(blocks: Sequence[Mapping[str, Any]]) -> ChatAssistantMessage:
-    content = [said for block in blocks if (said := _parse_block(block)) is not None]
+    content = [parsed for block in blocks if (parsed := _parse_block(block)) is not None]
     calls = [
         wire_parts.make_call(
             block.get("name"),

@@ -83,8 +83,8 @@ def _wire_parts(message: ChatMessage, signatures: Mapping[str, str]) -> list[Gem
 
 
 def _call_part(call: FunctionCall, signatures: Mapping[str, str]) -> GeminiPart:
-    made = {"name": call.function, "args": json.loads(wire_parts.arguments_json(call))}
-    part: GeminiPart = {"functionCall": _with_id(made, call.id)}
+    without_id = {"name": call.function, "args": json.loads(wire_parts.arguments_json(call))}
+    part: GeminiPart = {"functionCall": _with_id(without_id, call.id)}
     signature = signatures.get(call.id or "")
     return part | {"thoughtSignature": signature} if signature else part
 
@@ -130,7 +130,7 @@ def _parse_message(body: Mapping[str, Any], signatures: dict[str, str]) -> ChatA
     parts = as_mapping(candidate.get("content")).get("parts") or []
     if not isinstance(parts, list):
         raise malformed_reply("the reply's parts are not a list")
-    said, calls = [], []
+    texts, calls = [], []
     for part in map(as_mapping, parts):
         if "functionCall" in part:
             call = _parse_call(as_mapping(part["functionCall"]))
@@ -138,10 +138,10 @@ def _parse_message(body: Mapping[str, Any], signatures: dict[str, str]) -> ChatA
             if part.get("thoughtSignature"):
                 signatures[str(call.id)] = str(part["thoughtSignature"])
         elif part.get("text") and not part.get("thought"):
-            said.append(str(part["text"]))
-    if not calls and not said:
+            texts.append(str(part["text"]))
+    if not calls and not texts:
         _check_finish(_finish_reason(body))
-    return wire_parts.reply_message("".join(said), calls)
+    return wire_parts.reply_message("".join(texts), calls)
 
 
 def _first_candidate(body: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -170,10 +170,10 @@ def _parse_call(raw: Mapping[str, Any]) -> FunctionCall:
 def _parse_usage(usage: Mapping[str, Any]) -> Usage:
     # `candidatesTokenCount` leaves the thoughts out; our `completion` has them.
     thoughts = wire_parts.token_count(usage.get("thoughtsTokenCount"))
-    said = usage.get("candidatesTokenCount", 0 if thoughts else None)  # left out where nothing was said
+    answered = usage.get("candidatesTokenCount", 0 if thoughts else None)  # left out where nothing was said
     return wire_parts.usage_from_counts(
         usage.get("promptTokenCount"),
-        said + thoughts if isinstance(said, int) else said,
+        answered + thoughts if isinstance(answered, int) else answered,
         extra=wire_parts.token_count(usage.get("toolUsePromptTokenCount")),
         cached=wire_parts.token_count(usage.get("cachedContentTokenCount")),
         reasoning=thoughts,

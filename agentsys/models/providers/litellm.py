@@ -90,8 +90,8 @@ class LiteLLMModel(SdkModel):
     def _translate_error(self, error: Exception) -> Exception:
         ours = find_own_error(error)
         if ours is not None:
-            said = str(ours).partition(": ")[2]
-            return ModelError(ours.kind, redact_line(said, self._key), ours.retry_after_s)
+            message_of_ours = str(ours).partition(": ")[2]
+            return ModelError(ours.kind, redact_line(message_of_ours, self._key), ours.retry_after_s)
         status = getattr(error, "status_code", None)
         message = redact_line(str(error), self._key)
         kind = _KIND_BY_CLASS.get(type(error).__name__)
@@ -102,9 +102,9 @@ class LiteLLMModel(SdkModel):
         headers = getattr(error, "litellm_response_headers", None)
         if headers is None:
             headers = getattr(getattr(error, "response", None), "headers", None)
-        found = http_error(status, message, headers, self._key)
-        found.retry_after_s = parse_retry_after_s(headers)
-        return found
+        translated = http_error(status, message, headers, self._key)
+        translated.retry_after_s = parse_retry_after_s(headers)
+        return translated
 
 
 def _import_litellm(name: str) -> Any:

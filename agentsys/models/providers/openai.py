@@ -166,20 +166,20 @@ def _parse_call(item: Mapping[str, Any]) -> Any:
 def _item_text(item: Mapping[str, Any]) -> str:
     parts = item.get("content")
     listed = [as_mapping(part) for part in parts] if isinstance(parts, list) else []
-    found = [part.get("text") or part.get("refusal") for part in listed]
-    return "".join(text for text in found if isinstance(text, str))
+    texts = [part.get("text") or part.get("refusal") for part in listed]
+    return "".join(text for text in texts if isinstance(text, str))
 
 
 def _thinking_blocks(items: Sequence[Mapping[str, Any]]) -> Iterator[MessageContentBlock]:
     """A block for each reasoning item, and one for the phase of a message, which newer models want back."""
-    for place, item in enumerate(items):
+    for index, item in enumerate(items):
         if item.get("type") == "reasoning":
-            kept = {name: item[name] for name in _ITEM_FIELDS if item.get(name) is not None}
-            led_to = next((later for later in items[place + 1 :] if later.get("type") != "reasoning"), {})
+            fields = {name: item[name] for name in _ITEM_FIELDS if item.get(name) is not None}
+            led_to = next((later for later in items[index + 1 :] if later.get("type") != "reasoning"), {})
             before = led_to.get("call_id") if led_to.get("type") == "function_call" else led_to.get("type")
             # Without its content the provider would look for it in its store, where nothing is.
-            usable = kept.get("encrypted_content") or kept.get("content")
-            note = {"item": kept, "before": before} if usable else {}
+            usable = fields.get("encrypted_content") or fields.get("content")
+            note = {"item": fields, "before": before} if usable else {}
             yield {"type": "thinking", "content": _summary_text(item), "id": _encode_note(note)}
         elif item.get("type") == "message" and isinstance(item.get("phase"), str):
             yield {"type": "thinking", "content": "", "id": _encode_note({"phase": item["phase"]})}
@@ -187,7 +187,7 @@ def _thinking_blocks(items: Sequence[Mapping[str, Any]]) -> Iterator[MessageCont
 
 def _summary_text(item: Mapping[str, Any]) -> str:
     lists = (item.get("summary"), item.get("content"))
-    parts = [as_mapping(part).get("text") for one in lists if isinstance(one, list) for part in one]
+    parts = [as_mapping(part).get("text") for listed in lists if isinstance(listed, list) for part in listed]
     return "\n".join(text for text in parts if isinstance(text, str))
 
 
@@ -334,5 +334,5 @@ def _conversation_key(request: ChatRequest) -> str:
     """One word for a conversation: what it was opened with, by whom; 32 hex digits."""
     texts = [text_of(message) for message in request.messages]
     opening = next((n for n, message in enumerate(request.messages) if message["role"] == "user"), 0)
-    said = [request.role, *texts[: opening + 1], *(tool.name for tool in request.tools)]
-    return hashlib.sha256(encode_for_wire(said)).hexdigest()[:32]
+    parts = [request.role, *texts[: opening + 1], *(tool.name for tool in request.tools)]
+    return hashlib.sha256(encode_for_wire(parts)).hexdigest()[:32]

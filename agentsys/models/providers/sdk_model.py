@@ -84,9 +84,11 @@ class SdkModel(ABC):
         try:
             answer = self._send(request)
         except Exception as error:  # noqa: BLE001 - translated, or raised again
-            found = self._translate_error(error)
-            refused = refused_setting_error(self.name, found) if isinstance(found, ModelError) else None
-            raise refused or found from None
+            translated = self._translate_error(error)
+            refused = (
+                refused_setting_error(self.name, translated) if isinstance(translated, ModelError) else None
+            )
+            raise refused or translated from None
         reply = self._read_reply(answer, request)
         if reply.cut and request.max_tokens is None:
             cut = truncated_reply_error(reply.usage)

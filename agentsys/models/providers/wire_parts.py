@@ -8,12 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, TypeGuard, TypeVar
 
 from agentdojo.functions_runtime import FunctionCall
-from agentdojo.types import (
-    ChatAssistantMessage,
-    ChatMessage,
-    ChatToolResultMessage,
-    MessageContentBlock,
-)
+from agentdojo.types import ChatAssistantMessage, ChatMessage, ChatToolResultMessage, MessageContentBlock
 
 from agentsys.base.json_values import to_json_bytes
 from agentsys.models.chat import UNCOUNTED, ErrorKind, ModelError, ToolSpec, Usage, assistant
@@ -64,9 +59,9 @@ class CallIds:
 
     def id_of_result(self, message: ChatToolResultMessage) -> str:
         """The id that a tool message answers."""
-        given: str | None = message["tool_call_id"] or message["tool_call"].id
-        if given:
-            return given
+        known: str | None = message["tool_call_id"] or message["tool_call"].id
+        if known:
+            return known
         return self._unanswered.popleft() if self._unanswered else "call_unknown"
 
 

@@ -1,4 +1,4 @@
-"""Wrappers that account: `MeteredModel` books requests that are sent, `RecordingModel` what the case asked."""
+"""Wrappers that account: `MeteredModel` for requests sent, `RecordingModel` for what a case asked."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import time
 
 from agentsys.base.ledger import LedgerEntry
 from agentsys.models.budget import Amount, UsageLog
-from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, ErrorKind, ModelError, Usage
+from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, ErrorKind, ModelError, ModelWrapper, Usage
 from agentsys.models.pricing import Price
 from agentsys.models.reply_checks import count_oddities
 from agentsys.models.trace import Tracer, current_tracer
 from agentsys.models.wrappers.rate_limit import guess_prompt_tokens
 
 
-class MeteredModel:
+class MeteredModel(ModelWrapper):
     """A model whose every request is booked where the current case says, before anyone judges its answer.
 
     Stands next to the provider, below cache and retries: what they hide was sent and paid for all the same.
@@ -25,13 +25,8 @@ class MeteredModel:
     """
 
     def __init__(self, model: ChatModel, price: Price | None = None, *, sent: bool = True) -> None:
-        self.model = model
+        super().__init__(model)
         self._price, self._sent = price, sent
-
-    @property
-    def name(self) -> str:
-        """The wrapped model's name."""
-        return self.model.name
 
     def complete(self, request: ChatRequest) -> ChatReply:
         """Ask the wrapped model once.
@@ -43,11 +38,8 @@ class MeteredModel:
         books = current_tracer().usage_log
         if books is None:
             return self.model.complete(request)
-        aside = (
-            books.meter.reserve_amount(self._max_amount(books, request))
-            if books.meter.is_limited
-            else Amount()
-        )
+        limited = books.meter.is_limited
+        aside = books.meter.reserve_amount(self._max_amount(books, request)) if limited else Amount()
         try:
             reply = self.model.complete(request)
         except ModelError as error:
@@ -83,16 +75,8 @@ class MeteredModel:
         books.ledger.add(entry)
 
 
-class RecordingModel:
+class RecordingModel(ModelWrapper):
     """A model whose calls are booked under the current span of the current case."""
-
-    def __init__(self, model: ChatModel) -> None:
-        self.model = model
-
-    @property
-    def name(self) -> str:
-        """The wrapped model's name."""
-        return self.model.name
 
     def complete(self, request: ChatRequest) -> ChatReply:
         """Ask the wrapped model and book usage, cost and role, of an error too.

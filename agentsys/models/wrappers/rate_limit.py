@@ -19,7 +19,15 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, Consequence, ErrorKind, ModelError
+from agentsys.models.chat import (
+    ChatModel,
+    ChatReply,
+    ChatRequest,
+    Consequence,
+    ErrorKind,
+    ModelError,
+    ModelWrapper,
+)
 from agentsys.models.providers.wire_parts import encode_for_wire
 from agentsys.models.trace import current_tracer
 
@@ -117,17 +125,17 @@ def after_retry_after(pace: RateState, until: float) -> RateState:
     return dataclasses.replace(pace, closed_until=max(pace.closed_until, until))
 
 
-def after_refusal(pace: RateState, now: float, seen: float) -> RateState:
+def after_refusal(pace: RateState, now: float, sent_rate: float) -> RateState:
     """The state after the server said that it was asked too often, and the rate is the cause.
 
     Args:
         pace: The state before.
         now: The moment.
-        seen: Requests a second that this process has sent lately.
+        sent_rate: Requests a second that this process has sent lately.
     """
     if now - pace.cut_at < _COOL_S:
         return pace
-    rate = seen if pace.found is None else pace.found
+    rate = sent_rate if pace.found is None else pace.found
     cut = max(_MIN_RATE, _CUT_FACTOR * rate)
     return dataclasses.replace(pace, found=cut, refused_at_rate=rate, cut_at=now, grown_at=now)
 
@@ -223,11 +231,11 @@ class RateLimiter:
         if error.kind is not ErrorKind.RATE_LIMITED:
             return
         with self._lock:
-            seen = max(1, sum(now - moment <= 1.0 for moment in self._sent_times))
+            sent_rate = max(1, sum(now - moment <= 1.0 for moment in self._sent_times))
             self._refusals.append(True)
             stray = are_stray_refusals(self._refusals)
         if not stray:
-            self._change_state(lambda pace: after_refusal(pace, now, float(seen)))
+            self._change_state(lambda pace: after_refusal(pace, now, float(sent_rate)))
 
     def _change_state(self, changed: Callable[[RateState], RateState]) -> None:
         self._has_limits = True
@@ -280,8 +288,8 @@ _FILE_BYTES = 512
 
 def _read_state(file: int) -> RateState | None:
     try:
-        kept = json.loads(os.pread(file, _FILE_BYTES, 0))
-        return RateState(**{str(name): float(value) for name, value in kept.items() if value is not None})
+        stored = json.loads(os.pread(file, _FILE_BYTES, 0))
+        return RateState(**{str(name): float(value) for name, value in stored.items() if value is not None})
     except (OSError, ValueError, TypeError, AttributeError):
         return None
 
@@ -334,20 +342,15 @@ def _count_wait() -> contextlib.AbstractContextManager[None]:
     return contextlib.nullcontext() if books is None else books.meter.count_wait(retry=False)
 
 
-class RateLimitedModel:
+class RateLimitedModel(ModelWrapper):
     """A model that is asked no faster than its rate allows.
 
     Stands next to the provider: a hit of the cache does not wait.
     """
 
     def __init__(self, model: ChatModel, pacer: RateLimiter) -> None:
-        self.model = model
+        super().__init__(model)
         self._pacer = pacer
-
-    @property
-    def name(self) -> str:
-        """The wrapped model's name."""
-        return self.model.name
 
     def complete(self, request: ChatRequest) -> ChatReply:
         """Ask the wrapped model once, when its turn has come.
@@ -371,5 +374,5 @@ class RateLimitedModel:
 def guess_prompt_tokens(request: ChatRequest) -> float:
     """Tokens of a request's prompt: about one for four bytes of it."""
     tools = [[tool.name, tool.description, tool.parameters] for tool in request.tools]
-    plain = [{"role": one["role"], "content": one["content"]} for one in request.messages]
+    plain = [{"role": message["role"], "content": message["content"]} for message in request.messages]
     return len(encode_for_wire([plain, tools])) / 4

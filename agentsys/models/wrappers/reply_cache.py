@@ -1,4 +1,4 @@
-"""`CachingModel`: a repeated call to a model is free; its `ReplyStore` keeps one small file for each reply."""
+"""`CachingModel`: a repeated call to a model is free; `ReplyStore` keeps one small file for each reply."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ from agentsys.models.chat import (
     ChatRequest,
     ErrorKind,
     ModelError,
+    ModelWrapper,
     ToolSpec,
     Usage,
     assistant,
@@ -212,16 +213,16 @@ class RequestKeys:
     @contextmanager
     def take_key(self, request: ChatRequest) -> Iterator[tuple[str, Callable[[], None]]]:
         """Hold a key and the way to keep it: a request that comes to nothing gives its place back."""
-        same, kept = self._digest_request(request), list[bool]()
+        same, confirmed = self._digest_request(request), list[bool]()
         with self._lock:
-            place = next(n for n in itertools.count() if n not in self._used_places[same])
-            self._used_places[same].add(place)
+            repetition = next(n for n in itertools.count() if n not in self._used_places[same])
+            self._used_places[same].add(repetition)
         try:
-            yield digest_json([same, place]), lambda: kept.append(True)
+            yield digest_json([same, repetition]), lambda: confirmed.append(True)
         finally:
-            if not kept:
+            if not confirmed:
                 with self._lock:
-                    self._used_places[same].discard(place)
+                    self._used_places[same].discard(repetition)
 
     def _digest_request(self, request: ChatRequest) -> str:
         role = request.role if self._role_matters else None
@@ -241,7 +242,7 @@ class RequestKeys:
         return bool(self._temperature if request.temperature is None else request.temperature)
 
 
-class CachingModel:
+class CachingModel(ModelWrapper):
     """A model whose replies are kept. Made anew for each case, as it counts repeated requests.
 
     The n-th time a case makes the same request it gets the n-th stored reply: a defense that samples
@@ -258,22 +259,12 @@ class CachingModel:
     """
 
     def __init__(
-        self,
-        model: ChatModel,
-        store: ReplyStore,
-        keys: RequestKeys,
-        *,
-        keeper: object = None,
+        self, model: ChatModel, store: ReplyStore, keys: RequestKeys, *, keeper: object = None
     ) -> None:
-        self.model = model
+        super().__init__(model)
         self._keeper = model if keeper is None else keeper
         self._store = store
         self._keys = keys
-
-    @property
-    def name(self) -> str:
-        """The wrapped model's name."""
-        return self.model.name
 
     def complete(self, request: ChatRequest) -> ChatReply:
         """The stored reply, or the wrapped model's, which is then stored.
@@ -385,9 +376,9 @@ def _shared_reply(other: Future[ChatReply | None]) -> ChatReply | None:
 
 def dump_reply(reply: ChatReply, keepsake: Any) -> dict[str, Any]:
     """A reply as plain data."""
-    kept = {"message": reply.message, "usage": asdict(reply.usage), "model_id": reply.model_id}
+    stored = {"message": reply.message, "usage": asdict(reply.usage), "model_id": reply.model_id}
     more = {"logprobs": [dict(token) for token in reply.logprobs]} if reply.logprobs else {}
-    return kept | more | {"notes": list(reply.notes), "keepsake": keepsake}
+    return stored | more | {"notes": list(reply.notes), "keepsake": keepsake}
 
 
 class _StoredReply(BaseModel):
@@ -409,10 +400,10 @@ def load_reply(value: Mapping[str, Any]) -> ChatReply:
     Raises:
         ValueError: If it is none.
     """
-    kept = _StoredReply.model_validate(value)
+    stored = _StoredReply.model_validate(value)
     # No reply takes no token: one was stored before a missing count was told from none.
-    usage = UNCOUNTED if kept.usage == Usage() else kept.usage
-    reply = ChatReply(kept.message, usage, cost_usd=0.0, model_id=kept.model_id, logprobs=kept.logprobs)
+    usage = UNCOUNTED if stored.usage == Usage() else stored.usage
+    reply = ChatReply(stored.message, usage, cost_usd=0.0, model_id=stored.model_id, logprobs=stored.logprobs)
     if is_empty_reply(reply):
         raise ValueError("an empty reply is never stored")
-    return replace(reply, attempts=0, from_cache=True, notes=kept.notes)
+    return replace(reply, attempts=0, from_cache=True, notes=stored.notes)

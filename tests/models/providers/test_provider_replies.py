@@ -197,12 +197,7 @@ def test_google_results_of_one_turn_stand_in_one_content() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    [
-        '"\\ud800"',
-        b'"\\ud800"',
-        '"\\ud800"'.encode("utf-16-le"),
-        '"\ud800"'.encode("utf-8", "surrogatepass"),
-    ],
+    ['"\\ud800"', b'"\\ud800"', '"\\ud800"'.encode("utf-16-le"), '"\ud800"'.encode("utf-8", "surrogatepass")],
 )
 def test_half_a_surrogate_pair_is_replaced_however_it_is_written(text: str | bytes) -> None:
     assert parse_json(text) == "?"
