@@ -7,7 +7,7 @@ import logging
 import os
 import secrets
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
@@ -97,9 +97,8 @@ class LockedBudget:
         """What all others have spent, ended and killed ones too, and what those alive have set aside."""
         others = [account for account in self.accounts if account.owner != self.owner]
         living = [account for account in others if account.aside.requests and account.is_alive(self.now)]
-        return _sum_amounts([account.spent for account in others]), _sum_amounts(
-            [account.aside for account in living]
-        )
+        reserved = sum((account.aside for account in living), Amount())
+        return sum((account.spent for account in others), Amount()), reserved
 
     def write_account(self, account: Account) -> None:
         """Write this command's line.
@@ -151,10 +150,6 @@ class BudgetFile:
             yield opened
         finally:
             os.close(file)
-
-
-def _sum_amounts(amounts: Sequence[Amount]) -> Amount:
-    return sum(amounts, Amount())
 
 
 _log = logging.getLogger(__name__)

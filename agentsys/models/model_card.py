@@ -146,6 +146,7 @@ def _collect_arguments(
     provider_class: type[Any], fields: Mapping[str, Any], card: ModelCard
 ) -> dict[str, Any]:
     parameters = inspect.signature(provider_class).parameters
+    variadic = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
     takes_any = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
     shared = {field: getattr(card, field) for field in ModelCard.model_fields if field in parameters}
     extra = {k: v for k, v in fields.items() if k not in ModelCard.model_fields and k != "_target_"}
@@ -155,16 +156,9 @@ def _collect_arguments(
             raise ConfigError(f"Model '{card.name}': {unknown_name('key', key, known)}")
     arguments = shared | extra
     for name, parameter in parameters.items():
-        if (
-            parameter.default is inspect.Parameter.empty
-            and name not in arguments
-            and not _is_variadic(parameter)
-        ):
+        needed = parameter.default is parameter.empty and parameter.kind not in variadic
+        if needed and name not in arguments:
             raise ConfigError(
                 f"Model '{card.name}' needs {name}; add it to its YAML or as model.{name}=VALUE."
             )
     return arguments
-
-
-def _is_variadic(parameter: inspect.Parameter) -> bool:
-    return parameter.kind in (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)

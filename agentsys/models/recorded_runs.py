@@ -88,15 +88,10 @@ def find_pipeline_folders(root: Path) -> list[Path]:
             subfolders.clear()
             continue
         subfolders[:] = sorted(name for name in subfolders if not name.startswith("."))
-        if any(name.endswith(".json") for name in files):
-            _add_pipeline(pipelines, here, root)
+        # `<pipeline>` of `<pipeline>/<suite>/<task>/<attack>`, unless it is above `root`.
+        if any(name.endswith(".json") for name in files) and len(here.relative_to(root).parts) >= 3:
+            pipelines.add(here.parents[2])
     return sorted(pipelines)
-
-
-def _add_pipeline(pipelines: set[Path], attack_folder: Path, root: Path) -> None:
-    """Count `<pipeline>` of `<pipeline>/<suite>/<task>/<attack>`, unless it is above `root`."""
-    if len(attack_folder.relative_to(root).parts) >= 3:
-        pipelines.add(attack_folder.parents[2])
 
 
 class UnreadableRun(Exception):
@@ -198,9 +193,7 @@ def _parse_message(stored: _StoredMessage) -> ChatMessage:
             "tool_call": stored.tool_call,
             "error": stored.error,
         }
-    if stored.role == "system":
-        return {"role": "system", "content": content or []}
-    return {"role": "user", "content": content or []}
+    return cast(ChatMessage, {"role": stored.role, "content": content or []})
 
 
 def _parse_blocks(content: str | list[dict[str, Any]] | None) -> list[MessageContentBlock] | None:

@@ -149,18 +149,12 @@ class Tracer:
 
     def model_answered(self, role: str, reply: ChatReply, odd: Mapping[str, int] | None = None) -> None:
         """Book a reply under the current span, with what is odd about it."""
-        call = ModelCall(
-            role=role,
-            usage=reply.usage,
-            cost_usd=reply.cost_usd,
-            latency_s=reply.latency_s,
-            model_id=reply.model_id,
-            attempts=reply.attempts,
-            from_cache=reply.from_cache,
-            notes=reply.notes,
-            odd=odd or {},
+        paid = reply.usage, reply.cost_usd, reply.latency_s
+        self._record_call(
+            ModelCall(
+                role, *paid, reply.model_id, reply.attempts, reply.from_cache, reply.notes, odd=odd or {}
+            )
         )
-        self._record_call(call)
 
     def model_failed(self, role: str, error: ModelError) -> None:
         """Book a question that ended in an error: what its answers cost was paid for."""

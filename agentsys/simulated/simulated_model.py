@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from copy import copy
 
 from agentdojo.types import ChatAssistantMessage
 
@@ -90,7 +91,9 @@ class SimulatedModel:
         self, playbook: Callable[[], Playbook], roles: Mapping[str, SimulatedRole]
     ) -> SimulatedModel:
         """A copy that learns this playbook and plays these roles; all others are played as a plain agent."""
-        return self._copy(LazyPlaybookIndex(playbook), dict(roles), self._scene)
+        twin = copy(self)
+        twin._index, twin._roles = LazyPlaybookIndex(playbook), dict(roles)
+        return twin
 
     def warm_up(self) -> None:
         """Learn the playbook now."""
@@ -99,7 +102,9 @@ class SimulatedModel:
 
     def for_scene(self, scene: Scene) -> SimulatedModel:
         """A copy whose draws belong to one case."""
-        return self._copy(self._index, self._roles, scene)
+        twin = copy(self)
+        twin._scene = scene
+        return twin
 
     def complete(self, request: ChatRequest) -> ChatReply:
         """Answer one request from the request alone.
@@ -129,13 +134,6 @@ class SimulatedModel:
             notes.append(f"role '{request.role}' {NO_PART_NOTE}")
         usage = estimate_usage(request, message)
         return ChatReply(message, usage, cost_usd=0.0, model_id="simulated", notes=tuple(notes))
-
-    def _copy(
-        self, index: LazyPlaybookIndex | None, roles: Mapping[str, SimulatedRole], scene: Scene | None
-    ) -> SimulatedModel:
-        twin = SimulatedModel(self._name)
-        twin.options, twin._index, twin._roles, twin._scene = self.options, index, roles, scene
-        return twin
 
 
 def _check_probabilities(name: str, options: SimulatedOptions) -> None:

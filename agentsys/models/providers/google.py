@@ -241,9 +241,6 @@ class GoogleModel(SdkModel):
             return genai.Client(vertexai=True, project=project, location=location, http_options=options)
         return genai.Client(vertexai=False, api_key=self._key or "none", http_options=options)
 
-    def _encode_tools(self, tools: Sequence[ToolSpec]) -> Any:
-        return gemini_tools(tools)
-
     def _send(self, request: ChatRequest) -> Any:
         # The SDK closes a client that nobody refers to any more, so it is kept for the model's lifetime.
         config = self._request_config(request)
@@ -285,17 +282,17 @@ class GoogleModel(SdkModel):
             automatic_function_calling=self._types.AutomaticFunctionCallingConfig(disable=True),
             automatic_continuation=False,
             should_return_http_response=True,
-            http_options=self._types.HttpOptions(headers=headers, extra_body=self._body(request)),
+            http_options=self._types.HttpOptions(headers=headers, extra_body=self._build_body(request)),
         )
 
-    def _body(self, request: ChatRequest) -> dict[str, Any]:
+    def _build_body(self, request: ChatRequest) -> dict[str, Any]:
         demands = self.demands_signatures
         contents = gemini_contents(request.messages, self._signatures, demands_signatures=demands)
         body: dict[str, Any] = {"contents": contents}
         if prompt := system_text(request.messages):
             body["systemInstruction"] = {"parts": [{"text": prompt}]}
         if request.tools:
-            body["tools"] = self._tools.convert(request.tools)
+            body["tools"] = gemini_tools(request.tools)
             body["toolConfig"] = {"functionCallingConfig": {"mode": request.tool_choice.upper()}}
         body["generationConfig"] = self._generation_config(request)
         return {**body, **{k: v for k, v in self._fixed.items() if k != "generationConfig"}}

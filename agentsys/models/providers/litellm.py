@@ -6,12 +6,11 @@ Only a fallback: litellm reports a lost connection as a server error 500 and tak
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from agentsys.errors import not_installed_error
-from agentsys.models.chat import ChatReply, ChatRequest, ErrorKind, ModelError, ToolSpec
+from agentsys.models.chat import ChatReply, ChatRequest, ErrorKind, ModelError
 from agentsys.models.providers.bounded_http import ExchangeLimits, bounded_client
 from agentsys.models.providers.openai_wire import (
     openai_messages,
@@ -58,9 +57,6 @@ class LiteLLMModel(SdkModel):
             litellm.client_session = bounded_client(httpx.Client, limits)
         return litellm
 
-    def _encode_tools(self, tools: Sequence[ToolSpec]) -> Any:
-        return openai_tools(tools)
-
     def _send(self, request: ChatRequest) -> Any:
         return self._client.completion(**self._completion_arguments(request))
 
@@ -80,7 +76,7 @@ class LiteLLMModel(SdkModel):
             **self._temperature_field(request),
         }
         if request.tools:
-            arguments |= {"tools": self._tools.convert(request.tools), "tool_choice": request.tool_choice}
+            arguments |= {"tools": openai_tools(request.tools), "tool_choice": request.tool_choice}
         if request.reply_schema is not None:
             arguments["response_format"] = response_format(request.reply_schema)
         if headers := self._role_header(request):

@@ -32,7 +32,7 @@ from agentsys.models.pricing import Price, price_reply
 from agentsys.models.providers import openai_wire, wire_parts
 from agentsys.models.providers.openai_wire import is_closed_schema, parse_body
 from agentsys.models.providers.sdk_errors import http_error
-from agentsys.models.providers.sdk_model import PostingModel, append_tools
+from agentsys.models.providers.sdk_model import PostingModel
 from agentsys.models.providers.wire_parts import (
     OPENAI_ITEM_PREFIX,
     CallIds,
@@ -49,20 +49,9 @@ LED_TO_MESSAGE = "message"
 _ITEM_FIELDS = ("type", "id", "summary", "content", "encrypted_content")
 
 
-def responses_tools_json(tools: Sequence[ToolSpec]) -> bytes:
-    """The tools on offer, as JSON. Not strict: the schemas of benchmarks are no closed ones."""
-    return wire_parts.encode_for_wire(
-        [
-            {
-                "type": "function",
-                "name": tool.name,
-                "description": tool.description,
-                "parameters": tool.parameters,
-                "strict": False,
-            }
-            for tool in tools
-        ]
-    )
+def responses_tools(tools: Sequence[ToolSpec]) -> list[ResponsesItem]:
+    """The tools on offer. Not strict: the schemas of benchmarks are no closed ones."""
+    return [{"type": "function", **tool.json_object, "strict": False} for tool in tools]
 
 
 def responses_text_format(schema: JsonSchema) -> ResponsesItem:
@@ -79,10 +68,9 @@ def responses_items(messages: Sequence[ChatMessage], system_role: str) -> list[R
 
 def _wire_items(message: ChatMessage, system_role: str, ids: CallIds) -> Iterator[ResponsesItem]:
     match message["role"]:
-        case "system":
-            yield {"role": system_role, "content": wire_parts.visible_text(message)}
-        case "user":
-            yield {"role": "user", "content": wire_parts.visible_text(message)}
+        case "system" | "user" as role:
+            text = wire_parts.visible_text(message)
+            yield {"role": system_role if role == "system" else role, "content": text}
         case "tool":
             output = wire_parts.result_text(message)
             yield {"type": "function_call_output", "call_id": ids.id_of_result(message), "output": output}
@@ -264,11 +252,6 @@ class OpenAIModel(PostingModel):
 
         return self._make_sdk(openai.OpenAI, openai.DefaultHttpxClient, "https://api.openai.com/v1")
 
-    def _encode_tools(self, tools: Sequence[ToolSpec]) -> bytes:
-        if self.api == "responses":
-            return responses_tools_json(tools)
-        return openai_wire.openai_tools_json(tools)
-
     def _read_reply(self, answer: bytes, request: ChatRequest) -> ChatReply:
         if self.api == "responses":
             return read_responses_reply(answer, self.price, self._key)
@@ -278,15 +261,15 @@ class OpenAIModel(PostingModel):
         message = text_tools.with_parsed_calls(reply.message, request, TEXT_PROTOCOLS[self.text_protocol])
         return replace(reply, message=message)
 
-    def _encode_body(self, request: ChatRequest) -> bytes:
+    def _build_body(self, request: ChatRequest) -> bytes:
         body = self._responses_body(request) if self.api == "responses" else self._completion_body(request)
         if self.prompt_cache:
             body["prompt_cache_key"] = _conversation_key(request)
         body.update(self._fixed)
-        if not request.tools or self.tools == "text":
-            return encode_for_wire(body)
-        body["tool_choice"] = request.tool_choice
-        return append_tools(body, self._tools.convert(request.tools))
+        if request.tools and self.tools == "native":
+            convert = responses_tools if self.api == "responses" else openai_wire.openai_tools
+            body |= {"tool_choice": request.tool_choice, "tools": convert(request.tools)}
+        return encode_for_wire(body)
 
     def _completion_body(self, request: ChatRequest) -> dict[str, Any]:
         body: dict[str, Any] = {

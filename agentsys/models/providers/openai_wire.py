@@ -84,11 +84,6 @@ def openai_tools(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
     return [{"type": "function", "function": tool.json_object} for tool in tools]
 
 
-def openai_tools_json(tools: Sequence[ToolSpec]) -> bytes:
-    """The tools on offer, as JSON."""
-    return wire_parts.encode_for_wire(openai_tools(tools))
-
-
 def openai_messages(
     messages: Sequence[ChatMessage], system_role: str, reasoning_field: str | None = None
 ) -> list[dict[str, Any]]:
@@ -107,10 +102,9 @@ def _wire_message(
     message: ChatMessage, system_role: str, ids: CallIds, reasoning_field: str | None
 ) -> dict[str, Any]:
     match message["role"]:
-        case "system":
-            return {"role": system_role, "content": wire_parts.visible_text(message)}
-        case "user":
-            return {"role": "user", "content": wire_parts.visible_text(message)}
+        case "system" | "user" as role:
+            text = wire_parts.visible_text(message)
+            return {"role": system_role if role == "system" else role, "content": text}
         case "tool":
             # `name` is not in OpenAI's reference, which ignores it; chat templates of local models use it.
             name = message["tool_call"].function

@@ -35,7 +35,7 @@ from agentsys.models.chat import (
     Usage,
     assistant,
 )
-from agentsys.models.providers.wire_parts import ToolListCache, encode_for_wire
+from agentsys.models.providers.wire_parts import encode_for_wire
 from agentsys.models.reply_checks import is_empty_reply
 
 try:
@@ -231,9 +231,7 @@ class RequestKeys:
             settings.append(request.logprobs)
         messages = [_plain_message(message) for message in request.messages]
         draw = [self._case] if self._is_drawn(request) else []
-        return digest_json(
-            [self._identity_digest, messages, _TOOL_DIGESTS.convert(request.tools), settings, *draw]
-        )
+        return digest_json([self._identity_digest, messages, _tools_digest(request.tools), settings, *draw])
 
     def _is_drawn(self, request: ChatRequest) -> bool:
         """Whether the same request may be answered in several ways."""
@@ -360,9 +358,6 @@ def digest_json(value: object) -> str:
 
 def _tools_digest(tools: Sequence[ToolSpec]) -> str:
     return digest_json([[tool.name, tool.description, tool.parameters] for tool in tools])
-
-
-_TOOL_DIGESTS = ToolListCache(_tools_digest)
 
 
 def _shared_reply(other: Future[ChatReply | None]) -> ChatReply | None:
