@@ -235,7 +235,7 @@ class Meter:
         Where none is under way it goes out as long as anything is left: nobody knows what it will cost.
 
         Returns:
-            What was set aside, for `add`.
+            What was set aside, for `add_usage`.
 
         Raises:
             RunBudgetReached: If the budget is used up, or it cannot be seen whether it is.
@@ -317,7 +317,7 @@ class Meter:
 
     @contextmanager
     def _hold_shared(self, *, ended: bool = False) -> Iterator[None]:
-        """Hold the numbers inside the block, with those of others fresh; they are told these behind it."""
+        """Hold the numbers inside the block, those of others read afresh; at its end write this command's."""
         if self._file is None:
             yield
             return

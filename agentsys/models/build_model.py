@@ -234,6 +234,6 @@ def _build_model(
 
 
 def _server_digest(fields: Mapping[str, Any]) -> str:
-    """One word for what a rate holds for: a model of a server, asked with one key."""
+    """Digest of what a rate holds for: a model of a server, asked with one key."""
     known = [fields.get(name) for name in ("base_url", "model_id", "api_key_env", "name")]
     return digest_json([registered(fields.get("_target_")).in_0_1, *known])[:16]

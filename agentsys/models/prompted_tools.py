@@ -149,7 +149,7 @@ class Action:
     """What a reply says is to be done."""
 
     name: str
-    """A tool, a functionality of another agent, or `FINISH`."""
+    """A tool, a functionality of another agent, or `FINISH_ACTION`."""
     input: Any
     """JSON data: the arguments, or the answer."""
 

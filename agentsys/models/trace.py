@@ -1,6 +1,6 @@
 """The trace of one case: a tree of spans, what each model call cost, and who watches.
 
-A run opens a `Tracer` for each case (`tracing`). Code that acts - a defense's worker, a wrapped
+A run opens a `Tracer` for each case (`use_tracer`). Code that acts - a defense's worker, a wrapped
 model, the tool runtime - adds to it through the functions below and never needs to be handed
 it. Outside a run (a defense used in AgentDojo's own benchmark, a notebook) everything still
 works and is simply not kept.
@@ -100,12 +100,12 @@ class Tracer:
     executed_calls: list[tuple[str, dict[str, Any], str | None]] = field(default_factory=list)
     """Tool calls that the runtime really ran, in order: name, arguments, error."""
     executed_attempts: list[int] = field(default_factory=list)
-    """For each of `executed`, the run of the pipeline it belongs to."""
+    """For each of `executed_calls`, the run of the pipeline it belongs to."""
     refused_attempts: list[int] = field(default_factory=list)
     """For each call that a defense refused and that stands in the messages all the same, the run of the
     pipeline it belongs to."""
     decision_points: list[tuple[int, int]] = field(default_factory=list)
-    """For each of `executed`, the reply it was decided in: the agent's span, and how many replies it had."""
+    """For each of `executed_calls`, the reply that decided it: the agent's span and its number of replies."""
     last_main_messages: Sequence[ChatMessage] = ()
     """The context of the latest request by an acting role, kept for errored cases."""
     case: str = ""

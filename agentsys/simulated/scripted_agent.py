@@ -182,9 +182,9 @@ def _result_message(call: FunctionCall, output: str) -> ChatMessage:
 
 
 DONE_ANSWER = "Done."
-"""SpokenText where the ground truth has no words; an empty reply would count as no answer at all."""
+"""The answer where the ground truth has no words; an empty reply would count as no answer at all."""
 NOTHING_ASKED_ANSWER = "I have nothing to add."
-"""SpokenText where no known request stands in the conversation."""
+"""The answer where no known request stands in the conversation."""
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ along (`simulated_roles`)."""
 
 
 class SimulatedModel:
-    """The simulated model as a YAML describes it; it can answer once it is `scripted`.
+    """The simulated model as a YAML describes it; it can answer once it has a playbook (`with_playbook`).
 
     Args:
         name: The name in configs, records and tables.
@@ -43,7 +43,7 @@ class SimulatedModel:
         validator_false_accept: Probability that a validator lets through what it should deny.
         validator_false_deny: Probability that a validator denies what it should let through.
         sanitizer_recall: Probability that a sanitizer finds a given goal.
-        sloppiness: One rate for all slips, or rates of single ones (see `sloppiness.PARTS`); 0 writes exactly
+        sloppiness: One rate for all slips, or rates of single ones (see `SLIP_KINDS`); 0 writes exactly
             what was asked for.
         seed: Seed of the draws where the model is not told its case; a case's own seed replaces it.
 

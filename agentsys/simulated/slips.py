@@ -204,7 +204,7 @@ def _digest_request(request: ChatRequest) -> str:
 
 
 def _text_slip(change: Callable[[str, CleanReply], str]) -> Callable[[CleanReply], CleanReply]:
-    """A slip in what is written, for replies that are read by a program."""
+    """Make a slip of a change of text; it applies to replies that a program reads."""
 
     def slip(reply: CleanReply) -> CleanReply:
         if reply.acting or reply.message["tool_calls"]:
@@ -222,7 +222,7 @@ def _json_slip(change: Callable[[str], str]) -> Callable[[CleanReply], CleanRepl
 
 
 def _in_action(reply: CleanReply, change: Callable[[str], str]) -> CleanReply:
-    """A slip in the action that an agent writes into a fence; all its other words are for the user."""
+    """Change the fenced action of an agent's reply; all its other words are for the user."""
     block = _find_action_block(reply)
     if block is None:
         return reply

@@ -82,7 +82,7 @@ def _decode_run(encoded: str) -> str | None:
 
 @lru_cache(maxsize=1024)
 def fold_decoded(text: str) -> str:
-    """Fold what a reader of this text has seen: `fold(readable(text))`, remembered for long conversations."""
+    """Fold what a reader of this text has seen; remembered, as long conversations repeat their texts."""
     return fold_text(with_decodings(text))
 
 

@@ -110,7 +110,7 @@ def _wire_block(block: MessageContentBlock) -> AnthropicBlock | None:
 
 
 def read_anthropic_reply(data: object, price: Price | None, key: str | None = None) -> ChatReply:
-    """A reply as our type; see `openai_wire.read_reply` for what it takes.
+    """Read a reply; see `openai_wire.read_openai_reply` for what it takes.
 
     Raises:
         ModelError: `MALFORMED_REPLY` if it is not a message; `CONTENT_REFUSED` if it was refused.

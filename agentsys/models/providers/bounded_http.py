@@ -161,7 +161,7 @@ class BoundedTransport:
 
     @contextmanager
     def _borrow_pool(self) -> Iterator[Any]:
-        """The pool that was used last of those that nobody uses, or a new one."""
+        """Lend the pool that was used last of those that are idle, or a new one."""
         try:
             pool = self._idle_pools.pop()
         except IndexError:
@@ -231,7 +231,7 @@ _DEADLINE: ContextVar[_Deadline] = ContextVar("deadline")
 
 
 def _cap_timeout(timeout: float | None) -> float:
-    """A step's own timeout, or what is left of the exchange if that is less."""
+    """Seconds for one step: its own timeout, or what is left of the exchange if that is less."""
     left = _DEADLINE.get().seconds_left()
     return left if timeout is None else min(left, timeout)
 

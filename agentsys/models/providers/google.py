@@ -103,7 +103,7 @@ def _with_id(value: dict[str, Any], call_id: str | None) -> dict[str, Any]:
 def read_gemini_reply(
     data: object, price: Price | None, key: str | None = None
 ) -> tuple[ChatReply, dict[str, str]]:
-    """A reply as our type (see `openai_wire.read_reply`), and the thought signatures of its calls by call id.
+    """Read a reply (see `openai_wire.read_openai_reply`), and its calls' thought signatures by call id.
 
     Raises:
         ModelError: `MALFORMED_REPLY` if it has no candidate; `CONTENT_REFUSED` if it was blocked.

@@ -106,7 +106,7 @@ def _items_before(target: str, opaque: Sequence[Mapping[str, Any]]) -> Iterator[
 
 
 def read_responses_reply(data: object, price: Price | None, key: str | None = None) -> ChatReply:
-    """A reply as our type; see `openai_wire.read_reply` for what it takes.
+    """Read a reply; see `openai_wire.read_openai_reply` for what it takes.
 
     Raises:
         ModelError: `MALFORMED_REPLY` if it is not a response; the error's kind if it failed under status 200;
@@ -314,7 +314,7 @@ class OpenAIModel(PostingModel):
 
 
 def _conversation_key(request: ChatRequest) -> str:
-    """One word for a conversation: what it was opened with, by whom; 32 hex digits."""
+    """Digest of a conversation's opening and of who asks; 32 hex digits."""
     texts = [text_of(message) for message in request.messages]
     opening = next((n for n, message in enumerate(request.messages) if message["role"] == "user"), 0)
     parts = [request.role, *texts[: opening + 1], *(tool.name for tool in request.tools)]

@@ -1,4 +1,4 @@
-"""Wrappers that account: `MeteredModel` for requests sent, `RecordingModel` for what a case asked."""
+"""Models that keep accounts: `MeteredModel` of requests sent, `RecordingModel` of what a case asked."""
 
 from __future__ import annotations
 
@@ -40,20 +40,21 @@ class MeteredModel(ModelWrapper):
             return self.model.complete(request)
         limited = books.meter.is_limited
         aside = books.meter.reserve_amount(self._max_amount(books, request)) if limited else Amount()
+        usage, cost_usd, failure = Usage(), None, None
         try:
             reply = self.model.complete(request)
+            usage, cost_usd = reply.usage, reply.cost_usd
+            return reply
         except ModelError as error:
-            books.meter.add_usage(error.usage, error.cost_usd, aside)
-            self._log_request(books, request, error.usage, error.cost_usd, error.kind.value)
+            usage, cost_usd, failure = error.usage, error.cost_usd, error.kind.value
             raise
         except BaseException as error:
             # A bug in an adapter: something may have been sent, and nobody knows what it came to.
-            books.meter.add_usage(Usage(), None, aside)
-            self._log_request(books, request, Usage(), None, type(error).__name__)
+            failure = type(error).__name__
             raise
-        books.meter.add_usage(reply.usage, reply.cost_usd, aside)
-        self._log_request(books, request, reply.usage, reply.cost_usd, None)
-        return reply
+        finally:
+            books.meter.add_usage(usage, cost_usd, aside)
+            self._log_request(books, request, usage, cost_usd, failure)
 
     def _max_amount(self, books: UsageLog, request: ChatRequest) -> Amount:
         """The most that a request is likely to cost: twice what such prompts usually do, and a long reply."""

@@ -213,7 +213,7 @@ class RateLimiter:
         return waited
 
     def note_reply(self, more_tokens: float, *, waited: bool) -> None:
-        """A reply came; see `answered`."""
+        """Book that a reply came; see `after_reply`."""
         with self._lock:
             self._refusals.append(False)
         # Not looked up once more: a request that went out before anybody was refused is in no account.
@@ -222,7 +222,7 @@ class RateLimiter:
             self._change_state(lambda pace: after_reply(pace, self.policy, now, more_tokens, waited=waited))
 
     def note_failure(self, error: ModelError) -> None:
-        """No reply came; the server may have said that it was asked too often, or when to ask again."""
+        """Book an error; the server may have said that it was asked too often, or when to ask again."""
         now = self._clock()
         asked_s = error.retry_after_s if error.kind.consequence is Consequence.RETRY else None
         if asked_s is not None and asked_s <= self._patience_s:
@@ -244,14 +244,14 @@ class RateLimiter:
 
     @property
     def _is_limiting(self) -> bool:
-        """Whether there is anything to heed; until somebody was refused or held back there is not."""
+        """Whether any limit holds; none does until somebody was refused or held back."""
         if not self._has_limits and self._path is not None and self._clock() >= self._poll_at:
             self._poll_at = self._clock() + _POLL_EVERY_S
             self._has_limits = self._path.exists()
         return self._has_limits
 
     def _try_send(self, tokens: float) -> float:
-        """Take the next place if it is due; else the seconds until it is."""
+        """Book a request if it may be sent now; else return the seconds until it may."""
         with self._hold_state() as keep:
             now = self._clock()
             pause = seconds_until_send(self._state, now)
@@ -267,7 +267,7 @@ class RateLimiter:
 
     @contextmanager
     def _hold_state(self) -> Iterator[Callable[[RateState], None]]:
-        """Hold the state against everybody, as it is now; what is given to the yielded function is kept."""
+        """Hold the state against all others; what the yielded function gets becomes the state."""
         with self._lock, _lock_file(self._path) as file:
             if file is not None:
                 self._state = _read_state(file) or self._state

@@ -98,14 +98,14 @@ class ReplyStore:
         return self._path(key).exists()
 
     def move_damaged(self, key: str) -> None:
-        """Keep a file that is no reply under another name. Only for whoever is `alone` with the key."""
+        """Keep a file that is no reply under another name. Only for whoever holds the key (`lock_key`)."""
         path = self._path(key)
         with contextlib.suppress(OSError):
             path.replace(path.with_suffix(DAMAGED_SUFFIX))
             _LOG.warning("%s is no reply as it was stored; it was kept as *%s", path, DAMAGED_SUFFIX)
 
     def claim_request(self, key: str) -> Future[ChatReply | None] | None:
-        """Say who asks: None means the caller, who then calls `done`; else what will come of who does."""
+        """Say who asks: None means the caller, who then calls `finish_request`; else what will come of it."""
         with self._lock:
             other = self._pending.get(key)
             if other is None:
@@ -296,7 +296,7 @@ class CachingModel(ModelWrapper):
                 return replace(copy.deepcopy(reply), cost_usd=0.0, attempts=0, from_cache=True)
 
     def _ask_for_all(self, key: str, request: ChatRequest) -> ChatReply:
-        """Ask for all who wait."""
+        """Ask the model once for all requests that wait for the key."""
         reply, error = None, None
         try:
             with self._store.lock_key(key):
@@ -361,7 +361,7 @@ def _tools_digest(tools: Sequence[ToolSpec]) -> str:
 
 
 def _shared_reply(other: Future[ChatReply | None]) -> ChatReply | None:
-    """What came of an equal request; its error as this request's own, which was not sent and cost nothing."""
+    """Reply to an equal request; its error is raised as this request's own, which cost nothing."""
     try:
         return other.result()
     except ModelError as error:
@@ -377,7 +377,7 @@ def dump_reply(reply: ChatReply, keepsake: Any) -> dict[str, Any]:
 
 
 class _StoredReply(BaseModel):
-    """A reply as `reply_to` gives it; any other shape is none."""
+    """A reply as `dump_reply` writes it; any other shape is none."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

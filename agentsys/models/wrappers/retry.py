@@ -1,8 +1,8 @@
-"""`Retried`: asks again after errors that pass, with exponential backoff and full jitter.
+"""`RetryingModel`: asks again after errors that pass, with exponential backoff and full jitter.
 
-The only place that retries: the SDKs' own retries are switched off, so that every request is
-counted. What a refusal means for others who ask the same model is `Paced`'s business. Which errors pass is
-in `agentsys.models.chat` and docs/errors.md.
+The only place that retries: the SDKs' own retries are switched off, so that every request is counted. What
+a refusal means for others who ask the same model is `RateLimitedModel`'s business. Which errors pass is in
+`agentsys.models.chat` and docs/errors.md.
 """
 
 from __future__ import annotations
