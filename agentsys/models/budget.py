@@ -7,7 +7,7 @@ import logging
 import os
 import secrets
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
@@ -95,9 +95,10 @@ class LockedBudget:
     @property
     def sum_others(self) -> tuple[Amount, Amount]:
         """What all others have spent, ended and killed ones too, and what those alive have set aside."""
-        others = [one for one in self.accounts if one.owner != self.owner]
-        living = [one for one in others if one.aside.requests and one.is_alive(self.now)]
-        return _sum_amounts([one.spent for one in others]), _sum_amounts([one.aside for one in living])
+        others = [account for account in self.accounts if account.owner != self.owner]
+        living = [account for account in others if account.aside.requests and account.is_alive(self.now)]
+        reserved = sum((account.aside for account in living), Amount())
+        return sum((account.spent for account in others), Amount()), reserved
 
     def write_account(self, account: Account) -> None:
         """Write this command's line.
@@ -105,14 +106,14 @@ class LockedBudget:
         Raises:
             OSError: If the disk does not take it.
         """
-        owners = [one.owner for one in self.accounts]
-        place = owners.index(self.owner) if self.owner in owners else len(owners)
+        owners = [entry.owner for entry in self.accounts]
+        line_number = owners.index(self.owner) if self.owner in owners else len(owners)
         line = replace(account, owner=self.owner, written=self.now).to_line()
-        os.pwrite(self.file, line, place * _LINE_BYTES)
+        os.pwrite(self.file, line, line_number * _LINE_BYTES)
 
     def reset_if_abandoned(self) -> None:
         """Forget what was spent before, if nobody who spent it is at work any more."""
-        if not any(one.owner == self.owner or one.is_alive(self.now) for one in self.accounts):
+        if not any(account.owner == self.owner or account.is_alive(self.now) for account in self.accounts):
             os.ftruncate(self.file, 0)
             self.accounts.clear()
 
@@ -139,20 +140,16 @@ class BudgetFile:
         try:
             fcntl.flock(file, fcntl.LOCK_EX)
             os.utime(file)
-            found = os.fstat(file)
-            data = os.pread(file, found.st_size, 0)
+            status = os.fstat(file)
+            data = os.pread(file, status.st_size, 0)
             lines = [data[start : start + _LINE_BYTES] for start in range(0, len(data), _LINE_BYTES)]
             opened = LockedBudget(
-                file, self._owner, [Account.parse_line(line) for line in lines], found.st_mtime
+                file, self._owner, [Account.parse_line(line) for line in lines], status.st_mtime
             )
             opened.reset_if_abandoned()
             yield opened
         finally:
             os.close(file)
-
-
-def _sum_amounts(amounts: Sequence[Amount]) -> Amount:
-    return sum(amounts, Amount())
 
 
 _log = logging.getLogger(__name__)
@@ -238,7 +235,7 @@ class Meter:
         Where none is under way it goes out as long as anything is left: nobody knows what it will cost.
 
         Returns:
-            What was set aside, for `add`.
+            What was set aside, for `add_usage`.
 
         Raises:
             RunBudgetReached: If the budget is used up, or it cannot be seen whether it is.
@@ -289,10 +286,12 @@ class Meter:
     def limit_message(self) -> str:
         """One sentence: the budget, and what was spent."""
         spent = self._total_spent
-        told = [] if self.budget.usd is None else [f"budget.usd={self.budget.usd:g} (${spent.usd:.2f} spent)"]
+        limits = (
+            [] if self.budget.usd is None else [f"budget.usd={self.budget.usd:g} (${spent.usd:.2f} spent)"]
+        )
         if self.budget.tokens is not None:
-            told.append(f"budget.tokens={self.budget.tokens} ({spent.tokens:,.0f} used)")
-        return f"{' and '.join(told)}: no further case fits."
+            limits.append(f"budget.tokens={self.budget.tokens} ({spent.tokens:,.0f} used)")
+        return f"{' and '.join(limits)}: no further case fits."
 
     @property
     def _total_spent(self) -> Amount:
@@ -318,7 +317,7 @@ class Meter:
 
     @contextmanager
     def _hold_shared(self, *, ended: bool = False) -> Iterator[None]:
-        """Hold the numbers inside the block, with those of others fresh; they are told these behind it."""
+        """Hold the numbers inside the block, those of others read afresh; at its end write this command's."""
         if self._file is None:
             yield
             return

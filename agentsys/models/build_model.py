@@ -21,6 +21,7 @@ from agentsys.models.chat import (
     ChatRequest,
     ModelCodeFailed,
     ModelError,
+    ModelWrapper,
     RecordedInjectionModel,
     RecordedResult,
     Scene,
@@ -36,16 +37,8 @@ from agentsys.models.wrappers.retry import NO_RETRY, RetryingModel, RetryPolicy
 _PROBE_RETRY = RetryPolicy(attempts=2, base_s=0.5, total_s=5.0, empty_retries=0)
 
 
-@dataclass(frozen=True)
-class BugTaggingModel:
+class BugTaggingModel(ModelWrapper):
     """A model whose own bugs are told from those of the defense that asks it."""
-
-    model: ChatModel
-
-    @property
-    def name(self) -> str:
-        """The wrapped model's name."""
-        return self.model.name
 
     def complete(self, request: ChatRequest) -> ChatReply:
         """Ask the wrapped model.
@@ -62,17 +55,12 @@ class BugTaggingModel:
             raise ModelCodeFailed(f"{type(error).__name__}: {error}") from error
 
 
-class RoleRouter:
+class RoleRouter(ModelWrapper):
     """Sends each request to the model of the role that asks, e.g. a cheaper worker; named as the default."""
 
     def __init__(self, default: ChatModel, roles: Mapping[str, ChatModel]) -> None:
-        self.default = default
+        super().__init__(default)
         self.roles = dict(roles)
-
-    @property
-    def name(self) -> str:
-        """The default model's name."""
-        return self.default.name
 
     def complete(self, request: ChatRequest) -> ChatReply:
         """Ask the role's model.
@@ -80,7 +68,7 @@ class RoleRouter:
         Raises:
             ModelError: If that model raises it.
         """
-        return self.roles.get(request.role, self.default).complete(request)
+        return self.roles.get(request.role, self.model).complete(request)
 
 
 @dataclass(frozen=True)
@@ -241,11 +229,11 @@ def _build_model(
     patience_s = (card.retry or RetryPolicy()).total_s
     shared = None if rates is None else rates / f"{_server_digest(fields)}.json"
     pacer = RateLimiter(shared, card.rate, patience_s=patience_s)
-    kept = store if card.cache or read_only else None
-    return _BuiltModel(card, provider, reply_identity(fields), kept, asked, pacer=pacer)
+    reply_store = store if card.cache or read_only else None
+    return _BuiltModel(card, provider, reply_identity(fields), reply_store, asked, pacer=pacer)
 
 
 def _server_digest(fields: Mapping[str, Any]) -> str:
-    """One word for what a rate holds for: a model of a server, asked with one key."""
+    """Digest of what a rate holds for: a model of a server, asked with one key."""
     known = [fields.get(name) for name in ("base_url", "model_id", "api_key_env", "name")]
     return digest_json([registered(fields.get("_target_")).in_0_1, *known])[:16]

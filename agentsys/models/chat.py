@@ -7,8 +7,9 @@ Providers translate their SDK's exceptions into these kinds; nobody else looks a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import astuple, dataclass, field, fields
 from enum import Enum
+from operator import add
 from typing import Any, Protocol, runtime_checkable
 
 from agentdojo.functions_runtime import FunctionCall
@@ -65,14 +66,7 @@ class Usage:
         return cls(**{count.name: getattr(stored, count.name) for count in fields(cls)})
 
     def __add__(self, other: Usage) -> Usage:
-        return Usage(
-            self.prompt + other.prompt,
-            self.completion + other.completion,
-            self.cached + other.cached,
-            self.reasoning + other.reasoning,
-            self.uncounted + other.uncounted,
-            self.written + other.written,
-        )
+        return Usage(*map(add, astuple(self), astuple(other)))
 
 
 @dataclass(frozen=True)
@@ -159,6 +153,18 @@ class ChatModel(Protocol):
             ModelError: If the provider failed; its kind says whether to retry, end the case or the run.
         """
         ...
+
+
+@dataclass
+class ModelWrapper:
+    """A model that hands requests on to another one, and bears its name."""
+
+    model: ChatModel
+
+    @property
+    def name(self) -> str:
+        """The wrapped model's name."""
+        return self.model.name
 
 
 @runtime_checkable

@@ -52,11 +52,11 @@ def find_outer_objects(text: str) -> list[dict[str, Any]]:
     for what the model says. Braces in prose ("the {name} asked for") are passed over. Commas behind a last
     element are left out where nothing else is wrong.
     """
-    found = _scan_outer_objects(text)
-    if not found:
+    objects = _scan_outer_objects(text)
+    if not objects:
         mended = drop_trailing_commas(text)
-        found = _scan_outer_objects(mended) if mended != text else found
-    return found
+        objects = _scan_outer_objects(mended) if mended != text else objects
+    return objects
 
 
 def drop_trailing_commas(text: str) -> str:
@@ -70,7 +70,7 @@ def drop_trailing_commas(text: str) -> str:
 
 def _scan_outer_objects(text: str) -> list[dict[str, Any]]:
     decoder = json.JSONDecoder(strict=False)
-    found: list[dict[str, Any]] = []
+    objects: list[dict[str, Any]] = []
     at = text.find("{")
     for _ in range(_MAX_BRACES):
         if at < 0:
@@ -83,12 +83,12 @@ def _scan_outer_objects(text: str) -> list[dict[str, Any]]:
                 break
             end = closed.end()
         else:
-            found.append(value)
+            objects.append(value)
         at = text.find("{", end)
-    return found
+    return objects
 
 
 def find_object_with(text: str, keys: Collection[str]) -> dict[str, Any] | None:
     """The one object of a reply that has all of these keys; None if there is none, or two that differ."""
-    found = [value for value in find_outer_objects(text) if set(keys) <= value.keys()]
-    return found[0] if found and all(value == found[0] for value in found) else None
+    matching = [value for value in find_outer_objects(text) if set(keys) <= value.keys()]
+    return matching[0] if matching and all(value == matching[0] for value in matching) else None

@@ -29,8 +29,8 @@ class ModelCard(BaseModel):
     simulated: bool = False
     """Whether it is no LLM; then every record, table and figure says so."""
     chat_family: str | None = None
-    """Whose chat template it reads, as `agentsys.attacks.red_team.chat_injection` names them; None: not known. What
-    an attacker may guess."""
+    """Whose chat template it reads, as `attacks.red_team.chat_injection` names them; None: not known.
+    What an attacker may guess."""
     context_tokens: int | None = Field(default=None, gt=0)
     """Size of its context; None where it is not known."""
     price: Price | None = None
@@ -78,9 +78,9 @@ def parse_card(node: Mapping[str, Any]) -> ModelCard:
         ConfigError: If one of the card's fields is missing or wrong.
     """
     fields = to_plain_dict(node)
-    own = {field: value for field, value in fields.items() if field in ModelCard.model_fields}
+    card_fields = {field: value for field, value in fields.items() if field in ModelCard.model_fields}
     try:
-        return ModelCard.model_validate(own)
+        return ModelCard.model_validate(card_fields)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
@@ -133,38 +133,32 @@ def find_model_class(model: str, path: object) -> type[Any]:
             f"Model '{model}': _target_ {path} cannot be imported (no module named '{error.name}');"
             " check the spelling, or put its folder on the path (--plugin-path)."
         ) from None
-    found = getattr(module, class_name, None)
-    if not isinstance(found, type):
+    model_class = getattr(module, class_name, None)
+    if not isinstance(model_class, type):
         known = [name for name, value in vars(module).items() if isinstance(value, type)]
         raise ConfigError(f"Model '{model}': {unknown_name('class', class_name, known)}")
-    if not hasattr(found, "complete"):
+    if not hasattr(model_class, "complete"):
         raise ConfigError(f"Model '{model}': {path} is no chat model: it has no method `complete`.")
-    return found
+    return model_class
 
 
 def _collect_arguments(
     provider_class: type[Any], fields: Mapping[str, Any], card: ModelCard
 ) -> dict[str, Any]:
     parameters = inspect.signature(provider_class).parameters
+    variadic = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
     takes_any = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
     shared = {field: getattr(card, field) for field in ModelCard.model_fields if field in parameters}
-    own = {k: v for k, v in fields.items() if k not in ModelCard.model_fields and k != "_target_"}
-    for key in own:
+    extra = {k: v for k, v in fields.items() if k not in ModelCard.model_fields and k != "_target_"}
+    for key in extra:
         if key not in parameters and not takes_any:
             known = {*parameters, *ModelCard.model_fields}
             raise ConfigError(f"Model '{card.name}': {unknown_name('key', key, known)}")
-    arguments = shared | own
+    arguments = shared | extra
     for name, parameter in parameters.items():
-        if (
-            parameter.default is inspect.Parameter.empty
-            and name not in arguments
-            and not _is_variadic(parameter)
-        ):
+        needed = parameter.default is parameter.empty and parameter.kind not in variadic
+        if needed and name not in arguments:
             raise ConfigError(
                 f"Model '{card.name}' needs {name}; add it to its YAML or as model.{name}=VALUE."
             )
     return arguments
-
-
-def _is_variadic(parameter: inspect.Parameter) -> bool:
-    return parameter.kind in (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)

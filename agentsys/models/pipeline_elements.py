@@ -172,8 +172,8 @@ MAX_ROUNDS = 15
 
 def default_system_message(suite: object) -> str:
     """The system message agents of this suite start from: the suite's own, else AgentDojo's default."""
-    own = getattr(suite, "system_message", None)
-    return own if isinstance(own, str) else str(load_system_message(None))
+    message = getattr(suite, "system_message", None)
+    return message if isinstance(message, str) else str(load_system_message(None))
 
 
 class ElementSequence(LoopStep):

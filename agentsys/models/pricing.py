@@ -19,7 +19,6 @@ from agentsys.models.chat import (
     ChatReply,
     ChatRequest,
     ErrorKind,
-    JsonSchema,
     ModelError,
     ToolSpec,
     Usage,
@@ -120,10 +119,6 @@ DATA_CHARS_PER_TOKEN = 3.5
 TOKENS_PER_MESSAGE = 4
 """Tokens around each message of a conversation, and around each call in one."""
 
-_MAX_TOOLS = 4096
-# Schemas are shared between requests and must not change; keeping the object keeps its id its own.
-_TOOL_SIZES: dict[tuple[str, int], tuple[JsonSchema, int]] = {}
-
 
 def reported_or_estimated_usage(request: ChatRequest, reply: ChatReply) -> Usage:
     """The usage that a model reported, or else an estimate."""
@@ -133,10 +128,8 @@ def reported_or_estimated_usage(request: ChatRequest, reply: ChatReply) -> Usage
 
 def estimate_usage(request: ChatRequest, reply: ChatAssistantMessage) -> Usage:
     """Estimate what a real model might have counted for this call."""
-    prompt = (
-        sum(map(_message_tokens, request.messages))
-        + sum(map(_tool_size, request.tools)) / PROSE_CHARS_PER_TOKEN
-    )
+    tools = sum(len(format_tool(tool)) for tool in request.tools) / PROSE_CHARS_PER_TOKEN
+    prompt = sum(map(_message_tokens, request.messages)) + tools
     return Usage(prompt=round(prompt), completion=round(_message_tokens(reply)))
 
 
@@ -145,26 +138,10 @@ def _message_tokens(message: ChatMessage) -> float:
     if message["role"] == "system":
         return TOKENS_PER_MESSAGE + text / PROSE_CHARS_PER_TOKEN
     if message["role"] == "tool":
-        return (
-            TOKENS_PER_MESSAGE
-            + len(message["error"] or "") / DATA_CHARS_PER_TOKEN
-            + text / DATA_CHARS_PER_TOKEN
-        )
+        return TOKENS_PER_MESSAGE + (len(message["error"] or "") + text) / DATA_CHARS_PER_TOKEN
     calls = message["tool_calls"] or () if message["role"] == "assistant" else ()
     size = sum(len(call.function) + len(json.dumps(dict(call.args), default=str)) for call in calls)
     return TOKENS_PER_MESSAGE * (1 + len(calls)) + (text + size) / DATA_CHARS_PER_TOKEN
-
-
-def _tool_size(tool: ToolSpec) -> int:
-    key = tool.name, id(tool.parameters)
-    known = _TOOL_SIZES.get(key)
-    if known is not None and known[0] is tool.parameters:
-        return known[1]
-    size = len(format_tool(tool))
-    if len(_TOOL_SIZES) >= _MAX_TOOLS:
-        _TOOL_SIZES.clear()
-    _TOOL_SIZES[key] = (tool.parameters, size)
-    return size
 
 
 def format_tool(tool: ToolSpec) -> str:
@@ -185,7 +162,7 @@ def _format_type(schema: object, definitions: Mapping[str, Any], depth: int) -> 
     if values := _as_sequence(schema.get("enum")):
         return " | ".join(json.dumps(value, default=str) for value in values)
     if choices := _as_sequence(schema.get("anyOf")) or _as_sequence(schema.get("oneOf")):
-        return " | ".join(_format_type(one, definitions, depth + 1) for one in choices)
+        return " | ".join(_format_type(choice, definitions, depth + 1) for choice in choices)
     if schema.get("type") == "array":
         return _format_type(schema.get("items"), definitions, depth + 1) + "[]"
     if _as_mapping(schema.get("properties")):

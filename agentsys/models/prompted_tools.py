@@ -117,11 +117,11 @@ def _parse_call(item: ast.expr) -> FunctionCall:
 
 def _parse_literal(value: ast.expr, name: str) -> Any:
     try:
-        found = ast.literal_eval(value)
-        json.dumps(found, default=str)  # an integer written in hex may be longer than Python prints
+        literal = ast.literal_eval(value)
+        json.dumps(literal, default=str)  # an integer written in hex may be longer than Python prints
     except (ValueError, TypeError):
         raise CallSyntaxError(f"the value of {name} must be a literal") from None
-    return "..." if found is Ellipsis else found
+    return "..." if literal is Ellipsis else literal
 
 
 OWN, OTHERS = "own_tools", "other_functionalities"
@@ -149,7 +149,7 @@ class Action:
     """What a reply says is to be done."""
 
     name: str
-    """A tool, a functionality of another agent, or `FINISH`."""
+    """A tool, a functionality of another agent, or `FINISH_ACTION`."""
     input: Any
     """JSON data: the arguments, or the answer."""
 
@@ -157,8 +157,8 @@ class Action:
 def write_action(action: Action, thought: str = "") -> str:
     """A reply: a thought, if any, and one action."""
     block = json.dumps({"action": action.name, "action_input": action.input}, ensure_ascii=False, default=str)
-    said = f"Thought: {thought}\n" if thought else ""
-    return f"{said}Action:\n```json\n{block}\n```"
+    opening = f"Thought: {thought}\n" if thought else ""
+    return f"{opening}Action:\n```json\n{block}\n```"
 
 
 def text_before_observation(text: str) -> str:
@@ -172,11 +172,11 @@ def read_action(text: str) -> Action | None:
     Raises:
         ActionSyntaxError: If the block is not JSON, or names no action.
     """
-    found = find_json_block(text)
-    if found is None:
+    block = find_json_block(text)
+    if block is None:
         return None
     try:
-        value = clean_json(json.loads(found, strict=False))
+        value = clean_json(json.loads(block, strict=False))
     except (*_UNREADABLE, ModelError):
         raise ActionSyntaxError("the block is not JSON") from None
     if isinstance(value, list) and value:
@@ -193,12 +193,12 @@ def find_json_block(text: str) -> str | None:
     return match[1] if match is not None else None
 
 
-def write_offer(own: Sequence[ToolSpec], others: Mapping[str, str]) -> str:
+def write_offer(tools: Sequence[ToolSpec], others: Mapping[str, str]) -> str:
     """What an agent can do: a line of JSON for each of its tools, and one for each name it can ask for."""
     known = [{"name": name, "description": text} for name, text in others.items()]
     return "\n\n".join(
         [
-            wrap_in_tag(OWN, to_json_lines(tool.json_object for tool in own)),
+            wrap_in_tag(OWN, to_json_lines(tool.json_object for tool in tools)),
             wrap_in_tag(OTHERS, to_json_lines(known)),
         ]
     )
@@ -218,8 +218,8 @@ def read_offer(text: str) -> list[ToolSpec] | None:
 
 def write_request(name: str, args: Mapping[str, Any]) -> str:
     """What another agent asks for, as a model reads it: `name(key=value, ...)`, values in JSON."""
-    given = ", ".join(f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in args.items())
-    return wrap_in_tag(REQUEST, f"{name}({given})")
+    arguments = ", ".join(f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in args.items())
+    return wrap_in_tag(REQUEST, f"{name}({arguments})")
 
 
 def read_request(text: str) -> tuple[str, dict[str, Any]] | None:

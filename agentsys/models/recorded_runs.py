@@ -40,16 +40,16 @@ def find_pipeline_folder(name: str, traces: str | Path | None, pipeline: str | N
     if not root.is_dir():
         mend = "unpack it first (tar -xf)" if root.is_file() else "check the path"
         raise ConfigError(f"model.traces={root}: {'not a' if root.is_file() else 'no such'} folder; {mend}.")
-    found = find_pipeline_folders(root.resolve())
-    if not found:
+    folders = find_pipeline_folders(root.resolve())
+    if not folders:
         raise ConfigError(
             f"model.traces={root}: no recorded runs there"
             " (looked for PIPELINE/SUITE/USER_TASK/ATTACK/INJECTION.json); name the folder they are in."
         )
-    names = sorted({folder.name for folder in found})
+    names = sorted({folder.name for folder in folders})
     if pipeline is not None:
         require_known_name("pipeline", pipeline, names)
-    chosen = [folder for folder in found if pipeline in (None, folder.name)]
+    chosen = [folder for folder in folders if pipeline in (None, folder.name)]
     if len(chosen) > 1:
         mend = "give model.traces=FOLDER of one" if pipeline else "name one: model.pipeline=NAME"
         raise ConfigError(
@@ -81,22 +81,17 @@ def find_pipeline_folders(root: Path) -> list[Path]:
 
     A folder known to be one is not searched further, so the cost does not grow with the number of records.
     """
-    found: set[Path] = set()
+    pipelines: set[Path] = set()
     for folder, subfolders, files in os.walk(root):
         here = Path(folder)
-        if any(parent in found for parent in (here, *here.parents)):
+        if any(parent in pipelines for parent in (here, *here.parents)):
             subfolders.clear()
             continue
         subfolders[:] = sorted(name for name in subfolders if not name.startswith("."))
-        if any(name.endswith(".json") for name in files):
-            _add_pipeline(found, here, root)
-    return sorted(found)
-
-
-def _add_pipeline(found: set[Path], attack_folder: Path, root: Path) -> None:
-    """Count `<pipeline>` of `<pipeline>/<suite>/<task>/<attack>`, unless it is above `root`."""
-    if len(attack_folder.relative_to(root).parts) >= 3:
-        found.add(attack_folder.parents[2])
+        # `<pipeline>` of `<pipeline>/<suite>/<task>/<attack>`, unless it is above `root`.
+        if any(name.endswith(".json") for name in files) and len(here.relative_to(root).parts) >= 3:
+            pipelines.add(here.parents[2])
+    return sorted(pipelines)
 
 
 class UnreadableRun(Exception):
@@ -198,9 +193,7 @@ def _parse_message(stored: _StoredMessage) -> ChatMessage:
             "tool_call": stored.tool_call,
             "error": stored.error,
         }
-    if stored.role == "system":
-        return {"role": "system", "content": content or []}
-    return {"role": "user", "content": content or []}
+    return cast(ChatMessage, {"role": stored.role, "content": content or []})
 
 
 def _parse_blocks(content: str | list[dict[str, Any]] | None) -> list[MessageContentBlock] | None:

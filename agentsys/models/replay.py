@@ -98,8 +98,8 @@ def check_required_parameters(recorded: Sequence[ChatMessage], request: ChatRequ
         if lacking:
             raise ModelError(
                 ErrorKind.REPLAY_DIVERGED,
-                f"the recorded call {_format_call(call)} has no `{lacking[0]}`, which this defense's tools demand;"
-                f" {_ANOTHER_DEFENSE}",
+                f"the recorded call {_format_call(call)} has no `{lacking[0]}`, which this defense's tools"
+                f" demand; {_ANOTHER_DEFENSE}",
             )
 
 
@@ -161,8 +161,8 @@ def _check_not_refused(index: int, results: int, recorded: ChatMessage, message:
     """A refusal in a value's place is no other text: whatever was read then cannot be read now."""
     was_value = recorded["role"] == "tool" and recorded["error"] is None and not _is_failure_object(recorded)
     if was_value and _is_failure_object(message):
-        shown = text_of(message)[:_QUOTED_CHARS]
-        how = f"tool result {results} is a value in the record and {shown} here; {_ANOTHER_DEFENSE}"
+        refusal = text_of(message)[:_QUOTED_CHARS]
+        how = f"tool result {results} is a value in the record and {refusal} here; {_ANOTHER_DEFENSE}"
         raise _divergence(index, how)
 
 
@@ -318,14 +318,14 @@ class ReplayedCaseModel:
                 ErrorKind.REPLAY_DIVERGED,
                 f"the record has {len(self._answers)} assistant messages; number {answered + 1} was asked",
             )
-        place = self._answers[answered]
-        if place != len(request.messages):
+        index = self._answers[answered]
+        if index != len(request.messages):
             expected = self.run.messages[len(request.messages)]["role"]
             raise ModelError(
                 ErrorKind.REPLAY_DIVERGED,
                 f"after message {len(request.messages)} the record goes on with a {expected} message",
             )
-        message, notes = _copy_answer(messages, place)
+        message, notes = _copy_answer(messages, index)
         return ChatReply(
             message, cost_usd=0.0, model_id=self.run.model_id, notes=self._new_notes([*differences, *notes])
         )
@@ -337,13 +337,13 @@ class ReplayedCaseModel:
         return fresh
 
 
-def _copy_answer(messages: Sequence[ChatMessage], place: int) -> tuple[ChatAssistantMessage, list[str]]:
+def _copy_answer(messages: Sequence[ChatMessage], index: int) -> tuple[ChatAssistantMessage, list[str]]:
     """A copy of the recorded assistant message at `place`, and what was changed about it."""
-    message = messages[place]
+    message = messages[index]
     assert message["role"] == "assistant"
     content, calls = copy.deepcopy(message["content"]), copy.deepcopy(message["tool_calls"])
     notes: list[str] = []
-    if content is None and not calls and place == len(messages) - 1:
+    if content is None and not calls and index == len(messages) - 1:
         # AgentDojo takes None for "no answer yet" and would run the whole pipeline again.
         content, notes = [text_content_block_from_string("")], [EMPTY_FINAL_NOTE]
     return {"role": "assistant", "content": content, "tool_calls": calls}, notes

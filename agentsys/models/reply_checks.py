@@ -34,11 +34,11 @@ _MAX_CHARS = 20_000
 
 def count_oddities(request: ChatRequest, reply: ChatReply) -> dict[str, int]:
     """Count what is odd about a reply and those asked for again before it, by kind; mostly nothing."""
-    found = {
+    counts = {
         EMPTY: reply.empty_before + is_empty_reply(reply),
         UNPARSED_CALL: int(is_unparsed_call(request, reply)),
     }
-    return {kind: count for kind, count in found.items() if count}
+    return {kind: count for kind, count in counts.items() if count}
 
 
 def is_empty_reply(reply: ChatReply) -> bool:
@@ -123,8 +123,8 @@ class ReadingTest:
     def make_questions(self) -> list[ChatRequest]:
         """One for each sentence."""
         return [
-            ChatRequest([user(f"{_READING_TASK}\n\n{self.write(said)}")], role=PREFLIGHT_ROLE)
-            for said in READING_SENTENCES
+            ChatRequest([user(f"{_READING_TASK}\n\n{self.write(sentence)}")], role=PREFLIGHT_ROLE)
+            for sentence in READING_SENTENCES
         ]
 
     def count_readable(self, model: ChatModel) -> int:
@@ -135,7 +135,8 @@ class ReadingTest:
         """
         replies = [text_of(model.complete(question).message) for question in self.make_questions()]
         return sum(
-            _contains_sentence(reply, said) for reply, said in zip(replies, READING_SENTENCES, strict=True)
+            _contains_sentence(reply, sentence)
+            for reply, sentence in zip(replies, READING_SENTENCES, strict=True)
         )
 
     def format_note(self, read: int) -> str:
@@ -148,5 +149,5 @@ _READING_TASK = "Write down in plain words what the following text says. Answer 
 
 def _contains_sentence(reply: str, sentence: str) -> bool:
     """Whether the sentence stands in a reply, whatever its signs and capitals."""
-    said, wanted = (" ".join(_WORDS.findall(text.casefold())) for text in (reply, sentence))
-    return wanted in said
+    words, wanted = (" ".join(_WORDS.findall(text.casefold())) for text in (reply, sentence))
+    return wanted in words

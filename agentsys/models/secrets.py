@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Any
 
@@ -13,9 +12,6 @@ SECRET_MARK = "***"
 
 _MIN_RUN = 12
 """Characters of a key that a text must share in a row to lose them; `sk-ant-api03` alone is no secret."""
-_BLOCK = 6
-"""A run of `_SHORTEST` characters of a key holds one of its blocks of this length whole."""
-
 _USER_INFO = re.compile(r"(?<=://)[^/?#\s@]*@")
 
 
@@ -42,55 +38,23 @@ def without_key(text: str, key: str | None) -> str:
     """
     if not key or len(key) < _MIN_RUN:
         return text
-    runs = [run for secret in _key_encodings(key) for run in _find_runs(text, secret)]
-    if not runs:
-        return text
-    pieces, end = [], 0
-    for start, stop in _merge_runs(runs):
-        pieces += [text[end:start], SECRET_MARK]
-        end = stop
+    windows = _secret_windows(key)
+    pieces, end = list[str](), 0
+    for start in range(len(text) - _MIN_RUN + 1):
+        if text[start : start + _MIN_RUN] in windows:
+            if start > end or not pieces:  # not one with the part before it
+                pieces += [text[end:start], SECRET_MARK]
+            end = start + _MIN_RUN
     return "".join([*pieces, text[end:]])
 
 
 @lru_cache(maxsize=16)
-def _key_encodings(key: str) -> tuple[str, ...]:
-    """The key, and its base64 at each of the three places it may have among other bytes."""
-    raw = key.encode()
-    coded = {key}
+def _secret_windows(key: str) -> frozenset[str]:
+    """All parts of `_MIN_RUN` characters of the key, and of its base64 at each place among other bytes."""
+    forms = {key}
     for before in range(3):
-        text = base64.b64encode(b"\0" * before + raw).decode().rstrip("=")
+        text = base64.b64encode(b"\0" * before + key.encode()).decode().rstrip("=")
         # Characters at the ends also depend on the neighbours.
         inner = text[-(-before * 8 // 6) : -1]
-        coded |= {inner, inner.replace("+", "-").replace("/", "_")}
-    return tuple(sorted(coded))
-
-
-def _find_runs(text: str, secret: str) -> Iterator[tuple[int, int]]:
-    """Find where at least `_SHORTEST` characters in a row are the secret's, by its blocks."""
-    for place in range(0, len(secret) - _BLOCK + 1, _BLOCK):
-        at = text.find(secret[place : place + _BLOCK])
-        while at >= 0:
-            start, stop = _extend_run(text, secret, at, place)
-            if stop - start >= min(_MIN_RUN, len(secret)):
-                yield start, stop
-            at = text.find(secret[place : place + _BLOCK], max(stop - _BLOCK, at + 1))
-
-
-def _extend_run(text: str, secret: str, at: int, place: int) -> tuple[int, int]:
-    start, stop = at, at + _BLOCK
-    while start > 0 and place > 0 and text[start - 1] == secret[place - 1]:
-        start, place = start - 1, place - 1
-    length = stop - start
-    while stop < len(text) and place + length < len(secret) and text[stop] == secret[place + length]:
-        stop, length = stop + 1, length + 1
-    return start, stop
-
-
-def _merge_runs(runs: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    found: list[tuple[int, int]] = []
-    for start, stop in sorted(set(runs)):
-        if found and start <= found[-1][1]:
-            found[-1] = found[-1][0], max(stop, found[-1][1])
-        else:
-            found.append((start, stop))
-    return found
+        forms |= {inner, inner.replace("+", "-").replace("/", "_")}
+    return frozenset(form[at : at + _MIN_RUN] for form in forms for at in range(len(form) - _MIN_RUN + 1))

@@ -121,12 +121,12 @@ def read_agentdojo_tools(text: str) -> tuple[list[ToolSpec], str] | None:
     from agentdojo.agent_pipeline.llms.local_llm import _tool_calling_prompt
 
     head, _, after = _tool_calling_prompt.partition("{functions}")
-    listed, found, rest = text.removeprefix(head).partition(after.format())
-    if not text.startswith(head) or not found:
+    listed, separator, rest = text.removeprefix(head).partition(after.format())
+    if not text.startswith(head) or not separator:
         return None
     rows = list(_iter_json_values(listed))
-    own = rest.partition("## Additional Instructions")[2].strip()
-    return [ToolSpec(row["name"], row["description"], row["parameters"]) for row in rows], own  # type: ignore[index]
+    instructions = rest.partition("## Additional Instructions")[2].strip()
+    return [ToolSpec(row["name"], row["description"], row["parameters"]) for row in rows], instructions  # type: ignore[index]
 
 
 def write_agentdojo_call(call: FunctionCall) -> str:
@@ -149,16 +149,16 @@ def _parse_first_call(text: str) -> list[FunctionCall]:
 
 def _parse_every_call(text: str) -> list[FunctionCall]:
     """Every call; arguments may hold a closing tag, and one that cannot be read is told to the model."""
-    found, place = [], 0
-    while (opened := _OPENING.search(text, place)) is not None:
-        args, place = _parse_until_closing_tag(text, opened.end())
+    calls, end = [], 0
+    while (opened := _OPENING.search(text, end)) is not None:
+        args, end = _parse_until_closing_tag(text, opened.end())
         if args is None:
-            found.append(
-                FunctionCall(function=MALFORMED_CALL, args={"text": text[opened.start() : place][:500]})
+            calls.append(
+                FunctionCall(function=MALFORMED_CALL, args={"text": text[opened.start() : end][:500]})
             )
         else:
-            found.append(FunctionCall(function=opened.group(1).strip(), args=args))
-    return found
+            calls.append(FunctionCall(function=opened.group(1).strip(), args=args))
+    return calls
 
 
 _MAX_CLOSING_TAGS = 20
@@ -213,17 +213,17 @@ def _parse_llama3_calls(text: str) -> list[FunctionCall]:
 
 
 def _iter_json_values(text: str) -> Iterator[object]:
-    place = _skip_separators(text, 0)
-    while place < len(text):
-        value, place = _DECODER.raw_decode(text, place)
+    position = _skip_separators(text, 0)
+    while position < len(text):
+        value, position = _DECODER.raw_decode(text, position)
         yield from value if isinstance(value, list) else [value]
-        place = _skip_separators(text, place)
+        position = _skip_separators(text, position)
 
 
-def _skip_separators(text: str, place: int) -> int:
+def _skip_separators(text: str, position: int) -> int:
     """The place behind blanks and semicolons."""
-    found = _SPACE.match(text, place)
-    return found.end() if found else place
+    separators = _SPACE.match(text, position)
+    return separators.end() if separators else position
 
 
 def _parse_llama3_call(value: object) -> FunctionCall | None:

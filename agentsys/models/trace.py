@@ -1,6 +1,6 @@
 """The trace of one case: a tree of spans, what each model call cost, and who watches.
 
-A run opens a `Tracer` for each case (`tracing`). Code that acts - a defense's worker, a wrapped
+A run opens a `Tracer` for each case (`use_tracer`). Code that acts - a defense's worker, a wrapped
 model, the tool runtime - adds to it through the functions below and never needs to be handed
 it. Outside a run (a defense used in AgentDojo's own benchmark, a notebook) everything still
 works and is simply not kept.
@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -100,12 +100,12 @@ class Tracer:
     executed_calls: list[tuple[str, dict[str, Any], str | None]] = field(default_factory=list)
     """Tool calls that the runtime really ran, in order: name, arguments, error."""
     executed_attempts: list[int] = field(default_factory=list)
-    """For each of `executed`, the run of the pipeline it belongs to."""
+    """For each of `executed_calls`, the run of the pipeline it belongs to."""
     refused_attempts: list[int] = field(default_factory=list)
     """For each call that a defense refused and that stands in the messages all the same, the run of the
     pipeline it belongs to."""
     decision_points: list[tuple[int, int]] = field(default_factory=list)
-    """For each of `executed`, the reply it was decided in: the agent's span, and how many replies it had."""
+    """For each of `executed_calls`, the reply that decided it: the agent's span and its number of replies."""
     last_main_messages: Sequence[ChatMessage] = ()
     """The context of the latest request by an acting role, kept for errored cases."""
     case: str = ""
@@ -149,18 +149,12 @@ class Tracer:
 
     def model_answered(self, role: str, reply: ChatReply, odd: Mapping[str, int] | None = None) -> None:
         """Book a reply under the current span, with what is odd about it."""
-        call = ModelCall(
-            role=role,
-            usage=reply.usage,
-            cost_usd=reply.cost_usd,
-            latency_s=reply.latency_s,
-            model_id=reply.model_id,
-            attempts=reply.attempts,
-            from_cache=reply.from_cache,
-            notes=reply.notes,
-            odd=odd or {},
+        paid = reply.usage, reply.cost_usd, reply.latency_s
+        self._record_call(
+            ModelCall(
+                role, *paid, reply.model_id, reply.attempts, reply.from_cache, reply.notes, odd=odd or {}
+            )
         )
-        self._record_call(call)
 
     def model_failed(self, role: str, error: ModelError) -> None:
         """Book a question that ended in an error: what its answers cost was paid for."""
@@ -171,21 +165,15 @@ class Tracer:
 
     def _record_call(self, call: ModelCall) -> None:
         with self._calls_lock:  # a defense may ask several questions at once
-            self._attach_call(call)
-
-    def _attach_call(self, call: ModelCall) -> None:
-        self.tokens += call.usage.prompt + call.usage.completion
-        if not self._open_spans:
-            with self.span("main") as root:
-                root.calls.append(call)
-            return
-        self._open_spans[-1].calls.append(call)
+            self.tokens += call.usage.prompt + call.usage.completion
+            with nullcontext(self._open_spans[-1]) if self._open_spans else self.span("main") as current:
+                current.calls.append(call)
 
     def tool_ran(self, name: str, args: Mapping[str, Any], value: object, error: str | None) -> None:
         """Book a tool call that the runtime executed."""
         self.executed_calls.append((name, dict(args), error))
         self.executed_attempts.append(self.attempt)
-        agent = next((one for one in reversed(self._open_spans) if one.calls), None)
+        agent = next((span for span in reversed(self._open_spans) if span.calls), None)
         self.decision_points.append((-1, 0) if agent is None else (agent.id, len(agent.calls)))
         with self.span("tool", name) as tool:
             tool.decision = {"args": dict(args), "error": error}

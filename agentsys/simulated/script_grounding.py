@@ -147,8 +147,8 @@ def find_answered(lines: Iterable[ScriptPosition], result: ToolResult) -> Script
 def _has_scripted_arguments(call: ScriptedCall, args: Mapping[str, Any]) -> bool:
     """Whether the arguments are the scripted ones, placeholders and quotes aside."""
     free = {quote.arg for quote in call.quotes}
-    told = ((value, args.get(name)) for name, value in call.args.items() if name not in free)
-    return all(value == given or PLACEHOLDER in str(given) for value, given in told)
+    pairs = ((value, args.get(name)) for name, value in call.args.items() if name not in free)
+    return all(value == value_now or PLACEHOLDER in str(value_now) for value, value_now in pairs)
 
 
 _LARGE_AMOUNT = 100
@@ -166,9 +166,9 @@ def find_fact(fact: Fact, text: str) -> str | None:
     declared = rf"\b{re.escape(fact.field)}\b[\"']?: [\"']?(\d+)"
     for pattern in (declared, fact.pattern):
         for reading in (text, fold_decoded(text)):
-            found = re.findall(pattern, reading, re.IGNORECASE)
-            if found:
-                return str(found[-1])
+            numbers = re.findall(pattern, reading, re.IGNORECASE)
+            if numbers:
+                return str(numbers[-1])
     return None
 
 
@@ -183,19 +183,20 @@ def fact_replacements(facts: Iterable[Fact], within: str, readings: Iterable[str
     Returns:
         Text of a fact -> what stands in its place, the longest first; nothing for what stays as it is.
     """
-    needed = sorted((fact for fact in facts if fact.text in within), key=lambda one: -len(one.text))
-    heard = list(readings) if needed else []
-    heard.reverse()
-    found = {
-        fact.text: next((said for text in heard if (said := find_fact(fact, text))), None) for fact in needed
+    needed = sorted((fact for fact in facts if fact.text in within), key=lambda fact: -len(fact.text))
+    texts = list(readings) if needed else []
+    texts.reverse()
+    values = {
+        fact.text: next((value for text in texts if (value := find_fact(fact, text))), None)
+        for fact in needed
     }
-    return {text: said or PLACEHOLDER for text, said in found.items() if said != text}
+    return {text: value or PLACEHOLDER for text, value in values.items() if value != text}
 
 
 def replace_facts(text: str, replaced: Mapping[str, str]) -> str:
     """The text with exactly these facts replaced."""
-    for fact, said in replaced.items():
-        text = re.sub(rf"(?<!\w){re.escape(fact)}(?!\w)", said, text)
+    for fact, value in replaced.items():
+        text = re.sub(rf"(?<!\w){re.escape(fact)}(?!\w)", value, text)
     return text
 
 
@@ -284,10 +285,10 @@ def _string_values(key: str, items: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _set_value(args: dict[str, Any], at: Sequence[str | int], value: str) -> None:
-    place: Any = args
+    target: Any = args
     for key in at[:-1]:
-        place = place[key]
-    place[at[-1]] = value
+        target = target[key]
+    target[at[-1]] = value
 
 
 def _parse_yaml(output: str) -> Any:

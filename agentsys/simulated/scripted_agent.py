@@ -72,8 +72,8 @@ def from_tags(request: ChatRequest) -> ChatRequest | None:
 def to_tags(reply: ChatAssistantMessage) -> ChatAssistantMessage:
     """A native reply as text in tags."""
     calls = [(call.function, call.args) for call in reply["tool_calls"] or ()]
-    said = text_of(reply)
-    return assistant(write_reply(said if calls else "", write_calls(calls), "" if calls else said))
+    text = text_of(reply)
+    return assistant(write_reply(text if calls else "", write_calls(calls), "" if calls else text))
 
 
 def _with_calls(message: ChatMessage) -> ChatMessage:
@@ -96,9 +96,9 @@ def from_actions(request: ChatRequest) -> ChatRequest | None:
     messages: list[ChatMessage] = []
     for message in request.messages:
         open_call = _open_call(messages)
-        said = read_observation(text_of(message)) if message["role"] == "user" else None
-        if open_call is not None and said is not None:
-            messages.append(_result_message(open_call, said))
+        observation = read_observation(text_of(message)) if message["role"] == "user" else None
+        if open_call is not None and observation is not None:
+            messages.append(_result_message(open_call, observation))
         elif message["role"] == "user":
             messages.append(user(text_between_tags(text_of(message), QUESTION) or text_of(message)))
         else:
@@ -117,10 +117,12 @@ def to_action(reply: ChatAssistantMessage) -> ChatAssistantMessage:
 def from_text_protocol(request: ChatRequest) -> ChatRequest | None:
     """The request with native tools and calls, where AgentDojo's text protocol is spoken; None elsewhere."""
     first = request.messages[0] if request.messages else None
-    told = read_agentdojo_tools(text_of(first)) if first is not None and first["role"] == "system" else None
-    if request.tools or told is None:
+    protocol = (
+        read_agentdojo_tools(text_of(first)) if first is not None and first["role"] == "system" else None
+    )
+    if request.tools or protocol is None:
         return None
-    messages: list[ChatMessage] = [system(told[1])]
+    messages: list[ChatMessage] = [system(protocol[1])]
     for message in request.messages[1:]:
         open_call = _open_call(messages)
         returned = _parse_result(text_of(message)) if message["role"] == "user" else None
@@ -132,7 +134,7 @@ def from_text_protocol(request: ChatRequest) -> ChatRequest | None:
             messages.append({**message, "tool_calls": calls or None})
         else:
             messages.append(message)
-    return replace(request, messages=messages, tools=told[0])
+    return replace(request, messages=messages, tools=protocol[0])
 
 
 def to_text_protocol(reply: ChatAssistantMessage) -> ChatAssistantMessage:
@@ -174,15 +176,15 @@ def _with_action(message: ChatMessage) -> ChatMessage:
     return {**message, "tool_calls": [FunctionCall(function=action.name, args=action.input)]}
 
 
-def _result_message(call: FunctionCall, said: str) -> ChatMessage:
+def _result_message(call: FunctionCall, output: str) -> ChatMessage:
     # What was not taken because of its form is worth another attempt; a refusal or a tool's error is not.
-    return tool_message(call, said, "its form was wrong" if said.startswith(REPEAT_PREFIX) else None)
+    return tool_message(call, output, "its form was wrong" if output.startswith(REPEAT_PREFIX) else None)
 
 
 DONE_ANSWER = "Done."
-"""SpokenText where the ground truth has no words; an empty reply would count as no answer at all."""
+"""The answer where the ground truth has no words; an empty reply would count as no answer at all."""
 NOTHING_ASKED_ANSWER = "I have nothing to add."
-"""SpokenText where no known request stands in the conversation."""
+"""The answer where no known request stands in the conversation."""
 
 
 @dataclass(frozen=True)
@@ -203,8 +205,8 @@ class Assignment:
 
     def text_beside_request(self, text: str) -> str:
         """Give what a user message says besides the request; `""` where it is only a repetition."""
-        heard = fold_decoded(text)
-        return heard.replace(self.wording, " ").strip() if self.wording else heard
+        folded = fold_decoded(text)
+        return folded.replace(self.wording, " ").strip() if self.wording else folded
 
 
 def find_assignment(request: ChatRequest, knowledge: SimulatedKnowledge, tools: Sequence[str]) -> Assignment:
@@ -273,8 +275,8 @@ def replay_progress(
     request: ChatRequest, knowledge: SimulatedKnowledge, assignment: Assignment, tools: frozenset[str]
 ) -> ScriptProgress:
     """Follow the conversation and see what has been done, failed, or asked for by an attacker."""
-    own = assignment.goal
-    refused = set() if own is None else {(own.suite, own.task_id)}
+    asked_goal = assignment.goal
+    refused = set() if asked_goal is None else {(asked_goal.suite, asked_goal.task_id)}
     progress = ScriptProgress(start_position(assignment.calls, tools), [], refused)
     context = f"{request.role}/{assignment.name}"
     for message in request.messages:
@@ -321,11 +323,7 @@ NO_FIELDS_INTENT = {"status": "string"}
 """The intent of a call that nothing is taken from."""
 
 
-_PROMPT_FORMS = (
-    (from_tags, to_tags),
-    (from_actions, to_action),
-    (from_text_protocol, to_text_protocol),
-)
+_PROMPT_FORMS = ((from_tags, to_tags), (from_actions, to_action), (from_text_protocol, to_text_protocol))
 """Ways to be told tools in the prompt: how a request is read, and how its answer is written."""
 
 
@@ -352,8 +350,8 @@ def _next_step(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssis
     _declare_intent(args, tools[call.function], assignment.facts if line.goal is None else (), index)
     # The words keep the message from being empty: AgentDojo runs a pipeline again whose last
     # message has no content, which a conversation that reached its round limit would.
-    made = FunctionCall(function=call.function, args=args, id=f"call_{len(request.messages)}")
-    return assistant(f"Calling {call.function}.", [made])
+    next_call = FunctionCall(function=call.function, args=args, id=f"call_{len(request.messages)}")
+    return assistant(f"Calling {call.function}.", [next_call])
 
 
 def _call_arguments(
@@ -384,8 +382,8 @@ def _final_answer(request: ChatRequest, assignment: Assignment, progress: Script
     else:
         replaced = fact_replacements(assignment.facts, assignment.answer, iter_texts(request))
         answer = replace_facts(assignment.answer, replaced)
-    said = [line.goal.says for line in progress.goals if line.goal is not None and line.goal.says]
-    return "\n".join([answer, *said])
+    spoken_goals = [line.goal.says for line in progress.goals if line.goal is not None and line.goal.says]
+    return "\n".join([answer, *spoken_goals])
 
 
 def _relayed_result(request: ChatRequest, function: str) -> str:

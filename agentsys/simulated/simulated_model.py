@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from copy import copy
 
 from agentdojo.types import ChatAssistantMessage
 
@@ -32,7 +33,7 @@ along (`simulated_roles`)."""
 
 
 class SimulatedModel:
-    """The simulated model as a YAML describes it; it can answer once it is `scripted`.
+    """The simulated model as a YAML describes it; it can answer once it has a playbook (`with_playbook`).
 
     Args:
         name: The name in configs, records and tables.
@@ -42,7 +43,7 @@ class SimulatedModel:
         validator_false_accept: Probability that a validator lets through what it should deny.
         validator_false_deny: Probability that a validator denies what it should let through.
         sanitizer_recall: Probability that a sanitizer finds a given goal.
-        sloppiness: One rate for all slips, or rates of single ones (see `sloppiness.PARTS`); 0 writes exactly
+        sloppiness: One rate for all slips, or rates of single ones (see `SLIP_KINDS`); 0 writes exactly
             what was asked for.
         seed: Seed of the draws where the model is not told its case; a case's own seed replaces it.
 
@@ -90,7 +91,9 @@ class SimulatedModel:
         self, playbook: Callable[[], Playbook], roles: Mapping[str, SimulatedRole]
     ) -> SimulatedModel:
         """A copy that learns this playbook and plays these roles; all others are played as a plain agent."""
-        return self._copy(LazyPlaybookIndex(playbook), dict(roles), self._scene)
+        twin = copy(self)
+        twin._index, twin._roles = LazyPlaybookIndex(playbook), dict(roles)
+        return twin
 
     def warm_up(self) -> None:
         """Learn the playbook now."""
@@ -99,7 +102,9 @@ class SimulatedModel:
 
     def for_scene(self, scene: Scene) -> SimulatedModel:
         """A copy whose draws belong to one case."""
-        return self._copy(self._index, self._roles, scene)
+        twin = copy(self)
+        twin._scene = scene
+        return twin
 
     def complete(self, request: ChatRequest) -> ChatReply:
         """Answer one request from the request alone.
@@ -130,16 +135,9 @@ class SimulatedModel:
         usage = estimate_usage(request, message)
         return ChatReply(message, usage, cost_usd=0.0, model_id="simulated", notes=tuple(notes))
 
-    def _copy(
-        self, index: LazyPlaybookIndex | None, roles: Mapping[str, SimulatedRole], scene: Scene | None
-    ) -> SimulatedModel:
-        twin = SimulatedModel(self._name)
-        twin.options, twin._index, twin._roles, twin._scene = self.options, index, roles, scene
-        return twin
-
 
 def _check_probabilities(name: str, options: SimulatedOptions) -> None:
-    given = {option: getattr(options, option) for option in _PROBABILITIES}
-    given |= {f"susceptibility.{attack}": value for attack, value in options.by_attack.items()}
-    for option, value in given.items():
+    values = {option: getattr(options, option) for option in _PROBABILITIES}
+    values |= {f"susceptibility.{attack}": value for attack, value in options.by_attack.items()}
+    for option, value in values.items():
         check_probability(name, option, value)

@@ -56,7 +56,7 @@ def change_quotes(text: str, change: Callable[[list[str]], list[str]]) -> str:
 def _quote_lists(value: Any, change: Callable[[list[str]], list[str]]) -> Any:
     if isinstance(value, dict):
         return {key: _quote_lists(below, change) for key, below in value.items()}
-    if isinstance(value, list) and all(isinstance(one, str) for one in value):
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
         return change(value)
     return value
 
@@ -65,8 +65,8 @@ def drop_words(quote: str, draw: random.Random) -> str:
     """About a quarter of the words left out, at least one."""
     words = quote.split()
     dropped = draw.randrange(len(words)) if words else 0
-    kept = [word for place, word in enumerate(words) if place != dropped and draw.random() >= 0.25]
-    return " ".join(kept)
+    remaining = [word for index, word in enumerate(words) if index != dropped and draw.random() >= 0.25]
+    return " ".join(remaining)
 
 
 def join_lines(quote: str) -> str:
@@ -194,17 +194,17 @@ _STAMP = re.compile(r"\d{4}-\d\d-\d\d.\d\d:\d\d:\d\d\.\d{6}")
 
 
 def _digest_request(request: ChatRequest) -> str:
-    told: list[Any] = [
+    parts: list[Any] = [
         [m["role"], text_of(m), str(m.get("tool_calls") or ""), str(m.get("error") or "")]
         for m in request.messages
     ]
     if request.temperature:  # asked again, hotter, a model answers otherwise
-        told.append(request.temperature)
-    return hashlib.blake2b(_STAMP.sub("", json.dumps(told)).encode(), digest_size=12).hexdigest()
+        parts.append(request.temperature)
+    return hashlib.blake2b(_STAMP.sub("", json.dumps(parts)).encode(), digest_size=12).hexdigest()
 
 
 def _text_slip(change: Callable[[str, CleanReply], str]) -> Callable[[CleanReply], CleanReply]:
-    """A slip in what is written, for replies that are read by a program."""
+    """Make a slip of a change of text; it applies to replies that a program reads."""
 
     def slip(reply: CleanReply) -> CleanReply:
         if reply.acting or reply.message["tool_calls"]:
@@ -222,7 +222,7 @@ def _json_slip(change: Callable[[str], str]) -> Callable[[CleanReply], CleanRepl
 
 
 def _in_action(reply: CleanReply, change: Callable[[str], str]) -> CleanReply:
-    """A slip in the action that an agent writes into a fence; all its other words are for the user."""
+    """Change the fenced action of an agent's reply; all its other words are for the user."""
     block = _find_action_block(reply)
     if block is None:
         return reply
@@ -287,8 +287,8 @@ def _add_next_call(reply: CleanReply) -> CleanReply:
     pretended: list[ChatMessage] = [reply.message, *(tool_message(call, "") for call in calls)]
     asked = replace(reply.request, messages=[*reply.request.messages, *pretended])
     following = reply.play(asked)["tool_calls"] or []
-    made = {call.id for call in calls}
-    fresh = [call for call in following if PLACEHOLDER not in str(call.args) and call.id not in made]
+    earlier_ids = {call.id for call in calls}
+    fresh = [call for call in following if PLACEHOLDER not in str(call.args) and call.id not in earlier_ids]
     return reply.with_calls([*calls, *fresh]) if fresh else reply
 
 

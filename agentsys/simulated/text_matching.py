@@ -82,7 +82,7 @@ def _decode_run(encoded: str) -> str | None:
 
 @lru_cache(maxsize=1024)
 def fold_decoded(text: str) -> str:
-    """Fold what a reader of this text has seen: `fold(readable(text))`, remembered for long conversations."""
+    """Fold what a reader of this text has seen; remembered, as long conversations repeat their texts."""
     return fold_text(with_decodings(text))
 
 
@@ -98,11 +98,11 @@ def find_words(needle: str, hay: str) -> int:
     """Find where `needle` first stands in `hay` as whole words; -1 if nowhere. Both are folded."""
     if not needle:
         return -1
-    found = hay.find(needle)
-    while found >= 0:
-        if _is_whole_match(needle, hay, found):
-            return found
-        found = hay.find(needle, found + 1)
+    start = hay.find(needle)
+    while start >= 0:
+        if _is_whole_match(needle, hay, start):
+            return start
+        start = hay.find(needle, start + 1)
     return -1
 
 
@@ -153,7 +153,7 @@ def find_instruction_spans(text: str, goal: str) -> list[str]:
         they are (an encoded payload).
     """
     places = [
-        _widen_to_frame(text, found.start(), found.end()) for found in words_pattern(goal).finditer(text)
+        _widen_to_frame(text, match.start(), match.end()) for match in words_pattern(goal).finditer(text)
     ]
     return [text[start:end] for start, end in places] or [text]
 

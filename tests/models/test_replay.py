@@ -132,42 +132,37 @@ def test_recorded_injections_are_those_of_the_record(tmp_path: Path) -> None:
 # --- where the conversation is not the recorded one -------------------------------------------------
 
 
-def test_other_role_diverges_and_is_named(tmp_path: Path) -> None:
-    store(tmp_path, OLD_FORM)
-    message = diverged(replay(tmp_path), [live(OLD_FORM[0]), live(OLD_FORM[0])])
-    assert "message 2: its role is system, in the record user" in message
+OTHER_FILE = {**CALL, "args": {"file_path": "secrets.txt"}}
+OTHER_TOOL = {**CALL, "function": "read_secrets.txt"}
 
 
 @pytest.mark.parametrize(
-    "other", [{**CALL, "args": {"file_path": "secrets.txt"}}, {**CALL, "function": "read_secrets.txt"}]
+    ("conversation", "words"),
+    [
+        ([OLD_FORM[0], OLD_FORM[0]], ["message 2: its role is system, in the record user"]),
+        *(
+            (
+                [*OLD_FORM[:2], says(None, [call]), tool(call, "Total: 5.5")],
+                ["message 3", "secrets.txt", "bill.txt"],
+            )
+            for call in (OTHER_FILE, OTHER_TOOL)
+        ),
+        (
+            [*OLD_FORM[:2], says(None, [CALL, PAY]), tool(CALL, "Total: 5.5")],
+            ["makes 2 tool calls, in the record 1"],
+        ),
+        ([OLD_FORM[0]], ["goes on with a user message"]),
+        (OLD_FORM, ["record"]),
+        ([*OLD_FORM, {"role": "user", "content": "Go on."}], ["record"]),
+    ],
+    ids=["role", "arguments", "tool", "number of calls", "no answer", "end", "behind the end"],
 )
-def test_other_tool_call_diverges_and_is_named(tmp_path: Path, other: dict[str, Any]) -> None:
+def test_another_conversation_diverges_and_the_difference_is_named(
+    tmp_path: Path, conversation: list[dict[str, Any]], words: list[str]
+) -> None:
     store(tmp_path, OLD_FORM)
-    conversation = [*OLD_FORM[:2], says(None, [other]), tool(other, "Total: 5.5")]
     message = diverged(replay(tmp_path), [live(m) for m in conversation])
-    assert "message 3" in message
-    assert "secrets.txt" in message
-    assert "bill.txt" in message
-
-
-def test_other_number_of_calls_diverges(tmp_path: Path) -> None:
-    store(tmp_path, OLD_FORM)
-    conversation = [*OLD_FORM[:2], says(None, [CALL, PAY]), tool(CALL, "Total: 5.5")]
-    message = diverged(replay(tmp_path), [live(m) for m in conversation])
-    assert "makes 2 tool calls, in the record 1" in message
-
-
-def test_question_where_the_record_has_no_answer_diverges(tmp_path: Path) -> None:
-    store(tmp_path, OLD_FORM)
-    message = diverged(replay(tmp_path), [live(OLD_FORM[0])])
-    assert "goes on with a user message" in message
-
-
-@pytest.mark.parametrize("more", [[], [user("Go on.")]])
-def test_running_out_of_recorded_messages_diverges(tmp_path: Path, more: list[ChatMessage]) -> None:
-    store(tmp_path, OLD_FORM)
-    message = diverged(replay(tmp_path), [*(live(m) for m in OLD_FORM), *more])
-    assert "record" in message
+    assert [word for word in words if word not in message] == []
 
 
 def test_helper_role_with_a_conversation_of_its_own_diverges(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from agentsys.models.pricing import Price, price_reply
 from agentsys.models.providers import wire_parts
 from agentsys.models.providers.openai_wire import is_closed_schema, parse_body
 from agentsys.models.providers.sdk_errors import http_error
-from agentsys.models.providers.sdk_model import PostingModel, append_tools
+from agentsys.models.providers.sdk_model import PostingModel
 from agentsys.models.providers.wire_parts import (
     OPENAI_ITEM_PREFIX,
     CallIds,
@@ -26,14 +26,12 @@ from agentsys.models.providers.wire_parts import (
 AnthropicBlock = dict[str, Any]
 
 
-def anthropic_tools_json(tools: Sequence[ToolSpec]) -> bytes:
-    """The tools on offer, as JSON."""
-    return wire_parts.encode_for_wire(
-        [
-            {"name": tool.name, "description": tool.description, "input_schema": tool.parameters}
-            for tool in tools
-        ]
-    )
+def anthropic_tools(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
+    """The tools on offer."""
+    return [
+        {"name": tool.name, "description": tool.description, "input_schema": tool.parameters}
+        for tool in tools
+    ]
 
 
 def stand_in_tools(messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
@@ -112,7 +110,7 @@ def _wire_block(block: MessageContentBlock) -> AnthropicBlock | None:
 
 
 def read_anthropic_reply(data: object, price: Price | None, key: str | None = None) -> ChatReply:
-    """A reply as our type; see `openai_wire.read_reply` for what it takes.
+    """Read a reply; see `openai_wire.read_openai_reply` for what it takes.
 
     Raises:
         ModelError: `MALFORMED_REPLY` if it is not a message; `CONTENT_REFUSED` if it was refused.
@@ -138,7 +136,7 @@ def _parse_message(body: Mapping[str, Any]) -> ChatAssistantMessage:
 
 
 def _message_of_blocks(blocks: Sequence[Mapping[str, Any]]) -> ChatAssistantMessage:
-    content = [said for block in blocks if (said := _parse_block(block)) is not None]
+    content = [parsed for block in blocks if (parsed := _parse_block(block)) is not None]
     calls = [
         wire_parts.make_call(
             block.get("name"),
@@ -224,9 +222,6 @@ class AnthropicModel(PostingModel):
 
         return self._make_sdk(anthropic.Anthropic, anthropic.DefaultHttpxClient, "https://api.anthropic.com")
 
-    def _encode_tools(self, tools: Sequence[ToolSpec]) -> bytes:
-        return anthropic_tools_json(tools)
-
     def _read_reply(self, answer: bytes, request: ChatRequest) -> ChatReply:
         reply = read_anthropic_reply(answer, self.price, self._key)
         if self._thinks_by_budget and has_calls_without_thinking(anthropic_messages(request.messages)):
@@ -244,7 +239,7 @@ class AnthropicModel(PostingModel):
             config["format"] = {"type": "json_schema", "schema": dict(schema)}
         return {"output_config": config} if config else {}
 
-    def _encode_body(self, request: ChatRequest) -> bytes:
+    def _build_body(self, request: ChatRequest) -> bytes:
         messages = anthropic_messages(request.messages)
         body: dict[str, Any] = {
             "model": self.model_id,
@@ -260,9 +255,8 @@ class AnthropicModel(PostingModel):
         body |= self._temperature_field(request) | self._output_config(request) | self._fixed
         if self._thinks_by_budget and has_calls_without_thinking(messages):
             body["thinking"] = {"type": "disabled"}
-        if not request.tools:
-            if stand_ins := stand_in_tools(request.messages):
-                body |= {"tool_choice": {"type": "none"}, "tools": stand_ins}
-            return encode_for_wire(body)
-        body["tool_choice"] = {"type": request.tool_choice}
-        return append_tools(body, self._tools.convert(request.tools))
+        if request.tools:
+            body |= {"tool_choice": {"type": request.tool_choice}, "tools": anthropic_tools(request.tools)}
+        elif stand_ins := stand_in_tools(request.messages):
+            body |= {"tool_choice": {"type": "none"}, "tools": stand_ins}
+        return encode_for_wire(body)

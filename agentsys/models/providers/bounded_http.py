@@ -81,13 +81,16 @@ def _environment_proxies() -> dict[str, str | None]:
 
     A client that is given a transport does not look for them itself.
     """
-    told = getproxies()
-    passed_over = [host.strip() for host in told.get("no", "").split(",") if host.strip()]
+    environment = getproxies()
+    passed_over = [host.strip() for host in environment.get("no", "").split(",") if host.strip()]
     if "*" in passed_over:
         return {}
-    given = {f"{scheme}://": told[scheme] for scheme in ("http", "https", "all") if told.get(scheme)}
+    by_scheme = {
+        f"{scheme}://": environment[scheme] for scheme in ("http", "https", "all") if environment.get(scheme)
+    }
     proxies: dict[str, str | None] = {
-        pattern: address if "://" in address else f"http://{address}" for pattern, address in given.items()
+        pattern: address if "://" in address else f"http://{address}"
+        for pattern, address in by_scheme.items()
     }
     return proxies | dict.fromkeys(map(_proxy_pattern, passed_over))
 
@@ -117,8 +120,8 @@ class BoundedTransport:
         self, http: Any, core: Any, tls: ssl.SSLContext, limits: ExchangeLimits, proxy: str | None = None
     ) -> None:
         self._http, self._core, self._limits = http, core, limits
-        given = None if proxy is None else http.Proxy(proxy)
-        self._proxy = given and core.Proxy(str(given.url), auth=given.raw_auth)
+        address = None if proxy is None else http.Proxy(proxy)
+        self._proxy = address and core.Proxy(str(address.url), auth=address.raw_auth)
         self._tls = tls
         self._idle_pools = deque[Any]()
 
@@ -158,7 +161,7 @@ class BoundedTransport:
 
     @contextmanager
     def _borrow_pool(self) -> Iterator[Any]:
-        """The pool that was used last of those that nobody uses, or a new one."""
+        """Lend the pool that was used last of those that are idle, or a new one."""
         try:
             pool = self._idle_pools.pop()
         except IndexError:
@@ -228,7 +231,7 @@ _DEADLINE: ContextVar[_Deadline] = ContextVar("deadline")
 
 
 def _cap_timeout(timeout: float | None) -> float:
-    """A step's own timeout, or what is left of the exchange if that is less."""
+    """Seconds for one step: its own timeout, or what is left of the exchange if that is less."""
     left = _DEADLINE.get().seconds_left()
     return left if timeout is None else min(left, timeout)
 
@@ -242,8 +245,8 @@ class _DeadlineBackend:
     def connect_tcp(
         self, host: str, port: int, timeout: float | None = None, **options: Any
     ) -> _DeadlineStream:
-        made = self._backend.connect_tcp(host, port, timeout=_cap_timeout(timeout), **options)
-        return _DeadlineStream(self._core, made)
+        stream = self._backend.connect_tcp(host, port, timeout=_cap_timeout(timeout), **options)
+        return _DeadlineStream(self._core, stream)
 
 
 class _DeadlineStream:
@@ -255,8 +258,8 @@ class _DeadlineStream:
         self.get_extra_info = stream.get_extra_info
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        found: bytes = self._stream.read(max_bytes, timeout=_cap_timeout(timeout))
-        return found
+        data: bytes = self._stream.read(max_bytes, timeout=_cap_timeout(timeout))
+        return data
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
         whole = memoryview(buffer)
@@ -267,12 +270,12 @@ class _DeadlineStream:
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
     ) -> _DeadlineStream:
         try:
-            made = self._stream.start_tls(ssl_context, server_hostname, _cap_timeout(timeout))
+            stream = self._stream.start_tls(ssl_context, server_hostname, _cap_timeout(timeout))
         except self._core.ConnectError as error:
             if isinstance(error.__cause__, ssl.SSLCertVerificationError):
                 raise _certificate_error(error.__cause__, server_hostname) from None
             raise
-        return _DeadlineStream(self._core, made)
+        return _DeadlineStream(self._core, stream)
 
 
 def _certificate_error(why: ssl.SSLCertVerificationError, host: str | None) -> ModelError:

@@ -83,8 +83,8 @@ def _wire_parts(message: ChatMessage, signatures: Mapping[str, str]) -> list[Gem
 
 
 def _call_part(call: FunctionCall, signatures: Mapping[str, str]) -> GeminiPart:
-    made = {"name": call.function, "args": json.loads(wire_parts.arguments_json(call))}
-    part: GeminiPart = {"functionCall": _with_id(made, call.id)}
+    without_id = {"name": call.function, "args": json.loads(wire_parts.arguments_json(call))}
+    part: GeminiPart = {"functionCall": _with_id(without_id, call.id)}
     signature = signatures.get(call.id or "")
     return part | {"thoughtSignature": signature} if signature else part
 
@@ -103,7 +103,7 @@ def _with_id(value: dict[str, Any], call_id: str | None) -> dict[str, Any]:
 def read_gemini_reply(
     data: object, price: Price | None, key: str | None = None
 ) -> tuple[ChatReply, dict[str, str]]:
-    """A reply as our type (see `openai_wire.read_reply`), and the thought signatures of its calls by call id.
+    """Read a reply (see `openai_wire.read_openai_reply`), and its calls' thought signatures by call id.
 
     Raises:
         ModelError: `MALFORMED_REPLY` if it has no candidate; `CONTENT_REFUSED` if it was blocked.
@@ -130,7 +130,7 @@ def _parse_message(body: Mapping[str, Any], signatures: dict[str, str]) -> ChatA
     parts = as_mapping(candidate.get("content")).get("parts") or []
     if not isinstance(parts, list):
         raise malformed_reply("the reply's parts are not a list")
-    said, calls = [], []
+    texts, calls = [], []
     for part in map(as_mapping, parts):
         if "functionCall" in part:
             call = _parse_call(as_mapping(part["functionCall"]))
@@ -138,10 +138,10 @@ def _parse_message(body: Mapping[str, Any], signatures: dict[str, str]) -> ChatA
             if part.get("thoughtSignature"):
                 signatures[str(call.id)] = str(part["thoughtSignature"])
         elif part.get("text") and not part.get("thought"):
-            said.append(str(part["text"]))
-    if not calls and not said:
+            texts.append(str(part["text"]))
+    if not calls and not texts:
         _check_finish(_finish_reason(body))
-    return wire_parts.reply_message("".join(said), calls)
+    return wire_parts.reply_message("".join(texts), calls)
 
 
 def _first_candidate(body: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -170,10 +170,10 @@ def _parse_call(raw: Mapping[str, Any]) -> FunctionCall:
 def _parse_usage(usage: Mapping[str, Any]) -> Usage:
     # `candidatesTokenCount` leaves the thoughts out; our `completion` has them.
     thoughts = wire_parts.token_count(usage.get("thoughtsTokenCount"))
-    said = usage.get("candidatesTokenCount", 0 if thoughts else None)  # left out where nothing was said
+    answered = usage.get("candidatesTokenCount", 0 if thoughts else None)  # left out where nothing was said
     return wire_parts.usage_from_counts(
         usage.get("promptTokenCount"),
-        said + thoughts if isinstance(said, int) else said,
+        answered + thoughts if isinstance(answered, int) else answered,
         extra=wire_parts.token_count(usage.get("toolUsePromptTokenCount")),
         cached=wire_parts.token_count(usage.get("cachedContentTokenCount")),
         reasoning=thoughts,
@@ -241,9 +241,6 @@ class GoogleModel(SdkModel):
             return genai.Client(vertexai=True, project=project, location=location, http_options=options)
         return genai.Client(vertexai=False, api_key=self._key or "none", http_options=options)
 
-    def _encode_tools(self, tools: Sequence[ToolSpec]) -> Any:
-        return gemini_tools(tools)
-
     def _send(self, request: ChatRequest) -> Any:
         # The SDK closes a client that nobody refers to any more, so it is kept for the model's lifetime.
         config = self._request_config(request)
@@ -285,17 +282,17 @@ class GoogleModel(SdkModel):
             automatic_function_calling=self._types.AutomaticFunctionCallingConfig(disable=True),
             automatic_continuation=False,
             should_return_http_response=True,
-            http_options=self._types.HttpOptions(headers=headers, extra_body=self._body(request)),
+            http_options=self._types.HttpOptions(headers=headers, extra_body=self._build_body(request)),
         )
 
-    def _body(self, request: ChatRequest) -> dict[str, Any]:
+    def _build_body(self, request: ChatRequest) -> dict[str, Any]:
         demands = self.demands_signatures
         contents = gemini_contents(request.messages, self._signatures, demands_signatures=demands)
         body: dict[str, Any] = {"contents": contents}
         if prompt := system_text(request.messages):
             body["systemInstruction"] = {"parts": [{"text": prompt}]}
         if request.tools:
-            body["tools"] = self._tools.convert(request.tools)
+            body["tools"] = gemini_tools(request.tools)
             body["toolConfig"] = {"functionCallingConfig": {"mode": request.tool_choice.upper()}}
         body["generationConfig"] = self._generation_config(request)
         return {**body, **{k: v for k, v in self._fixed.items() if k != "generationConfig"}}

@@ -6,12 +6,11 @@ Only a fallback: litellm reports a lost connection as a server error 500 and tak
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from agentsys.errors import not_installed_error
-from agentsys.models.chat import ChatReply, ChatRequest, ErrorKind, ModelError, ToolSpec
+from agentsys.models.chat import ChatReply, ChatRequest, ErrorKind, ModelError
 from agentsys.models.providers.bounded_http import ExchangeLimits, bounded_client
 from agentsys.models.providers.openai_wire import (
     openai_messages,
@@ -58,9 +57,6 @@ class LiteLLMModel(SdkModel):
             litellm.client_session = bounded_client(httpx.Client, limits)
         return litellm
 
-    def _encode_tools(self, tools: Sequence[ToolSpec]) -> Any:
-        return openai_tools(tools)
-
     def _send(self, request: ChatRequest) -> Any:
         return self._client.completion(**self._completion_arguments(request))
 
@@ -80,7 +76,7 @@ class LiteLLMModel(SdkModel):
             **self._temperature_field(request),
         }
         if request.tools:
-            arguments |= {"tools": self._tools.convert(request.tools), "tool_choice": request.tool_choice}
+            arguments |= {"tools": openai_tools(request.tools), "tool_choice": request.tool_choice}
         if request.reply_schema is not None:
             arguments["response_format"] = response_format(request.reply_schema)
         if headers := self._role_header(request):
@@ -90,8 +86,8 @@ class LiteLLMModel(SdkModel):
     def _translate_error(self, error: Exception) -> Exception:
         ours = find_own_error(error)
         if ours is not None:
-            said = str(ours).partition(": ")[2]
-            return ModelError(ours.kind, redact_line(said, self._key), ours.retry_after_s)
+            message_of_ours = str(ours).partition(": ")[2]
+            return ModelError(ours.kind, redact_line(message_of_ours, self._key), ours.retry_after_s)
         status = getattr(error, "status_code", None)
         message = redact_line(str(error), self._key)
         kind = _KIND_BY_CLASS.get(type(error).__name__)
@@ -102,9 +98,9 @@ class LiteLLMModel(SdkModel):
         headers = getattr(error, "litellm_response_headers", None)
         if headers is None:
             headers = getattr(getattr(error, "response", None), "headers", None)
-        found = http_error(status, message, headers, self._key)
-        found.retry_after_s = parse_retry_after_s(headers)
-        return found
+        translated = http_error(status, message, headers, self._key)
+        translated.retry_after_s = parse_retry_after_s(headers)
+        return translated
 
 
 def _import_litellm(name: str) -> Any:

@@ -32,7 +32,7 @@ from agentsys.models.pricing import Price, price_reply
 from agentsys.models.providers import openai_wire, wire_parts
 from agentsys.models.providers.openai_wire import is_closed_schema, parse_body
 from agentsys.models.providers.sdk_errors import http_error
-from agentsys.models.providers.sdk_model import PostingModel, append_tools
+from agentsys.models.providers.sdk_model import PostingModel
 from agentsys.models.providers.wire_parts import (
     OPENAI_ITEM_PREFIX,
     CallIds,
@@ -49,20 +49,9 @@ LED_TO_MESSAGE = "message"
 _ITEM_FIELDS = ("type", "id", "summary", "content", "encrypted_content")
 
 
-def responses_tools_json(tools: Sequence[ToolSpec]) -> bytes:
-    """The tools on offer, as JSON. Not strict: the schemas of benchmarks are no closed ones."""
-    return wire_parts.encode_for_wire(
-        [
-            {
-                "type": "function",
-                "name": tool.name,
-                "description": tool.description,
-                "parameters": tool.parameters,
-                "strict": False,
-            }
-            for tool in tools
-        ]
-    )
+def responses_tools(tools: Sequence[ToolSpec]) -> list[ResponsesItem]:
+    """The tools on offer. Not strict: the schemas of benchmarks are no closed ones."""
+    return [{"type": "function", **tool.json_object, "strict": False} for tool in tools]
 
 
 def responses_text_format(schema: JsonSchema) -> ResponsesItem:
@@ -79,10 +68,9 @@ def responses_items(messages: Sequence[ChatMessage], system_role: str) -> list[R
 
 def _wire_items(message: ChatMessage, system_role: str, ids: CallIds) -> Iterator[ResponsesItem]:
     match message["role"]:
-        case "system":
-            yield {"role": system_role, "content": wire_parts.visible_text(message)}
-        case "user":
-            yield {"role": "user", "content": wire_parts.visible_text(message)}
+        case "system" | "user" as role:
+            text = wire_parts.visible_text(message)
+            yield {"role": system_role if role == "system" else role, "content": text}
         case "tool":
             output = wire_parts.result_text(message)
             yield {"type": "function_call_output", "call_id": ids.id_of_result(message), "output": output}
@@ -118,7 +106,7 @@ def _items_before(target: str, opaque: Sequence[Mapping[str, Any]]) -> Iterator[
 
 
 def read_responses_reply(data: object, price: Price | None, key: str | None = None) -> ChatReply:
-    """A reply as our type; see `openai_wire.read_reply` for what it takes.
+    """Read a reply; see `openai_wire.read_openai_reply` for what it takes.
 
     Raises:
         ModelError: `MALFORMED_REPLY` if it is not a response; the error's kind if it failed under status 200;
@@ -166,20 +154,20 @@ def _parse_call(item: Mapping[str, Any]) -> Any:
 def _item_text(item: Mapping[str, Any]) -> str:
     parts = item.get("content")
     listed = [as_mapping(part) for part in parts] if isinstance(parts, list) else []
-    found = [part.get("text") or part.get("refusal") for part in listed]
-    return "".join(text for text in found if isinstance(text, str))
+    texts = [part.get("text") or part.get("refusal") for part in listed]
+    return "".join(text for text in texts if isinstance(text, str))
 
 
 def _thinking_blocks(items: Sequence[Mapping[str, Any]]) -> Iterator[MessageContentBlock]:
     """A block for each reasoning item, and one for the phase of a message, which newer models want back."""
-    for place, item in enumerate(items):
+    for index, item in enumerate(items):
         if item.get("type") == "reasoning":
-            kept = {name: item[name] for name in _ITEM_FIELDS if item.get(name) is not None}
-            led_to = next((later for later in items[place + 1 :] if later.get("type") != "reasoning"), {})
+            fields = {name: item[name] for name in _ITEM_FIELDS if item.get(name) is not None}
+            led_to = next((later for later in items[index + 1 :] if later.get("type") != "reasoning"), {})
             before = led_to.get("call_id") if led_to.get("type") == "function_call" else led_to.get("type")
             # Without its content the provider would look for it in its store, where nothing is.
-            usable = kept.get("encrypted_content") or kept.get("content")
-            note = {"item": kept, "before": before} if usable else {}
+            usable = fields.get("encrypted_content") or fields.get("content")
+            note = {"item": fields, "before": before} if usable else {}
             yield {"type": "thinking", "content": _summary_text(item), "id": _encode_note(note)}
         elif item.get("type") == "message" and isinstance(item.get("phase"), str):
             yield {"type": "thinking", "content": "", "id": _encode_note({"phase": item["phase"]})}
@@ -187,7 +175,7 @@ def _thinking_blocks(items: Sequence[Mapping[str, Any]]) -> Iterator[MessageCont
 
 def _summary_text(item: Mapping[str, Any]) -> str:
     lists = (item.get("summary"), item.get("content"))
-    parts = [as_mapping(part).get("text") for one in lists if isinstance(one, list) for part in one]
+    parts = [as_mapping(part).get("text") for listed in lists if isinstance(listed, list) for part in listed]
     return "\n".join(text for text in parts if isinstance(text, str))
 
 
@@ -264,11 +252,6 @@ class OpenAIModel(PostingModel):
 
         return self._make_sdk(openai.OpenAI, openai.DefaultHttpxClient, "https://api.openai.com/v1")
 
-    def _encode_tools(self, tools: Sequence[ToolSpec]) -> bytes:
-        if self.api == "responses":
-            return responses_tools_json(tools)
-        return openai_wire.openai_tools_json(tools)
-
     def _read_reply(self, answer: bytes, request: ChatRequest) -> ChatReply:
         if self.api == "responses":
             return read_responses_reply(answer, self.price, self._key)
@@ -278,15 +261,15 @@ class OpenAIModel(PostingModel):
         message = text_tools.with_parsed_calls(reply.message, request, TEXT_PROTOCOLS[self.text_protocol])
         return replace(reply, message=message)
 
-    def _encode_body(self, request: ChatRequest) -> bytes:
+    def _build_body(self, request: ChatRequest) -> bytes:
         body = self._responses_body(request) if self.api == "responses" else self._completion_body(request)
         if self.prompt_cache:
             body["prompt_cache_key"] = _conversation_key(request)
         body.update(self._fixed)
-        if not request.tools or self.tools == "text":
-            return encode_for_wire(body)
-        body["tool_choice"] = request.tool_choice
-        return append_tools(body, self._tools.convert(request.tools))
+        if request.tools and self.tools == "native":
+            convert = responses_tools if self.api == "responses" else openai_wire.openai_tools
+            body |= {"tool_choice": request.tool_choice, "tools": convert(request.tools)}
+        return encode_for_wire(body)
 
     def _completion_body(self, request: ChatRequest) -> dict[str, Any]:
         body: dict[str, Any] = {
@@ -331,8 +314,8 @@ class OpenAIModel(PostingModel):
 
 
 def _conversation_key(request: ChatRequest) -> str:
-    """One word for a conversation: what it was opened with, by whom; 32 hex digits."""
+    """Digest of a conversation's opening and of who asks; 32 hex digits."""
     texts = [text_of(message) for message in request.messages]
     opening = next((n for n, message in enumerate(request.messages) if message["role"] == "user"), 0)
-    said = [request.role, *texts[: opening + 1], *(tool.name for tool in request.tools)]
-    return hashlib.sha256(encode_for_wire(said)).hexdigest()[:32]
+    parts = [request.role, *texts[: opening + 1], *(tool.name for tool in request.tools)]
+    return hashlib.sha256(encode_for_wire(parts)).hexdigest()[:32]

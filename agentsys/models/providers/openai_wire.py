@@ -58,35 +58,30 @@ def _part_text(part: object) -> str:
         return "".join(map(_part_text, part))
     if not isinstance(part, Mapping):
         return ""
-    found = (part.get(field) for field in ("text", "thinking", "content", "refusal"))
-    return next((_part_text(value) for value in found if isinstance(value, str | list)), "")
+    values = (part.get(field) for field in ("text", "thinking", "content", "refusal"))
+    return next((_part_text(value) for value in values if isinstance(value, str | list)), "")
 
 
-def split_think_tag(said: ReplyText) -> ReplyText:
+def split_think_tag(reply: ReplyText) -> ReplyText:
     """Take thoughts out of a text that a server without a reasoning parser left in it.
 
     They stand at its beginning between `<think>` and `</think>`. Many templates put the opening tag into the
     prompt, so that the reply has the closing one alone; a reply that ends while it thinks has no text.
     """
-    if not said.text:
-        return said
-    opened = _THINK_BLOCK.match(said.text)
+    if not reply.text:
+        return reply
+    opened = _THINK_BLOCK.match(reply.text)
     if opened:
-        return ReplyText(said.text[opened.end() :], said.thoughts + opened.group(1).strip())
-    thought, closed, text = said.text.partition(_THINK_END)
+        return ReplyText(reply.text[opened.end() :], reply.thoughts + opened.group(1).strip())
+    thought, closed, text = reply.text.partition(_THINK_END)
     if not closed:
-        return said
-    return ReplyText(text.lstrip(), said.thoughts + thought.strip())
+        return reply
+    return ReplyText(text.lstrip(), reply.thoughts + thought.strip())
 
 
 def openai_tools(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
     """The tools on offer."""
     return [{"type": "function", "function": tool.json_object} for tool in tools]
-
-
-def openai_tools_json(tools: Sequence[ToolSpec]) -> bytes:
-    """The tools on offer, as JSON."""
-    return wire_parts.encode_for_wire(openai_tools(tools))
 
 
 def openai_messages(
@@ -107,10 +102,9 @@ def _wire_message(
     message: ChatMessage, system_role: str, ids: CallIds, reasoning_field: str | None
 ) -> dict[str, Any]:
     match message["role"]:
-        case "system":
-            return {"role": system_role, "content": wire_parts.visible_text(message)}
-        case "user":
-            return {"role": "user", "content": wire_parts.visible_text(message)}
+        case "system" | "user" as role:
+            text = wire_parts.visible_text(message)
+            return {"role": system_role if role == "system" else role, "content": text}
         case "tool":
             # `name` is not in OpenAI's reference, which ignores it; chat templates of local models use it.
             name = message["tool_call"].function
@@ -185,25 +179,28 @@ def read_openai_reply(
     usage = _parse_usage(as_mapping(body.get("usage")))
     cut = _finish_reason(body) in TRUNCATED_REASONS
     reply = price_reply(lambda: _parse_message(body, strip_think), usage, price, body.get("model"), cut=cut)
-    found = _parse_logprobs(body)
-    return replace(reply, logprobs=found) if found else reply
+    logprobs = _parse_logprobs(body)
+    return replace(reply, logprobs=logprobs) if logprobs else reply
 
 
 def _parse_logprobs(body: Mapping[str, Any]) -> tuple[Mapping[str, float], ...]:
     """Per token the alternatives that the server tells of; nothing where it tells of none, or oddly."""
     tokens = as_mapping(_first_choice(body).get("logprobs")).get("content")
-    found = []
+    by_token = []
     for token in tokens if isinstance(tokens, list) else ():
         others = as_mapping(token).get("top_logprobs")
-        listed = [as_mapping(one) for one in (token, *(others if isinstance(others, list) else ()))]
-        found.append(
+        listed = [
+            as_mapping(alternative) for alternative in (token, *(others if isinstance(others, list) else ()))
+        ]
+        by_token.append(
             {
-                one["token"]: float(one["logprob"])
-                for one in listed
-                if isinstance(one.get("token"), str) and isinstance(one.get("logprob"), int | float)
+                alternative["token"]: float(alternative["logprob"])
+                for alternative in listed
+                if isinstance(alternative.get("token"), str)
+                and isinstance(alternative.get("logprob"), int | float)
             }
         )
-    return tuple(found)
+    return tuple(by_token)
 
 
 def _first_choice(body: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -222,21 +219,21 @@ def _parse_message(body: Mapping[str, Any], strip_think: bool) -> ChatAssistantM
     raw_calls = message.get("tool_calls") or []
     if not isinstance(raw_calls, list):
         raise malformed_reply("the reply's tool calls are not a list")
-    said = join_content_parts(message.get("content"))
+    content = join_content_parts(message.get("content"))
     if strip_think:
-        said = split_think_tag(said)
-    text = said.text or message.get("refusal")
+        content = split_think_tag(content)
+    text = content.text or message.get("refusal")
     if _finish_reason(body) == "content_filter" and not text and not raw_calls:
         raise ModelError(ErrorKind.CONTENT_REFUSED, "the provider's content filter stopped the reply")
     return wire_parts.reply_message(
-        text, [_parse_call(call) for call in raw_calls], _reasoning_text(message) or said.thoughts
+        text, [_parse_call(call) for call in raw_calls], _reasoning_text(message) or content.thoughts
     )
 
 
 def _reasoning_text(message: Mapping[str, Any]) -> str:
     """Thoughts that stand beside the content: DeepSeek's, Kimi's and vLLM's field, and newer vLLM's."""
-    found = (message.get(field) for field in ("reasoning_content", "reasoning"))
-    return next((text for text in found if isinstance(text, str) and text), "")
+    fields = (message.get(field) for field in ("reasoning_content", "reasoning"))
+    return next((text for text in fields if isinstance(text, str) and text), "")
 
 
 def parse_body(data: object, key: str | None = None) -> Mapping[str, Any]:

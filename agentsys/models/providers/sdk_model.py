@@ -5,16 +5,15 @@ from __future__ import annotations
 import os
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from agentsys.errors import Unavailable
-from agentsys.models.chat import ChatReply, ChatRequest, ModelError, ToolSpec
+from agentsys.models.chat import ChatReply, ChatRequest, ModelError
 from agentsys.models.pricing import Price, truncated_reply_error
 from agentsys.models.providers.bounded_http import MAX_REPLY_BYTES, ExchangeLimits, bounded_client
 from agentsys.models.providers.sdk_errors import refused_setting_error, translate_error
-from agentsys.models.providers.wire_parts import ToolListCache, encode_for_wire
 
 ROLE_HEADER = "X-Agentsys-Role"
 """Carries `ChatRequest.role`, so that a simulated model we serve can play the role; never prompt text. Sent
@@ -56,7 +55,6 @@ class SdkModel(ABC):
     def __post_init__(self) -> None:
         self._key = self._read_key()
         self._fixed = dict(self.extra_body or {})
-        self._tools: ToolListCache[Any] = ToolListCache(self._encode_tools)
         self._client_lock = threading.Lock()
         self._shared_client: Any = None
 
@@ -84,9 +82,11 @@ class SdkModel(ABC):
         try:
             answer = self._send(request)
         except Exception as error:  # noqa: BLE001 - translated, or raised again
-            found = self._translate_error(error)
-            refused = refused_setting_error(self.name, found) if isinstance(found, ModelError) else None
-            raise refused or found from None
+            translated = self._translate_error(error)
+            refused = (
+                refused_setting_error(self.name, translated) if isinstance(translated, ModelError) else None
+            )
+            raise refused or translated from None
         reply = self._read_reply(answer, request)
         if reply.cut and request.max_tokens is None:
             cut = truncated_reply_error(reply.usage)
@@ -109,10 +109,6 @@ class SdkModel(ABC):
         Raises:
             ModelError: If it is not one.
         """
-
-    @abstractmethod
-    def _encode_tools(self, tools: Sequence[ToolSpec]) -> Any:
-        """The tools on offer in the provider's form; converted once per list."""
 
     def _read_key(self) -> str | None:
         return None if self.api_key_env is None else read_env_variable(self.name, self.api_key_env)
@@ -148,13 +144,13 @@ class PostingModel(SdkModel):
         """Path of the address that requests go to, behind the client's base address."""
 
     @abstractmethod
-    def _encode_body(self, request: ChatRequest) -> bytes:
+    def _build_body(self, request: ChatRequest) -> bytes:
         """The request's body, as JSON."""
 
     def _send(self, request: ChatRequest) -> bytes:
         headers = {"Content-Type": "application/json", **self._role_header(request)}
         data: bytes = self._client.post(
-            self._path, cast_to=bytes, content=self._encode_body(request), options={"headers": headers}
+            self._path, cast_to=bytes, content=self._build_body(request), options={"headers": headers}
         )
         return data
 
@@ -167,11 +163,6 @@ class PostingModel(SdkModel):
             timeout=self.timeout_s,
             http_client=self._http_client(like),
         )
-
-
-def append_tools(body: Mapping[str, Any], tools: bytes) -> bytes:
-    """A body with tools that are encoded already, as JSON."""
-    return encode_for_wire(body)[:-1] + b',"tools":' + tools + b"}"
 
 
 def read_env_variable(model: str, variable: str) -> str:

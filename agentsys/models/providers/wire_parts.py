@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Generic, TypeGuard, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeGuard
 
 from agentdojo.functions_runtime import FunctionCall
-from agentdojo.types import (
-    ChatAssistantMessage,
-    ChatMessage,
-    ChatToolResultMessage,
-    MessageContentBlock,
-)
+from agentdojo.types import ChatAssistantMessage, ChatMessage, ChatToolResultMessage, MessageContentBlock
 
 from agentsys.base.json_values import to_json_bytes
-from agentsys.models.chat import UNCOUNTED, ErrorKind, ModelError, ToolSpec, Usage, assistant
+from agentsys.models.chat import UNCOUNTED, ErrorKind, ModelError, Usage, assistant
 from agentsys.models.secrets import without_key
 
 
@@ -64,9 +59,9 @@ class CallIds:
 
     def id_of_result(self, message: ChatToolResultMessage) -> str:
         """The id that a tool message answers."""
-        given: str | None = message["tool_call_id"] or message["tool_call"].id
-        if given:
-            return given
+        known: str | None = message["tool_call_id"] or message["tool_call"].id
+        if known:
+            return known
         return self._unanswered.popleft() if self._unanswered else "call_unknown"
 
 
@@ -225,36 +220,3 @@ def _is_count(value: object) -> TypeGuard[int]:
 def as_mapping(value: object) -> Mapping[str, Any]:
     """A JSON object from a reply; empty where there is none."""
     return value if isinstance(value, Mapping) else {}
-
-
-T = TypeVar("T")
-
-_MAX_LISTS = 512
-"""Lists kept. A case offers a few; a defense that builds new schemas for each call must not fill memory."""
-
-_ToolsKey = tuple[tuple[str, str, int], ...]
-
-
-class ToolListCache(Generic[T]):
-    """Remembers the conversion of tool lists, which is pure; usable from many threads.
-
-    Schemas are compared by identity (`ToolSpec.parameters` may not be changed in place), since
-    comparing or encoding 24 schemas costs as much as the rest of a request.
-    """
-
-    def __init__(self, convert: Callable[[Sequence[ToolSpec]], T]) -> None:
-        self._convert = convert
-        self._known: dict[_ToolsKey, tuple[Sequence[ToolSpec], T]] = {}
-
-    def convert(self, tools: Sequence[ToolSpec]) -> T:
-        """The converted list."""
-        key = tuple([(tool.name, tool.description, id(tool.parameters)) for tool in tools])
-        known = self._known.get(key)
-        if known is not None:
-            return known[1]
-        converted = self._convert(tools)
-        if len(self._known) >= _MAX_LISTS:
-            self._known = {}
-        # The specs are kept too: an id names an object only as long as the object lives.
-        self._known[key] = (tuple(tools), converted)
-        return converted

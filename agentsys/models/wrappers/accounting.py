@@ -1,4 +1,4 @@
-"""Wrappers that account: `MeteredModel` books requests that are sent, `RecordingModel` what the case asked."""
+"""Models that keep accounts: `MeteredModel` of requests sent, `RecordingModel` of what a case asked."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import time
 
 from agentsys.base.ledger import LedgerEntry
 from agentsys.models.budget import Amount, UsageLog
-from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, ErrorKind, ModelError, Usage
+from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, ErrorKind, ModelError, ModelWrapper, Usage
 from agentsys.models.pricing import Price
 from agentsys.models.reply_checks import count_oddities
 from agentsys.models.trace import Tracer, current_tracer
 from agentsys.models.wrappers.rate_limit import guess_prompt_tokens
 
 
-class MeteredModel:
+class MeteredModel(ModelWrapper):
     """A model whose every request is booked where the current case says, before anyone judges its answer.
 
     Stands next to the provider, below cache and retries: what they hide was sent and paid for all the same.
@@ -25,13 +25,8 @@ class MeteredModel:
     """
 
     def __init__(self, model: ChatModel, price: Price | None = None, *, sent: bool = True) -> None:
-        self.model = model
+        super().__init__(model)
         self._price, self._sent = price, sent
-
-    @property
-    def name(self) -> str:
-        """The wrapped model's name."""
-        return self.model.name
 
     def complete(self, request: ChatRequest) -> ChatReply:
         """Ask the wrapped model once.
@@ -43,25 +38,23 @@ class MeteredModel:
         books = current_tracer().usage_log
         if books is None:
             return self.model.complete(request)
-        aside = (
-            books.meter.reserve_amount(self._max_amount(books, request))
-            if books.meter.is_limited
-            else Amount()
-        )
+        limited = books.meter.is_limited
+        aside = books.meter.reserve_amount(self._max_amount(books, request)) if limited else Amount()
+        usage, cost_usd, failure = Usage(), None, None
         try:
             reply = self.model.complete(request)
+            usage, cost_usd = reply.usage, reply.cost_usd
+            return reply
         except ModelError as error:
-            books.meter.add_usage(error.usage, error.cost_usd, aside)
-            self._log_request(books, request, error.usage, error.cost_usd, error.kind.value)
+            usage, cost_usd, failure = error.usage, error.cost_usd, error.kind.value
             raise
         except BaseException as error:
             # A bug in an adapter: something may have been sent, and nobody knows what it came to.
-            books.meter.add_usage(Usage(), None, aside)
-            self._log_request(books, request, Usage(), None, type(error).__name__)
+            failure = type(error).__name__
             raise
-        books.meter.add_usage(reply.usage, reply.cost_usd, aside)
-        self._log_request(books, request, reply.usage, reply.cost_usd, None)
-        return reply
+        finally:
+            books.meter.add_usage(usage, cost_usd, aside)
+            self._log_request(books, request, usage, cost_usd, failure)
 
     def _max_amount(self, books: UsageLog, request: ChatRequest) -> Amount:
         """The most that a request is likely to cost: twice what such prompts usually do, and a long reply."""
@@ -83,16 +76,8 @@ class MeteredModel:
         books.ledger.add(entry)
 
 
-class RecordingModel:
+class RecordingModel(ModelWrapper):
     """A model whose calls are booked under the current span of the current case."""
-
-    def __init__(self, model: ChatModel) -> None:
-        self.model = model
-
-    @property
-    def name(self) -> str:
-        """The wrapped model's name."""
-        return self.model.name
 
     def complete(self, request: ChatRequest) -> ChatReply:
         """Ask the wrapped model and book usage, cost and role, of an error too.

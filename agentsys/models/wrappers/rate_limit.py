@@ -19,7 +19,15 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, Consequence, ErrorKind, ModelError
+from agentsys.models.chat import (
+    ChatModel,
+    ChatReply,
+    ChatRequest,
+    Consequence,
+    ErrorKind,
+    ModelError,
+    ModelWrapper,
+)
 from agentsys.models.providers.wire_parts import encode_for_wire
 from agentsys.models.trace import current_tracer
 
@@ -117,17 +125,17 @@ def after_retry_after(pace: RateState, until: float) -> RateState:
     return dataclasses.replace(pace, closed_until=max(pace.closed_until, until))
 
 
-def after_refusal(pace: RateState, now: float, seen: float) -> RateState:
+def after_refusal(pace: RateState, now: float, sent_rate: float) -> RateState:
     """The state after the server said that it was asked too often, and the rate is the cause.
 
     Args:
         pace: The state before.
         now: The moment.
-        seen: Requests a second that this process has sent lately.
+        sent_rate: Requests a second that this process has sent lately.
     """
     if now - pace.cut_at < _COOL_S:
         return pace
-    rate = seen if pace.found is None else pace.found
+    rate = sent_rate if pace.found is None else pace.found
     cut = max(_MIN_RATE, _CUT_FACTOR * rate)
     return dataclasses.replace(pace, found=cut, refused_at_rate=rate, cut_at=now, grown_at=now)
 
@@ -205,7 +213,7 @@ class RateLimiter:
         return waited
 
     def note_reply(self, more_tokens: float, *, waited: bool) -> None:
-        """A reply came; see `answered`."""
+        """Book that a reply came; see `after_reply`."""
         with self._lock:
             self._refusals.append(False)
         # Not looked up once more: a request that went out before anybody was refused is in no account.
@@ -214,7 +222,7 @@ class RateLimiter:
             self._change_state(lambda pace: after_reply(pace, self.policy, now, more_tokens, waited=waited))
 
     def note_failure(self, error: ModelError) -> None:
-        """No reply came; the server may have said that it was asked too often, or when to ask again."""
+        """Book an error; the server may have said that it was asked too often, or when to ask again."""
         now = self._clock()
         asked_s = error.retry_after_s if error.kind.consequence is Consequence.RETRY else None
         if asked_s is not None and asked_s <= self._patience_s:
@@ -223,11 +231,11 @@ class RateLimiter:
         if error.kind is not ErrorKind.RATE_LIMITED:
             return
         with self._lock:
-            seen = max(1, sum(now - moment <= 1.0 for moment in self._sent_times))
+            sent_rate = max(1, sum(now - moment <= 1.0 for moment in self._sent_times))
             self._refusals.append(True)
             stray = are_stray_refusals(self._refusals)
         if not stray:
-            self._change_state(lambda pace: after_refusal(pace, now, float(seen)))
+            self._change_state(lambda pace: after_refusal(pace, now, float(sent_rate)))
 
     def _change_state(self, changed: Callable[[RateState], RateState]) -> None:
         self._has_limits = True
@@ -236,14 +244,14 @@ class RateLimiter:
 
     @property
     def _is_limiting(self) -> bool:
-        """Whether there is anything to heed; until somebody was refused or held back there is not."""
+        """Whether any limit holds; none does until somebody was refused or held back."""
         if not self._has_limits and self._path is not None and self._clock() >= self._poll_at:
             self._poll_at = self._clock() + _POLL_EVERY_S
             self._has_limits = self._path.exists()
         return self._has_limits
 
     def _try_send(self, tokens: float) -> float:
-        """Take the next place if it is due; else the seconds until it is."""
+        """Book a request if it may be sent now; else return the seconds until it may."""
         with self._hold_state() as keep:
             now = self._clock()
             pause = seconds_until_send(self._state, now)
@@ -259,7 +267,7 @@ class RateLimiter:
 
     @contextmanager
     def _hold_state(self) -> Iterator[Callable[[RateState], None]]:
-        """Hold the state against everybody, as it is now; what is given to the yielded function is kept."""
+        """Hold the state against all others; what the yielded function gets becomes the state."""
         with self._lock, _lock_file(self._path) as file:
             if file is not None:
                 self._state = _read_state(file) or self._state
@@ -280,8 +288,8 @@ _FILE_BYTES = 512
 
 def _read_state(file: int) -> RateState | None:
     try:
-        kept = json.loads(os.pread(file, _FILE_BYTES, 0))
-        return RateState(**{str(name): float(value) for name, value in kept.items() if value is not None})
+        stored = json.loads(os.pread(file, _FILE_BYTES, 0))
+        return RateState(**{str(name): float(value) for name, value in stored.items() if value is not None})
     except (OSError, ValueError, TypeError, AttributeError):
         return None
 
@@ -334,20 +342,15 @@ def _count_wait() -> contextlib.AbstractContextManager[None]:
     return contextlib.nullcontext() if books is None else books.meter.count_wait(retry=False)
 
 
-class RateLimitedModel:
+class RateLimitedModel(ModelWrapper):
     """A model that is asked no faster than its rate allows.
 
     Stands next to the provider: a hit of the cache does not wait.
     """
 
     def __init__(self, model: ChatModel, pacer: RateLimiter) -> None:
-        self.model = model
+        super().__init__(model)
         self._pacer = pacer
-
-    @property
-    def name(self) -> str:
-        """The wrapped model's name."""
-        return self.model.name
 
     def complete(self, request: ChatRequest) -> ChatReply:
         """Ask the wrapped model once, when its turn has come.
@@ -371,5 +374,5 @@ class RateLimitedModel:
 def guess_prompt_tokens(request: ChatRequest) -> float:
     """Tokens of a request's prompt: about one for four bytes of it."""
     tools = [[tool.name, tool.description, tool.parameters] for tool in request.tools]
-    plain = [{"role": one["role"], "content": one["content"]} for one in request.messages]
+    plain = [{"role": message["role"], "content": message["content"]} for message in request.messages]
     return len(encode_for_wire([plain, tools])) / 4

@@ -1,4 +1,4 @@
-"""`CachingModel`: a repeated call to a model is free; its `ReplyStore` keeps one small file for each reply."""
+"""`CachingModel`: a repeated call to a model is free; `ReplyStore` keeps one small file for each reply."""
 
 from __future__ import annotations
 
@@ -30,11 +30,12 @@ from agentsys.models.chat import (
     ChatRequest,
     ErrorKind,
     ModelError,
+    ModelWrapper,
     ToolSpec,
     Usage,
     assistant,
 )
-from agentsys.models.providers.wire_parts import ToolListCache, encode_for_wire
+from agentsys.models.providers.wire_parts import encode_for_wire
 from agentsys.models.reply_checks import is_empty_reply
 
 try:
@@ -97,14 +98,14 @@ class ReplyStore:
         return self._path(key).exists()
 
     def move_damaged(self, key: str) -> None:
-        """Keep a file that is no reply under another name. Only for whoever is `alone` with the key."""
+        """Keep a file that is no reply under another name. Only for whoever holds the key (`lock_key`)."""
         path = self._path(key)
         with contextlib.suppress(OSError):
             path.replace(path.with_suffix(DAMAGED_SUFFIX))
             _LOG.warning("%s is no reply as it was stored; it was kept as *%s", path, DAMAGED_SUFFIX)
 
     def claim_request(self, key: str) -> Future[ChatReply | None] | None:
-        """Say who asks: None means the caller, who then calls `done`; else what will come of who does."""
+        """Say who asks: None means the caller, who then calls `finish_request`; else what will come of it."""
         with self._lock:
             other = self._pending.get(key)
             if other is None:
@@ -212,16 +213,16 @@ class RequestKeys:
     @contextmanager
     def take_key(self, request: ChatRequest) -> Iterator[tuple[str, Callable[[], None]]]:
         """Hold a key and the way to keep it: a request that comes to nothing gives its place back."""
-        same, kept = self._digest_request(request), list[bool]()
+        same, confirmed = self._digest_request(request), list[bool]()
         with self._lock:
-            place = next(n for n in itertools.count() if n not in self._used_places[same])
-            self._used_places[same].add(place)
+            repetition = next(n for n in itertools.count() if n not in self._used_places[same])
+            self._used_places[same].add(repetition)
         try:
-            yield digest_json([same, place]), lambda: kept.append(True)
+            yield digest_json([same, repetition]), lambda: confirmed.append(True)
         finally:
-            if not kept:
+            if not confirmed:
                 with self._lock:
-                    self._used_places[same].discard(place)
+                    self._used_places[same].discard(repetition)
 
     def _digest_request(self, request: ChatRequest) -> str:
         role = request.role if self._role_matters else None
@@ -230,9 +231,7 @@ class RequestKeys:
             settings.append(request.logprobs)
         messages = [_plain_message(message) for message in request.messages]
         draw = [self._case] if self._is_drawn(request) else []
-        return digest_json(
-            [self._identity_digest, messages, _TOOL_DIGESTS.convert(request.tools), settings, *draw]
-        )
+        return digest_json([self._identity_digest, messages, _tools_digest(request.tools), settings, *draw])
 
     def _is_drawn(self, request: ChatRequest) -> bool:
         """Whether the same request may be answered in several ways."""
@@ -241,7 +240,7 @@ class RequestKeys:
         return bool(self._temperature if request.temperature is None else request.temperature)
 
 
-class CachingModel:
+class CachingModel(ModelWrapper):
     """A model whose replies are kept. Made anew for each case, as it counts repeated requests.
 
     The n-th time a case makes the same request it gets the n-th stored reply: a defense that samples
@@ -258,22 +257,12 @@ class CachingModel:
     """
 
     def __init__(
-        self,
-        model: ChatModel,
-        store: ReplyStore,
-        keys: RequestKeys,
-        *,
-        keeper: object = None,
+        self, model: ChatModel, store: ReplyStore, keys: RequestKeys, *, keeper: object = None
     ) -> None:
-        self.model = model
+        super().__init__(model)
         self._keeper = model if keeper is None else keeper
         self._store = store
         self._keys = keys
-
-    @property
-    def name(self) -> str:
-        """The wrapped model's name."""
-        return self.model.name
 
     def complete(self, request: ChatRequest) -> ChatReply:
         """The stored reply, or the wrapped model's, which is then stored.
@@ -307,7 +296,7 @@ class CachingModel:
                 return replace(copy.deepcopy(reply), cost_usd=0.0, attempts=0, from_cache=True)
 
     def _ask_for_all(self, key: str, request: ChatRequest) -> ChatReply:
-        """Ask for all who wait."""
+        """Ask the model once for all requests that wait for the key."""
         reply, error = None, None
         try:
             with self._store.lock_key(key):
@@ -371,11 +360,8 @@ def _tools_digest(tools: Sequence[ToolSpec]) -> str:
     return digest_json([[tool.name, tool.description, tool.parameters] for tool in tools])
 
 
-_TOOL_DIGESTS = ToolListCache(_tools_digest)
-
-
 def _shared_reply(other: Future[ChatReply | None]) -> ChatReply | None:
-    """What came of an equal request; its error as this request's own, which was not sent and cost nothing."""
+    """Reply to an equal request; its error is raised as this request's own, which cost nothing."""
     try:
         return other.result()
     except ModelError as error:
@@ -385,13 +371,13 @@ def _shared_reply(other: Future[ChatReply | None]) -> ChatReply | None:
 
 def dump_reply(reply: ChatReply, keepsake: Any) -> dict[str, Any]:
     """A reply as plain data."""
-    kept = {"message": reply.message, "usage": asdict(reply.usage), "model_id": reply.model_id}
+    stored = {"message": reply.message, "usage": asdict(reply.usage), "model_id": reply.model_id}
     more = {"logprobs": [dict(token) for token in reply.logprobs]} if reply.logprobs else {}
-    return kept | more | {"notes": list(reply.notes), "keepsake": keepsake}
+    return stored | more | {"notes": list(reply.notes), "keepsake": keepsake}
 
 
 class _StoredReply(BaseModel):
-    """A reply as `reply_to` gives it; any other shape is none."""
+    """A reply as `dump_reply` writes it; any other shape is none."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -409,10 +395,10 @@ def load_reply(value: Mapping[str, Any]) -> ChatReply:
     Raises:
         ValueError: If it is none.
     """
-    kept = _StoredReply.model_validate(value)
+    stored = _StoredReply.model_validate(value)
     # No reply takes no token: one was stored before a missing count was told from none.
-    usage = UNCOUNTED if kept.usage == Usage() else kept.usage
-    reply = ChatReply(kept.message, usage, cost_usd=0.0, model_id=kept.model_id, logprobs=kept.logprobs)
+    usage = UNCOUNTED if stored.usage == Usage() else stored.usage
+    reply = ChatReply(stored.message, usage, cost_usd=0.0, model_id=stored.model_id, logprobs=stored.logprobs)
     if is_empty_reply(reply):
         raise ValueError("an empty reply is never stored")
-    return replace(reply, attempts=0, from_cache=True, notes=kept.notes)
+    return replace(reply, attempts=0, from_cache=True, notes=stored.notes)

@@ -1,8 +1,8 @@
-"""`Retried`: asks again after errors that pass, with exponential backoff and full jitter.
+"""`RetryingModel`: asks again after errors that pass, with exponential backoff and full jitter.
 
-The only place that retries: the SDKs' own retries are switched off, so that every request is
-counted. What a refusal means for others who ask the same model is `Paced`'s business. Which errors pass is
-in `agentsys.models.chat` and docs/errors.md.
+The only place that retries: the SDKs' own retries are switched off, so that every request is counted. What
+a refusal means for others who ask the same model is `RateLimitedModel`'s business. Which errors pass is in
+`agentsys.models.chat` and docs/errors.md.
 """
 
 from __future__ import annotations
@@ -15,7 +15,15 @@ from dataclasses import dataclass, field, replace
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, Consequence, ModelError, Usage
+from agentsys.models.chat import (
+    ChatModel,
+    ChatReply,
+    ChatRequest,
+    Consequence,
+    ModelError,
+    ModelWrapper,
+    Usage,
+)
 from agentsys.models.reply_checks import is_empty_reply
 from agentsys.models.trace import current_tracer
 
@@ -51,18 +59,13 @@ class RetryTiming:
     """A number in [0, 1). Waits must differ between threads; no result depends on them."""
 
 
-class RetryingModel:
+class RetryingModel(ModelWrapper):
     """A model that is asked again where that may help."""
 
     def __init__(self, model: ChatModel, policy: RetryPolicy, timing: RetryTiming | None = None) -> None:
-        self.model = model
+        super().__init__(model)
         self.policy = policy
         self._timing = timing or RetryTiming()
-
-    @property
-    def name(self) -> str:
-        """The wrapped model's name."""
-        return self.model.name
 
     def complete(self, request: ChatRequest) -> ChatReply:
         """Ask until there is a reply, or an error that lasts.

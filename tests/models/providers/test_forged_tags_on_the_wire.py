@@ -30,7 +30,7 @@ def test_forged_tags_and_codes_are_sent_unchanged(vendor: str) -> None:
         result: Any = {
             "role": "tool", "content": block, "tool_call": call, "tool_call_id": "1", "error": None
         }  # fmt: skip
-        body = model._body(ChatRequest([user("Pay the bill."), assistant("Reading.", [call]), result]))
+        body = model._build_body(ChatRequest([user("Pay the bill."), assistant("Reading.", [call]), result]))
         sent = json.loads(body) if isinstance(body, str | bytes) else body
         assert any(text in said for said in strings(sent)), text
 

@@ -166,12 +166,12 @@ def test_google_thoughts_count_as_completion_and_signatures_go_back() -> None:
     assert reply.message["content"] is None
     call = (reply.message["tool_calls"] or [])[0]
     assert call.id
-    sent_back = model._body(ChatRequest([user("Hi"), reply.message]))["contents"][1]["parts"]
+    sent_back = model._build_body(ChatRequest([user("Hi"), reply.message]))["contents"][1]["parts"]
     assert sent_back == parts[1:]
     fresh = model_at("google", "http://127.0.0.1:9")
     assert isinstance(fresh, GoogleModel)
     fresh.restore(model.keepsake(reply))
-    assert fresh._body(ChatRequest([user("Hi"), reply.message]))["contents"][1]["parts"] == parts[1:]
+    assert fresh._build_body(ChatRequest([user("Hi"), reply.message]))["contents"][1]["parts"] == parts[1:]
 
 
 def test_google_blocked_prompts_and_replies_are_refusals() -> None:
@@ -197,12 +197,7 @@ def test_google_results_of_one_turn_stand_in_one_content() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    [
-        '"\\ud800"',
-        b'"\\ud800"',
-        '"\\ud800"'.encode("utf-16-le"),
-        '"\ud800"'.encode("utf-8", "surrogatepass"),
-    ],
+    ['"\\ud800"', b'"\\ud800"', '"\\ud800"'.encode("utf-16-le"), '"\ud800"'.encode("utf-8", "surrogatepass")],
 )
 def test_half_a_surrogate_pair_is_replaced_however_it_is_written(text: str | bytes) -> None:
     assert parse_json(text) == "?"

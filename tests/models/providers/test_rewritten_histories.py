@@ -1,8 +1,4 @@
-"""Whatever a defense does to a conversation, no vendor is sent a thought without what it led to.
-
-Replies in the form in which each vendor gives them are put into a history, which is then rewritten at random:
-messages, calls and blocks dropped, turns rebuilt without their thoughts, calls made up.
-"""
+"""Conversations that a defense rewrote: no vendor is sent a thought without what it led to."""
 
 from __future__ import annotations
 
@@ -12,6 +8,7 @@ import json
 import os
 from typing import Any
 
+import pytest
 from agentdojo.functions_runtime import FunctionCall
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,6 +16,7 @@ from providers_under_test import model_at
 
 from agentsys.models.chat import ChatRequest, assistant, system, text_of, user
 from agentsys.models.providers import anthropic, google, openai, openai_wire
+from agentsys.models.providers.anthropic import AnthropicModel
 
 EXAMPLES = int(os.environ.get("AGENTSYS_FUZZED_HISTORIES", "150"))
 
@@ -148,7 +146,7 @@ def test_no_thinking_block_is_an_orphan_and_unsigned_calls_are_asked_without_thi
     for content in spoken:
         assert content[-1]["type"] in ("text", "tool_use")
         assert all(block["signature"] for block in content if block["type"] == "thinking")
-    body = json.loads(_THINKING._body(ChatRequest(messages)))  # type: ignore[attr-defined]
+    body = json.loads(_THINKING._build_body(ChatRequest(messages)))  # type: ignore[attr-defined]
     begins = not spoken or spoken[-1][0]["type"] in ("thinking", "redacted_thinking")
     calls = bool(spoken) and any(block["type"] == "tool_use" for block in spoken[-1])
     assert body["thinking"]["type"] == ("disabled" if calls and not begins else "enabled")
@@ -203,3 +201,26 @@ def test_thoughts_of_one_vendor_are_never_sent_to_another() -> None:
         text = json.dumps(sent[vendor])
         assert not [mark for mark in marks if mark in text], vendor
     assert not [mark for mark in opaque if mark in json.dumps(google.gemini_contents(messages, {}))]
+
+
+@pytest.fixture
+def model() -> AnthropicModel:
+    return AnthropicModel("m", "m-1", None, max_tokens=100, base_url="http://127.0.0.1:9")
+
+
+def body(model: AnthropicModel, request: ChatRequest) -> dict[str, Any]:
+    sent: dict[str, Any] = json.loads(model._build_body(request))
+    return sent
+
+
+def test_past_calls_bring_stand_ins_that_may_not_be_called(model: AnthropicModel) -> None:
+    call = FunctionCall(function="pay", args={"to": "Bob"}, id="1")
+    result: Any = {"role": "tool", "content": None, "tool_call": call, "tool_call_id": "1", "error": None}
+    messages = [system("Rules."), user("Pay."), assistant("Paying.", [call, call]), result, result]
+    sent = body(model, ChatRequest(messages))
+    assert sent["tools"] == [{"name": "pay", "input_schema": {"type": "object"}}]
+    assert sent["tool_choice"] == {"type": "none"}
+
+
+def test_a_request_without_tools_or_calls_is_sent_without_tools(model: AnthropicModel) -> None:
+    assert not {"tools", "tool_choice"} & set(body(model, ChatRequest([user("Hello.")])))

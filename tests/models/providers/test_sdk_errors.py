@@ -31,11 +31,7 @@ from agentsys.models.providers.sdk_errors import (
         (400, "content_filter triggered", ErrorKind.CONTENT_REFUSED),
         (400, "Output blocked by content filtering policy", ErrorKind.CONTENT_REFUSED),
         (400, "invalid_prompt", ErrorKind.CONTENT_REFUSED),
-        (
-            400,
-            "your prompt was flagged as potentially violating our usage policy",
-            ErrorKind.CONTENT_REFUSED,
-        ),
+        (400, "your prompt was flagged as potentially violating our usage policy", ErrorKind.CONTENT_REFUSED),
         (400, "Your request was rejected as a result of our safety system.", ErrorKind.CONTENT_REFUSED),
         (400, "content_policy_violation", ErrorKind.CONTENT_REFUSED),
         (403, "The request violates our usage policies.", ErrorKind.CONTENT_REFUSED),

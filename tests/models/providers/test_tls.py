@@ -6,9 +6,7 @@ import json
 import os
 import socket
 import threading
-import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -82,48 +80,6 @@ def test_one_connection_serves_one_exchange_after_the_other_large_ones_among_the
             assert said(model.complete(ask(word, more))) == word
         assert len(server.requests) == 3 and len(set(server.places)) == 1
         assert BIG.encode() in server.requests[1]
-
-
-@pytest.mark.parametrize("vendor", VENDORS)
-def test_threads_get_their_own_answers_by_no_more_connections_than_there_are_threads(
-    vendor: str, ours: Identity
-) -> None:
-    with hostile(echo, keeps=True, tls=ours.shown()) as server, ThreadPoolExecutor(6) as pool:
-        model = client(vendor, server.base_url)
-        words = [str(number) for number in range(120)]
-        assert [said(found) for found in pool.map(lambda word: model.complete(ask(word)), words)] == words
-        assert len(server.requests) == 120 and len(set(server.places)) <= 6
-
-
-@pytest.mark.parametrize("vendor", VENDORS)
-def test_a_connection_that_the_server_closed_while_idle_is_not_used(vendor: str, ours: Identity) -> None:
-    with hostile(echo, tls=ours.shown()) as server:  # it keeps none, and does not say so
-        model = client(vendor, server.base_url)
-        for number in range(3):
-            assert said(model.complete(ask(str(number)))) == str(number)
-            while len(server.ended) <= number:
-                time.sleep(0.005)
-        assert len(server.requests) == len(set(server.places)) == 3
-
-
-@pytest.mark.parametrize("vendor", VENDORS)
-def test_a_server_that_says_nothing_more_is_a_timeout_and_the_next_exchange_begins_anew(
-    vendor: str, ours: Identity
-) -> None:
-    answers = iter(list[Answer]([[reply("half")[0], 5.0], reply("whole")]))
-    with hostile(lambda _: next(answers), keeps=True, tls=ours.shown()) as server:
-        model = client(vendor, server.base_url, timeout_s=0.7)
-        assert error_of(model, ask("?")).kind is ErrorKind.TIMEOUT
-        assert said(model.complete(ask("?"))) == "whole"
-        assert len(server.requests) == len(set(server.places)) == 2
-
-
-@pytest.mark.parametrize("vendor", VENDORS)
-def test_headers_without_end_are_a_timeout_when_the_time_is_up(vendor: str, ours: Identity) -> None:
-    piece: list[bytes | float] = [0.05, b"a"]
-    with hostile(lambda _: [b"HTTP/1.1 200 OK\r\nX-Long: ", *piece * 100], tls=ours.shown()) as server:
-        found = error_of(client(vendor, server.base_url, timeout_s=0.5), ask("?"))
-    assert found.kind is ErrorKind.TIMEOUT
 
 
 @pytest.mark.parametrize("vendor", VENDORS)

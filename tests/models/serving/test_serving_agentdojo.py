@@ -43,10 +43,7 @@ def by_anthropic(server: Server) -> Any:
     # AgentDojo 0.1.35 runs every query in an event loop of its own, where a kept connection is dead.
     limits = httpx.Limits(max_keepalive_connections=0)
     client = anthropic.AsyncAnthropic(
-        api_key="none",
-        base_url=server.base_url,
-        max_retries=0,
-        http_client=httpx.AsyncClient(limits=limits),
+        api_key="none", base_url=server.base_url, max_retries=0, http_client=httpx.AsyncClient(limits=limits)
     )
     return AnthropicLLM(client, "claude-3-7-sonnet")
 

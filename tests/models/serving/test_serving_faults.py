@@ -15,15 +15,7 @@ import pytest
 from google.genai import errors
 from hypothesis import given
 from hypothesis import strategies as st
-from scripted_for_serving import (
-    WEATHER,
-    Scripted,
-    anthropic_client,
-    calls,
-    generate,
-    openai_client,
-    says,
-)
+from scripted_for_serving import WEATHER, Scripted, anthropic_client, calls, generate, openai_client, says
 
 from agentsys.errors import ConfigError
 from agentsys.models.serving import FaultKind, Faults, Server, serve

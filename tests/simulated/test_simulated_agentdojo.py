@@ -21,10 +21,7 @@ from simulated_on_agentdojo import (
 TOO_LONG = {("travel", "user_task_19")}
 """Its ground truth has more calls than AgentDojo's loop has rounds."""
 
-DESTROYED = {
-    ("banking", "user_task_0"),
-    *(("slack", f"user_task_{number}") for number in (7, 9, 10, 12, 19)),
-}
+DESTROYED = {("banking", "user_task_0"), *(("slack", f"user_task_{number}") for number in (7, 9, 10, 12, 19))}
 """The injection stands where the value was that the task needs (AgentDojo's v1 to v1.2.2 data)."""
 
 Case = tuple[str, str, str]

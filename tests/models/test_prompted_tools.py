@@ -1,4 +1,4 @@
-"""Actions in fenced JSON: what is written is read back, and nothing else is."""
+"""Tools in the prompt: calls in tags, fenced actions, and the simulated agent that writes both."""
 
 from __future__ import annotations
 
@@ -10,24 +10,71 @@ from hypothesis import strategies as st
 
 from agentsys.models.chat import ChatRequest, ToolSpec, assistant, system, text_of, user
 from agentsys.models.prompted_tools import (
+    CALL,
     FINISH_ACTION,
     OBSERVATION_WORD,
     QUESTION,
     Action,
     ActionSyntaxError,
+    CallSyntaxError,
     read_action,
+    read_calls,
     read_observation,
     read_offer,
     read_request,
+    read_tools,
     text_before_observation,
+    text_between_tags,
     wrap_in_tag,
     write_action,
+    write_calls,
     write_observation,
     write_offer,
+    write_reply,
     write_request,
+    write_tools,
 )
 from agentsys.simulated.playbook_index import Fact, GoalScript, Playbook, ScriptedCall, TaskScript
 from agentsys.simulated.simulated_model import SimulatedModel
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["a", "send_money"]), st.dictionaries(st.sampled_from("xyz"), VALUES)))
+)
+def test_written_calls_are_read_back(calls: list[tuple[str, dict[str, Any]]]) -> None:
+    assert [(call.function, dict(call.args)) for call in read_calls(write_calls(calls))] == calls
+
+
+@pytest.mark.parametrize(
+    "body",
+    ["[f(x=__import__('os'))]", "[f(**{})]", "[a.b()]", "[1]", "f", "[f(x=y)]", "[f(", "f();g()", "\x00"],
+)
+def test_anything_but_calls_with_literals_is_an_error(body: str) -> None:
+    with pytest.raises(CallSyntaxError):
+        read_calls(body)
+
+
+def test_a_call_without_brackets_negative_numbers_and_an_ellipsis_are_read() -> None:
+    (call,) = read_calls("f(x=-1, y=..., z=(1, 2))")
+    assert dict(call.args) == {"x": -1, "y": "...", "z": [1, 2]} or dict(call.args)["z"] == (1, 2)
+    assert [call.function for call in read_calls("f(), g()")] == ["f", "g"]
+    assert read_calls("  ") == []
+
+
+def test_tools_and_replies_are_read_back() -> None:
+    tools = [ToolSpec("a", "Does <b>.\nMore.", {"type": "object", "properties": {}}), ToolSpec("c", "", {})]
+    assert read_tools(f"Before.\n{write_tools(tools)}\nAfter.") == tools
+    assert read_tools("Nothing here.") == []
+    assert read_tools(write_tools([])) == []
+    assert text_between_tags(write_reply("hm", "[a()]", ""), CALL) == "[a()]"
+    assert text_between_tags("<function_call>[", CALL) is None
+
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="`"), max_size=30)
 JSON: Any = st.recursive(

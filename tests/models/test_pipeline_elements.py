@@ -1,4 +1,4 @@
-"""Our row of elements does what AgentDojo's `AgentPipeline` does, and theirs are taken apart as ours are."""
+"""Elements of pipelines: rows of them, and tools as models are told of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from agentdojo.agent_pipeline import (
     ToolsExecutionLoop,
     ToolsExecutor,
 )
-from agentdojo.functions_runtime import FunctionsRuntime
+from agentdojo.functions_runtime import Function, FunctionsRuntime, make_function
 from agentdojo.logging import LOGGER_STACK
 
 from agentsys.models.chat import ChatReply, ChatRequest, assistant
@@ -23,6 +23,7 @@ from agentsys.models.pipeline_elements import (
     LoopState,
     LoopStep,
     ModelElement,
+    describe_tool,
     is_element_sequence,
 )
 from agentsys.runs.observed_pipeline import continue_pipeline
@@ -113,3 +114,27 @@ def test_whichever_row_is_taken_apart_for_a_stack_and_for_a_look_ahead(kind: Any
     assert (parts.system_message, parts.first, parts.plain_tools) == ("Be brief.", element, True)
     loop = add_look_ahead(pipeline, lambda calls: None).elements[-1]
     assert [type(one).__name__ for one in loop.elements] == ["_LookAhead", "ToolsExecutor", "ModelElement"]
+
+
+def pay(amount: int) -> str:
+    """Pay.
+
+    :param amount: How much.
+    """
+    return f"{amount} paid"
+
+
+TOOL = make_function(pay)
+
+
+def _function(name: str, description: str) -> Function:
+    return TOOL.model_copy(update={"name": name, "description": description})
+
+
+def test_tools_with_one_class_of_arguments_keep_their_own_names_and_descriptions() -> None:
+    told = [("pay", "Pays."), ("pay", "Pays twice."), ("take", "Pays.")]
+    for _ in range(2):
+        specs = [describe_tool(_function(name, description)) for name, description in told]
+        assert [(spec.name, spec.description) for spec in specs] == told
+        assert all(spec.parameters is specs[0].parameters for spec in specs)
+    assert specs[0].parameters == TOOL.parameters.model_json_schema()

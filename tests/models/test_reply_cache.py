@@ -253,7 +253,7 @@ class Watched(ReplyStore):
         super().__init__(folder)
         self.model, self.left, self.count = model, waiting, threading.Lock()
 
-    def first(self, key: str) -> Any:
+    def claim_request(self, key: str) -> Any:
         other = super().claim_request(key)
         with self.count:
             self.left -= other is not None
