@@ -167,7 +167,7 @@ def score_record(trajectory: Trajectory, version: str) -> CheckScores:
     return score_with_execution(trajectory, version).scores
 
 
-class ScoredExecution(NamedTuple):
+class TaskExecution(NamedTuple):
     """An execution, and all that it takes to judge it in another way."""
 
     scores: CheckScores
@@ -176,7 +176,7 @@ class ScoredExecution(NamedTuple):
     tasks: RecordTasks
 
 
-def score_with_execution(trajectory: Trajectory, version: str) -> ScoredExecution:
+def score_with_execution(trajectory: Trajectory, version: str) -> TaskExecution:
     """Score a record as `score_record` does, and give what it was scored on, too.
 
     Raises:
@@ -189,7 +189,7 @@ def score_with_execution(trajectory: Trajectory, version: str) -> ScoredExecutio
     tasks = find_tasks(trajectory, suite, version)
     try:
         done = reexecute(trajectory, tasks, suite)
-        return ScoredExecution(ask_checks(trajectory, tasks, suite, done), done, suite, tasks)
+        return TaskExecution(ask_checks(trajectory, tasks, suite, done), done, suite, tasks)
     except InjectionBreaksEnvironment as error:
         raise Unusable(RecordFault.CHECK_FAILED, str(error)) from None
     except Exception as error:  # noqa: BLE001 - calls and answers are anybody's: one bad record, not the run
@@ -228,7 +228,7 @@ def find_final_answer(trajectory: Trajectory) -> str | None:
     return rest.partition(_CLOSING)[0] if opened else None
 
 
-def score_final_answer(trajectory: Trajectory, scored: ScoredExecution) -> bool | None:
+def score_final_answer(trajectory: Trajectory, scored: TaskExecution) -> bool | None:
     """Score the utility as if only the answer section had been judged.
 
     Returns:

@@ -27,7 +27,7 @@ from agentsys.audit.rescoring.recorded_trajectory import (
 )
 from agentsys.audit.rescoring.reexecution import (
     Reexecution,
-    ScoredExecution,
+    TaskExecution,
     ask_checks,
     collect_todays_results,
     convert_calls,
@@ -95,7 +95,7 @@ def resolve_fixes(wanted: Iterable[str]) -> tuple[str, ...]:
 
 
 def score_with_fixes(
-    trajectory: Trajectory, scored: ScoredExecution, fixes: tuple[str, ...]
+    trajectory: Trajectory, scored: TaskExecution, fixes: tuple[str, ...]
 ) -> FixedVerdict | None:
     """Score an execution once more under some fixes; the environments stay as they are.
 
