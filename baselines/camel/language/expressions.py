@@ -8,6 +8,7 @@ from typing import Any
 
 from baselines.camel.language.functions import call_function, construct_instance
 from baselines.camel.language.machine import (
+    RAISABLE,
     ClassValue,
     ErrorValue,
     FunctionValue,
@@ -27,6 +28,7 @@ from baselines.camel.language.operators import (
     dictionary_key,
     format_value,
     is_truthy,
+    iterate_value,
     to_repr,
     to_str,
     type_name,
@@ -42,9 +44,6 @@ from baselines.flow.labelled_values import (
     label_from_tool,
     literal_value,
 )
-
-RAISABLE = ("ValueError", "NotEnoughInformationError")
-"""Exceptions that programs may make."""
 
 
 def call_value(machine: Machine, callee: Value, given: Sequence[Value], named: Mapping[str, Value]) -> Value:
@@ -367,24 +366,6 @@ def _run_generators(
 def _target_names(generators: Sequence[ast.comprehension]) -> set[str]:
     nodes = [node for one in generators for node in ast.walk(one.target)]
     return {node.id for node in nodes if isinstance(node, ast.Name)}
-
-
-def iterate_value(value: Value, machine: Machine) -> list[Value]:
-    """The items of a value, as a loop takes them.
-
-    Raises:
-        ProgramError: If it cannot be iterated over.
-    """
-    if isinstance(value, Series):
-        items = list(value.items)
-    elif isinstance(value, Dictionary):
-        items = [key for key, _ in value.entries.values()]
-    elif isinstance(value, Scalar) and isinstance(value.raw, str):
-        machine.spending.count_steps(len(value.raw))
-        return [Scalar(value.label, character) for character in value.raw]
-    else:
-        raise ProgramError("TypeError", f"'{type_name(value)}' object is not iterable", value.full)
-    return [machine.from_container(one, value) for one in items]
 
 
 def bind_target(target: ast.expr, value: Value, machine: Machine) -> None:

@@ -10,15 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentsys.base.python_parser import parse_module
-from baselines.camel.language.expressions import (
-    RAISABLE,
-    bind_target,
-    dispatch_node,
-    evaluate_node,
-    iterate_value,
-)
+from baselines.camel.language.expressions import bind_target, dispatch_node, evaluate_node
 from baselines.camel.language.functions import define_class
 from baselines.camel.language.machine import (
+    RAISABLE,
     ClassValue,
     ErrorValue,
     Machine,
@@ -28,7 +23,7 @@ from baselines.camel.language.machine import (
     unsupported_error,
 )
 from baselines.camel.language.members import get_attribute, get_item, replace_attribute, replace_item
-from baselines.camel.language.operators import apply_binary, is_truthy, to_str
+from baselines.camel.language.operators import apply_binary, is_truthy, iterate_value, to_str
 from baselines.flow.labelled_values import Value, literal_value
 
 _BLOCK = re.compile(r"```[^\S\n]*[\w+-]*[^\S\n]*\n(.*?)\n?```", re.DOTALL)

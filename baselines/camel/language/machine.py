@@ -15,6 +15,9 @@ from typing import Protocol
 
 from baselines.flow.labelled_values import FROM_USER, NOWHERE, FlowLabel, Value, join_deeply, join_labels
 
+RAISABLE = ("ValueError", "NotEnoughInformationError")
+"""Exceptions that programs may make."""
+
 
 class ProgramError(Exception):
     """An error of the program, for the model that wrote it.

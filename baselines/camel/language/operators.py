@@ -1,4 +1,4 @@
-"""Operators, comparisons, formats and texts of labelled values; the size of a result is checked before it is made."""
+"""Operators, comparisons, formats and texts of labelled values; sizes are checked before results are made."""
 
 from __future__ import annotations
 
@@ -312,6 +312,24 @@ def dictionary_key(value: Value) -> Any:
     return raw
 
 
+def iterate_value(value: Value, machine: Machine) -> list[Value]:
+    """List the items of a value, as a loop takes them.
+
+    Raises:
+        ProgramError: If it cannot be iterated over.
+    """
+    if isinstance(value, Series):
+        items = list(value.items)
+    elif isinstance(value, Dictionary):
+        items = [key for key, _ in value.entries.values()]
+    elif isinstance(value, Scalar) and isinstance(value.raw, str):
+        machine.spending.count_steps(len(value.raw))
+        return [Scalar(value.label, character) for character in value.raw]
+    else:
+        raise ProgramError("TypeError", f"'{type_name(value)}' object is not iterable", value.full)
+    return [machine.from_container(item, value) for item in items]
+
+
 def build_set(items: Iterable[Value], label: FlowLabel) -> Series:
     """A set: which of equal items stays depends on all of them, so it has everything's label."""
     distinct: dict[Any, Value] = {}
@@ -383,10 +401,3 @@ def _type_error_text(sign: ast.operator, left: Value, right: Value) -> str:
 def _plain_data(value: Value) -> bool:
     numbers = int | float | datetime.timedelta
     return isinstance(value, Scalar) and isinstance(value.raw, numbers) and not isinstance(value.raw, Enum)
-
-
-def add_values(machine: Machine, left: Value, right: Value) -> Value:
-    """Two values added, texts excepted."""
-    if isinstance(right, Scalar) and isinstance(right.raw, str):
-        raise ProgramError("TypeError", "texts are joined with ''.join, not sum", right.full)
-    return apply_binary(machine, ast.Add(), left, right)
