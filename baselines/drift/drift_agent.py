@@ -132,11 +132,7 @@ class DriftAgent(LoopStep):
         self.executor = ToolsElement()
 
     def step(self, at: LoopState) -> LoopState:
-        """Work on the user's request until a reply has no calls or the limits are met.
-
-        Raises:
-            ModelError: If a model gave no reply.
-        """
+        """Work on the user's request until a reply has no calls or the limits are met."""
         env, tools = at.env, tool_specs(at.runtime.functions.values())
         permissions = self._load_permissions(tools)
         task = _DriftTask(self.model, self.settings, self.environment, at.query, tools, permissions)

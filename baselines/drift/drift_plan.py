@@ -47,11 +47,7 @@ def _read_names(text: str) -> tuple[str, ...]:
 
 
 def make_drift_plan(model: ChatModel, query: str, tools: Sequence[ToolSpec], environment: str) -> DriftPlan:
-    """Ask for the plan of a request.
-
-    Raises:
-        ModelError: If the model gave no reply.
-    """
+    """Ask for the plan of a request."""
     with span(PLANNER_ROLE) as opened:
         instructions = "\n\n".join([PLANNER, write_tools(tools), environment])
         plan = read_drift_plan(ask_role(model, PLANNER_ROLE, instructions, query))

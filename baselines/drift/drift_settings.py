@@ -100,11 +100,7 @@ class PermissionCache:
     def load_permissions(
         self, model: ChatModel, tools: Sequence[ToolSpec], *, strictly: bool
     ) -> Mapping[str, ToolPermission]:
-        """Give each tool's permission, from memory or from the model (one question per tool).
-
-        Raises:
-            ModelError: If the model had to be asked and gave no reply; what it answered before is kept.
-        """
+        """Give each tool's permission, from memory or from the model (one question per tool)."""
         with self._guard:
             return {tool.name: self._load_permission(model, tool, strictly) for tool in tools}
 

@@ -35,11 +35,7 @@ _OPEN = {"none", "null"}
 
 
 def format_checklist(model: ChatModel, query: str, checklist: str, attempts: int) -> str | None:
-    """Have the formatter write the checklist, repaired to be JSON; None if no attempt gives any.
-
-    Raises:
-        ModelError: If the model gave no reply.
-    """
+    """Have the formatter write the checklist, repaired to be JSON; None if no attempt gives any."""
     question = f"{wrap_in_tag('user_query', query)}\n{wrap_in_tag('parameter_checklist', checklist)}"
     with span(FORMATTER_ROLE) as opened:
         for attempt in range(attempts):
@@ -216,11 +212,7 @@ class Validator:
     first_plan: tuple[str, ...]
 
     def check_batch(self, before: PlanProgress, batch: Sequence[FunctionCall]) -> PlanCheck:
-        """Check one batch of calls, which is accepted or refused as a whole.
-
-        Raises:
-            ModelError: If a model that was asked gave no reply.
-        """
+        """Check one batch of calls, which is accepted or refused as a whole."""
         deviations: list[dict[str, Any]] = []
         with span(VALIDATOR_SPAN) as opened:
             checked = self._check_plan(before, batch, deviations)

@@ -66,9 +66,6 @@ def isolate_results(
 
     Returns:
         The conversation to keep and the one to show to the actor in this turn; `messages` is not changed.
-
-    Raises:
-        ModelError: If the detector gave no reply.
     """
     stored, shown = list(messages), list(messages)
     first = len(messages)

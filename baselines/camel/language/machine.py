@@ -1,7 +1,7 @@
 """`Machine`: the state of a task's programs, the bounds they keep, and the errors they raise.
 
-`ResourceUse` counts what programs have used of their `ProgramBounds`; `ProgramError` is an error for the model
-that wrote the program, `CallDenied` ends it.
+`ResourceUse` counts what programs have used of their `ProgramBounds`; `ProgramError` is an error for the
+model that wrote the program, `CallDenied` ends it.
 """
 
 from __future__ import annotations
@@ -263,15 +263,15 @@ class Machine:
         return join_labels([self.lasting, *self.controls])
 
     def lookup(self, name: str) -> Value:
-        """The value of a name.
+        """Find the value of a name.
 
         Raises:
             ProgramError: If there is none.
         """
-        found = self.names.get(name) or self.provided.get(name)
-        if found is None:
+        value = self.names.get(name) or self.provided.get(name)
+        if value is None:
             raise ProgramError("NameError", f"name '{name}' is not defined")
-        return found
+        return value
 
     def bind(self, name: str, value: Value) -> None:
         """Assign to a name.

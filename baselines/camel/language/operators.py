@@ -370,25 +370,19 @@ def _concatenate(machine: Machine, sign: ast.operator, left: Value, right: Value
 
 def _check_result_size(spending: ResourceUse, sign: ast.operator, one: Any, other: Any) -> None:
     """Look whether the result will be small enough, before it is made."""
-    if isinstance(sign, ast.Mod) and isinstance(one, str | bytes):
-        raise unsupported_error("Formatting with '%' is")
-    if isinstance(one, str) or isinstance(other, str):
-        if isinstance(sign, ast.Add) and isinstance(one, str) and isinstance(other, str):
+    match sign, one, other:
+        case ast.Mod(), str() | bytes(), _:
+            raise unsupported_error("Formatting with '%' is")
+        case ast.Add(), str(), str():
             spending.check_text_length(len(one) + len(other))
-        if isinstance(sign, ast.Mult):
-            text, times = (one, other) if isinstance(one, str) else (other, one)
-            if isinstance(times, int):
-                spending.check_text_length(len(text) * max(0, times))
-    elif type(one) in (int, bool) and type(other) in (int, bool):
-        spending.check_number_bits(_result_bits(sign, int(one), int(other)))
-
-
-def _result_bits(sign: ast.operator, one: int, other: int) -> int:
-    if isinstance(sign, ast.Pow):
-        return one.bit_length() * max(0, other)
-    if isinstance(sign, ast.LShift):
-        return one.bit_length() + max(0, other)
-    return one.bit_length() + other.bit_length() if isinstance(sign, ast.Mult) else 0
+        case (ast.Mult(), str() as text, int() as times) | (ast.Mult(), int() as times, str() as text):
+            spending.check_text_length(len(text) * max(0, times))
+        case ast.Pow(), int(), int():
+            spending.check_number_bits(one.bit_length() * max(0, other))
+        case ast.LShift(), int(), int():
+            spending.check_number_bits(one.bit_length() + max(0, other))
+        case ast.Mult(), int(), int():
+            spending.check_number_bits(one.bit_length() + other.bit_length())
 
 
 def _type_error_text(sign: ast.operator, left: Value, right: Value) -> str:

@@ -55,12 +55,16 @@ class Marks(BoundaryFilter):
             return CallRuling(call, f"refused by {self.letter}")
         return CallRuling(call.model_copy(update={"args": {**call.args, "to": to + self.letter}}))
 
-    def filter_results(self, turn: FilterTurn, results: Sequence[ChatToolResultMessage]) -> list[ChatToolResultMessage]:
+    def filter_results(
+        self, turn: FilterTurn, results: Sequence[ChatToolResultMessage]
+    ) -> list[ChatToolResultMessage]:
         return [replace_result_text(result, result_text(result) + self.letter) for result in results]
 
 
 class Ends(BoundaryFilter):
-    def filter_results(self, turn: FilterTurn, results: Sequence[ChatToolResultMessage]) -> list[ChatToolResultMessage]:
+    def filter_results(
+        self, turn: FilterTurn, results: Sequence[ChatToolResultMessage]
+    ) -> list[ChatToolResultMessage]:
         raise EndCase("Over.", [replace_result_text(result, "gone") for result in results])
 
 
