@@ -6,7 +6,9 @@ defenses from the installed package; the presets of this harness speak in their 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
+from functools import cache
 from typing import ClassVar, Literal
 
 from agentsys.abilities import ChecksItsNeeds, NeedsOwnModels, PlaysRoles, WholeProgram
@@ -32,6 +34,12 @@ def package_withheld_notice() -> str:
 
     (block,) = PromptInjectionDetector().transform([text_content_block_from_string("")])
     return str(block["content"])
+
+
+@cache
+def warn_once(logger: logging.Logger, words: str, *names: str) -> None:
+    """Log a warning that every case would log again."""
+    logger.warning(words, *names)
 
 
 class RoleDefense:

@@ -17,20 +17,12 @@ from agentdojo.types import ChatMessage, ChatUserMessage, text_content_block_fro
 
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatModel, ChatReply, ChatRequest
-from agentsys.models.pipeline_elements import (
-    ElementSequence,
-    LoopState,
-    LoopStep,
-    default_system_message,
-    tool_loop,
-)
+from agentsys.models.pipeline_elements import LoopState, LoopStep, default_system_message, tool_loop
 from agentsys.models.providers.wire_parts import visible_text
 from agentsys.models.trace import span
 
 PLACEHOLDER = "{user_task}"
 """Stands for the request in a template."""
-
-TextRewrite = Callable[[str], str]
 
 
 def insert_user_task(template: str, user_task: str) -> str:
@@ -49,19 +41,6 @@ def require_placeholder(defense: str, template: str) -> str:
     return template
 
 
-def build_reworded_loop(
-    model: ChatModel, system_message: str, defense: str, template: str
-) -> ElementSequence:
-    """Build the plain agent over a model that reads the request as the template puts it."""
-    rewrite = partial(insert_user_task, template)
-    return tool_loop(
-        RewordingModel(model, rewrite),
-        system_message,
-        name=f"{model.name}-{defense}",
-        before=[RecordRewording(rewrite)],
-    )
-
-
 class RewordingModel:
     """A model that reads the first user message of each conversation, which is the request, rewritten.
 
@@ -69,7 +48,7 @@ class RewordingModel:
         ConfigError: If the model reads a rewritten request already.
     """
 
-    def __init__(self, model: ChatModel, rewrite: TextRewrite) -> None:
+    def __init__(self, model: ChatModel, rewrite: Callable[[str], str]) -> None:
         if isinstance(model, RewordingModel):
             raise ConfigError(
                 "Two defenses rewrite the same user message;"
@@ -89,7 +68,7 @@ class RewordingModel:
         return self.model.complete(replace(request, messages=messages))
 
 
-def reword_request(messages: Sequence[ChatMessage], rewrite: TextRewrite) -> list[ChatMessage]:
+def reword_request(messages: Sequence[ChatMessage], rewrite: Callable[[str], str]) -> list[ChatMessage]:
     """Rewrite the text of the conversation's first user message, as one block in front of others."""
     new = list(messages)
     for index, message in enumerate(new):
@@ -105,7 +84,7 @@ def reword_request(messages: Sequence[ChatMessage], rewrite: TextRewrite) -> lis
 class RecordRewording(LoopStep):
     """Leaves a span of kind `reworded_task` with the bare request and what the model reads in its place."""
 
-    def __init__(self, rewrite: TextRewrite) -> None:
+    def __init__(self, rewrite: Callable[[str], str]) -> None:
         self.rewrite = rewrite
 
     def step(self, at: LoopState) -> LoopState:
@@ -123,8 +102,13 @@ class _RewordedDefense:
 
     def pipeline(self, model: ChatModel, suite: TaskSuite[Any]) -> BasePipelineElement:
         """Build the plain agent over a model that reads the request reworded."""
-        message = " ".join(filter(None, [default_system_message(suite), self.addition]))
-        return build_reworded_loop(model, message, self.name, self.template)
+        rewrite = partial(insert_user_task, self.template)
+        return tool_loop(
+            RewordingModel(model, rewrite),
+            " ".join(filter(None, [default_system_message(suite), self.addition])),
+            name=f"{model.name}-{self.name}",
+            before=[RecordRewording(rewrite)],
+        )
 
     def prompts(self) -> dict[str, str]:
         """Every text this defense adds, by name."""

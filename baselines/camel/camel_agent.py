@@ -7,7 +7,7 @@ import copy
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from functools import partial
 from typing import Any, Literal
 
 from agentdojo.functions_runtime import FunctionsRuntime
@@ -34,6 +34,7 @@ from baselines.camel.suite_world import (
     write_class,
     write_signature,
 )
+from baselines.defense_bases import warn_once
 from baselines.flow.label_table import build_label_table
 from baselines.flow.labelled_values import Scalar, Value, literal_value
 
@@ -125,18 +126,13 @@ def load_policies_for(suite: str, runtime: FunctionsRuntime) -> CamelPolicies:
     written = load_written_policies(suite)
     if written is not None:
         return written
-    _log_generated_once(suite)
-    return generate_policies(
-        {name: tuple(function.parameters.model_fields) for name, function in runtime.functions.items()}
-    )
-
-
-@cache
-def _log_generated_once(suite: str) -> None:
-    logger.warning(
+    words = (
         "CaMeL has no policies for suite '%s': tools whose name begins with a reading verb are free, all"
-        " others take trusted arguments alone, and everything a tool returns is untrusted.",
-        suite,
+        " others take trusted arguments alone, and everything a tool returns is untrusted."
+    )
+    warn_once(logger, words, suite)
+    return generate_policies(
+        {name: tuple(f.parameters.model_fields) for name, f in runtime.functions.items()}
     )
 
 

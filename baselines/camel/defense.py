@@ -169,22 +169,18 @@ class Camel(AgentDefense):
         return named_pipeline(f"{model.name}-{self.name}", InitQuery(), agent)
 
     def description(self) -> str:
-        """What planner, quarantined model and policies see, and what ends a run."""
-        settings = self.settings
-        return " ".join(
-            [
-                "A planner model sees the request and the tools, and writes a program before anything is"
-                " read.",
-                "It never sees what a tool returns: of a program that fails it learns the line, the kind of"
-                " error, and the text only if no tool had a part in it.",
-                "An interpreter runs the program on values that know where they came from and who may read"
-                " them.",
-                "A quarantined model without tools turns text into values of a declared type, which stay"
-                " untrusted.",
-                *_describe_policies(settings),
-                f"After {settings.attempts} failed programs the task ends without an answer.",
-            ]
-        )
+        """Say what planner, quarantined model and policies see, and what ends a run."""
+        parts = [
+            "A planner model sees the request and the tools, and writes a program before anything is read.",
+            "It never sees what a tool returns: of a program that fails it learns the line, the kind of"
+            " error, and the text only if no tool had a part in it.",
+            "An interpreter runs the program on values that know where they came from and who may read them.",
+            "A quarantined model without tools turns text into values of a declared type, which stay"
+            " untrusted.",
+            *_describe_policies(self.settings),
+            f"After {self.settings.attempts} failed programs the task ends without an answer.",
+        ]
+        return " ".join(parts)
 
 
 def _describe_policies(settings: CamelSettings) -> list[str]:

@@ -230,8 +230,8 @@ class DetectorDefense(BoundaryDefense):
             f" next step a detector, {self.detector_description}, reads {reads}. It gives the probability"
             f" that there is an injection; a result is flagged if 1 minus that is below {threshold}, and then"
             f" {then}. Error texts of failed calls {errors}. A result that is not flagged reaches the agent"
-            " unchanged and unmarked. The detector knows neither the user's request nor what the agent does next. No"
-            " call is checked before it runs."
+            " unchanged and unmarked. The detector knows neither the user's request nor what the agent does"
+            " next. No call is checked before it runs."
         )
 
     @property

@@ -29,7 +29,6 @@ from baselines.drift import drift_settings
 from baselines.drift.drift_plan import (
     NO_CHECKLIST,
     REFUSAL_MARK,
-    DriftPlan,
     DriftRefusal,
     PlanProgress,
     args_as_text,
@@ -176,18 +175,18 @@ class _DriftTask:
     tools: list[ToolSpec]
     permissions: Mapping[str, ToolPermission]
     progress: PlanProgress = field(default_factory=PlanProgress)
-    first_plan: DriftPlan = field(default_factory=DriftPlan)
+    first_plan: tuple[str, ...] = ()
 
     def plan_task(self) -> None:
         """Plan, before anything is seen."""
         if not self.settings.build_constraints:
             return
-        self.first_plan = plan = make_drift_plan(self.model, self.query, self.tools, self.environment)
-        checklist = plan.checklist
-        if DriftFix.FORMAT_ONCE in self.settings.fixes and checklist != NO_CHECKLIST:
-            text = format_checklist(self.model, self.query, checklist, self.settings.format_attempts)
-            checklist = align_checklist(text or checklist, plan.trajectory)
-        self.progress = PlanProgress(plan.trajectory, (), checklist)
+        self.progress = made = make_drift_plan(self.model, self.query, self.tools, self.environment)
+        self.first_plan = made.plan
+        if DriftFix.FORMAT_ONCE in self.settings.fixes and made.checklist != NO_CHECKLIST:
+            text = format_checklist(self.model, self.query, made.checklist, self.settings.format_attempts)
+            checklist = align_checklist(text or made.checklist, made.plan)
+            self.progress = replace(made, checklist=checklist)
 
     def run_turn(self, messages: Sequence[ChatMessage]) -> ActorTurn:
         """Isolate what is new, ask the actor, and check what it wants to call."""
@@ -251,8 +250,7 @@ class _DriftTask:
         has_rules = settings.dynamic_validation or settings.build_constraints
         if DriftFix.FORMAT_ONCE in settings.fixes and not (batch and has_rules):
             return None
-        planned = self.first_plan.trajectory
-        validator = Validator(self.model, settings, self.query, self.permissions, planned)
+        validator = Validator(self.model, settings, self.query, self.permissions, self.first_plan)
         checked = validator.check_batch(self.progress, batch)
         self.progress = checked.progress
         return checked.refusal

@@ -25,33 +25,34 @@ NO_CHECKLIST = "None"
 
 
 @dataclass(frozen=True)
-class DriftPlan:
-    """A planner's answer."""
+class PlanProgress:
+    """The plan as it stands, and what of it is done."""
 
-    trajectory: tuple[str, ...] = ()
+    plan: tuple[str, ...] = ()
     """Tool names in order; not checked against the tools there are."""
+    achieved: tuple[str, ...] = ()
+    """Names of the calls accepted so far, in order."""
     checklist: str = NO_CHECKLIST
-    """The checklist as it was written: JSON, a Python literal, or neither."""
+    """Text of the checklist: JSON, a Python literal, or neither; entry i of JSON belongs to `plan[i]`."""
 
 
-def read_drift_plan(reply: str) -> DriftPlan:
+def read_drift_plan(reply: str) -> PlanProgress:
     """Read the plan in a planner's reply. A section that is missing is empty, and is not asked for again."""
     names = text_between_tags(reply, TRAJECTORY) or ""
     checklist = text_between_tags(reply, CHECKLIST)
-    return DriftPlan(_read_names(names), NO_CHECKLIST if checklist is None else checklist)
+    pieces = names.strip().removeprefix("[").removesuffix("]").split(",")
+    plan = tuple(name for piece in pieces if (name := piece.strip().strip("\"'`").strip()))
+    return PlanProgress(plan, (), NO_CHECKLIST if checklist is None else checklist)
 
 
-def _read_names(text: str) -> tuple[str, ...]:
-    inside = text.strip().removeprefix("[").removesuffix("]")
-    return tuple(name for piece in inside.split(",") if (name := piece.strip().strip("\"'`").strip()))
-
-
-def make_drift_plan(model: ChatModel, query: str, tools: Sequence[ToolSpec], environment: str) -> DriftPlan:
+def make_drift_plan(
+    model: ChatModel, query: str, tools: Sequence[ToolSpec], environment: str
+) -> PlanProgress:
     """Ask for the plan of a request."""
     with span(PLANNER_ROLE) as opened:
         instructions = "\n\n".join([PLANNER, write_tools(tools), environment])
         plan = read_drift_plan(ask_role(model, PLANNER_ROLE, instructions, query))
-        opened.decision = {"plan": list(plan.trajectory), "checklist": plan.checklist}
+        opened.decision = {"plan": list(plan.plan), "checklist": plan.checklist}
     return plan
 
 
@@ -99,17 +100,6 @@ def args_as_text(call: FunctionCall) -> str:
 
 MayExtend = Callable[[str, tuple[str, ...], tuple[str, ...]], bool]
 """Name of an unplanned call, the plan with it, the plan without it -> whether it may be made."""
-
-
-@dataclass(frozen=True)
-class PlanProgress:
-    """The plan as it stands, and what of it is done."""
-
-    plan: tuple[str, ...] = ()
-    achieved: tuple[str, ...] = ()
-    """Names of the calls accepted so far, in order."""
-    checklist: str = NO_CHECKLIST
-    """Text of the checklist; entry i belongs to `plan[i]` as long as it is JSON."""
 
 
 @dataclass(frozen=True)

@@ -101,25 +101,22 @@ class PermissionCache:
         self, model: ChatModel, tools: Sequence[ToolSpec], *, strictly: bool
     ) -> Mapping[str, ToolPermission]:
         """Give each tool's permission, from memory or from the model (one question per tool)."""
+        permissions = {}
         with self._guard:
-            return {tool.name: self._load_permission(model, tool, strictly) for tool in tools}
-
-    def _load_permission(self, model: ChatModel, tool: ToolSpec, strictly: bool) -> ToolPermission:
-        key = (model.name, write_tool_line(tool), strictly)
-        if key not in self._known:
-            self._known[key] = read_permission_reply(_ask_unbooked(model, tool), strictly=strictly)
-        return self._known[key]
+            for tool in tools:
+                line = write_tool_line(tool)
+                key = (model.name, line, strictly)
+                if key not in self._known:
+                    with use_tracer(Tracer()):  # Booked to no case: which one comes first depends on threads.
+                        reply = ask_role(model, PERMISSION_ROLE, PERMISSION, wrap_in_tag(FUNCTION_TAG, line))
+                    self._known[key] = read_permission_reply(reply, strictly=strictly)
+                permissions[tool.name] = self._known[key]
+        return permissions
 
 
 def write_tool_line(tool: ToolSpec) -> str:
     """Write a tool as one line of JSON."""
     return json.dumps({"name": tool.name, "description": tool.description, "parameters": tool.parameters})
-
-
-def _ask_unbooked(model: ChatModel, tool: ToolSpec) -> str:
-    question = wrap_in_tag(FUNCTION_TAG, write_tool_line(tool))
-    with use_tracer(Tracer()):  # Booked to no case: which one comes first depends on threads.
-        return ask_role(model, PERMISSION_ROLE, PERMISSION, question)
 
 
 UnreadableDetection = Literal["withhold", "keep"]

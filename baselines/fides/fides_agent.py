@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache
 from typing import Any, Literal
 
 import yaml
@@ -22,6 +21,7 @@ from agentsys.base.option_checks import AtLeast1
 from agentsys.models.chat import ChatModel, ChatRequest, assistant, text_of, tool_message
 from agentsys.models.pipeline_elements import LoopState, LoopStep, ToolsElement, parse_list_text, tool_specs
 from agentsys.models.trace import current_tracer, span
+from baselines.defense_bases import warn_once
 from baselines.fides.fides_policy import (
     CallArgument,
     ResultLabels,
@@ -105,23 +105,17 @@ class FidesAgent(LoopStep):
 def load_result_labels(
     suite: str, runtime: FunctionsRuntime, environment: TaskEnvironment, settings: FidesSettings
 ) -> ResultLabels:
-    """The labels of one case; said once where the suite has no file."""
+    """Load the labels of one case."""
     rules = load_written_rules(suite)
     if rules is None:
-        _log_generated_once(suite)
+        words = (
+            "FIDES has no labels for suite '%s': every result is untrusted as a whole and for the user alone,"
+            " and tools whose name does not begin with a reading verb need policy P1."
+        )
+        warn_once(logger, words, suite)
         rules = generate_rules(runtime.functions)
-    return ResultLabels(
-        rules, build_label_table(suite, environment), environment, settings.labels == "strict"
-    )
-
-
-@cache
-def _log_generated_once(suite: str) -> None:
-    logger.warning(
-        "FIDES has no labels for suite '%s': every result is untrusted as a whole and for the user alone, and"
-        " tools whose name does not begin with a reading verb need policy P1.",
-        suite,
-    )
+    table = build_label_table(suite, environment)
+    return ResultLabels(rules, table, environment, settings.labels == "strict")
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""The tool border: what filters are shown, in which order, and what the conversation and the tools get."""
+"""The tool boundary: what filters are shown, in which order, and what the conversation and the tools get."""
 
 from __future__ import annotations
 
