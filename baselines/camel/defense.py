@@ -102,7 +102,7 @@ def _write_text(text: str, known: Mapping[str, str]) -> str:
         return repr(text)
     longest = sorted(known, key=len, reverse=True)
     pieces = re.split(rf"(?<!\w)({'|'.join(map(re.escape, longest))})(?!\w)", text)
-    written = [known[piece] if place % 2 else repr(piece) for place, piece in enumerate(pieces) if piece]
+    written = [known[piece] if index % 2 else repr(piece) for index, piece in enumerate(pieces) if piece]
     return " + ".join(written) or "''"
 
 
@@ -110,10 +110,10 @@ def _remaining_lines(lines: list[str], exchange: Sequence[ChatMessage]) -> list[
     """Leave out what ran in the attempts so far, and what failed thrice."""
     failures = 0
     for program, report in zip(exchange[::2], exchange[1::2], strict=False):
-        place = _PLACE.search(text_of(report))
-        ran = int(place[1]) - 1 if place and _is_program(text_of(program)) and int(place[1]) > 0 else None
-        if ran is None:
+        line = _PLACE.search(text_of(report))
+        if line is None or int(line[1]) == 0 or not _is_program(text_of(program)):
             continue
+        ran = int(line[1]) - 1
         failures = 1 if ran else failures + 1
         lines = lines[ran:]
         if failures >= MAX_ATTEMPTS and lines:

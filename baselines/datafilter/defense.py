@@ -126,7 +126,7 @@ class DataRewriter(ResultRewriter):
         with ThreadPoolExecutor(self.options.concurrent) as pool:
             # Each thread sees the case that is under way, to which its call is booked.
             asked = [pool.submit(copy_context().run, self._filter_piece, task, piece) for piece in pieces]
-            return [one.result() for one in asked]
+            return [future.result() for future in asked]
 
     def _filter_piece(self, task: str, piece: str) -> FilteredPiece:
         request = write_filter_question(task, piece, self.options.max_tokens)

@@ -181,12 +181,12 @@ class _DriftTask:
         """Plan, before anything is seen."""
         if not self.settings.build_constraints:
             return
-        self.progress = made = make_drift_plan(self.model, self.query, self.tools, self.environment)
-        self.first_plan = made.plan
-        if DriftFix.FORMAT_ONCE in self.settings.fixes and made.checklist != NO_CHECKLIST:
-            text = format_checklist(self.model, self.query, made.checklist, self.settings.format_attempts)
-            checklist = align_checklist(text or made.checklist, made.plan)
-            self.progress = replace(made, checklist=checklist)
+        self.progress = plan = make_drift_plan(self.model, self.query, self.tools, self.environment)
+        self.first_plan = plan.plan
+        if DriftFix.FORMAT_ONCE in self.settings.fixes and plan.checklist != NO_CHECKLIST:
+            text = format_checklist(self.model, self.query, plan.checklist, self.settings.format_attempts)
+            checklist = align_checklist(text or plan.checklist, plan.plan)
+            self.progress = replace(plan, checklist=checklist)
 
     def run_turn(self, messages: Sequence[ChatMessage]) -> ActorTurn:
         """Isolate what is new, ask the actor, and check what it wants to call."""

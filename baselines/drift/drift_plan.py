@@ -1,4 +1,4 @@
-"""`DriftPlan` and `PlanProgress`: the plan of a task, what of it is done, and why a call is refused.
+"""`PlanProgress`: the plan of a task, what of it is done, and why a call is refused.
 
 The plan is made before any result is seen; `follow_plan` compares calls with it, place by place.
 """

@@ -106,8 +106,8 @@ class _ScriptWalk:
                     words = write_fact_question(fact.field, name if tool else None, tool)
                     args_ = {"query": words, "variables": names, "output_type": "string"}
                     return self._write_call(QUERY, args_)
-                found = VARIABLE_NAME.search(_message_text(result))
-                self.known[fact.text] = found[0] if found else PLACEHOLDER
+                variable = VARIABLE_NAME.search(_message_text(result))
+                self.known[fact.text] = variable[0] if variable else PLACEHOLDER
         return None
 
     def _is_visible(self, fact: Fact) -> bool:

@@ -52,7 +52,7 @@ class HiddenValues:
         return self.variables.get(name.strip().strip("#"))
 
     def expand_names(self, value: Any) -> Any:
-        """Put values in place of names, which are looked for once: a value is never searched.
+        """Put values in path of names, which are looked for once: a value is never searched.
 
         A text that is one name becomes the value itself, so a number stays one.
         """
@@ -116,7 +116,7 @@ def neutralize_names(value: Any) -> Any:
 
 @dataclass
 class ResultHider:
-    """Puts variables in place of what may not be read in one result."""
+    """Puts variables in path of what may not be read in one result."""
 
     store: HiddenValues
     name: str
@@ -129,29 +129,29 @@ class ResultHider:
     """Labels of what stays in sight."""
 
     def hide_values(self, result: Any) -> Any:
-        """Put names in place of values; what is deeper than a field inherits its label."""
+        """Put names in path of values; what is deeper than a field inherits its label."""
         if isinstance(result, list | tuple):
-            return [self._hide_record(item, f".{place}") for place, item in enumerate(result)]
+            return [self._hide_record(item, f".{index}") for index, item in enumerate(result)]
         return self._hide_record(result, "")
 
-    def _hide_record(self, record: Any, place: str) -> Any:
+    def _hide_record(self, record: Any, path: str) -> Any:
         if isinstance(record, BaseModel):
             fields = type(record).model_fields
             return {
-                name: self._hide_node(getattr(record, name), record, name, f"{place}.{name}")
+                name: self._hide_node(getattr(record, name), record, name, f"{path}.{name}")
                 for name in fields
             }
         if isinstance(record, Mapping):
             # Keys are structure, and stay in sight.
             return {
-                neutralize_names(str(key)): self._hide_node(held, record, str(key), f"{place}.{number}")
+                neutralize_names(str(key)): self._hide_node(held, record, str(key), f"{path}.{number}")
                 for number, (key, held) in enumerate(record.items())
             }
-        return self._hide_node(record, record, None, place)
+        return self._hide_node(record, record, None, path)
 
-    def _hide_node(self, value: Any, record: Any, name: str | None, place: str) -> Any:
+    def _hide_node(self, value: Any, record: Any, name: str | None, path: str) -> Any:
         label = self.label_field(record, name)
         if value is not None and self.must_hide(label):
-            return self.store.store_value(f"{self.name}{place}", result_to_plain_data(value), label)
+            return self.store.store_value(f"{self.name}{path}", result_to_plain_data(value), label)
         self.shown.append(label)
         return neutralize_names(result_to_plain_data(value))

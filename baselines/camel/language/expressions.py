@@ -89,11 +89,7 @@ def _dispatch_call(
 def bind_tool_arguments(
     tool: ToolValue, given: Sequence[Value], named: Mapping[str, Value]
 ) -> dict[str, Value]:
-    """The arguments of a tool by name.
-
-    Raises:
-        ProgramError: If there are too many, or one is given twice or has no place.
-    """
+    """The arguments of a tool by name."""
     if len(given) > len(tool.parameters):
         raise ProgramError("TypeError", f"{tool.name} takes {len(tool.parameters)} arguments")
     arguments = dict(zip(tool.parameters, given, strict=False))
@@ -337,11 +333,7 @@ def _run_generators(
 
 
 def bind_target(target: ast.expr, value: Value, machine: Machine) -> None:
-    """Assign to a name, or to a tuple or list of names.
-
-    Raises:
-        ProgramError: If the numbers differ, or the target is anything else.
-    """
+    """Assign to a name, or to a tuple or list of names."""
     if isinstance(target, ast.Name):
         machine.bind(target.id, value)
         return

@@ -112,9 +112,6 @@ def read_annotation(node: ast.expr, machine: Machine) -> Any:
 
     Only names of the tables, classes of the program or its surroundings, `list[...]`, `set[...]`,
     `dict[..., ...]`, `Literal[...]` of texts, and `|` are read; nothing is evaluated.
-
-    Raises:
-        ProgramError: If it is anything else.
     """
     match node:
         case ast.Name(id=name):
@@ -163,11 +160,7 @@ def _is_docstring(line: ast.stmt) -> bool:
 def construct_instance(
     machine: Machine, name: str, of: type, given: Sequence[Value], named: Mapping[str, Value]
 ) -> Value:
-    """Make an object by calling a class. Each field keeps the label of what was given for it.
-
-    Raises:
-        ProgramError: If the class cannot be called, or what is given does not fit.
-    """
+    """Make an object by calling a class. Each field keeps the label of what was given for it."""
     label = join_labels([FROM_USER, *(value.full for value in (*given, *named.values()))])
     if of in _CONSTRUCTED_TYPES:
         positional = [to_native(value) for value in given]
@@ -229,11 +222,7 @@ class _Provided:
 
 
 def call_function(machine: Machine, name: str, given: Sequence[Value], named: Mapping[str, Value]) -> Value:
-    """Run a provided function.
-
-    Raises:
-        ProgramError: If it fails, or does not take such arguments.
-    """
+    """Run a provided function."""
     function = _FUNCTIONS[name]
     fits = function.least <= len(given) <= function.most and set(named) <= set(function.keywords)
     if not fits:
@@ -347,7 +336,7 @@ def _dir(args: _Arguments) -> Value:
 def _hash(args: _Arguments) -> Value:
     # A number of its own, equal for equal values: Python's differs from run to run.
     text = repr(dictionary_key(args.given[0]))
-    return Scalar(args.label, sum((place + 1) * ord(sign) for place, sign in enumerate(text)))
+    return Scalar(args.label, sum(number * ord(sign) for number, sign in enumerate(text, 1)))
 
 
 _MANY = 1_000

@@ -30,11 +30,7 @@ _BLOCK = re.compile(r"```[^\S\n]*[\w+-]*[^\S\n]*\n(.*?)\n?```", re.DOTALL)
 
 
 def find_program(reply: str) -> str:
-    """The program in a reply.
-
-    Raises:
-        ProgramError: If there is not exactly one fenced block with something in it.
-    """
+    """The program in a reply."""
     blocks = [block for block in _BLOCK.findall(reply) if block.strip()]
     if len(blocks) != 1:
         raise ProgramError("InvalidOutputError", "Give exactly one fenced code block that is not empty.")
@@ -42,11 +38,7 @@ def find_program(reply: str) -> str:
 
 
 def parse_program(source: str, bounds: ProgramBounds) -> ast.Module:
-    """The syntax tree of a program.
-
-    Raises:
-        ProgramError: If it is no Python, or larger or deeper than the bounds.
-    """
+    """The syntax tree of a program."""
     if len(source) > bounds.source:
         raise resource_error("text")
     try:
@@ -55,8 +47,8 @@ def parse_program(source: str, bounds: ProgramBounds) -> ast.Module:
             tree = parse_module(source)
     except SyntaxError as error:
         line = error.lineno or 0
-        place = ast.Pass(lineno=line, col_offset=0, end_lineno=line, end_col_offset=0)
-        raise ProgramError("SyntaxError", error.msg or "invalid syntax").at_node(place) from None
+        node = ast.Pass(lineno=line, col_offset=0, end_lineno=line, end_col_offset=0)
+        raise ProgramError("SyntaxError", error.msg or "invalid syntax").at_node(node) from None
     except (ValueError, RecursionError, MemoryError):
         raise ProgramError("SyntaxError", "The program cannot be read.") from None
     # Level by level, because a recursive walk would itself fall over a deep tree.
@@ -130,9 +122,9 @@ def _annotated(node: ast.AnnAssign, machine: Machine) -> Value:
 def _augmented(node: ast.AugAssign, machine: Machine) -> Value:
     if isinstance(node.op, ast.MatMult):
         raise unsupported_error("Matrix multiplication is")
-    place = _read_place(node.target, machine)
-    value = apply_binary(machine, node.op, place.current_value(machine), evaluate_node(node.value, machine))
-    place.assign(value, machine)
+    target = _read_place(node.target, machine)
+    value = apply_binary(machine, node.op, target.current_value(machine), evaluate_node(node.value, machine))
+    target.assign(value, machine)
     return value
 
 

@@ -83,11 +83,7 @@ def list_methods(holder: Value) -> list[str]:
 def call_method(
     machine: Machine, holder: Value, name: str, given: Sequence[Value], named: Mapping[str, Value]
 ) -> Value:
-    """Call a method.
-
-    Raises:
-        ProgramError: If it fails, or would make too much.
-    """
+    """Call a method."""
     label = join_labels([holder.full, *(value.full for value in (*given, *named.values()))])
     if isinstance(holder, Dictionary):
         return _dictionary_method(machine, holder, name, given, named)
@@ -133,8 +129,8 @@ def _dictionary_method(
     if name == "get":
         if named or not 1 <= len(given) <= 2:
             raise ProgramError("TypeError", "get takes a key and a default")
-        found = holder.entries.get(dictionary_key(given[0]))
-        value = found[1] if found else given[1] if len(given) == 2 else literal_value(None)
+        entry = holder.entries.get(dictionary_key(given[0]))
+        value = entry[1] if entry else given[1] if len(given) == 2 else literal_value(None)
         # Whether there is such a key depends on all of them.
         keys = join_labels(key.full for key, _ in holder.entries.values())
         return machine.from_container(machine.join(value, given[0].full | keys | holder.label), holder)
@@ -243,11 +239,7 @@ def list_attributes(holder: Value) -> list[str]:
 
 
 def get_item(machine: Machine, holder: Value, index: Value) -> Value:
-    """Get what stands at an index or key. It depends on the index as well.
-
-    Raises:
-        ProgramError: If there is nothing, or the value has no items.
-    """
+    """Get what stands at an index or key. It depends on the index as well."""
     if isinstance(holder, Dictionary):
         key = dictionary_key(index)
         if key not in holder.entries:
@@ -256,11 +248,11 @@ def get_item(machine: Machine, holder: Value, index: Value) -> Value:
             raise ProgramError("KeyError", key_text, holder.label | index.full)
         stored, value = holder.entries[key]
         return machine.from_container(machine.join(value, stored.full | index.full), holder)
-    place = _checked_index(holder, index)
+    position = _checked_index(holder, index)
     if isinstance(holder, Series):
-        return machine.from_container(machine.join(holder.items[place], index.full), holder)
+        return machine.from_container(machine.join(holder.items[position], index.full), holder)
     assert isinstance(holder, Scalar)
-    return Scalar(holder.full | index.full, holder.raw[place])
+    return Scalar(holder.full | index.full, holder.raw[position])
 
 
 def replace_item(machine: Machine, holder: Value, index: Value, value: Value) -> Value:
@@ -271,8 +263,8 @@ def replace_item(machine: Machine, holder: Value, index: Value, value: Value) ->
     if not isinstance(holder, Series) or holder.kind != "list":
         text = f"'{type_name(holder)}' object does not support item assignment"
         raise ProgramError("TypeError", text, holder.full)
-    place = _checked_index(holder, index)
-    items = [*holder.items[:place], value, *holder.items[place + 1 :]]
+    position = _checked_index(holder, index)
+    items = [*holder.items[:position], value, *holder.items[position + 1 :]]
     # Which of the items was replaced depends on the index, so each of them does.
     changed = tuple(machine.join(item, index.full) for item in items)
     return machine.spending.count_value(Series(holder.label | index.full, "list", changed))

@@ -97,21 +97,13 @@ _FORMATTER = Formatter()
 
 
 def check_date_format(text: str) -> None:
-    """Look at a format of dates: `%1000000Y` would fill the memory.
-
-    Raises:
-        ProgramError: If it holds anything but letters behind `%`, or is very long.
-    """
+    """Look at a format of dates: `%1000000Y` would fill the memory."""
     if len(text) > _MOST_DATE or not _DATE_FORMAT.fullmatch(text):
         raise ProgramError("ValueError", "such a format of dates is not supported")
 
 
 def check_format_spec(spec: str, widest: int) -> None:
-    """Look at a format specification.
-
-    Raises:
-        ProgramError: If a width or precision in it is too large.
-    """
+    """Look at a format specification."""
     if any(len(digits) > 9 or int(digits) > widest for digits in re.findall(r"[0-9]+", spec)):
         raise resource_error("width")
     if len(spec) > _MOST_DATE or not spec.isascii():
@@ -119,11 +111,7 @@ def check_format_spec(spec: str, widest: int) -> None:
 
 
 def format_value(value: Value, spec: str, label: FlowLabel) -> str:
-    """What `format` makes of it.
-
-    Raises:
-        ProgramError: If the specification does not fit.
-    """
+    """What `format` makes of it."""
     if not spec:
         return to_str(value)
     raw = value.raw if isinstance(value, Scalar) else None
@@ -148,9 +136,6 @@ def format_text(
         named: Values by name.
         label: For errors.
         limits: The widest field, and the longest text.
-
-    Raises:
-        ProgramError: If a field is something else, is missing, or the text becomes too long.
     """
     pieces, length, counted = [], 0, 0
     try:
@@ -299,11 +284,7 @@ def comparable_data(value: Value) -> Any:
 
 
 def dictionary_key(value: Value) -> Any:
-    """The plain data under which it stands in a dictionary or set.
-
-    Raises:
-        ProgramError: If it cannot be a key.
-    """
+    """The plain data under which it stands in a dictionary or set."""
     raw = comparable_data(value)
     try:
         hash(raw)
@@ -313,11 +294,7 @@ def dictionary_key(value: Value) -> Any:
 
 
 def iterate_value(value: Value, machine: Machine) -> list[Value]:
-    """List the items of a value, as a loop takes them.
-
-    Raises:
-        ProgramError: If it cannot be iterated over.
-    """
+    """List the items of a value, as a loop takes them."""
     if isinstance(value, Series):
         items = list(value.items)
     elif isinstance(value, Dictionary):
