@@ -343,9 +343,8 @@ class AttributionAudit(BoundaryFilter):
 
     def _ask_judge(self, question: str) -> GuardAnswer[CallJudgement]:
         likelier = self.options.judge == "logprobs"
-        request = ChatRequest(
-            [system(JUDGE), user(question)], role=JUDGE_ROLE, logprobs=_ALTERNATIVES if likelier else 0
-        )
+        alternatives = _ALTERNATIVES if likelier else 0
+        request = ChatRequest([system(JUDGE), user(question)], role=JUDGE_ROLE, logprobs=alternatives)
         block = self.options.on_unreadable == "block"
         read = read_judgement if block else read_judgement_loosely
         # A reply without log-probabilities is read by its words, as the artifact does.

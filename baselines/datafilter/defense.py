@@ -94,8 +94,7 @@ class DataRewriter(ResultRewriter):
     name = ROLE
 
     def __init__(self, model: ChatModel, options: DataFilterOptions) -> None:
-        self.model = model
-        self.options = options
+        self.model, self.options = model, options
 
     def rewrite_result(self, turn: FilterTurn, result: ChatToolResultMessage, text: str) -> RewrittenResult:
         """Filter one result, string by string or as a whole."""

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, ClassVar
 
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.agent_pipeline.basic_elements import InitQuery
@@ -100,15 +100,6 @@ def play_checklist_formatter(request: ChatRequest, knowledge: SimulatedKnowledge
     return assistant((text_between_tags(_question(request), drift_plan.CHECKLIST) or "").strip())
 
 
-ROLES: dict[str, SimulatedRole] = {
-    drift_plan.PLANNER_ROLE: play_drift_planner,
-    drift_validator.JUDGE_ROLE: play_drift_judge,
-    injection_isolator.ISOLATOR_ROLE: play_isolator,
-    drift_settings.PERMISSION_ROLE: play_permission_reader,
-    drift_validator.FORMATTER_ROLE: play_checklist_formatter,
-}
-
-
 class Drift(AgentDefense):
     """DRIFT: secure planner, dynamic validator and injection isolator around a prompted agent.
 
@@ -133,7 +124,13 @@ class Drift(AgentDefense):
     Source: Li et al., arXiv 2506.12104 (NeurIPS 2025).
     """
 
-    roles = ROLES
+    roles: ClassVar[Mapping[str, SimulatedRole]] = {
+        drift_plan.PLANNER_ROLE: play_drift_planner,
+        drift_validator.JUDGE_ROLE: play_drift_judge,
+        injection_isolator.ISOLATOR_ROLE: play_isolator,
+        drift_settings.PERMISSION_ROLE: play_permission_reader,
+        drift_validator.FORMATTER_ROLE: play_checklist_formatter,
+    }
     texts = PROMPTS
 
     def __init__(

@@ -124,10 +124,7 @@ class DriftAgent(LoopStep):
     def __init__(
         self, model: ChatModel, settings: DriftSettings, environment: str, book: PermissionCache
     ) -> None:
-        self.model = model
-        self.settings = settings
-        self.environment = environment
-        self.book = book
+        self.model, self.settings, self.environment, self.book = model, settings, environment, book
         self.executor = ToolsElement()
 
     def step(self, at: LoopState) -> LoopState:
@@ -142,7 +139,9 @@ class DriftAgent(LoopStep):
                 break
             _, _, env, messages, _ = self.executor.query(at.query, at.runtime, env, turn.messages)
             turn = task.run_turn(messages)
-        return replace(at, env=env, messages=_end_with_assistant(turn.messages))
+        # AgentDojo's scoring wants an assistant's message at the end.
+        end = [] if turn.messages[-1]["role"] == "assistant" else [assistant(STOPPED, [])]
+        return replace(at, env=env, messages=[*turn.messages, *end])
 
     def _load_permissions(self, tools: Sequence[ToolSpec]) -> Mapping[str, ToolPermission]:
         if not self.settings.dynamic_validation and DriftFix.TELL_REPEATS not in self.settings.fixes:
@@ -262,8 +261,3 @@ def has_next_turn(turn: ActorTurn, settings: DriftSettings) -> bool:
     by_flag = DriftFix.FLAG_REFUSALS in settings.fixes
     refused = turn.refused if by_flag else REFUSAL_MARK in text_of(last)
     return refused or (last["role"] == "assistant" and bool(last["tool_calls"]))
-
-
-def _end_with_assistant(messages: list[ChatMessage]) -> list[ChatMessage]:
-    # AgentDojo's scoring wants an assistant's message at the end.
-    return messages if messages[-1]["role"] == "assistant" else [*messages, assistant(STOPPED, [])]

@@ -33,7 +33,7 @@ def to_str(value: Value) -> str:
     """What `str` makes of it."""
     match value:
         case Scalar(raw=raw):
-            return _enum_repr(raw) if isinstance(raw, Enum) else str(raw)
+            return str(raw.value) if isinstance(raw, Enum) and isinstance(raw, str) else str(raw)
         case Instance(fields=fields):
             return " ".join(f"{name}={to_repr(held)}" for name, held in fields.items())
         case ErrorValue(text=text):
@@ -47,7 +47,12 @@ def to_repr(value: Value) -> str:
         case Scalar(raw=raw):
             return repr(raw)
         case Series(kind=kind, items=items):
-            return _series_repr(kind, [to_repr(item) for item in items])
+            inside = ", ".join(map(to_repr, items))
+            if kind == "list":
+                return f"[{inside}]"
+            if kind == "tuple":
+                return f"({inside},)" if len(items) == 1 else f"({inside})"
+            return f"{{{inside}}}" if items else "set()"
         case Dictionary(entries=entries):
             return "{" + ", ".join(f"{to_repr(key)}: {to_repr(held)}" for key, held in entries.values()) + "}"
         case Instance(of=of, fields=fields):
@@ -78,19 +83,6 @@ def type_name(value: Value) -> str:
     return "function"
 
 
-def _enum_repr(raw: Enum) -> str:
-    return str(raw.value) if isinstance(raw, str) else str(raw)
-
-
-def _series_repr(kind: str, items: list[str]) -> str:
-    inside = ", ".join(items)
-    if kind == "list":
-        return f"[{inside}]"
-    if kind == "tuple":
-        return f"({inside},)" if len(items) == 1 else f"({inside})"
-    return f"{{{inside}}}" if items else "set()"
-
-
 _DATE_FORMAT = re.compile(r"(?:[^%]|%[A-Za-z%])*")
 _MOST_DATE = 200
 _FORMATTER = Formatter()
@@ -104,9 +96,9 @@ def check_date_format(text: str) -> None:
 
 def check_format_spec(spec: str, widest: int) -> None:
     """Look at a format specification."""
-    if any(len(digits) > 9 or int(digits) > widest for digits in re.findall(r"[0-9]+", spec)):
-        raise resource_error("width")
-    if len(spec) > _MOST_DATE or not spec.isascii():
+    numbers = re.findall(r"[0-9]+", spec)
+    too_wide = any(len(digits) > 9 or int(digits) > widest for digits in numbers)
+    if too_wide or len(spec) > _MOST_DATE or not spec.isascii():
         raise resource_error("width")
 
 
