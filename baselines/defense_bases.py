@@ -6,7 +6,9 @@ defenses from the installed package; the presets of this harness speak in their 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
+from functools import cache
 from typing import ClassVar, Literal
 
 from agentsys.abilities import ChecksItsNeeds, NeedsOwnModels, PlaysRoles, WholeProgram
@@ -32,6 +34,12 @@ def package_withheld_notice() -> str:
 
     (block,) = PromptInjectionDetector().transform([text_content_block_from_string("")])
     return str(block["content"])
+
+
+@cache
+def warn_once(logger: logging.Logger, words: str, *names: str) -> None:
+    """Log a warning that every case would log again."""
+    logger.warning(words, *names)
 
 
 class RoleDefense:
@@ -64,7 +72,7 @@ class CompositeDefense:
     @property
     def whole_program(self) -> bool:
         """Whether a member runs a program of its own."""
-        return any(isinstance(one, WholeProgram) and one.whole_program for one in self.members)
+        return any(isinstance(member, WholeProgram) and member.whole_program for member in self.members)
 
     def ready(self) -> None:
         """Look whether all that the members need is here.
@@ -79,11 +87,14 @@ class CompositeDefense:
     @property
     def own_roles(self) -> list[str]:
         """The roles of all members that need a model made for them."""
-        return [role for one in self.members if isinstance(one, NeedsOwnModels) for role in one.own_roles]
+        return [role for member in self._needing_models() for role in member.own_roles]
+
+    def _needing_models(self) -> list[NeedsOwnModels]:
+        return [member for member in self.members if isinstance(member, NeedsOwnModels)]
 
     def unfit(self, role: str, model: ChatModel) -> str | None:
         """Have the member whose role it is ask its model."""
-        owners = (one for one in self.members if isinstance(one, NeedsOwnModels) and role in one.own_roles)
+        owners = (member for member in self._needing_models() if role in member.own_roles)
         return next(owners).unfit(role, model)
 
     def simulated_roles(self) -> Mapping[str, SimulatedRole]:

@@ -26,5 +26,5 @@ class NoDefense:
         )
 
     def pipeline(self, model: ChatModel, suite: TaskSuite[Any]) -> BasePipelineElement:
-        """The plain agent. Its name is the model's, as in AgentDojo."""
+        """Build the plain agent. Its name is the model's, as in AgentDojo."""
         return tool_loop(model, default_system_message(suite), name=model.name)

@@ -45,14 +45,12 @@ class PromptSandwiching:
 
     def __init__(self, position: ReminderPosition = "user_message", template: str | None = None) -> None:
         if position not in get_args(ReminderPosition):
-            raise ConfigError(
-                unknown_name("prompt_sandwiching position", position, get_args(ReminderPosition))
-            )
+            raise ConfigError(unknown_name(f"{self.name} position", position, get_args(ReminderPosition)))
         self.position: ReminderPosition = position
         self.template = require_placeholder(self.name, REMINDERS[position] if template is None else template)
 
     def pipeline(self, model: ChatModel, suite: TaskSuite[Any]) -> BasePipelineElement:
-        """The plain agent with a reminder after each round of tool results."""
+        """Build the plain agent with a reminder after each round of tool results."""
         return tool_loop(
             model,
             default_system_message(suite),
@@ -100,7 +98,7 @@ class AppendReminder(LoopStep):
 
 
 def _append_suffix(result: ChatToolResultMessage, suffix: str) -> ChatToolResultMessage:
-    """The result with `suffix` behind what the model reads: the error if there is one, or the content."""
+    """Put `suffix` behind what the model reads: the error if there is one, or the content."""
     if result["error"]:
         return {**result, "error": result["error"] + suffix}
     blocks = list(result["content"] or [])

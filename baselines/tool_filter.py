@@ -1,21 +1,6 @@
 """`ToolFilter`: before anything untrusted is read the model picks its tools, and the others are taken away.
 
-AgentDojo calls it `tool_filter`. What differs here from agentdojo 0.1.35, and why:
-
-* It asks through our models, so it works with every provider; AgentDojo's only with OpenAI's.
-* `match: exact`: a tool is kept if its whole name is an item of the reply. AgentDojo keeps every tool whose
-  name stands anywhere in the reply, so picking `search_files_by_filename` also keeps `search_files`. A name
-  in a namespace (`functions.read_file`, as in a third of the published replies) counts as the name.
-* `keep_exchange: false`: the question and the reply are dropped. AgentDojo leaves them in the conversation,
-  which then ends with a model's message; Anthropic's models take that for the beginning of their next one.
-* `retries: full`: AgentDojo runs a pipeline again whose last message was empty, and its filter then sees only
-  what the run before had left. Ours starts each run from the full list.
-* Only visible text is searched, not hidden reasoning, and tool calls in the reply (which was to have none)
-  are dropped: nobody would answer them, and providers refuse a conversation with unanswered calls.
-* A reply without text leaves no exchange behind, and without tools nothing is asked: providers refuse both.
-* The temperature is the model's own (0 where the model accepts one) instead of always 0.
-
-`tool_filter_compat` takes AgentDojo's choice in `match`, `keep_exchange` and `retries`, and its question.
+What differs from agentdojo 0.1.35, and why, is in docs/baselines/tool_filter.md.
 """
 
 from __future__ import annotations
@@ -23,14 +8,13 @@ from __future__ import annotations
 import copy
 import logging
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
-from agentdojo.functions_runtime import FunctionsRuntime
 from agentdojo.task_suite.task_suite import TaskSuite
-from agentdojo.types import ChatAssistantMessage
+from agentdojo.types import ChatMessage
 
 from agentsys.base.option_checks import check_options
 from agentsys.models.chat import ChatModel, ChatRequest, user
@@ -101,7 +85,7 @@ class ToolFilter:
         return package_tool_filter_question() if self.options.wording == "package" else QUESTION
 
     def pipeline(self, model: ChatModel, suite: TaskSuite[Any]) -> BasePipelineElement:
-        """The plain agent behind a filter of its tools."""
+        """Put the plain agent behind a filter of its tools."""
         return tool_loop(
             model,
             default_system_message(suite),
@@ -140,51 +124,38 @@ class FilterTools(LoopStep):
 
     def step(self, at: LoopState) -> LoopState:
         """Ask one question, in front of the first call of the agent."""
-        offered = at.runtime.functions
+        offered = dict(at.runtime.functions)
         if not offered:
             return at
-        asked = [*at.messages, user(self.question)]
+        asked: list[ChatMessage] = [*at.messages, user(self.question)]
         with span("tool_filter") as node:
             request = ChatRequest(asked, tool_specs(offered.values()), ROLE, tool_choice="none")
             reply = self.model.complete(request).message
-            kept = self._select_tools(visible_text(reply), tuple(offered))
+            picked = pick_tools(visible_text(reply), offered, self.options.match)
+            if not picked:
+                _LOGGER.info("no tool picked; on_empty=%s", self.options.on_empty)
+                picked = list(offered) if self.options.on_empty == "all" else []
             node.decision = {
                 "offered": list(offered),
-                "kept": kept,
+                "kept": picked,
                 "reply": visible_text(reply),
                 "calls_dropped": len(reply["tool_calls"] or []),
             }
+        # A reply without text leaves no exchange, and its calls, which nobody answers, are dropped: providers
+        # refuse both.
         if self.options.keep_exchange and visible_text(reply):
-            at = replace(at, messages=[*asked, _drop_calls(reply)])
-        return replace(at, runtime=self._narrow_runtime(at.runtime, kept))
-
-    def _select_tools(self, reply: str, offered: Collection[str]) -> list[str]:
-        kept = pick_tools(reply, offered, self.options.match)
-        if kept:
-            return kept
-        _LOGGER.info("no tool picked; on_empty=%s", self.options.on_empty)
-        return list(offered) if self.options.on_empty == "all" else []
-
-    def _narrow_runtime(self, runtime: FunctionsRuntime, kept: Iterable[str]) -> FunctionsRuntime:
+            exchange: list[ChatMessage] = [*asked, {**reply, "tool_calls": None}]
+            at = replace(at, messages=exchange)
         # The runner holds on to the runtime it gave us: changing a copy leaves it the full list.
-        narrowed = runtime if self.options.retries == "narrowed" else copy.copy(runtime)
-        narrowed.update_functions({name: runtime.functions[name] for name in kept})
-        return narrowed
+        narrowed = at.runtime if self.options.retries == "narrowed" else copy.copy(at.runtime)
+        narrowed.update_functions({name: offered[name] for name in picked})
+        return replace(at, runtime=narrowed)
 
 
 def pick_tools(reply: str, offered: Collection[str], match: ToolMatch) -> list[str]:
-    """The tools that a reply picks, in the order they were offered."""
+    """Read the tools that a reply picks, in the order they were offered."""
     if match == "substring":
         return [name for name in offered if name in reply]
-    items = {item for part in _SEPARATORS.split(reply) if (item := _strip_decoration(part))}
+    items = {_NUMBERING.sub("", part).strip(_DECORATION) for part in _SEPARATORS.split(reply)} - {""}
     items |= {item.rpartition(".")[2] for item in items}
     return [name for name in offered if name in items]
-
-
-def _strip_decoration(item: str) -> str:
-    """A list item without its bullet or number, and without what stands around the name."""
-    return _NUMBERING.sub("", item).strip(_DECORATION)
-
-
-def _drop_calls(message: ChatAssistantMessage) -> ChatAssistantMessage:
-    return {**message, "tool_calls": None}

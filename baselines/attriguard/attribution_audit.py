@@ -31,6 +31,7 @@ from baselines.tool_boundary.guard_question import (
     ask_guard,
     ask_guard_reply,
     draw_fence_word,
+    read_truth,
     visible_words,
     wrap_in_fences,
 )
@@ -80,31 +81,25 @@ REFUSAL = (
 
 
 def attenuation_question(seed: int, text: str) -> str:
-    """The text to be rewritten, between marks."""
+    """Write the text to be rewritten, between marks."""
     return wrap_in_fences(draw_fence_word(seed, text), text)
 
 
 def judge_question(task: str, call: FunctionCall, others: Sequence[FunctionCall]) -> str:
-    """What the judge compares; no tool result is in it."""
+    """Write what the judge compares; no tool result is in it."""
     lines = [f"Task: {task}", "", f"Proposed call: {write_call_line(call)}", "", "Calls to compare it with:"]
-    return "\n".join([*lines, *(write_call_line(other) for other in others)])
+    return "\n".join([*lines, *map(write_call_line, others)])
 
 
 def write_call_line(call: FunctionCall) -> str:
-    """A call on one line."""
+    """Write a call on one line."""
     return json.dumps({"tool": call.function, "args": dict(call.args)}, ensure_ascii=False, default=str)
 
 
 SurvivalRule = Literal["strict", "fuzzy", "hyper_fuzzy"]
 """Which calls may survive besides the same: none, those of the same tool, or any, if the judge agrees."""
-_TRUTH = {"true": True, "yes": True, "false": False, "no": False}
 _EXACT = 2**53
 """Whole numbers below this are the same as floats."""
-
-
-def canonical_args(call: FunctionCall) -> str:
-    """A call's arguments in one form: keys in order, numbers as numbers (1 is 1.0), texts as they are."""
-    return json.dumps(_normalize_numbers(dict(call.args)), sort_keys=True, ensure_ascii=False, default=str)
 
 
 def _normalize_numbers(value: Any) -> Any:
@@ -116,8 +111,9 @@ def _normalize_numbers(value: Any) -> Any:
 
 
 def call_signature(call: FunctionCall) -> str:
-    """A tool's name and a call's arguments in one form."""
-    return f"{call.function} {canonical_args(call)}"
+    """Write a call in one form: keys in order, numbers as numbers (1 is 1.0), texts as they are."""
+    args = _normalize_numbers(dict(call.args))
+    return f"{call.function} {json.dumps(args, sort_keys=True, ensure_ascii=False, default=str)}"
 
 
 def is_same_call(call: FunctionCall, other: FunctionCall) -> bool:
@@ -128,7 +124,7 @@ def is_same_call(call: FunctionCall, other: FunctionCall) -> bool:
 def comparable_calls(
     call: FunctionCall, shadow: Sequence[FunctionCall], survival: SurvivalRule
 ) -> list[FunctionCall]:
-    """The shadow's calls that a call which none of them equals may be compared with."""
+    """List the shadow's calls that a call which none of them equals may be compared with."""
     if survival == "strict":
         return []
     return [other for other in shadow if survival == "hyper_fuzzy" or other.function == call.function]
@@ -144,12 +140,11 @@ class CallJudgement:
 
 def read_judgement(reply: str) -> CallJudgement | None:
     """Read a judge's reply; None where it is not the object asked for."""
-    found = find_object_with(reply, {"legitimate"})
-    said = found["legitimate"] if found is not None else None
-    legitimate = _TRUTH.get(said.strip().casefold()) if isinstance(said, str) else said
-    if found is None or not isinstance(legitimate, bool):
+    answer = find_object_with(reply, {"legitimate"}) or {}
+    legitimate = read_truth(answer.get("legitimate"))
+    if not isinstance(legitimate, bool):
         return None
-    return CallJudgement(legitimate, str(found.get("reason", ""))[:500])
+    return CallJudgement(legitimate, str(answer.get("reason", ""))[:500])
 
 
 def read_truth_probability(tokens: Sequence[Mapping[str, float]]) -> CallJudgement | None:
@@ -195,8 +190,8 @@ ExternalTools = Literal["unless_own", "fixed"]
 
 @cache
 def _load_tool_names(kind: str) -> frozenset[str]:
-    found = yaml.safe_load((files("baselines.attriguard") / "tools.yaml").read_text(encoding="utf-8"))
-    return frozenset(found[kind])
+    names = yaml.safe_load((files("baselines.attriguard") / "tools.yaml").read_text(encoding="utf-8"))
+    return frozenset(names[kind])
 
 
 def is_external(tool: str, rule: ExternalTools) -> bool:
@@ -236,18 +231,19 @@ class AttributionAudit(BoundaryFilter):
         history = turn.messages[:-1]
         if not self._needs_audit(history):
             if self._has_external_result(history):
-                self._record_skipped(calls)
+                # They run unaudited only because the step before them returned nothing.
+                for call in calls:
+                    with span("gate", call.function) as node:
+                        node.decision = {"filter": "attriguard", "outcome": "allowed: not audited"}
             return [CallRuling(call) for call in calls]
-        audited = [call for call in calls if self._is_in_scope(call)]
-        shadow = self._ask_shadow(turn, history) if audited else []
-        found: dict[str, CallRuling] = {}
+        shadow = self._ask_shadow(turn, history) if any(map(self._is_in_scope, calls)) else []
+        refusals: dict[str, str | None] = {}
         rulings = []
-        for place, call in enumerate(calls):
-            key = call_signature(call) if self.options.duplicates == "merged" else str(place)
-            if key not in found:
-                looked_at = self._is_in_scope(call)
-                found[key] = self._rule_on_call(turn, call, shadow) if looked_at else CallRuling(call)
-            rulings.append(CallRuling(call, found[key].refusal))
+        for index, call in enumerate(calls):
+            key = call_signature(call) if self.options.duplicates == "merged" else str(index)
+            if key not in refusals:
+                refusals[key] = self._find_refusal(turn, call, shadow) if self._is_in_scope(call) else None
+            rulings.append(CallRuling(call, refusals[key]))
         return rulings
 
     def filter_results(
@@ -257,17 +253,11 @@ class AttributionAudit(BoundaryFilter):
         if self.options.duplicates == "separate":
             return list(results)
         last = {call_signature(result["tool_call"]): result for result in results}
-        shown = ((result, last[call_signature(result["tool_call"])]) for result in results)
+        pairs = ((result, last[call_signature(result["tool_call"])]) for result in results)
         return [
-            one if one is other else {**one, "content": other["content"], "error": other["error"]}
-            for one, other in shown
+            result if result is other else {**result, "content": other["content"], "error": other["error"]}
+            for result, other in pairs
         ]
-
-    def _record_skipped(self, calls: Sequence[FunctionCall]) -> None:
-        """Book the calls that run unaudited only because the step before them returned nothing."""
-        for call in calls:
-            with span("gate", call.function) as node:
-                node.decision = {"filter": "attriguard", "outcome": "allowed: not audited"}
 
     def _is_in_scope(self, call: FunctionCall) -> bool:
         return self.options.audit == "all" or not is_external(call.function, "fixed")
@@ -276,7 +266,7 @@ class AttributionAudit(BoundaryFilter):
         """Whether an external tool has returned something: before, nobody else can have caused a call."""
         if self.options.audit_after_empty:
             return self._has_external_result(history)
-        return self._has_external_result([history[place] for place in find_new_results(history)])
+        return self._has_external_result([history[index] for index in find_new_results(history)])
 
     def _has_external_result(self, messages: Sequence[ChatMessage]) -> bool:
         return any(message["role"] == "tool" and self._is_external_result(message) for message in messages)
@@ -290,7 +280,7 @@ class AttributionAudit(BoundaryFilter):
         return bool(text.strip()) and is_external(result["tool_call"].function, self.options.external_tools)
 
     def _ask_shadow(self, turn: FilterTurn, history: Sequence[ChatMessage]) -> list[FunctionCall]:
-        """The calls that the agent proposes on the same conversation with weakened results. None is made."""
+        """Ask what the agent calls on the same conversation with weakened results. No call is made."""
         with span("shadow") as node:
             weakened = [self._weaken_message(message) for message in history]
             request = ChatRequest(weakened, tool_specs(turn.runtime.functions.values()), SHADOW)
@@ -309,7 +299,7 @@ class AttributionAudit(BoundaryFilter):
         return replace_result_text(message, self._weakened[text])
 
     def _attenuate_text(self, text: str, tool: str) -> str:
-        """A result's text, rewritten step by step; a notice where a step came back empty."""
+        """Rewrite a result's text step by step; a notice stands for it where a step came back empty."""
         left = text
         with span("attenuation", tool) as node:
             options = self.options
@@ -327,23 +317,19 @@ class AttributionAudit(BoundaryFilter):
             node.decision |= {"chars_out": len(left), "weakened": left}
         return left
 
-    def _rule_on_call(
+    def _find_refusal(
         self, turn: FilterTurn, call: FunctionCall, shadow: Sequence[FunctionCall]
-    ) -> CallRuling:
+    ) -> str | None:
         with span("gate", call.function) as node:
             node.decision = {"filter": "attriguard", "shadow": [write_call_line(other) for other in shadow]}
             if any(is_same_call(call, other) for other in shadow):
-                node.decision |= {"allow": True, "outcome": "allowed: same"}
-                return CallRuling(call)
-            others = comparable_calls(call, shadow, self.options.survival)
-            found = (
-                self._judge_call(turn, call, others)
-                if others
-                else {"allow": False, "outcome": "denied: absent"}
-            )
-            node.decision |= found
-        refusal = REFUSAL.format(call=write_call_line(call), task=turn.query)
-        return CallRuling(call, None if found["allow"] else refusal)
+                verdict: dict[str, Any] = {"allow": True, "outcome": "allowed: same"}
+            elif others := comparable_calls(call, shadow, self.options.survival):
+                verdict = self._judge_call(turn, call, others)
+            else:
+                verdict = {"allow": False, "outcome": "denied: absent"}
+            node.decision |= verdict
+        return None if verdict["allow"] else REFUSAL.format(call=write_call_line(call), task=turn.query)
 
     def _judge_call(
         self, turn: FilterTurn, call: FunctionCall, others: Sequence[FunctionCall]
@@ -351,19 +337,14 @@ class AttributionAudit(BoundaryFilter):
         answer = self._ask_judge(judge_question(turn.query, call, others))
         if answer.value is None:
             return {"allow": False, "outcome": "denied: unreadable", "unreadable": answer.unreadable}
-        word = "allowed" if answer.value.legitimate else "denied"
-        return {
-            "allow": answer.value.legitimate,
-            "outcome": f"{word}: judged",
-            "reason": answer.value.reason,
-            "unreadable": answer.unreadable,
-        }
+        allow, reason = answer.value.legitimate, answer.value.reason
+        outcome = "allowed: judged" if allow else "denied: judged"
+        return {"allow": allow, "outcome": outcome, "reason": reason, "unreadable": answer.unreadable}
 
     def _ask_judge(self, question: str) -> GuardAnswer[CallJudgement]:
         likelier = self.options.judge == "logprobs"
-        request = ChatRequest(
-            [system(JUDGE), user(question)], role=JUDGE_ROLE, logprobs=_ALTERNATIVES if likelier else 0
-        )
+        alternatives = _ALTERNATIVES if likelier else 0
+        request = ChatRequest([system(JUDGE), user(question)], role=JUDGE_ROLE, logprobs=alternatives)
         block = self.options.on_unreadable == "block"
         read = read_judgement if block else read_judgement_loosely
         # A reply without log-probabilities is read by its words, as the artifact does.

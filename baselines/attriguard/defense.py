@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 from agentdojo.task_suite.task_suite import TaskSuite
 from agentdojo.types import ChatAssistantMessage
@@ -46,26 +47,16 @@ def play_attribution_judge(request: ChatRequest, knowledge: SimulatedKnowledge) 
     lines = text_of(request.messages[-1])
     task = knowledge.find_task(lines.partition("\n\nProposed call: ")[0])
     call = json.loads(lines.partition("\n\nProposed call: ")[2].partition("\n")[0])
-    right = task is not None and any(
-        scripted.function == call["tool"]
-        and all(
-            _as_sorted_json(call["args"].get(name)) == _as_sorted_json(value)
-            for name, value in scripted.args.items()
-        )
-        for scripted in task.calls
+
+    def as_text(value: Any) -> str:
+        return json.dumps(value, sort_keys=True, default=str).casefold()
+
+    scripts = [script for script in (task.calls if task else ()) if script.function == call["tool"]]
+    right = any(
+        all(as_text(call["args"].get(name)) == as_text(value) for name, value in script.args.items())
+        for script in scripts
     )
     return assistant(json.dumps({"legitimate": right, "reason": "I compared it with the task."}))
-
-
-def _as_sorted_json(value: Any) -> str:
-    return json.dumps(value, sort_keys=True, default=str).casefold()
-
-
-ROLES: dict[str, SimulatedRole] = {
-    SHADOW: play_shadow,
-    ATTENUATOR: play_attenuator,
-    JUDGE_ROLE: play_attribution_judge,
-}
 
 
 class AttriGuard(BoundaryDefense, RoleDefense):
@@ -94,7 +85,11 @@ class AttriGuard(BoundaryDefense, RoleDefense):
     Source: arXiv 2603.10749; artifact 10.5281/zenodo.20308739.
     """
 
-    roles = ROLES
+    roles: ClassVar[Mapping[str, SimulatedRole]] = {
+        SHADOW: play_shadow,
+        ATTENUATOR: play_attenuator,
+        JUDGE_ROLE: play_attribution_judge,
+    }
 
     def __init__(self, name: str = "attriguard", *, seed: int | None = None, **options: Any) -> None:
         self.name = name

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 import copy
 import logging
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cache
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Literal
 
-from agentdojo.functions_runtime import FunctionsRuntime, TaskEnvironment
+from agentdojo.functions_runtime import FunctionsRuntime
 from agentdojo.types import ChatAssistantMessage, ChatMessage
 
 from agentsys.base.option_checks import AtLeast1
@@ -26,15 +26,15 @@ from baselines.camel.language.operators import to_str
 from baselines.camel.prompts import DENIED, FAILED, NO_CODE, PLANNER, REDACTED
 from baselines.camel.suite_world import (
     QUERY,
-    AnswerSource,
-    RecordedAnswers,
+    AnswerReader,
     SuiteWorld,
-    build_model_answers,
+    ask_reader,
     build_tool_values,
     find_result_types,
     write_class,
     write_signature,
 )
+from baselines.defense_bases import warn_once
 from baselines.flow.label_table import build_label_table
 from baselines.flow.labelled_values import Scalar, Value, literal_value
 
@@ -70,69 +70,74 @@ class CamelAgent(LoopStep):
         self.suite, self.environment = suite, environment
 
     def step(self, at: LoopState) -> LoopState:
-        """Work on the user's request until a program has run, or the attempts are used up.
-
-        Raises:
-            ModelError: If a model gave no reply.
-        """
-        answers = build_model_answers(self.model, self.settings.query_attempts)
-        judge = None if self.settings.enforcement == "off" else self._build_judge(at.runtime)
-        if self.settings.enforcement == "replay":
+        """Work on the user's request until a program has run, or the attempts are used up."""
+        settings = self.settings
+        planner: PlannerReader = self._ask_planner
+        reader: AnswerReader = partial(ask_reader, self.model, settings.query_attempts)
+        if settings.enforcement == "replay":
+            replies: list[Any] = []
+            answers: list[Any] = []
             rehearsal = FunctionsRuntime(at.runtime.functions.values())
-            writer = _ModelReplies(self.model, self.settings)
-            trial = self._build_task(rehearsal, copy.deepcopy(at.env), None, answers, writer)
-            trial.run(at.query, self._write_planner_prompt(rehearsal))
-            source: PlannerReplies = _RecordedReplies(iter(trial.replies))
-            task = self._build_task(at.runtime, at.env, judge, RecordedAnswers(iter(answers.replies)), source)
-        else:
-            task = self._build_task(
-                at.runtime, at.env, judge, answers, _ModelReplies(self.model, self.settings)
-            )
-        task.run(at.query, self._write_planner_prompt(at.runtime))
-        return at.with_messages(*task.record)
+            trial = replace(at, runtime=rehearsal, env=copy.deepcopy(at.env))
+            self._run_task(trial, None, _record(planner, replies), _record(reader, answers))
+            planner, reader = _play_back(replies), _play_back(answers)
+        judge = None
+        if settings.enforcement != "off":
+            judge = CamelJudge(load_policies_for(self.suite, at.runtime), settings.as_published)
+        return at.with_messages(*self._run_task(at, judge, planner, reader))
 
-    def _build_judge(self, runtime: FunctionsRuntime) -> CamelJudge:
-        return CamelJudge(load_policies_for(self.suite, runtime), self.settings.as_published)
+    def _ask_planner(self, messages: Sequence[ChatMessage]) -> str | None:
+        for _ in range(self.settings.empty_replies):
+            text = text_of(self.model.complete(ChatRequest(messages, role=ROLE)).message)
+            if text.strip():
+                return text
+        return None
 
-    def _build_task(
-        self,
-        runtime: FunctionsRuntime,
-        env: TaskEnvironment,
-        judge: CamelJudge | None,
-        answers: AnswerSource,
-        source: PlannerReplies,
-    ) -> CamelTask:
-        table = build_label_table(self.suite, env, as_published=self.settings.as_published)
-        world = SuiteWorld(runtime, env, table, judge, answers)
-        machine = Machine(world, collect_provided_names(runtime), self.settings.mode == "strict")
-        return CamelTask(machine, world, source, self.settings)
+    def _run_task(
+        self, at: LoopState, judge: CamelJudge | None, planner: PlannerReader, reader: AnswerReader
+    ) -> list[ChatMessage]:
+        table = build_label_table(self.suite, at.env, as_published=self.settings.as_published)
+        world = SuiteWorld(at.runtime, at.env, table, judge, reader)
+        machine = Machine(world, collect_provided_names(at.runtime), self.settings.mode == "strict")
+        task = CamelTask(machine, world, planner, self.settings)
+        task.run(at.query, write_planner_prompt(at.runtime, self.environment))
+        return task.record
 
-    def _write_planner_prompt(self, runtime: FunctionsRuntime) -> str:
-        return write_planner_prompt(runtime, self.environment)
+
+PlannerReader = Callable[[Sequence[ChatMessage]], str | None]
+"""The planner's conversation -> its next reply; None: there is none."""
+
+
+def _record(function: Callable[..., Any], replies: list[Any]) -> Callable[..., Any]:
+    def run(*args: Any) -> Any:
+        replies.append(function(*args))
+        return replies[-1]
+
+    return run
+
+
+def _play_back(replies: Sequence[Any]) -> Callable[..., Any]:
+    left = iter(replies)
+    return lambda *_: next(left, None)
 
 
 def load_policies_for(suite: str, runtime: FunctionsRuntime) -> CamelPolicies:
-    """The suite's policies; made from the tools' names where it has no file."""
+    """Load the suite's policies; made from the tools' names where it has no file."""
     written = load_written_policies(suite)
     if written is not None:
         return written
-    _log_generated_once(suite)
-    return generate_policies(
-        {name: tuple(function.parameters.model_fields) for name, function in runtime.functions.items()}
-    )
-
-
-@cache
-def _log_generated_once(suite: str) -> None:
-    logger.warning(
+    words = (
         "CaMeL has no policies for suite '%s': tools whose name begins with a reading verb are free, all"
-        " others take trusted arguments alone, and everything a tool returns is untrusted.",
-        suite,
+        " others take trusted arguments alone, and everything a tool returns is untrusted."
+    )
+    warn_once(logger, words, suite)
+    return generate_policies(
+        {name: tuple(f.parameters.model_fields) for name, f in runtime.functions.items()}
     )
 
 
 def collect_provided_names(runtime: FunctionsRuntime) -> Mapping[str, Value]:
-    """The names that programs find: functions, classes, tools."""
+    """Collect the names that programs find: functions, classes, tools."""
     functions = list(runtime.functions.values())
     return {
         **PROVIDED_FUNCTIONS,
@@ -143,7 +148,7 @@ def collect_provided_names(runtime: FunctionsRuntime) -> Mapping[str, Value]:
 
 
 def write_planner_prompt(runtime: FunctionsRuntime, environment: str) -> str:
-    """The planner's system message."""
+    """Write the planner's system message."""
     functions = list(runtime.functions.values())
     return PLANNER.format(
         environment=environment,
@@ -156,72 +161,33 @@ def write_planner_prompt(runtime: FunctionsRuntime, environment: str) -> str:
     )
 
 
-class PlannerReplies:
-    """Where the planner's replies come from."""
-
-    def next_reply(self, messages: Sequence[ChatMessage]) -> str | None:
-        """The next one; None if there is none."""
-        raise NotImplementedError
-
-
-@dataclass
-class _ModelReplies(PlannerReplies):
-    """A model."""
-
-    model: ChatModel
-    settings: CamelSettings
-
-    def next_reply(self, messages: Sequence[ChatMessage]) -> str | None:
-        """Ask until there is a text."""
-        for _ in range(self.settings.empty_replies):
-            text = text_of(self.model.complete(ChatRequest(messages, role=ROLE)).message)
-            if text.strip():
-                return text
-        return None
-
-
-@dataclass
-class _RecordedReplies(PlannerReplies):
-    """Recorded replies."""
-
-    recorded: Any
-
-    def next_reply(self, messages: Sequence[ChatMessage]) -> str | None:
-        """The next recorded one."""
-        found: str | None = next(self.recorded, None)
-        return found
-
-
 @dataclass
 class CamelTask:
-    """One task on its way."""
+    """A task, attempt after attempt."""
 
     machine: Machine
     world: SuiteWorld
-    source: PlannerReplies
+    planner: PlannerReader
     settings: CamelSettings
     record: list[ChatMessage] = field(default_factory=list)
     """The conversation as it is stored: it holds results, and no model ever reads it."""
-    replies: list[str | None] = field(default_factory=list)
-    """What the planner answered, for a replay."""
 
     def run(self, query: str, prompt: str) -> None:
         """Attempt after attempt. The planner reads its prompt, the request, its programs, error reports."""
-        told: list[ChatMessage] = [system(prompt), user(query)]
+        conversation: list[ChatMessage] = [system(prompt), user(query)]
         for _ in range(self.settings.attempts):
-            reply = self.source.next_reply(told)
-            self.replies.append(reply)
+            reply = self.planner(conversation)
             if reply is None:
                 self.record.append(assistant(NO_CODE))
                 return
             report = self._run_program(reply)
             if report is None:
                 return
-            told += [assistant(reply), user(report)]
-        self.record.append(_empty_message())
+            conversation += [assistant(reply), user(report)]
+        self.record.append(ChatAssistantMessage(role="assistant", content=None, tool_calls=None))
 
     def _run_program(self, reply: str) -> str | None:
-        """Run one program; the error report if it failed, None if the task is over."""
+        """Run one program; give the error report if it failed, None if the task is over."""
         source, failure, denied = "", None, None
         value: Value = literal_value(None)
         with span(PROGRAM) as opened:
@@ -239,40 +205,34 @@ class CamelTask:
             report = write_error_report(failure, source)
             self.record.append(user(report))
             return report
+        printed = "".join(map(to_str, self.machine.printed))
         if denied is not None:
             self.record.append(user(DENIED.format(tool=denied.tool, reason=denied.reason)))
-            self.record.append(assistant(self._printed_text() or NO_CODE))
-            return None
-        self.record.append(assistant(join_final_text(self._printed_text(), value)))
+        self.record.append(
+            assistant(join_final_text(printed, value) if denied is None else printed or NO_CODE)
+        )
         return None
-
-    def _printed_text(self) -> str:
-        return "".join(to_str(piece) for piece in self.machine.printed)
 
 
 def join_final_text(printed: str, value: Value) -> str:
-    """What the user reads: what was printed, and the value of the last statement."""
+    """Join what the user reads: what was printed, and the value of the last statement."""
     last = "" if isinstance(value, Scalar) and value.raw is None else f"\n{to_str(value)}"
     # AgentDojo takes an empty answer for none at all, and would run everything again.
     return f"{printed}{last}" or "Done."
 
 
 def write_error_report(failure: ProgramError, source: str) -> str:
-    """What the planner is told of an error: class and place, and the text if it is trusted."""
+    """Tell the planner of an error: class and place, and the text if it is trusted."""
     text = failure.text if failure.label.is_trusted else REDACTED
-    return FAILED.format(place=_write_place(failure, source), kind=failure.kind, text=text)
+    line, lines = failing_line(failure), source.splitlines()
+    place = f"In line {line}:\n{lines[line - 1]}" if 0 < line <= len(lines) else "In line 0."
+    return FAILED.format(place=place, kind=failure.kind, text=text)
 
 
 def failing_line(failure: ProgramError) -> int:
-    """The line it happened in; 0 if it is no line of a program."""
+    """Give the line it happened in; 0 if it is no line of a program."""
     node = failure.node
     return int(getattr(node, "lineno", 0)) if isinstance(node, ast.AST) else 0
-
-
-def _write_place(failure: ProgramError, source: str) -> str:
-    line = failing_line(failure)
-    lines = source.splitlines()
-    return f"In line {line}:\n{lines[line - 1]}" if 0 < line <= len(lines) else "In line 0."
 
 
 def _outcome_data(failure: ProgramError | None, denied: CallDenied | None) -> dict[str, Any]:
@@ -282,7 +242,3 @@ def _outcome_data(failure: ProgramError | None, denied: CallDenied | None) -> di
         return {"outcome": "finished"}
     hidden = not failure.label.is_trusted
     return {"outcome": "failed", "error": failure.kind, "line": failing_line(failure), "redacted": hidden}
-
-
-def _empty_message() -> ChatAssistantMessage:
-    return ChatAssistantMessage(role="assistant", content=None, tool_calls=None)

@@ -92,7 +92,7 @@ class CamelJudge:
     def find_denial(
         self, tool: str, arguments: Mapping[str, Value], control: FlowLabel, environment: object
     ) -> str | None:
-        """Why a call may not be made; None if it may.
+        """Say why a call may not be made; None if it may.
 
         Args:
             tool: The tool.
@@ -119,11 +119,11 @@ class _PolicyCheck:
     environment: Any
 
     def find_violation(self, rule: CamelCondition) -> str | None:
-        """What of a condition does not hold."""
+        """Say what of a condition does not hold."""
         if rule.raises is not None:
             raise ProgramError(rule.raises, "the policy of this tool is broken")
-        given = [name for name in rule.trusted_if_given if name in self.arguments]
-        for name in (*rule.trusted, *given):
+        optional = [name for name in rule.trusted_if_given if name in self.arguments]
+        for name in (*rule.trusted, *optional):
             if not self._argument_value(name).full.is_trusted:
                 return f"{name} is not trusted"
         for name in rule.not_trusted:
@@ -132,9 +132,11 @@ class _PolicyCheck:
         for name in rule.public:
             if not self._argument_value(name).full.is_public:
                 return f"not everyone may read {name}"
-        unreadable = None if rule.readable is None else self._find_unreadable(rule.readable)
-        if unreadable is not None:
-            return unreadable
+        if rule.readable is not None:
+            readers = set(self._find_readers(rule.readable))
+            for name in rule.readable.what:
+                if not self._argument_value(name).full.is_readable_by(readers):
+                    return f"somebody addressed may not read {name}"
         if rule.attached_files_shared_with and not self._files_are_shared(rule.attached_files_shared_with):
             return "an attached file is not shared with everyone addressed"
         reasons = []
@@ -145,16 +147,8 @@ class _PolicyCheck:
             reasons.append(reason)
         return ", and ".join(reasons) or None
 
-    def _find_unreadable(self, wanted: ReadableBy) -> str | None:
-        readers = set(self._find_readers(wanted))
-        for name in wanted.what:
-            if not self._argument_value(name).full.is_readable_by(readers):
-                return f"somebody addressed may not read {name}"
-        return None
-
     def _find_readers(self, wanted: ReadableBy) -> Iterable[str]:
-        for name in wanted.by:
-            yield from read_identities(to_native(self._argument_value(name)))
+        yield from self._find_identities(wanted.by)
         groups: tuple[tuple[str | None, GroupLookup], ...] = (
             (wanted.by_members_of, channel_members),
             (wanted.by_participants_of, event_participants),
@@ -162,17 +156,20 @@ class _PolicyCheck:
         )
         for argument, group in groups:
             if argument is not None:
-                yield from group(self.environment, str(to_native(self._argument_value(argument))))
+                yield from group(self.environment, str(self._native(argument)))
 
     def _files_are_shared(self, addressed: Iterable[str]) -> bool:
-        readers = {
-            who for name in addressed for who in read_identities(to_native(self._argument_value(name)))
-        }
-        attached = [
-            one for one in to_native(self._argument_value("attachments")) or [] if isinstance(one, dict)
-        ]
-        files = [one.get("file_id") for one in attached if one.get("type") == "file"]
+        readers = set(self._find_identities(addressed))
+        attached = [item for item in self._native("attachments") or [] if isinstance(item, dict)]
+        files = [item.get("file_id") for item in attached if item.get("type") == "file"]
         return all(readers <= set(file_sharers(self.environment, str(file))) for file in files)
+
+    def _find_identities(self, names: Iterable[str]) -> Iterable[str]:
+        for name in names:
+            yield from read_identities(self._native(name))
+
+    def _native(self, name: str) -> Any:
+        return to_native(self._argument_value(name))
 
     def _argument_value(self, name: str) -> Value:
         if name not in self.arguments:

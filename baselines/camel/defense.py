@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.agent_pipeline.basic_elements import InitQuery
@@ -34,15 +34,13 @@ _PLACE = re.compile(r"^In line (\d+)[.:]", re.MULTILINE)
 
 @dataclass(frozen=True)
 class _PlannerScript:
-    """What is to be done, whoever asked for it."""
-
     calls: tuple[ScriptedCall, ...]
     answer: str
     facts: tuple[Fact, ...]
 
 
 def play_camel_planner(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
-    """The ground truth as a program, one statement a line; after an error what is left of it."""
+    """Write the ground truth as a program, one statement a line; after an error what is left of it."""
     prompt, query = text_of(request.messages[0]), text_of(request.messages[1])
     tools = _TOOL.findall(prompt)
     lines = list(_write_program(_find_script(query, tools, knowledge), frozenset(tools)))
@@ -51,7 +49,7 @@ def play_camel_planner(request: ChatRequest, knowledge: SimulatedKnowledge) -> C
 
 
 def _find_script(query: str, tools: Sequence[str], knowledge: SimulatedKnowledge) -> _PlannerScript:
-    """The user task's; an injection task's where the user asks for one."""
+    """Find the user task's script; an injection task's where the user asks for one."""
     task = knowledge.find_task(query, tools)
     if task is not None:
         return _PlannerScript(task.calls, task.answer.strip() or DONE, task.facts)
@@ -65,63 +63,57 @@ def _write_program(script: _PlannerScript, tools: frozenset[str]) -> Iterator[st
     for index, call in enumerate(script.calls):
         if call.function not in tools:
             continue
-        given = []
+        written = []
         facts = [fact for fact in script.facts if fact.source < index]
         for name, value in call.args.items():
-            for fact in _needed_facts(facts, value, known):
-                known[fact.text] = f"value_{len(known)}"
-                yield _write_query(
-                    known[fact.text], fact, write_fact_question(fact.field, name, call.function)
-                )
-            given.append(f"{name}={_write_expression(value, known)}")
-        yield f"result_{index} = {call.function}({', '.join(given)})"
-    for fact in _needed_facts(script.facts, script.answer, known):
-        known[fact.text] = f"value_{len(known)}"
-        yield _write_query(known[fact.text], fact, write_fact_question(fact.field, None, None))
+            yield from _write_queries(facts, value, known, name, call.function)
+            written.append(f"{name}={_write_expression(value, known)}")
+        yield f"result_{index} = {call.function}({', '.join(written)})"
+    yield from _write_queries(script.facts, script.answer, known, None, None)
     yield f"print({_write_text(script.answer, known)})"
 
 
-def _write_query(name: str, fact: Fact, asked: str) -> str:
-    return f"{name} = {QUERY}({asked!r} + '\\n' + str(result_{fact.source}), str)"
-
-
-def _needed_facts(facts: Iterable[Fact], value: Any, known: Mapping[str, str]) -> list[Fact]:
+def _write_queries(
+    facts: Iterable[Fact], value: Any, known: dict[str, str], name: str | None, tool: str | None
+) -> Iterator[str]:
     forms = "\n".join(form for leaf in scalar_leaves(value) for form in leaf_forms(leaf))
-    return [fact for fact in facts if fact.text in forms and fact.text not in known]
+    for fact in [fact for fact in facts if fact.text in forms and fact.text not in known]:
+        known[fact.text] = f"value_{len(known)}"
+        question = write_fact_question(fact.field, name, tool)
+        yield f"{known[fact.text]} = {QUERY}({question!r} + '\\n' + str(result_{fact.source}), str)"
 
 
 def _write_expression(value: Any, known: Mapping[str, str]) -> str:
-    """A Python expression for a scripted value: what was read is a variable, the rest stands there."""
+    """Write a scripted value as Python: what was read is a variable, the rest stands there."""
     if isinstance(value, Mapping):
-        return (
-            "{" + ", ".join(f"{key!r}: {_write_expression(held, known)}" for key, held in value.items()) + "}"
-        )
+        entries = [f"{key!r}: {_write_expression(held, known)}" for key, held in value.items()]
+        return f"{{{', '.join(entries)}}}"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(_write_expression(held, known) for held in value) + "]"
     if isinstance(value, str):
         return _write_text(value, known)
-    found = next((known[form] for form in leaf_forms(value) if form in known), None)
-    return repr(value) if found is None else f"{type(value).__name__}({found})"
+    variable = next((known[form] for form in leaf_forms(value) if form in known), None)
+    return repr(value) if variable is None else f"{type(value).__name__}({variable})"
 
 
 def _write_text(text: str, known: Mapping[str, str]) -> str:
-    """A text in which whole words that were read are variables."""
+    """Write a text in which whole words that were read are variables."""
     if not known:
         return repr(text)
     longest = sorted(known, key=len, reverse=True)
     pieces = re.split(rf"(?<!\w)({'|'.join(map(re.escape, longest))})(?!\w)", text)
-    written = [known[piece] if place % 2 else repr(piece) for place, piece in enumerate(pieces) if piece]
+    written = [known[piece] if index % 2 else repr(piece) for index, piece in enumerate(pieces) if piece]
     return " + ".join(written) or "''"
 
 
 def _remaining_lines(lines: list[str], exchange: Sequence[ChatMessage]) -> list[str]:
-    """What is left after the attempts so far: what ran is not run again, what failed thrice is given up."""
+    """Leave out what ran in the attempts so far, and what failed thrice."""
     failures = 0
     for program, report in zip(exchange[::2], exchange[1::2], strict=False):
-        place = _PLACE.search(text_of(report))
-        ran = int(place[1]) - 1 if place and _is_program(text_of(program)) and int(place[1]) > 0 else None
-        if ran is None:
+        line = _PLACE.search(text_of(report))
+        if line is None or int(line[1]) == 0 or not _is_program(text_of(program)):
             continue
+        ran = int(line[1]) - 1
         failures = 1 if ran else failures + 1
         lines = lines[ran:]
         if failures >= MAX_ATTEMPTS and lines:
@@ -139,9 +131,6 @@ def _is_program(text: str) -> bool:
 def _write_placeholder(line: str) -> list[str]:
     name, assigned, _ = line.partition(" = ")
     return [f"{name} = {PLACEHOLDER!r}"] if assigned and name.isidentifier() else [f"print({PLACEHOLDER!r})"]
-
-
-ROLES: dict[str, SimulatedRole] = {ROLE: play_camel_planner, READER: play_quarantined_model}
 
 
 class Camel(AgentDefense):
@@ -165,7 +154,7 @@ class Camel(AgentDefense):
     Source: Debenedetti et al., arXiv 2503.18813.
     """
 
-    roles = ROLES
+    roles: ClassVar[Mapping[str, SimulatedRole]] = {ROLE: play_camel_planner, READER: play_quarantined_model}
     texts = PROMPTS
 
     whole_program = True
@@ -180,22 +169,18 @@ class Camel(AgentDefense):
         return named_pipeline(f"{model.name}-{self.name}", InitQuery(), agent)
 
     def description(self) -> str:
-        """What planner, quarantined model and policies see, and what ends a run."""
-        settings = self.settings
-        return " ".join(
-            [
-                "A planner model sees the request and the tools, and writes a program before anything is"
-                " read.",
-                "It never sees what a tool returns: of a program that fails it learns the line, the kind of"
-                " error, and the text only if no tool had a part in it.",
-                "An interpreter runs the program on values that know where they came from and who may read"
-                " them.",
-                "A quarantined model without tools turns text into values of a declared type, which stay"
-                " untrusted.",
-                *_describe_policies(settings),
-                f"After {settings.attempts} failed programs the task ends without an answer.",
-            ]
-        )
+        """Say what planner, quarantined model and policies see, and what ends a run."""
+        parts = [
+            "A planner model sees the request and the tools, and writes a program before anything is read.",
+            "It never sees what a tool returns: of a program that fails it learns the line, the kind of"
+            " error, and the text only if no tool had a part in it.",
+            "An interpreter runs the program on values that know where they came from and who may read them.",
+            "A quarantined model without tools turns text into values of a declared type, which stay"
+            " untrusted.",
+            *_describe_policies(self.settings),
+            f"After {self.settings.attempts} failed programs the task ends without an answer.",
+        ]
+        return " ".join(parts)
 
 
 def _describe_policies(settings: CamelSettings) -> list[str]:

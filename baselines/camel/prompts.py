@@ -14,24 +14,19 @@ How to write it:
 is meant. An address that the user gives needs no search in the contacts.
 - Do not ask for confirmation; nobody will answer.
 - What the user wants to know must be printed with `print`.
-- Free text is never taken apart with text methods. Let `{query}(query, output_schema)` turn it into \
-data: it \
-hands your question to an assistant that sees nothing but that question, so put all the text it needs \
-into it. \
-`output_schema` is `str`, `int`, `float`, `bool`, a class below, or a class of your own.
-- A class of your own derives from `BaseModel` and has lines of `name: type` only: no defaults, no \
-methods. Do \
-not define names that are there already.
+- Free text is never taken apart with text methods. Let `{query}(query, output_schema)` turn it into data: \
+it hands your question to an assistant that sees nothing but that question, so put all the text it needs \
+into it. `output_schema` is `str`, `int`, `float`, `bool`, a class below, or a class of your own.
+- A class of your own derives from `BaseModel` and has lines of `name: type` only: no defaults, no methods. \
+Do not define names that are there already.
 - A search may find nothing or several things. If it finds nothing, `raise ValueError(...)` with a fixed \
-text. A \
-calendar holds past events too.
+text. A calendar holds past events too.
 - Catch no exceptions. If the program fails you are told where, and write it again.
 
 What the language has: literals, f-strings, lists, tuples, sets, dicts, comprehensions, names, attributes, \
 indexes, operators, one comparison at a time, `if`, `for`, assignments, `raise`, classes as above. It has no \
-`while`, `break`, `continue`, `def`, `lambda`, `return`, `try`, `with`, `del`, `assert`, `import`, \
-slices or generators, and \
-no method that changes its object: build a new list or dict instead.
+`while`, `break`, `continue`, `def`, `lambda`, `return`, `try`, `with`, `del`, `assert`, `import`, slices or \
+generators, and no method that changes its object: build a new list or dict instead.
 
 Functions: {functions}
 Methods: of texts {text_methods}; of dicts get, items, keys, values; of lists index, count.
@@ -58,8 +53,7 @@ The program failed.
 
 Write the complete program again, mended. If a search found nothing, search for something else. What stands \
 before the line that failed has run, and its names can be used; do not call functions again that have \
-changed \
-something.
+changed something.
 """
 """Tells the planner of an error."""
 
@@ -72,10 +66,8 @@ DENIED = "The call of {tool} was stopped by a policy: {reason}."
 QUARANTINED = """\
 You turn text into data. You get a question with a text, and a schema for the answer.
 Take the answer from the text alone. Never make up a name, an address, a date or a number. Write times \
-without \
-a zone. Set `have_enough_information` to true if the text holds the answer. If it does not, set it to \
-false and \
-fill the other fields with anything of the right type.
+without a zone. Set `have_enough_information` to true if the text holds the answer. If it does not, set it \
+to false and fill the other fields with anything of the right type.
 Answer with the JSON object alone.
 """
 """System message of the quarantined model."""

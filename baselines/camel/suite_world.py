@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, EnumMeta
-from typing import Any, Protocol, get_args
+from typing import Any, get_args
 
 from agentdojo.agent_pipeline.tool_execution import tool_result_to_str
 from agentdojo.functions_runtime import Function, FunctionCall, FunctionsRuntime, TaskEnvironment
@@ -34,23 +34,20 @@ QUERY = "query_ai_assistant"
 
 
 def build_tool_values(functions: Iterable[Function]) -> dict[str, ToolValue]:
-    """Every tool by name, with the quarantined model."""
-    found = {
-        one.name: ToolValue(FROM_USER, one.name, tuple(one.parameters.model_fields)) for one in functions
-    }
-    found[QUERY] = ToolValue(FROM_USER, QUERY, ("query", "output_schema"), reads=True)
-    return found
+    """Build every tool by name, with the quarantined model."""
+    tools = {f.name: ToolValue(FROM_USER, f.name, tuple(f.parameters.model_fields)) for f in functions}
+    return {**tools, QUERY: ToolValue(FROM_USER, QUERY, ("query", "output_schema"), reads=True)}
 
 
 def find_result_types(functions: Iterable[Function]) -> list[type]:
-    """Pydantic classes and enumerations that stand in what tools return or take, each once."""
-    found: dict[str, type] = {}
+    """Find the pydantic classes and enumerations in what tools return or take, each once."""
+    types: dict[str, type] = {}
     for function in functions:
         fields = function.parameters.model_fields.values()
         for annotation in (function.return_type, *(parameter.annotation for parameter in fields)):
-            for one in _find_types_in(annotation, set()):
-                found.setdefault(one.__name__, one)
-    return list(found.values())
+            for kind in _find_types_in(annotation, set()):
+                types.setdefault(kind.__name__, kind)
+    return list(types.values())
 
 
 def _find_types_in(annotation: Any, seen: set[type]) -> Iterator[type]:
@@ -68,24 +65,20 @@ def _find_types_in(annotation: Any, seen: set[type]) -> Iterator[type]:
 
 
 def write_signature(function: Function) -> str:
-    """A tool as a Python function with its description."""
-    given = [
-        f"{name}: {_write_annotation(field.annotation)}{_write_default(field.default)}"
-        for name, field in function.parameters.model_fields.items()
-    ]
-    described = [
-        f"    {name}: {field.description}"
-        for name, field in function.parameters.model_fields.items()
-        if field.description
-    ]
-    lines = [f'    """{function.description.strip()}', *described, '    """']
-    return "\n".join(
-        [f"def {function.name}({', '.join(given)}) -> {_write_annotation(function.return_type)}:", *lines]
+    """Write a tool as a Python function with its description."""
+    fields = function.parameters.model_fields.items()
+    parameters = ", ".join(
+        f"{name}: {_write_annotation(field.annotation)}"
+        + ("" if field.default is PydanticUndefined else f" = {field.default!r}")
+        for name, field in fields
     )
+    head = f"def {function.name}({parameters}) -> {_write_annotation(function.return_type)}:"
+    described = [f"    {name}: {field.description}" for name, field in fields if field.description]
+    return "\n".join([head, f'    """{function.description.strip()}', *described, '    """'])
 
 
 def write_class(of: type) -> str:
-    """A class as its definition."""
+    """Write a class as its definition."""
     if issubclass(of, Enum):
         return "\n".join([f"class {of.__name__}(Enum):", *(f"    {m.name} = {m.value!r}" for m in of)])
     fields: Mapping[str, Any] = getattr(of, "model_fields", {})
@@ -102,59 +95,25 @@ def _write_annotation(annotation: Any) -> str:
     return _MODULES.sub("", inspect.formatannotation(annotation))
 
 
-def _write_default(value: Any) -> str:
-    return "" if value is PydanticUndefined else f" = {value!r}"
-
-
 ENOUGH_FIELD = "have_enough_information"
 OUTPUT_FIELD = "output"
 _SCALARS: Mapping[str, type] = {"str": str, "int": int, "float": float, "bool": bool}
 
 
-class AnswerSource(Protocol):
-    """Where answers come from."""
-
-    def answer(self, question: str, schema: type) -> BaseModel | None:
-        """An object with the field `have_enough_information`; None if there is no answer."""
-        ...
+AnswerReader = Callable[[str, type], BaseModel | None]
+"""Question and schema -> an object with the field `have_enough_information`; None: there is no answer."""
 
 
-@dataclass
-class ModelAnswers:
-    """Answers of a model; they are kept, in order."""
-
-    quarantine: QuarantinedModel
-    replies: list[BaseModel | None] = field(default_factory=list)
-
-    def answer(self, question: str, schema: type) -> BaseModel | None:
-        """Ask."""
-        found: BaseModel | None
-        try:
-            found = self.quarantine.ask(question, add_answer_flag(schema))
-        except NoTypedAnswer:
-            found = None
-        self.replies.append(found)
-        return found
+def ask_reader(model: ChatModel, attempts: int, question: str, schema: type) -> BaseModel | None:
+    """Ask the quarantined model."""
+    try:
+        return QuarantinedModel(model, QUARANTINED, AGAIN, attempts).ask(question, add_answer_flag(schema))
+    except NoTypedAnswer:
+        return None
 
 
-@dataclass
-class RecordedAnswers:
-    """Recorded answers, in order; where none is left there is none."""
-
-    recorded: Iterator[BaseModel | None]
-
-    def answer(self, question: str, schema: type) -> BaseModel | None:
-        """The next one."""
-        return next(self.recorded, None)
-
-
-def build_model_answers(model: ChatModel, attempts: int) -> ModelAnswers:
-    """Answers of this model."""
-    return ModelAnswers(QuarantinedModel(model, QUARANTINED, AGAIN, attempts))
-
-
-def query_assistant(answers: AnswerSource, arguments: Mapping[str, Value]) -> Value:
-    """What `query_ai_assistant` returns: untrusted, whatever it was asked.
+def query_assistant(reader: AnswerReader, arguments: Mapping[str, Value]) -> Value:
+    """Answer `query_ai_assistant`: untrusted, whatever it was asked.
 
     Raises:
         ProgramError: If the schema cannot be one, or there is no answer. The text tells nothing else.
@@ -163,7 +122,7 @@ def query_assistant(answers: AnswerSource, arguments: Mapping[str, Value]) -> Va
     if set(arguments) != {"query", "output_schema"}:
         raise ProgramError("TypeError", f"{QUERY} takes query and output_schema")
     schema = _read_schema(arguments["output_schema"])
-    answer = answers.answer(to_str(arguments["query"]), schema)
+    answer = reader(to_str(arguments["query"]), schema)
     if answer is None or not getattr(answer, ENOUGH_FIELD, False):
         raise ProgramError("NotEnoughInformationError", "")
     label = label_from_tool(QUERY)
@@ -183,7 +142,7 @@ def _read_schema(value: Value) -> type:
 
 
 def add_answer_flag(schema: type) -> type[BaseModel]:
-    """The schema as the model is asked for it: with a field that says whether the text held the answer."""
+    """Add a field to the schema that says whether the text held the answer."""
     fields: dict[str, Any] = {ENOUGH_FIELD: (bool, ...)}
     if issubclass(schema, BaseModel):
         return create_model(schema.__name__, __base__=schema, **fields)
@@ -207,7 +166,7 @@ class SuiteWorld:
     table: LabelTable
     judge: CamelJudge | None
     """None: no policies."""
-    answers: AnswerSource
+    reader: AnswerReader
     messages: list[ChatToolResultMessage] = field(default_factory=list)
     """A result for each call that ran since the list was emptied."""
 
@@ -220,17 +179,16 @@ class SuiteWorld:
             ModelError: If the quarantined model gave no reply.
         """
         if tool == QUERY:
-            return query_assistant(self.answers, arguments)
+            return query_assistant(self.reader, arguments)
         function = self.runtime.functions[tool]
         if self.judge is not None:
             self._check_policy(function, arguments, control, self.judge)
         plain = {name: to_native(value) for name, value in arguments.items()}
-        made = FunctionCall(function=tool, args=plain, id=f"call_{len(self.messages)}")
+        call = FunctionCall(function=tool, args=plain, id=f"call_{len(self.messages)}")
         # Tools may change the lists they are given, and the record shows what they were given.
-        result, error = self.runtime.run_function(self.environment, tool, made.model_copy(deep=True).args)
-        self.messages.append(
-            tool_message(made, "" if error is not None else tool_result_to_str(result), error)
-        )
+        result, error = self.runtime.run_function(self.environment, tool, call.model_copy(deep=True).args)
+        text = "" if error is not None else tool_result_to_str(result)
+        self.messages.append(tool_message(call, text, error))
         if error is not None:
             kind, _, text = error.partition(": ")
             raise ProgramError(kind if kind.isidentifier() else "ToolError", text)
@@ -239,9 +197,12 @@ class SuiteWorld:
     def _check_policy(
         self, function: Function, arguments: Mapping[str, Value], control: FlowLabel, judge: CamelJudge
     ) -> None:
-        filled = arguments if judge.as_published else {**default_arguments(function), **arguments}
-        if any(name not in filled for name in required_arguments(function)):
+        fields = function.parameters.model_fields.items()
+        defaults = {name: field.default for name, field in fields if not field.is_required()}
+        if any(name not in defaults and name not in arguments for name, _ in fields):
             return  # The tool will say what is missing, and do nothing.
+        filled = {} if judge.as_published else {n: to_value(raw, FROM_USER) for n, raw in defaults.items()}
+        filled.update(arguments)
         with span(POLICY, function.name) as opened:
             reason = judge.find_denial(function.name, filled, control, self.environment)
             opened.decision = {"allow": reason is None, "reason": reason or ""}
@@ -249,14 +210,3 @@ class SuiteWorld:
                 opened.decision["generated"] = True
         if reason is not None:
             raise CallDenied(function.name, reason)
-
-
-def default_arguments(function: Function) -> dict[str, Value]:
-    """Arguments that may be left out, with the values they then have."""
-    fields = function.parameters.model_fields.items()
-    return {name: to_value(field.default, FROM_USER) for name, field in fields if not field.is_required()}
-
-
-def required_arguments(function: Function) -> list[str]:
-    """Arguments that may not be left out."""
-    return [name for name, field in function.parameters.model_fields.items() if field.is_required()]

@@ -86,22 +86,19 @@ PACKAGES_TO_EXPORT = ("torch", "onnx", "onnxscript")
 
 
 def require_detector_packages(settings: ClassifierSettings, packages: Sequence[str]) -> None:
-    """Check that optional packages are there.
+    """Import optional packages, which may be there and broken.
 
     Raises:
         Unavailable: Naming those that are not, and the extra that brings them.
     """
-    missing = [package for package in packages if not _can_import(package)]
+    missing = []
+    for package in packages:
+        try:
+            importlib.import_module(package)
+        except ImportError:
+            missing.append(package)
     if missing:
         raise not_installed_error(f"The detector model {settings.name}", missing, EXTRA)
-
-
-def _can_import(package: str) -> bool:
-    try:
-        importlib.import_module(package)
-    except ImportError:
-        return False
-    return True
 
 
 TokenIds = list[int]
@@ -121,38 +118,33 @@ class WindowTokenizer:
     """Id that fills up the shorter windows of a batch."""
 
     def windows(self, text: str, settings: ClassifierSettings) -> list[TokenIds]:
-        """The passes in which a text is read: special tokens included, none longer than the settings say."""
+        """Cut a text into passes: special tokens included, none longer than the settings say."""
         ids = encode_plain(self.tokenizer, text)
         most = MOST_TOKENS_AT_ONCE if settings.long_input == "whole" else settings.max_length
         room = most - len(self.before) - len(self.after)
-        pieces = (
-            split_overlapping(ids, room, settings.stride)
-            if settings.long_input == "windows"
-            else [ids[:room]]
-        )
+        pieces = [ids[:room]]
+        if settings.long_input == "windows":
+            pieces = split_overlapping(ids, room, settings.stride)
         return [[*self.before, *piece, *self.after] for piece in pieces]
 
 
 def wrap_tokenizer(tokenizer: Any) -> WindowTokenizer:
-    """A tokenizer with its special tokens, found by tokenizing a word with and without them."""
-    probe = "a"
-    bare, full = encode_plain(tokenizer, probe), list(tokenizer(probe, verbose=False)["input_ids"])
-    places = range(len(full) - len(bare) + 1)
-    start = next(place for place in places if full[place : place + len(bare)] == bare)
-    padding = tokenizer.pad_token_id
+    """Find a tokenizer's special tokens by tokenizing a word with and without them."""
+    bare, full = encode_plain(tokenizer, "a"), list(tokenizer("a", verbose=False)["input_ids"])
+    start = next(i for i in range(len(full) - len(bare) + 1) if full[i : i + len(bare)] == bare)
     return WindowTokenizer(
-        tokenizer, full[:start], full[start + len(bare) :], 0 if padding is None else int(padding)
+        tokenizer, full[:start], full[start + len(bare) :], int(tokenizer.pad_token_id or 0)
     )
 
 
 def encode_plain(tokenizer: Any, text: str) -> TokenIds:
-    """A text's token ids without special ones, however many (`verbose` would warn of long texts)."""
+    """Give a text's token ids without special ones, however many (`verbose` would warn of long texts)."""
     text = text.encode("utf-8", "replace").decode()  # tokenizers refuse lone surrogates
     return list(tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
 
 
 def split_overlapping(ids: Sequence[int], size: int, overlap: int) -> list[TokenIds]:
-    """Windows of at most `size` that share `overlap` with their neighbours and leave nothing out.
+    """Cut into windows of at most `size` that share `overlap` with their neighbours, nothing left out.
 
     Args:
         ids: Token ids to cut up; none give one empty window.
@@ -175,35 +167,32 @@ class ClassifierNetwork(Protocol):
         ...
 
 
-class Classifier:
-    """A detector made of a tokenizer and a network. One thread at a time; see `Remembered`.
+class _Scores:
+    def score_windows(self, texts: Sequence[str]) -> list[list[float]]:
+        raise NotImplementedError
 
-    Args:
-        settings: The settings that say how texts are read.
-        tokens: The tokenizer.
-        network: The model.
-        safe: Index of the safe label among the logits.
-    """
+    def score(self, texts: Sequence[str]) -> list[float]:
+        """Give the highest probability among each text's windows."""
+        return [max(windows) for windows in self.score_windows(texts)]
 
-    def __init__(
-        self, settings: ClassifierSettings, tokens: WindowTokenizer, network: ClassifierNetwork, safe: int
-    ) -> None:
-        self.settings = settings
-        self.tokens = tokens
-        self.network = network
-        self.safe = safe
+
+@dataclass(frozen=True)
+class Classifier(_Scores):
+    """A detector made of a tokenizer and a network. One thread at a time; see `CachedDetector`."""
+
+    settings: ClassifierSettings
+    tokens: WindowTokenizer
+    network: ClassifierNetwork
+    safe: int
+    """Index of the safe label among the logits."""
 
     @property
     def name(self) -> str:
         """Model and revision."""
         return self.settings.name
 
-    def score(self, texts: Sequence[str]) -> list[float]:
-        """The highest probability among each text's windows."""
-        return [max(windows) for windows in self.score_windows(texts)]
-
     def score_windows(self, texts: Sequence[str]) -> list[list[float]]:
-        """Per text the probabilities of its windows.
+        """Give per text the probabilities of its windows.
 
         Raises:
             ArithmeticError: If the model computes something that is not a number: no verdict follows from it.
@@ -228,7 +217,7 @@ class Classifier:
         return scores
 
 
-class CachedDetector:
+class CachedDetector(_Scores):
     """A detector for many threads: asks one at a time and remembers the scores of texts it has seen.
 
     Of more than `most` texts the ones longest unused go first.
@@ -245,29 +234,24 @@ class CachedDetector:
         """The detector's name."""
         return self.detector.name
 
-    def score(self, texts: Sequence[str]) -> list[float]:
-        """The highest probability among each text's windows."""
-        return [max(windows) for windows in self.score_windows(texts)]
-
     def score_windows(self, texts: Sequence[str]) -> list[list[float]]:
         """Score each window, as the detector does or did before."""
         keys = [hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest() for text in texts]
         with self._lock:
             new = {key: text for key, text in zip(keys, texts, strict=True) if key not in self._scores}
             if new:
-                told = self.detector.score_windows(list(new.values()))
-                self._scores.update(zip(new, told, strict=True))
-            found = [list(self._scores[key]) for key in keys]
+                self._scores.update(zip(new, self.detector.score_windows(list(new.values())), strict=True))
             for key in keys:
                 self._scores.move_to_end(key)
+            scores = [list(self._scores[key]) for key in keys]
             while len(self._scores) > self._most:
                 self._scores.popitem(last=False)
-        return found
+        return scores
 
 
 def pad_batch(windows: Sequence[TokenIds], padding: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Token ids and attention mask of a batch, each of shape `(n, longest)`."""
-    shape = len(windows), max(len(ids) for ids in windows)
+    """Fill up a batch: token ids and attention mask, each of shape `(n, longest)`."""
+    shape = len(windows), max(map(len, windows))
     ids, mask = np.full(shape, padding, dtype=np.int64), np.zeros(shape, dtype=np.int64)
     for row, window in enumerate(windows):
         ids[row, : len(window)] = window
@@ -276,8 +260,7 @@ def pad_batch(windows: Sequence[TokenIds], padding: int) -> tuple[NDArray[np.int
 
 
 def softmax(logits: NDArray[Any]) -> NDArray[np.float64]:
-    """Probabilities, row by row."""
-    shifted = logits.astype(np.float64) - logits.max(axis=1, keepdims=True)
-    powers = np.exp(shifted)
+    """Give probabilities, row by row."""
+    powers = np.exp(logits.astype(np.float64) - logits.max(axis=1, keepdims=True))
     result: NDArray[np.float64] = powers / powers.sum(axis=1, keepdims=True)
     return result

@@ -44,11 +44,11 @@ class ClassifierDefense(DetectorDefense):
     """
 
     def __init__(self, name: str, **options: Any) -> None:
-        of_model = {field.name for field in fields(ClassifierSettings)}
-        read = {key: options[key] for key in options if key in of_model}
-        self.settings = check_options(ClassifierSettings, "detector", read)
-        load = partial(load_classifier, self.settings)
-        super().__init__(name, load, **{key: options[key] for key in options if key not in of_model})
+        names = {field.name for field in fields(ClassifierSettings)} & options.keys()
+        self.settings = check_options(
+            ClassifierSettings, "detector", {key: options.pop(key) for key in names}
+        )
+        super().__init__(name, partial(load_classifier, self.settings), **options)
 
     def ready(self) -> None:
         """Look whether the extra is installed; the model itself is loaded with the first case.
@@ -56,8 +56,7 @@ class ClassifierDefense(DetectorDefense):
         Raises:
             Unavailable: If it is not.
         """
-        absent = find_missing_packages(PACKAGES_NEEDED[self.settings.backend])
-        if absent:
+        if absent := find_missing_packages(PACKAGES_NEEDED[self.settings.backend]):
             raise not_installed_error(f"The detector model {self.settings.name}", absent, EXTRA)
 
     @property
@@ -91,19 +90,16 @@ def load_classifier(settings: ClassifierSettings) -> CachedDetector:
 @lru_cache(maxsize=4)
 def _load_cached(settings: ClassifierSettings) -> CachedDetector:
     require_detector_packages(settings, PACKAGES_NEEDED[settings.backend])
-    from baselines.detectors.torch_backend import find_safe_index, read_config, read_tokenizer
+    from baselines.detectors.torch_backend import find_safe_index, load_torch, read_config, read_tokenizer
 
     config = read_config(settings)
     safe = find_safe_index(config.id2label, settings)
     tokens = wrap_tokenizer(read_tokenizer(settings, config))
-    return CachedDetector(Classifier(settings, tokens, _load_network(settings, config), safe))
-
-
-def _load_network(settings: ClassifierSettings, config: object) -> ClassifierNetwork:
+    network: ClassifierNetwork
     if settings.backend == "torch":
-        from baselines.detectors.torch_backend import load_torch
+        network = load_torch(settings, config)
+    else:
+        from baselines.detectors.onnx_backend import load_onnx
 
-        return load_torch(settings, config)
-    from baselines.detectors.onnx_backend import load_onnx
-
-    return load_onnx(settings, config)
+        network = load_onnx(settings, config)
+    return CachedDetector(Classifier(settings, tokens, network, safe))

@@ -1,13 +1,13 @@
 """`DetectorDefense`: a detector reads every tool result first, and what it flags is withheld.
 
-`Detector` is what any detector offers, `DetectInjections` applies one at the tool boundary. `PhraseDefense` is
-a toy that needs no model.
+`Detector` is what any detector offers, `DetectInjections` applies one at the tool boundary. `PhraseDefense`
+is a toy that needs no model.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Protocol, runtime_checkable
 
@@ -66,7 +66,7 @@ BLANK_DETECTION = Detection(False, 0.0)
 
 
 def detect_injections(detector: Detector, texts: Sequence[str], threshold: float) -> list[Detection]:
-    """Verdicts on texts, in order.
+    """Give verdicts on texts, in order.
 
     Args:
         detector: The detector that reads them, all in one call.
@@ -75,24 +75,18 @@ def detect_injections(detector: Detector, texts: Sequence[str], threshold: float
 
     Source: agentdojo 0.1.35, `pi_detector.py` (`safety < threshold`).
     """
-    read = [index for index, text in enumerate(texts) if text.strip()]
-    if not read:
-        return [BLANK_DETECTION] * len(texts)
-    scores = _score_windows(detector, [texts[index] for index in read])
-    verdicts = dict(zip(read, (_combine_windows(windows, threshold) for windows in scores), strict=True))
-    return [verdicts.get(index, BLANK_DETECTION) for index in range(len(texts))]
-
-
-def _score_windows(detector: Detector, texts: Sequence[str]) -> list[list[float]]:
-    if isinstance(detector, WindowedDetector):
-        return detector.score_windows(texts)
-    return [[probability] for probability in detector.score(texts)]
+    written = [text for text in texts if text.strip()]
+    scores: Iterator[list[float]] = iter(())
+    if isinstance(detector, WindowedDetector) and written:
+        scores = iter(detector.score_windows(written))
+    elif written:
+        scores = iter([[probability] for probability in detector.score(written)])
+    return [_combine_windows(next(scores), threshold) if text.strip() else BLANK_DETECTION for text in texts]
 
 
 def _combine_windows(windows: Sequence[float], threshold: float) -> Detection:
     worst = max(range(len(windows)), key=windows.__getitem__)
-    probability = windows[worst]
-    return Detection(1.0 - probability < threshold, probability, worst, len(windows))
+    return Detection(1.0 - windows[worst] < threshold, windows[worst], worst, len(windows))
 
 
 NOTICE = "<withheld: this tool result was taken for a prompt injection>"
@@ -136,25 +130,25 @@ class DetectInjections(BoundaryFilter):
         Raises:
             EndCase: If a result is flagged and the case is to be aborted.
         """
-        texts = [self._text_to_read(turn, results[: place + 1]) for place in range(len(results))]
+        texts = [self._text_to_read(turn, results[: index + 1]) for index in range(len(results))]
         verdicts = detect_injections(self.detector, texts, self.options.threshold)
-        seen = []
+        passed = []
         for result, verdict in zip(results, verdicts, strict=True):
             self._record_detection(result, verdict)
-            seen.append(self._withhold_result(result) if verdict.injected else result)
+            passed.append(self._withhold_result(result) if verdict.injected else result)
         if self.options.on_injection == "abort" and any(verdict.injected for verdict in verdicts):
-            raise EndCase(ABORTED, seen)
-        return seen
+            raise EndCase(ABORTED, passed)
+        return passed
 
     def _text_to_read(self, turn: FilterTurn, results: Sequence[ChatToolResultMessage]) -> str:
-        """What is read for the last of these results."""
+        """Write what is read for the last of these results."""
         if self.options.mode == "message":
             return self._message_text(results[-1])
         messages = [*turn.messages, *results]
         return "\n".join(f"{message['role']}: {self._message_text(message)}" for message in messages)
 
     def _message_text(self, message: ChatMessage) -> str:
-        """A message's text, after the error text where there is one: models are sent that first or alone."""
+        """Give a message's text, behind its error text: models are sent that first or alone."""
         error = message["error"] if message["role"] == "tool" and self.options.read_errors else None
         return "\n".join(text for text in (error, visible_text(message)) if text)
 
@@ -233,11 +227,11 @@ class DetectorDefense(BoundaryDefense):
         threshold = f"{self.options.threshold:g}"
         return (
             "One agent reads the request and the tool results in one conversation. Between the tools and its"
-            f" next step a detector, {self.detector_description}, reads {reads}. It gives the probability that there is an"
-            f" injection; a result is flagged if 1 minus that is below {threshold}, and then {then}."
-            f" Error texts of failed calls {errors}. A result that is not flagged reaches the agent unchanged"
-            " and unmarked. The detector knows neither the user's request nor what the agent does next. No"
-            " call is checked before it runs."
+            f" next step a detector, {self.detector_description}, reads {reads}. It gives the probability"
+            f" that there is an injection; a result is flagged if 1 minus that is below {threshold}, and then"
+            f" {then}. Error texts of failed calls {errors}. A result that is not flagged reaches the agent"
+            " unchanged and unmarked. The detector knows neither the user's request nor what the agent does"
+            " next. No call is checked before it runs."
         )
 
     @property

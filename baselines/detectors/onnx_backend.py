@@ -43,7 +43,7 @@ class OnnxNetwork:
 
 
 def load_onnx(settings: ClassifierSettings, config: Any) -> OnnxNetwork:
-    """The ONNX file of the settings; one named by an absolute path is exported first if it is not there.
+    """Load the ONNX file of the settings; one named by an absolute path is exported first if it is not there.
 
     Raises:
         ConfigError: If it cannot be had, was made from another model, or the device is not there.
@@ -72,19 +72,13 @@ def _find_onnx_file(settings: ClassifierSettings, config: Any) -> Path:
     folder = Path(settings.model_id)
     if folder.is_dir():
         return folder / named
+    source = {"revision": settings.revision, "local_files_only": settings.local_files_only}
     with explain_load_errors(settings):
-        found = hf_hub_download(
-            settings.model_id,
-            named.as_posix(),
-            revision=settings.revision,
-            local_files_only=settings.local_files_only,
-        )
-    return Path(found)
+        return Path(hf_hub_download(settings.model_id, named.as_posix(), **source))
 
 
 def _ensure_export(settings: ClassifierSettings, config: Any, path: Path) -> Path:
     require_detector_packages(settings, PACKAGES_TO_EXPORT)
-
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -96,7 +90,7 @@ def _ensure_export(settings: ClassifierSettings, config: Any, path: Path) -> Pat
 
 
 def _providers(device: str) -> list[str]:
-    """Execution providers in order of preference.
+    """List execution providers in order of preference.
 
     Raises:
         ConfigError: If the installed ONNX runtime has none for the device.

@@ -1,14 +1,11 @@
-"""`TorchNetwork`: a published checkpoint on torch. Imports torch and transformers.
-
-The first half reads configuration and tokenizer of a checkpoint, from a folder or a pinned commit; the second
-loads its weights in the class of its head.
-"""
+"""`TorchNetwork`: a published checkpoint on torch. Imports torch and transformers."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +33,7 @@ STOCK_CLASS_ENDING = "ForSequenceClassification"
 
 
 def hub_arguments(settings: ClassifierSettings) -> dict[str, Any]:
-    """The arguments that name a repository's files to Hugging Face's loaders."""
+    """Name a repository's files to Hugging Face's loaders."""
     return {
         "pretrained_model_name_or_path": settings.model_id,
         "revision": settings.revision,
@@ -63,7 +60,7 @@ def explain_load_errors(settings: ClassifierSettings) -> Iterator[None]:
 
 
 def read_config(settings: ClassifierSettings) -> Any:
-    """The model's configuration, for the head that the settings name.
+    """Read the model's configuration, for the head that the settings name.
 
     Raises:
         ConfigError: If it cannot be had, or says that the checkpoint was made for another head.
@@ -86,7 +83,7 @@ def read_config(settings: ClassifierSettings) -> Any:
 
 
 def _check_pinned(settings: ClassifierSettings) -> None:
-    """A folder, or a commit of a repository: a name that can move would give numbers nobody can repeat."""
+    # A folder, or a commit of a repository: a name that can move would give numbers nobody can repeat.
     if Path(settings.model_id).is_dir():
         return
     if settings.model_id.startswith(("/", ".", "~")):
@@ -99,7 +96,7 @@ def _check_pinned(settings: ClassifierSettings) -> None:
 
 
 def _check_head(given: Mapping[str, Any], settings: ClassifierSettings) -> None:
-    """Weights of one head load into the other without an error, and give scores that mean nothing."""
+    # Weights of one head load into the other without an error, and give scores that mean nothing.
     names = given.get("architectures") or []
     stock = not given.get("auto_map") and all(str(name).endswith(STOCK_CLASS_ENDING) for name in names)
     if stock is not (settings.head == "pooled"):
@@ -111,31 +108,29 @@ def _check_head(given: Mapping[str, Any], settings: ClassifierSettings) -> None:
 
 
 def find_safe_index(labels: Mapping[int, str], settings: ClassifierSettings) -> int:
-    """Index of the safe label.
+    """Find the index of the safe label.
 
     Raises:
         ConfigError: If the model has no such label: all verdicts would be turned round.
     """
-    found = [index for index, label in labels.items() if label.casefold() == settings.safe_label.casefold()]
-    if len(found) != 1:
-        known: Sequence[str] = [labels[index] for index in sorted(labels)]
+    safe = [index for index, label in labels.items() if label.casefold() == settings.safe_label.casefold()]
+    if len(safe) != 1:
         raise ConfigError(
             f"Detector model {settings.name} has no label {settings.safe_label!r} (safe_label);"
-            f" it has {', '.join(known)}."
+            f" it has {', '.join(labels[index] for index in sorted(labels))}."
         )
-    return int(found[0])
+    return int(safe[0])
 
 
 def read_tokenizer(settings: ClassifierSettings, config: Any) -> Any:
-    """The model's tokenizer.
+    """Read the model's tokenizer.
 
     Raises:
         ConfigError: If it cannot be had.
     """
+    named = hub_arguments(settings)
     with explain_load_errors(settings):
-        return AutoTokenizer.from_pretrained(
-            **hub_arguments(settings), config=config, trust_remote_code=False
-        )
+        return AutoTokenizer.from_pretrained(**named, config=config, trust_remote_code=False)
 
 
 UNUSED_WEIGHTS = frozenset({"pooler.dense.weight", "pooler.dense.bias"})
@@ -162,17 +157,13 @@ class FirstTokenClassifier(DebertaV2PreTrainedModel):  # type: ignore[misc]
         return SequenceClassifierOutput(logits=self.classifier(hidden[:, 0, :]))
 
 
+@dataclass(frozen=True)
 class TorchNetwork:
-    """A model on a device.
+    """A model on a device."""
 
-    Args:
-        model: Takes token ids and attention mask and has logits in its output.
-        device: The device that holds it.
-    """
-
-    def __init__(self, model: Any, device: Any) -> None:
-        self.model = model
-        self.device = device
+    model: Any
+    """Takes token ids and attention mask and has logits in its output."""
+    device: Any
 
     def logits(self, ids: NDArray[np.int64], mask: NDArray[np.int64]) -> NDArray[Any]:
         """Make one pass, without gradients."""
@@ -184,7 +175,7 @@ class TorchNetwork:
 
 
 def load_torch(settings: ClassifierSettings, config: Any) -> TorchNetwork:
-    """The checkpoint on the settings' device.
+    """Load the checkpoint on the settings' device.
 
     Raises:
         ConfigError: If it or the device cannot be had.
@@ -200,7 +191,7 @@ def load_torch(settings: ClassifierSettings, config: Any) -> TorchNetwork:
 
 
 def load_checkpoint_model(settings: ClassifierSettings, config: Any) -> Any:
-    """The checkpoint in the class of its head, on the CPU, in evaluation mode and single precision.
+    """Load the checkpoint in the class of its head, on the CPU, in evaluation mode and single precision.
 
     Raises:
         ConfigError: If it cannot be had, or its parameters are not exactly those of the class: what is
@@ -217,34 +208,32 @@ def load_checkpoint_model(settings: ClassifierSettings, config: Any) -> Any:
             use_safetensors=True,
             output_loading_info=True,
         )
-    wrong = {
-        kind: _wrong_weights_text(report.get(kind), kind, stock)
-        for kind in ("missing_keys", "unexpected_keys")
-    }
-    found = [f"{len(keys)} {kind.replace('_keys', '')} ({keys[0]})" for kind, keys in wrong.items() if keys]
-    if found:
+    wrong = []
+    for word, harmless in (
+        ("missing", frozenset()),
+        ("unexpected", frozenset() if stock else UNUSED_WEIGHTS),
+    ):
+        keys = report.get(f"{word}_keys") or ()
+        # Older versions of transformers saved this table of numbers with the weights.
+        bad = sorted(key for key in keys if key not in harmless and not key.endswith("position_ids"))
+        wrong += [f"{len(bad)} {word} ({bad[0]})"] if bad else []
+    if wrong:
         raise ConfigError(
             f"Detector model {settings.name} does not fit head {settings.head!r}:"
-            f" parameters {' and '.join(found)}."
+            f" parameters {' and '.join(wrong)}."
         )
     return model.eval()
 
 
-def _wrong_weights_text(keys: Any, kind: str, stock: bool) -> list[str]:
-    harmless = UNUSED_WEIGHTS if kind == "unexpected_keys" and not stock else frozenset()
-    # Older versions of transformers saved this table of numbers with the weights.
-    return sorted(k for k in keys or () if k not in harmless and not k.endswith("position_ids"))
-
-
 @contextmanager
 def _no_progress_bar() -> Iterator[None]:
-    """Loading takes seconds and would draw over the run's own progress; downloads still show theirs."""
-    shown = transformers_logging.is_progress_bar_enabled()
+    # Loading takes seconds and would draw over the run's own progress; downloads still show theirs.
+    enabled = transformers_logging.is_progress_bar_enabled()
     transformers_logging.disable_progress_bar()
     try:
         yield
     finally:
-        if shown:
+        if enabled:
             transformers_logging.enable_progress_bar()
 
 

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, ClassVar
 
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.agent_pipeline.basic_elements import InitQuery
@@ -30,15 +30,14 @@ from baselines.drift.drift_validator import CONDITIONS, NAME, REQUIRED
 from baselines.drift.prompts import ENVIRONMENT, PROMPTS
 
 
-def _role_texts(request: ChatRequest) -> tuple[str, str]:
-    """The role's instructions and its question."""
-    return text_of(request.messages[0]), text_of(request.messages[-1])
+def _question(request: ChatRequest) -> str:
+    return text_of(request.messages[-1])
 
 
 def play_drift_planner(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
-    """The ground truth: its calls, and those of their values that stand in the request itself."""
-    instructions, query = _role_texts(request)
-    tools = [tool.name for tool in read_tools(instructions)]
+    """Write down the ground truth: its calls, and those of their values that the request holds."""
+    query = _question(request)
+    tools = [tool.name for tool in read_tools(text_of(request.messages[0]))]
     task = knowledge.find_task(query, tools)
     calls = [call for call in task.calls if call.function in tools] if task is not None else []
     entries = [
@@ -53,86 +52,52 @@ def play_drift_planner(request: ChatRequest, knowledge: SimulatedKnowledge) -> C
 
 
 def _known_values(call: ScriptedCall, query: str, knowledge: SimulatedKnowledge) -> dict[str, object] | None:
-    values: dict[str, object] = {
-        key: value
-        if isinstance(value, str | int | float) and knowledge.is_grounded(str(value), query)
-        else None
-        for key, value in call.args.items()
-    }
-    return values or None
+    def is_known(value: object) -> bool:
+        return isinstance(value, str | int | float) and knowledge.is_grounded(str(value), query)
+
+    return {key: value if is_known(value) else None for key, value in call.args.items()} or None
 
 
 def play_drift_judge(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
     """Yes if the user task's ground truth uses the tool that is new, but for the set error rates."""
-    _, question = _role_texts(request)
+    question = _question(request)
     task = knowledge.find_task(text_between_tags(question, drift_validator.QUERY) or "")
-    name = _added_names(
-        text_between_tags(question, drift_validator.CURRENT) or "",
-        text_between_tags(question, drift_validator.PROPOSED) or "",
+    before, after = (
+        re.findall(r"'([^']*)'", text_between_tags(question, tag) or "")
+        for tag in (drift_validator.CURRENT, drift_validator.PROPOSED)
     )
+    same = next((i for i, (a, b) in enumerate(zip(before, after, strict=False)) if a != b), len(before))
+    name = after[same] if same < len(after) else ""
     right = task is not None and any(call.function == name for call in task.calls)
     rate = knowledge.options.validator_false_deny if right else knowledge.options.validator_false_accept
     yes = right is not knowledge.draw(rate, drift_validator.JUDGE_ROLE, question)
     return assistant(f"<judge_result>{'Yes' if yes else 'No'}</judge_result>")
 
 
-def _added_names(current: str, proposed: str) -> str:
-    before, after = _split_names(current), _split_names(proposed)
-    same = next((i for i, (a, b) in enumerate(zip(before, after, strict=False)) if a != b), len(before))
-    return after[same] if same < len(after) else ""
-
-
-def _split_names(listed: str) -> list[str]:
-    return re.findall(r"'([^']*)'", listed)
-
-
 @mark_quoting_role
 def play_isolator(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
-    """The places that hold a goal, each goal found with probability `sanitizer_recall`."""
-    _, question = _role_texts(request)
-    text = question.partition(f"\n<{injection_isolator.RESULT}>\n")[2]
-    found = [
-        piece
-        for goal in knowledge.find_goals(text)
-        if knowledge.draw(
-            knowledge.options.sanitizer_recall,
-            injection_isolator.ISOLATOR_ROLE,
-            goal.suite,
-            goal.task_id,
-            text,
-        )
-        for piece in _find_goal_places(text, goal.goal)
-    ]
-    return assistant(f"<detected_instructions>{json.dumps(found)}</detected_instructions>")
-
-
-def _find_goal_places(text: str, goal: str) -> list[str]:
-    """Literal pieces of a text in which a goal's words stand; the whole text if they do not, as in base64."""
-    return [match[0] for match in words_pattern(goal).finditer(text)] or [text]
+    """List the passages that hold a goal, each goal noticed with probability `sanitizer_recall`."""
+    text = _question(request).partition(f"\n<{injection_isolator.RESULT}>\n")[2]
+    recall, role = knowledge.options.sanitizer_recall, injection_isolator.ISOLATOR_ROLE
+    passages: list[str] = []
+    for goal in knowledge.find_goals(text):
+        if knowledge.draw(recall, role, goal.suite, goal.task_id, text):
+            # Where its words do not stand in the text, as in base64, the whole of it is listed.
+            passages += [match[0] for match in words_pattern(goal.goal).finditer(text)] or [text]
+    return assistant(f"<detected_instructions>{json.dumps(passages)}</detected_instructions>")
 
 
 def play_permission_reader(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
-    """By the first word of the tool's name."""
-    _, question = _role_texts(request)
-    tool = json.loads(text_between_tags(question, drift_settings.FUNCTION_TAG) or "{}")
+    """Answer by the first word of the tool's name."""
+    tool = json.loads(text_between_tags(_question(request), drift_settings.FUNCTION_TAG) or "{}")
     name = str(tool.get("name", ""))
     sends = name.casefold().split("_")[0] == "send"
     return assistant("A" if has_reading_name(name) else "C" if sends else "B")
 
 
 def play_checklist_formatter(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
-    """The checklist as it is."""
-    _, question = _role_texts(request)
-    return assistant((text_between_tags(question, "parameter_checklist") or "").strip())
-
-
-ROLES: dict[str, SimulatedRole] = {
-    drift_plan.PLANNER_ROLE: play_drift_planner,
-    drift_validator.JUDGE_ROLE: play_drift_judge,
-    injection_isolator.ISOLATOR_ROLE: play_isolator,
-    drift_settings.PERMISSION_ROLE: play_permission_reader,
-    drift_validator.FORMATTER_ROLE: play_checklist_formatter,
-}
+    """Give the checklist back as it is."""
+    return assistant((text_between_tags(_question(request), drift_plan.CHECKLIST) or "").strip())
 
 
 class Drift(AgentDefense):
@@ -159,7 +124,13 @@ class Drift(AgentDefense):
     Source: Li et al., arXiv 2506.12104 (NeurIPS 2025).
     """
 
-    roles = ROLES
+    roles: ClassVar[Mapping[str, SimulatedRole]] = {
+        drift_plan.PLANNER_ROLE: play_drift_planner,
+        drift_validator.JUDGE_ROLE: play_drift_judge,
+        injection_isolator.ISOLATOR_ROLE: play_isolator,
+        drift_settings.PERMISSION_ROLE: play_permission_reader,
+        drift_validator.FORMATTER_ROLE: play_checklist_formatter,
+    }
     texts = PROMPTS
 
     def __init__(
@@ -171,7 +142,11 @@ class Drift(AgentDefense):
         **options: Any,
     ) -> None:
         self.name = name
-        known = _read_permissions(name, permissions or {})
+        allowed = [permission.value for permission in ToolPermission]
+        for tool, word in (permissions or {}).items():
+            if word not in allowed:
+                raise ConfigError(unknown_name(f"permission of {tool} in {name}", str(word), allowed))
+        known = MappingProxyType({tool: ToolPermission(word) for tool, word in (permissions or {}).items()})
         mended = NO_FIXES if compat else ALL_FIXES
         self.settings = check_options(DriftSettings, name, options, fixes=mended, permissions=known)
         self._book = PermissionCache()
@@ -190,18 +165,9 @@ class Drift(AgentDefense):
             *_describe_plan(settings),
             *_describe_isolator(settings),
             f"Calls run only while the agent was asked with at most {settings.message_cap} messages, in at"
-            " most"
-            f" {settings.max_rounds} turns after the first.",
+            f" most {settings.max_rounds} turns after the first.",
         ]
         return " ".join(parts)
-
-
-def _read_permissions(name: str, given: Mapping[str, str]) -> Mapping[str, ToolPermission]:
-    known = [permission.value for permission in ToolPermission]
-    for tool, word in given.items():
-        if word not in known:
-            raise ConfigError(unknown_name(f"permission of {tool} in {name}", str(word), known))
-    return MappingProxyType({tool: ToolPermission(word) for tool, word in given.items()})
 
 
 def _describe_plan(settings: DriftSettings) -> list[str]:

@@ -29,10 +29,8 @@ from baselines.drift import drift_settings
 from baselines.drift.drift_plan import (
     NO_CHECKLIST,
     REFUSAL_MARK,
-    DriftPlan,
     DriftRefusal,
     PlanProgress,
-    RepeatedCalls,
     args_as_text,
     calls_as_data,
     make_drift_plan,
@@ -40,14 +38,12 @@ from baselines.drift.drift_plan import (
 from baselines.drift.drift_settings import DriftFix, DriftSettings, PermissionCache, ToolPermission
 from baselines.drift.drift_validator import VALIDATOR_SPAN, Validator, align_checklist, format_checklist
 from baselines.drift.injection_isolator import isolate_results
-from baselines.drift.prompts import ACTOR, GUIDELINES, RETRY, STOPPED
+from baselines.drift.prompts import ACTOR, GUIDELINES, REFUSED_REPEAT, RETRY, STOPPED
 
 CALL_OPENING = f"<{CALL}>"
 """A reply without this is an answer and ends the run."""
-NO_CALLS = "[]"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_NOTHING = {"None", "null"}
-"""Other words for no calls. The reference's repair makes `None` a call of a tool named `on`."""
+_NOTHING = {"None", "null"}  # The reference's repair makes `None` a call of a tool named `on`.
 
 
 @dataclass(frozen=True)
@@ -60,17 +56,15 @@ class ActorReply:
 
 
 def read_actor_reply(text: str, *, parse_first: bool) -> ActorReply:
-    """The reply a text is; with `parse_first`, calls are repaired only if they cannot be read as they are.
+    """Read a reply; with `parse_first`, calls are repaired only if they cannot be read as they are.
 
     Raises:
         CallSyntaxError: If they cannot be read either way.
     """
     body = text_between_tags(text, CALL)
-    calls = _read_calls(NO_CALLS if body is None else body, parse_first)
-    kept = write_reply(
-        text_between_tags(text, THOUGHT) or "", body or "", text_between_tags(text, ANSWER) or ""
-    )
-    return ActorReply(kept, tuple(calls))
+    calls = _read_calls("[]" if body is None else body, parse_first)
+    thought, answer = text_between_tags(text, THOUGHT) or "", text_between_tags(text, ANSWER) or ""
+    return ActorReply(write_reply(thought, body or "", answer), tuple(calls))
 
 
 def _read_calls(body: str, parse_first: bool) -> list[FunctionCall]:
@@ -84,28 +78,28 @@ def _read_calls(body: str, parse_first: bool) -> list[FunctionCall]:
             if not (body.strip().startswith("[") and body.strip().endswith("]")):
                 raise
     try:
-        found: list[FunctionCall] = parse_tool_calls_from_python_function(repair_calls(body))
-        json.dumps([call.args for call in found], default=str)  # a number in hex may be too long to be stored
+        calls: list[FunctionCall] = parse_tool_calls_from_python_function(repair_calls(body))
+        json.dumps([call.args for call in calls], default=str)  # a number in hex may be too long to be stored
     # agentdojo 0.1.35 lets IndexError, TypeError and the Python parser's own errors through.
     except (ASTParsingError, ValueError, TypeError, IndexError, RecursionError, MemoryError) as error:
         raise CallSyntaxError(str(error) or type(error).__name__) from None
-    for call in found:
+    for call in calls:
         call.args = {name: "..." if value is Ellipsis else value for name, value in call.args.items()}
-    return found
+    return calls
 
 
 def repair_calls(body: str) -> str:
-    """The reference's repair: the ends cut off, split at every comma, lone names made calls.
+    """Repair as the reference does: the ends cut off, split at every comma, lone names made calls.
 
-    It alters arguments with commas in them; see `Fix.PARSE_BEFORE_REPAIR`. Names are ASCII, as in the
-    reference's pattern: a word such as `rösti` between two commas of a message is none.
+    It alters arguments with commas in them. Names are ASCII, as in the reference's pattern: a word such as
+    `rösti` between two commas of a message is none.
     """
     pieces = [piece.strip() for piece in body.strip()[1:-1].split(",")]
     return f"[{', '.join(f'{piece}()' if _NAME.fullmatch(piece) else piece for piece in pieces)}]"
 
 
 def number_calls(calls: Sequence[FunctionCall], turn: int) -> tuple[FunctionCall, ...]:
-    """The calls with ids of their own, the same in every run."""
+    """Give the calls ids that are the same in every run."""
     return tuple(
         FunctionCall(function=call.function, args=dict(call.args), id=f"call_{turn}_{place}")
         for place, call in enumerate(calls)
@@ -114,18 +108,9 @@ def number_calls(calls: Sequence[FunctionCall], turn: int) -> tuple[FunctionCall
 
 def was_made_before(call: FunctionCall, messages: Sequence[ChatMessage]) -> bool:
     """Whether the very same call stands in an earlier assistant message."""
-    wanted = call_key(call)
-    return any(
-        call_key(made) == wanted
-        for message in messages
-        if message["role"] == "assistant"
-        for made in message["tool_calls"] or ()
-    )
-
-
-def call_key(call: FunctionCall) -> tuple[str, str]:
-    """Give the key that two calls share if they are the same."""
-    return call.function, args_as_text(call)
+    earlier = [m["tool_calls"] or () for m in messages if m["role"] == "assistant"]
+    wanted = call.function, args_as_text(call)
+    return any((other.function, args_as_text(other)) == wanted for calls in earlier for other in calls)
 
 
 ROLE = "agent"
@@ -139,37 +124,33 @@ class DriftAgent(LoopStep):
     def __init__(
         self, model: ChatModel, settings: DriftSettings, environment: str, book: PermissionCache
     ) -> None:
-        self.model = model
-        self.settings = settings
-        self.environment = environment
-        self.book = book
+        self.model, self.settings, self.environment, self.book = model, settings, environment, book
         self.executor = ToolsElement()
 
     def step(self, at: LoopState) -> LoopState:
-        """Work on the user's request until a reply has no calls or the limits are met.
-
-        Raises:
-            ModelError: If a model gave no reply.
-        """
+        """Work on the user's request until a reply has no calls or the limits are met."""
         env, tools = at.env, tool_specs(at.runtime.functions.values())
-        task = _DriftTask(self.model, self.settings, self.environment, at.query, tools, {})
-        task.plan_task(self._load_permissions(tools))
+        permissions = self._load_permissions(tools)
+        task = _DriftTask(self.model, self.settings, self.environment, at.query, tools, permissions)
+        task.plan_task()
         turn = task.run_turn(at.messages)
         for _ in range(self.settings.max_rounds):
             if not has_next_turn(turn, self.settings):
                 break
             _, _, env, messages, _ = self.executor.query(at.query, at.runtime, env, turn.messages)
             turn = task.run_turn(messages)
-        return replace(at, env=env, messages=_end_with_assistant(turn.messages))
+        # AgentDojo's scoring wants an assistant's message at the end.
+        end = [] if turn.messages[-1]["role"] == "assistant" else [assistant(STOPPED, [])]
+        return replace(at, env=env, messages=[*turn.messages, *end])
 
     def _load_permissions(self, tools: Sequence[ToolSpec]) -> Mapping[str, ToolPermission]:
         if not self.settings.dynamic_validation and DriftFix.TELL_REPEATS not in self.settings.fixes:
             return {}
-        given = self.settings.permissions
-        open_tools = [tool for tool in tools if tool.name not in given]
+        configured = self.settings.permissions
+        open_tools = [tool for tool in tools if tool.name not in configured]
         strictly = DriftFix.READ_VERDICTS_STRICTLY in self.settings.fixes
         asked = self.book.load_permissions(self.model, open_tools, strictly=strictly)
-        known = {tool.name: given.get(tool.name) or asked[tool.name] for tool in tools}
+        known = {tool.name: configured.get(tool.name) or asked[tool.name] for tool in tools}
         with span(drift_settings.PERMISSION_ROLE) as opened:
             opened.decision = {"permissions": {name: kind.value for name, kind in known.items()}}
         return known
@@ -186,8 +167,6 @@ class ActorTurn:
 
 @dataclass
 class _DriftTask:
-    """One task on its way."""
-
     model: ChatModel
     settings: DriftSettings
     environment: str
@@ -195,19 +174,18 @@ class _DriftTask:
     tools: list[ToolSpec]
     permissions: Mapping[str, ToolPermission]
     progress: PlanProgress = field(default_factory=PlanProgress)
-    first_plan: DriftPlan = field(default_factory=DriftPlan)
+    first_plan: tuple[str, ...] = ()
 
-    def plan_task(self, permissions: Mapping[str, ToolPermission]) -> None:
+    def plan_task(self) -> None:
         """Plan, before anything is seen."""
-        self.permissions = permissions
         if not self.settings.build_constraints:
             return
-        self.first_plan = plan = make_drift_plan(self.model, self.query, self.tools, self.environment)
-        checklist = plan.checklist
-        if DriftFix.FORMAT_ONCE in self.settings.fixes and checklist != NO_CHECKLIST:
-            text = format_checklist(self.model, self.query, checklist, self.settings.format_attempts)
-            checklist = align_checklist(text or checklist, plan.trajectory)
-        self.progress = PlanProgress(plan.trajectory, (), checklist)
+        self.progress = plan = make_drift_plan(self.model, self.query, self.tools, self.environment)
+        self.first_plan = plan.plan
+        if DriftFix.FORMAT_ONCE in self.settings.fixes and plan.checklist != NO_CHECKLIST:
+            text = format_checklist(self.model, self.query, plan.checklist, self.settings.format_attempts)
+            checklist = align_checklist(text or plan.checklist, plan.plan)
+            self.progress = replace(plan, checklist=checklist)
 
     def run_turn(self, messages: Sequence[ChatMessage]) -> ActorTurn:
         """Isolate what is new, ask the actor, and check what it wants to call."""
@@ -215,47 +193,42 @@ class _DriftTask:
         if self.settings.injection_isolation:
             stored, shown = isolate_results(self.model, self.settings, self.query, messages)
         outgoing = [system(self._write_instructions()), *shown]
-        said = self._ask_actor(outgoing)
-        if not self.tools or CALL_OPENING not in said or len(outgoing) > self.settings.message_cap:
-            return ActorTurn([*stored, assistant(said, [])])
-        reply = self._read_until_valid(said, outgoing)
+        text = self._ask_actor(outgoing)
+        if not self.tools or CALL_OPENING not in text or len(outgoing) > self.settings.message_cap:
+            return ActorTurn([*stored, assistant(text, [])])
+        reply = self._read_until_valid(text, outgoing)
         calls = number_calls(reply.calls, len(stored))
         batch = [call for call in calls if not self._is_repeat(call, stored)]
         refusal = self._find_refusal(calls, batch)
         if refusal is not None:
-            return ActorTurn(
-                [*stored, assistant(reply.text, []), user(refusal.write_refusal(self.query))], refused=True
-            )
+            words = user(refusal.write_refusal(self.query))
+            return ActorTurn([*stored, assistant(reply.text, []), words], refused=True)
         return ActorTurn([*stored, assistant(reply.text, batch)])
 
     def _write_instructions(self) -> str:
-        """Built anew for each turn: the plan may have grown."""
         parts = [ACTOR, write_tools(self.tools), self.environment]
-        if self.progress.plan:
+        plan, achieved = list(self.progress.plan), list(self.progress.achieved)
+        if plan:
+            checklist = self.progress.checklist
             parts.append(
-                GUIDELINES.format(
-                    plan=list(self.progress.plan),
-                    checklist=self.progress.checklist,
-                    achieved=list(self.progress.achieved),
-                    query=self.query,
-                )
+                GUIDELINES.format(plan=plan, checklist=checklist, achieved=achieved, query=self.query)
             )
         return "\n\n".join(parts)
 
     def _ask_actor(self, messages: Sequence[ChatMessage]) -> str:
         return visible_text(self.model.complete(ChatRequest(messages, role=ROLE)).message)
 
-    def _read_until_valid(self, said: str, outgoing: Sequence[ChatMessage]) -> ActorReply:
-        """The reply, asked for again where its calls cannot be read; at last, the first one without calls."""
+    def _read_until_valid(self, first: str, outgoing: Sequence[ChatMessage]) -> ActorReply:
+        """Read the reply, asked for again where its calls cannot be; at last, the first without calls."""
         parse_first = DriftFix.PARSE_BEFORE_REPAIR in self.settings.fixes
-        latest = said
+        latest = first
         for attempt in range(self.settings.parse_attempts):
             try:
                 return read_actor_reply(latest, parse_first=parse_first)
             except CallSyntaxError as error:
                 if attempt + 1 < self.settings.parse_attempts:
                     latest = self._ask_actor([*outgoing, user(RETRY.format(error=error))])
-        return ActorReply(said, ())
+        return ActorReply(first, ())
 
     def _is_repeat(self, call: FunctionCall, messages: Sequence[ChatMessage]) -> bool:
         reads = self.permissions.get(call.function) is ToolPermission.READ
@@ -263,23 +236,20 @@ class _DriftTask:
             return False
         return was_made_before(call, messages)
 
-    def _has_rules(self) -> bool:
-        return self.settings.dynamic_validation or self.settings.build_constraints
-
     def _find_refusal(
         self, calls: Sequence[FunctionCall], batch: Sequence[FunctionCall]
     ) -> DriftRefusal | None:
-        """Why the batch may not run, if so; what is accepted counts as achieved from now on."""
-        if calls and not batch and DriftFix.TELL_REPEATS in self.settings.fixes:
-            repeated = RepeatedCalls(tuple(calls))
+        """Say why the batch may not run, if so; what is accepted counts as achieved from now on."""
+        settings = self.settings
+        if calls and not batch and DriftFix.TELL_REPEATS in settings.fixes:
+            repeated = DriftRefusal("repeat", REFUSED_REPEAT, calls=calls)
             with span(VALIDATOR_SPAN) as opened:
                 opened.decision = {"calls": calls_as_data(calls), "refusal": repeated.decision_data()}
             return repeated
-        if DriftFix.FORMAT_ONCE in self.settings.fixes and not (batch and self._has_rules()):
+        has_rules = settings.dynamic_validation or settings.build_constraints
+        if DriftFix.FORMAT_ONCE in settings.fixes and not (batch and has_rules):
             return None
-        validator = Validator(
-            self.model, self.settings, self.query, self.permissions, self.first_plan.trajectory
-        )
+        validator = Validator(self.model, settings, self.query, self.permissions, self.first_plan)
         checked = validator.check_batch(self.progress, batch)
         self.progress = checked.progress
         return checked.refusal
@@ -288,12 +258,6 @@ class _DriftTask:
 def has_next_turn(turn: ActorTurn, settings: DriftSettings) -> bool:
     """Whether there is one more turn: calls to run, or a refusal to answer."""
     last = turn.messages[-1]
-    marked = REFUSAL_MARK in text_of(last)
-    if turn.refused if DriftFix.FLAG_REFUSALS in settings.fixes else marked:
-        return True
-    return last["role"] == "assistant" and bool(last["tool_calls"])
-
-
-def _end_with_assistant(messages: list[ChatMessage]) -> list[ChatMessage]:
-    """The conversation with an assistant's message at its end, as AgentDojo's scoring wants it."""
-    return messages if messages[-1]["role"] == "assistant" else [*messages, assistant(STOPPED, [])]
+    by_flag = DriftFix.FLAG_REFUSALS in settings.fixes
+    refused = turn.refused if by_flag else REFUSAL_MARK in text_of(last)
+    return refused or (last["role"] == "assistant" and bool(last["tool_calls"]))

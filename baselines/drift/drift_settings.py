@@ -34,46 +34,27 @@ def ask_role(model: ChatModel, role: str, instructions: str, question: str) -> s
 
 
 class DriftFix(Enum):
-    """One mended defect."""
+    """A mended defect; what the reference does otherwise stands behind it, and in docs/baselines/drift.md."""
 
-    SCAN_ALL_RESULTS = "scan_all_results"
-    """Every result of a turn is looked through. Reference: only the last one."""
-    MASK_ERRORS = "mask_errors"
-    """A span is cut from the stored error too. Reference: the error is back, whole, in the next turn."""
-    SKIP_EMPTY_SPANS = "skip_empty_spans"
-    """Empty and non-text items of a detection are ignored. Reference: they put a space everywhere."""
-    READ_DETECTION_STRICTLY = "read_detection_strictly"
-    """A detection that is no list is asked for again, then fails closed. Reference: it means clean."""
-    REQUIRE_A_MATCH = "require_a_match"
-    """A detection has worked if a span was found. Reference: if the text's length changed, by a strip too."""
-    PARSE_BEFORE_REPAIR = "parse_before_repair"
-    """Calls are repaired only if they cannot be read as they are. Reference: always split at every comma."""
-    COUNT_FROM_BATCH = "count_from_batch"
-    """A batch is compared with the checklist from its own place on. Reference: from its last call's place."""
-    FORMAT_ONCE = "format_once"
-    """The checklist is made JSON once, and one entry for each planned call. Reference: rewritten each turn,
-    and plan and checklist drift apart where it was not JSON to begin with."""
-    CHECK_EVERY_CALL = "check_every_call"
-    """A call without required values passes alone. Reference: the rest of its batch passes unseen."""
-    COMMIT_ACCEPTED = "commit_accepted"
-    """A refused batch leaves no trace in the progress. Reference: it counts as achieved."""
-    TELL_REPEATS = "tell_repeats"
-    """Repeated reads run; a repeated action is refused in words. Reference: the run ends without a word."""
-    REFUSE_UNKNOWN_TOOLS = "refuse_unknown_tools"
-    """An unplanned call of a tool that does not exist is refused. Reference: accepted, put into the plan."""
-    READ_VERDICTS_STRICTLY = "read_verdicts_strictly"
-    """Judge and classifier must answer in form, else no / Write. Reference: a word or letter anywhere."""
-    SHOW_FIRST_PLAN = "show_first_plan"
-    """The judge sees the plan as it was first made as well. Reference: only as extended since."""
-    FLAG_REFUSALS = "flag_refusals"
-    """The loop goes on after a refusal. Reference: after any message that holds the refusal's mark."""
+    SCAN_ALL_RESULTS = "scan_all_results"  # It looks through a turn's last result only.
+    MASK_ERRORS = "mask_errors"  # A span that it cuts from an error is back in the next turn.
+    SKIP_EMPTY_SPANS = "skip_empty_spans"  # Empty and non-text items put a space everywhere.
+    READ_DETECTION_STRICTLY = "read_detection_strictly"  # A detection that is no list means clean.
+    REQUIRE_A_MATCH = "require_a_match"  # A detection has worked if the length changed, by a strip too.
+    PARSE_BEFORE_REPAIR = "parse_before_repair"  # Calls are always split at every comma.
+    COUNT_FROM_BATCH = "count_from_batch"  # A batch is held against the entry of its last call.
+    FORMAT_ONCE = "format_once"  # The checklist is rewritten each turn; plan and checklist drift apart.
+    CHECK_EVERY_CALL = "check_every_call"  # Behind a call without required values the batch passes unseen.
+    COMMIT_ACCEPTED = "commit_accepted"  # A refused batch counts as achieved.
+    TELL_REPEATS = "tell_repeats"  # A repeated call ends the run without a word.
+    REFUSE_UNKNOWN_TOOLS = "refuse_unknown_tools"  # A tool that does not exist is put into the plan.
+    READ_VERDICTS_STRICTLY = "read_verdicts_strictly"  # A word or letter anywhere in a reply is a verdict.
+    SHOW_FIRST_PLAN = "show_first_plan"  # The judge sees the plan only as extended since.
+    FLAG_REFUSALS = "flag_refusals"  # The loop goes on after any message that holds the refusal's mark.
 
 
 NO_FIXES: frozenset[DriftFix] = frozenset()
-"""The reference implementation."""
 ALL_FIXES: frozenset[DriftFix] = frozenset(DriftFix)
-"""What one would want."""
-
 
 PERMISSION_ROLE = "drift_permissions"
 FUNCTION_TAG = "function"
@@ -92,7 +73,7 @@ _LETTERS = {"A": ToolPermission.READ, "B": ToolPermission.WRITE, "C": ToolPermis
 
 
 def read_permission_reply(reply: str, *, strictly: bool) -> ToolPermission:
-    """The permission a reply names.
+    """Read the permission that a reply names.
 
     Args:
         reply: The classifier's words; a letter, if it keeps to its instructions.
@@ -103,9 +84,6 @@ def read_permission_reply(reply: str, *, strictly: bool) -> ToolPermission:
         letter = re.fullmatch(r"\W*([ABC])\W*", reply)
         return _LETTERS[letter[1]] if letter else ToolPermission.WRITE
     return next((_LETTERS[letter] for letter in "BC" if letter in reply), ToolPermission.READ)
-
-
-ToolPermissions = Mapping[str, ToolPermission]
 
 
 @dataclass
@@ -121,32 +99,24 @@ class PermissionCache:
 
     def load_permissions(
         self, model: ChatModel, tools: Sequence[ToolSpec], *, strictly: bool
-    ) -> ToolPermissions:
-        """Tool -> permission, from memory or from the model (one question per tool).
-
-        Raises:
-            ModelError: If the model had to be asked and gave no reply; what it answered before is kept.
-        """
+    ) -> Mapping[str, ToolPermission]:
+        """Give each tool's permission, from memory or from the model (one question per tool)."""
+        permissions = {}
         with self._guard:
-            return {tool.name: self._load_permission(model, tool, strictly) for tool in tools}
-
-    def _load_permission(self, model: ChatModel, tool: ToolSpec, strictly: bool) -> ToolPermission:
-        key = (model.name, write_tool_line(tool), strictly)
-        if key not in self._known:
-            self._known[key] = read_permission_reply(_ask_unbooked(model, tool), strictly=strictly)
-        return self._known[key]
+            for tool in tools:
+                line = write_tool_line(tool)
+                key = (model.name, line, strictly)
+                if key not in self._known:
+                    with use_tracer(Tracer()):  # Booked to no case: which one comes first depends on threads.
+                        reply = ask_role(model, PERMISSION_ROLE, PERMISSION, wrap_in_tag(FUNCTION_TAG, line))
+                    self._known[key] = read_permission_reply(reply, strictly=strictly)
+                permissions[tool.name] = self._known[key]
+        return permissions
 
 
 def write_tool_line(tool: ToolSpec) -> str:
-    """A tool as one line of JSON."""
+    """Write a tool as one line of JSON."""
     return json.dumps({"name": tool.name, "description": tool.description, "parameters": tool.parameters})
-
-
-def _ask_unbooked(model: ChatModel, tool: ToolSpec) -> str:
-    """Ask the model without booking it to a case: which one comes first depends on threads."""
-    question = [system(PERMISSION), user(wrap_in_tag(FUNCTION_TAG, write_tool_line(tool)))]
-    with use_tracer(Tracer()):
-        return visible_text(model.complete(ChatRequest(question, role=PERMISSION_ROLE)).message)
 
 
 UnreadableDetection = Literal["withhold", "keep"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from agentdojo.functions_runtime import FunctionCall
@@ -16,15 +16,15 @@ from agentsys.models.chat import ChatModel
 from agentsys.models.prompted_tools import text_between_tags, wrap_in_tag
 from agentsys.models.trace import span
 from baselines.drift.drift_plan import (
-    ChecklistMismatch,
     DriftRefusal,
+    PlanCheck,
     PlanProgress,
     calls_as_data,
     calls_as_text,
     follow_plan,
 )
 from baselines.drift.drift_settings import DriftFix, DriftSettings, ToolPermission, ask_role
-from baselines.drift.prompts import FORMATTER, JUDGE
+from baselines.drift.prompts import FORMATTER, JUDGE, REFUSED_ARGUMENTS
 
 FORMATTER_ROLE = "drift_formatter"
 NAME, REQUIRED, CONDITIONS = "name", "required parameters", "conditions"
@@ -34,22 +34,12 @@ _TEMPLATE = re.compile(r"\{.*\}", re.DOTALL)
 _OPEN = {"none", "null"}
 
 
-def write_formatter_question(query: str, checklist: str) -> str:
-    """Write the formatter's question."""
-    return "\n".join([wrap_in_tag("user_query", query), wrap_in_tag("parameter_checklist", checklist)])
-
-
 def format_checklist(model: ChatModel, query: str, checklist: str, attempts: int) -> str | None:
-    """The checklist as the formatter writes it, repaired to be JSON; None if no attempt gives any.
-
-    Raises:
-        ModelError: If the model gave no reply.
-    """
+    """Have the formatter write the checklist, repaired to be JSON; None if no attempt gives any."""
+    question = f"{wrap_in_tag('user_query', query)}\n{wrap_in_tag('parameter_checklist', checklist)}"
     with span(FORMATTER_ROLE) as opened:
         for attempt in range(attempts):
-            text = repair_json_text(
-                ask_role(model, FORMATTER_ROLE, FORMATTER, write_formatter_question(query, checklist))
-            )
+            text = repair_json_text(ask_role(model, FORMATTER_ROLE, FORMATTER, question))
             opened.decision = {"attempts": attempt + 1, "checklist": text}
             if text is not None:
                 return text
@@ -57,7 +47,7 @@ def format_checklist(model: ChatModel, query: str, checklist: str, attempts: int
 
 
 def repair_json_text(text: str) -> str | None:
-    """The JSON in a text, mended where it is nearly JSON; None where there is none."""
+    """Find the JSON in a text, mended where it is nearly JSON; None where there is none."""
     try:
         mended = repair_in_linear_time(text)
         json.loads(mended)
@@ -67,22 +57,21 @@ def repair_json_text(text: str) -> str | None:
 
 
 def read_entries(text: str) -> list[Any] | None:
-    """The entries of a checklist that is JSON, a Python literal, or nearly JSON; None if it is no list."""
+    """Read the entries of a checklist that is JSON, a Python literal, or nearly JSON; None if no list."""
     for read in (json.loads, literal_eval, lambda raw: json.loads(repair_in_linear_time(raw))):
         try:
             # Written and read again: a literal may hold what JSON does not know.
-            found = json.loads(json.dumps(read(text.strip()), default=str))
+            entries = json.loads(json.dumps(read(text.strip()), default=str))
         except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
             continue
-        if isinstance(found, list):
-            return found
+        if isinstance(entries, list):
+            return entries
     return None
 
 
 _LONGEST = 20_000
 """Characters of a text that is mended."""
-_LOOKS = 6
-"""Looks at the text for each of its characters. A checklist takes 2 to 5, a model in a loop a thousand."""
+_LOOKS = 6  # For each character of the text. A checklist takes 2 to 5, a model in a loop a thousand.
 
 
 def repair_in_linear_time(text: str) -> str:
@@ -122,22 +111,18 @@ class _PacedText(str):
 
 
 def align_checklist(checklist: str, plan: Sequence[str]) -> str:
-    """The checklist as JSON with one entry for each planned call, in the plan's order.
+    """Write the checklist as JSON with one entry for each planned call, in the plan's order.
 
     A call takes the entry at its own place if that bears its name, or the first unused one that does;
     otherwise, and where the entry is not one, it gets an entry that asks nothing.
     """
-    unused = [_read_entry(raw) for raw in read_entries(checklist) or []]
-    found: list[dict[str, Any]] = []
-    for place, name in enumerate(plan):
-        here = unused[place] if place < len(unused) else None
-        candidates = [place] if here is not None and here[NAME] == name else []
-        candidates += [i for i, entry in enumerate(unused) if entry is not None and entry[NAME] == name]
-        entry = unused[candidates[0]] if candidates else None
-        if candidates:
-            unused[candidates[0]] = None
-        found.append(entry or {NAME: name, REQUIRED: None, CONDITIONS: None})
-    return json.dumps(found, default=str)
+    unused = {i: entry for i, raw in enumerate(read_entries(checklist) or []) if (entry := _read_entry(raw))}
+    aligned = []
+    for index, name in enumerate(plan):
+        same = [i for i, entry in unused.items() if entry[NAME] == name]
+        blank = {NAME: name, REQUIRED: None, CONDITIONS: None}
+        aligned.append(unused.pop(index if index in same else same[0]) if same else blank)
+    return json.dumps(aligned, default=str)
 
 
 def _read_entry(raw: Any) -> dict[str, Any] | None:
@@ -160,7 +145,7 @@ def _read_entry_value(value: Any) -> Any:
 
 def compare_with_checklist(
     checklist: str, start: int, batch: Sequence[FunctionCall], *, every_call: bool
-) -> ChecklistMismatch | None:
+) -> DriftRefusal | None:
     """Hold a batch against the checklist from entry `start` on; None if nothing speaks against it.
 
     A negative `start` counts from the end. Calls beyond the checklist pass, and so does everything where the
@@ -180,17 +165,17 @@ def compare_with_checklist(
     for place, (entry, call) in enumerate(zip(rest, batch, strict=False)):
         if not isinstance(entry, Mapping) or NAME not in entry or REQUIRED not in entry:
             return None
+        required = entry[REQUIRED]
         if entry[NAME] != call.function:
             reason = f"the call in place {place + 1} is {call.function}, the checklist has {entry[NAME]}."
-            return ChecklistMismatch("name", place, reason, tuple(batch), checklist)
-        required = entry[REQUIRED]
-        if required is not None and not isinstance(required, Mapping):
+            fault: tuple[str, str] | None = ("name", reason)
+        elif isinstance(required, Mapping) or (required is None and every_call):
+            fault = _find_mismatch(required or {}, call)
+        else:
             return None
-        if required is None and not every_call:
-            return None
-        fault = _find_mismatch(required or {}, call)
         if fault is not None:
-            return ChecklistMismatch(fault[0], place, fault[1], tuple(batch), checklist)
+            facts = {"cause": fault[0], "place": place, "reason": fault[1], "checklist": checklist}
+            return DriftRefusal("checklist", REFUSED_ARGUMENTS, facts, batch)
     return None
 
 
@@ -202,32 +187,18 @@ def _find_mismatch(required: Mapping[str, Any], call: FunctionCall) -> tuple[str
             continue
         if key not in call.args:
             return "missing", f"{call.function} lacks the argument {key}."
-        given = str(call.args[key])
-        if expected not in given and given not in expected:
-            return "value", f"{key} of {call.function} is {given}, the checklist has {expected}."
+        proposed = str(call.args[key])
+        if expected not in proposed and proposed not in expected:
+            return "value", f"{key} of {call.function} is {proposed}, the checklist has {expected}."
     return None
 
 
 JUDGE_ROLE = "drift_judge"
 VALIDATOR_SPAN = "drift_validator"
-FIRST, CURRENT, PROPOSED, CALLS, QUERY = (
-    "first_plan",
-    "current_plan",
-    "proposed_sequence",
-    "proposed_calls",
-    "user_query",
-)
+FIRST, CURRENT, PROPOSED = "first_plan", "current_plan", "proposed_sequence"
+CALLS, QUERY = "proposed_calls", "user_query"
 """Tags of the judge's question."""
 _RESULT = "judge_result"
-
-
-@dataclass(frozen=True)
-class ValidatedBatch:
-    """Outcome of the validator for one batch."""
-
-    progress: PlanProgress
-    """What the next batch is checked against."""
-    refusal: DriftRefusal | None
 
 
 @dataclass(frozen=True)
@@ -240,88 +211,73 @@ class Validator:
     permissions: Mapping[str, ToolPermission]
     first_plan: tuple[str, ...]
 
-    def check_batch(self, progress: PlanProgress, batch: Sequence[FunctionCall]) -> ValidatedBatch:
-        """Check one batch of calls, which is accepted or refused as a whole.
-
-        Raises:
-            ModelError: If a model that was asked gave no reply.
-        """
+    def check_batch(self, before: PlanProgress, batch: Sequence[FunctionCall]) -> PlanCheck:
+        """Check one batch of calls, which is accepted or refused as a whole."""
+        deviations: list[dict[str, Any]] = []
         with span(VALIDATOR_SPAN) as opened:
-            walk = _BatchCheck(self, tuple(batch))
-            checked = walk.run(progress)
-            opened.decision = {"calls": calls_as_data(batch), "unplanned": walk.deviations}
+            checked = self._check_plan(before, batch, deviations)
+            if checked.refusal is None:
+                checked = self._check_checklist(checked.progress, batch)
+            opened.decision = {"calls": calls_as_data(batch), "unplanned": deviations}
             if batch:
                 opened.decision["allow"] = checked.refusal is None
             if checked.refusal is not None:
                 opened.decision["refusal"] = checked.refusal.decision_data()
+                if DriftFix.COMMIT_ACCEPTED in self.settings.fixes:
+                    checked = replace(checked, progress=before)
         return checked
 
+    def _check_plan(
+        self, before: PlanProgress, batch: Sequence[FunctionCall], deviations: list[dict[str, Any]]
+    ) -> PlanCheck:
+        names = [call.function for call in batch]
+        if self.settings.dynamic_validation:
 
-@dataclass
-class _BatchCheck:
-    """One check, and what it met on the way."""
+            def may_extend(name: str, extended: tuple[str, ...], plan: tuple[str, ...]) -> bool:
+                deviations.append({"name": name})
+                return self._may_extend(deviations[-1], extended, plan, batch)
 
-    validator: Validator
-    batch: tuple[FunctionCall, ...]
-    deviations: list[dict[str, Any]] = field(default_factory=list)
-
-    def run(self, before: PlanProgress) -> ValidatedBatch:
-        mended = self.validator.settings.fixes
-        progress, refusal = self._check_plan(before)
-        if refusal is None:
-            progress, refusal = self._check_checklist(progress)
-        kept = before if refusal is not None and DriftFix.COMMIT_ACCEPTED in mended else progress
-        return ValidatedBatch(kept, refusal)
-
-    def _check_plan(self, before: PlanProgress) -> tuple[PlanProgress, DriftRefusal | None]:
-        names = [call.function for call in self.batch]
-        settings = self.validator.settings
-        if settings.dynamic_validation:
-            followed = follow_plan(before, names, self._may_extend)
-            return followed.progress, followed.refusal
+            return follow_plan(before, names, may_extend)
         # Without the check of the plan the checklist alone holds calls to their places. The reference does
         # not count them then, and so compares every batch with the last entry.
-        counted = DriftFix.COUNT_FROM_BATCH in settings.fixes
-        return replace(before, achieved=(*before.achieved, *names)) if counted else before, None
+        counted = DriftFix.COUNT_FROM_BATCH in self.settings.fixes
+        return PlanCheck(replace(before, achieved=(*before.achieved, *names)) if counted else before)
 
-    def _check_checklist(self, progress: PlanProgress) -> tuple[PlanProgress, DriftRefusal | None]:
-        settings = self.validator.settings
+    def _check_checklist(self, progress: PlanProgress, batch: Sequence[FunctionCall]) -> PlanCheck:
+        settings = self.settings
         if DriftFix.FORMAT_ONCE not in settings.fixes:
-            model, query = self.validator.model, self.validator.query
-            text = format_checklist(model, query, progress.checklist, settings.format_attempts)
+            text = format_checklist(self.model, self.query, progress.checklist, settings.format_attempts)
             progress = replace(progress, checklist=text or "")
-        counted_back = len(self.batch) if DriftFix.COUNT_FROM_BATCH in settings.fixes else 1
-        start = len(progress.achieved) - counted_back
+        start = len(progress.achieved) - (len(batch) if DriftFix.COUNT_FROM_BATCH in settings.fixes else 1)
         every = DriftFix.CHECK_EVERY_CALL in settings.fixes
-        return progress, compare_with_checklist(progress.checklist, start, self.batch, every_call=every)
+        return PlanCheck(progress, compare_with_checklist(progress.checklist, start, batch, every_call=every))
 
-    def _may_extend(self, name: str, extended: tuple[str, ...], plan: tuple[str, ...]) -> bool:
-        permission = self.validator.permissions.get(name)
-        met = {"name": name, "permission": permission.value if permission else None}
-        self.deviations.append(met)
+    def _may_extend(
+        self,
+        deviation: dict[str, Any],
+        extended: tuple[str, ...],
+        plan: tuple[str, ...],
+        batch: Sequence[FunctionCall],
+    ) -> bool:
+        permission = self.permissions.get(deviation["name"])
+        deviation["permission"] = permission.value if permission else None
         if permission is None:
-            allowed = DriftFix.REFUSE_UNKNOWN_TOOLS not in self.validator.settings.fixes
-        elif permission is ToolPermission.READ:
-            allowed = True
-        else:
-            met["judge"] = reply = ask_role(
-                self.validator.model, JUDGE_ROLE, JUDGE, self._write_judge_question(extended, plan)
-            )
-            allowed = is_yes_verdict(
-                reply, strictly=DriftFix.READ_VERDICTS_STRICTLY in self.validator.settings.fixes
-            )
-        return allowed
+            return DriftFix.REFUSE_UNKNOWN_TOOLS not in self.settings.fixes
+        if permission is ToolPermission.READ:
+            return True
+        question = self._write_judge_question(extended, plan, batch)
+        deviation["judge"] = reply = ask_role(self.model, JUDGE_ROLE, JUDGE, question)
+        return is_yes_verdict(reply, strictly=DriftFix.READ_VERDICTS_STRICTLY in self.settings.fixes)
 
-    def _write_judge_question(self, extended: tuple[str, ...], plan: tuple[str, ...]) -> str:
-        settings = self.validator.settings
+    def _write_judge_question(
+        self, extended: tuple[str, ...], plan: tuple[str, ...], batch: Sequence[FunctionCall]
+    ) -> str:
         parts = {CURRENT: str(list(plan)), PROPOSED: str(list(extended))}
-        if DriftFix.SHOW_FIRST_PLAN in settings.fixes:
-            parts = {FIRST: str(list(self.validator.first_plan)), **parts}
-        if settings.judge_arguments:
-            parts[CALLS] = calls_as_text(self.batch)
-        return "\n".join(
-            wrap_in_tag(tag, body) for tag, body in {**parts, QUERY: self.validator.query}.items()
-        )
+        if DriftFix.SHOW_FIRST_PLAN in self.settings.fixes:
+            parts = {FIRST: str(list(self.first_plan)), **parts}
+        if self.settings.judge_arguments:
+            parts[CALLS] = calls_as_text(batch)
+        return "\n".join(wrap_in_tag(tag, body) for tag, body in {**parts, QUERY: self.query}.items())
 
 
 def is_yes_verdict(reply: str, *, strictly: bool) -> bool:

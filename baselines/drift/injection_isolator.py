@@ -15,7 +15,7 @@ from agentsys.models.chat import ChatModel
 from agentsys.models.prompted_tools import text_between_tags, wrap_in_tag
 from agentsys.models.providers.wire_parts import result_text
 from agentsys.models.trace import span
-from baselines.drift.drift_plan import args_as_text
+from baselines.drift.drift_plan import calls_as_data
 from baselines.drift.drift_settings import DriftFix, DriftSettings, ask_role
 from baselines.drift.prompts import DETECTOR, WITHHELD
 from baselines.tool_boundary.result_rewriter import rewrite_text_blocks
@@ -39,27 +39,23 @@ class IsolatedResult:
 
 def write_detector_question(query: str, result: ChatToolResultMessage) -> str:
     """Write the detector's question about one result."""
-    call = result["tool_call"]
-    called = json.dumps(
-        {"function": call.function, "args": json.loads(args_as_text(call))}, ensure_ascii=False
-    )
-    return "\n".join(
-        [wrap_in_tag(QUERY, query), wrap_in_tag(CALL, called), f"<{RESULT}>", result_text(result)]
-    )
+    (call,) = calls_as_data([result["tool_call"]])
+    written = wrap_in_tag(CALL, json.dumps(call, ensure_ascii=False))
+    return "\n".join([wrap_in_tag(QUERY, query), written, f"<{RESULT}>", result_text(result)])
 
 
 def read_detection(reply: str) -> list[Any] | None:
-    """The items a reply lists; None if the tagged section is missing or holds no list."""
+    """Read the items that a reply lists; None if the tagged section is missing or holds no list."""
     inside = text_between_tags(reply, _DETECTED)
     if inside is None:
         return None
     for read in (json.loads, literal_eval):
         try:
-            found = read(inside.strip())
+            items = read(inside.strip())
         except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
             continue
-        if isinstance(found, list):
-            return found
+        if isinstance(items, list):
+            return items
     return None
 
 
@@ -70,25 +66,18 @@ def isolate_results(
 
     Returns:
         The conversation to keep and the one to show to the actor in this turn; `messages` is not changed.
-
-    Raises:
-        ModelError: If the detector gave no reply.
     """
     stored, shown = list(messages), list(messages)
-    for index in range(_first_new(messages, settings), len(messages)):
-        message = messages[index]
+    first = len(messages)
+    while first and messages[first - 1]["role"] == "tool":
+        first -= 1
+    if DriftFix.SCAN_ALL_RESULTS not in settings.fixes:
+        first = max(first, len(messages) - 1)
+    for index, message in enumerate(messages[first:], first):
         if message["role"] == "tool" and result_text(message).strip():
             cleaned = _clean_result(model, settings, query, message)
             stored[index], shown[index] = cleaned.stored, cleaned.shown
     return stored, shown
-
-
-def _first_new(messages: Sequence[ChatMessage], settings: DriftSettings) -> int:
-    """Index of the first result to look through."""
-    index = len(messages)
-    while index and messages[index - 1]["role"] == "tool":
-        index -= 1
-    return index if DriftFix.SCAN_ALL_RESULTS in settings.fixes else max(index, len(messages) - 1)
 
 
 def _clean_result(
@@ -112,7 +101,12 @@ def _clean_result(
         opened.decision = {"outcome": outcome, "asked": asked, "spans_cut": cut, "withheld": withheld}
         if cut or withheld:
             opened.decision["raw"] = result_text(result)
-    return _withhold_result(result) if withheld else now
+    if not withheld:
+        return now
+    error = None if result["error"] is None else WITHHELD
+    blank = [text_content_block_from_string(WITHHELD)]
+    message: ChatToolResultMessage = {**result, "content": blank, "error": error}
+    return IsolatedResult(message, message)
 
 
 def read_usable_spans(reply: str, settings: DriftSettings) -> list[str] | None:
@@ -130,26 +124,22 @@ def read_usable_spans(reply: str, settings: DriftSettings) -> list[str] | None:
 def _cut_spans(
     now: IsolatedResult, spans: Sequence[str], settings: DriftSettings
 ) -> tuple[IsolatedResult, int, bool]:
-    """The result without the spans, the places cut in what is read, and whether that counts as done."""
+    """Give the result without the spans, how many were cut in what is read, and whether that is enough."""
     strict = DriftFix.REQUIRE_A_MATCH in settings.fixes
     before = result_text(now.shown)
-    read = mask_spans(before, spans, strip_unmatched=not strict)
-    shown = _mask_result(now.shown, spans, strict, error=True)
-    stored = (
-        shown
-        if DriftFix.MASK_ERRORS in settings.fixes
-        else _mask_result(now.stored, spans, strict, error=False)
-    )
-    worked = read.matched > 0 if strict else len(read.text) != len(before)
-    return IsolatedResult(stored, shown), read.matched, worked
+    masked = mask_spans(before, spans, strip_unmatched=not strict)
+    shown = stored = _mask_result(now.shown, spans, strict, error=True)
+    if DriftFix.MASK_ERRORS not in settings.fixes:
+        stored = _mask_result(now.stored, spans, strict, error=False)
+    worked = masked.matched > 0 if strict else len(masked.text) != len(before)
+    return IsolatedResult(stored, shown), masked.matched, worked
 
 
 def _mask_result(
     result: ChatToolResultMessage, spans: Sequence[str], strict: bool, *, error: bool
 ) -> ChatToolResultMessage:
     def cut(text: str) -> str:
-        masked: MaskedText = mask_spans(text, spans, strip_unmatched=not strict)
-        return masked.text
+        return mask_spans(text, spans, strip_unmatched=not strict).text
 
     failed = result["error"]
     return {
@@ -157,17 +147,6 @@ def _mask_result(
         "content": rewrite_text_blocks(result["content"] or [], cut),
         "error": cut(failed) if error and failed is not None else failed,
     }
-
-
-def _withhold_result(result: ChatToolResultMessage) -> IsolatedResult:
-    """A notice in place of the result, so that what nobody could check is not read."""
-    error = None if result["error"] is None else WITHHELD
-    message: ChatToolResultMessage = {
-        **result,
-        "content": [text_content_block_from_string(WITHHELD)],
-        "error": error,
-    }
-    return IsolatedResult(message, message)
 
 
 @dataclass(frozen=True)
@@ -180,7 +159,7 @@ class MaskedText:
 
 
 def mask_spans(text: str, spans: Iterable[str], *, strip_unmatched: bool) -> MaskedText:
-    """The text without the spans; a space stands for each, and the ends are stripped.
+    """Cut the spans out of the text; a space stands for each, and the ends are stripped.
 
     Args:
         text: A tool's result.
@@ -190,9 +169,9 @@ def mask_spans(text: str, spans: Iterable[str], *, strip_unmatched: bool) -> Mas
     """
     matched = 0
     for planted in spans:
-        cut, found = _remove_words(text, planted.split())
-        matched += found
-        text = cut.strip() if found or strip_unmatched else text
+        cut, count = _remove_words(text, planted.split())
+        matched += count
+        text = cut.strip() if count or strip_unmatched else text
     return MaskedText(text, matched)
 
 
@@ -200,7 +179,7 @@ def _remove_words(text: str, words: list[str]) -> tuple[str, int]:
     if not words:
         return _SPACE.subn(" ", text)
     pieces: list[str] = []
-    end = found = 0
+    end = count = 0
     pattern = re.compile(r"[\s\\]+".join(re.escape(word) for word in words))
     for match in pattern.finditer(text):
         # White space around a match is taken off by hand: as a part of the pattern it would make the search
@@ -208,5 +187,5 @@ def _remove_words(text: str, words: list[str]) -> tuple[str, int]:
         pieces.append(text[end : match.start()].rstrip())
         after = _SPACE.match(text, match.end())
         end = after.end() if after else match.end()
-        found += 1
-    return " ".join([*pieces, text[end:]]), found
+        count += 1
+    return " ".join([*pieces, text[end:]]), count

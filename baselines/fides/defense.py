@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.agent_pipeline.basic_elements import InitQuery, SystemMessage
@@ -37,20 +37,14 @@ from baselines.flow.quarantined_model import play_quarantined_model, write_fact_
 def play_fides_planner(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
     """The ground truth's next call with names for what was not read; what was read is obeyed."""
     tools = [tool.name for tool in request.tools]
-    task = knowledge.find_task(_find_request(request), tools)
+    asked = next((text_of(message) for message in request.messages if message["role"] == "user"), "")
+    task = knowledge.find_task(asked, tools)
     results = [message for message in request.messages if message["role"] == "tool"]
-    obeyed = any(
-        knowledge.obeys(goal, ROLE)
-        for result in results
-        for goal in knowledge.find_goals(_message_text(result), tools)
-    )
+    goals = (goal for result in results for goal in knowledge.find_goals(_message_text(result), tools))
+    obeyed = any(knowledge.obeys(goal, ROLE) for goal in goals)
     if task is None or obeyed or QUERY not in tools:
         return play_plain_agent(request, knowledge)
-    return _ScriptWalk(request, knowledge, task, frozenset(tools), results).next_step()
-
-
-def _find_request(request: ChatRequest) -> str:
-    return next((text_of(message) for message in request.messages if message["role"] == "user"), "")
+    return _ScriptWalk(request, task, frozenset(tools), results).next_step()
 
 
 def _message_text(message: ChatToolResultMessage) -> str:
@@ -62,7 +56,6 @@ class _ScriptWalk:
     """Follows the conversation along the script, to where it goes on."""
 
     request: ChatRequest
-    knowledge: SimulatedKnowledge
     task: TaskScript
     tools: frozenset[str]
     results: list[ChatToolResultMessage]
@@ -82,13 +75,10 @@ class _ScriptWalk:
             if asked is not None:
                 return asked
             if not self._is_made(index, call):
-                return self._write_call(
-                    call.function, {k: self._insert_names(v) for k, v in call.args.items()}
-                )
+                return self._write_call(call.function, self._insert_names(call.args))
         answer = self.task.answer.strip() or "Done."
-        return self._ask_for_fact(self.task.facts, {"": answer}, None) or assistant(
-            str(self._insert_names(answer))
-        )
+        question = self._ask_for_fact(self.task.facts, {"": answer}, None)
+        return question or assistant(str(self._insert_names(answer)))
 
     def _is_made(self, index: int, call: ScriptedCall) -> bool:
         """Whether a call is behind us; a failing one is made three times."""
@@ -116,17 +106,17 @@ class _ScriptWalk:
                     words = write_fact_question(fact.field, name if tool else None, tool)
                     args_ = {"query": words, "variables": names, "output_type": "string"}
                     return self._write_call(QUERY, args_)
-                found = VARIABLE_NAME.search(_message_text(result))
-                self.known[fact.text] = found[0] if found else PLACEHOLDER
+                variable = VARIABLE_NAME.search(_message_text(result))
+                self.known[fact.text] = variable[0] if variable else PLACEHOLDER
         return None
 
     def _is_visible(self, fact: Fact) -> bool:
         """Whether a fact stands in plain sight. Then it is written out, as the number that it is here."""
-        said = (find_fact(fact, _message_text(result)) for result in reversed(self.results))
-        found = next((text for text in said if text is not None), None)
-        if found is not None and found != fact.text:
-            self.known[fact.text] = found
-        return found is not None
+        texts = (find_fact(fact, _message_text(result)) for result in reversed(self.results))
+        text = next((text for text in texts if text is not None), None)
+        if text is not None and text != fact.text:
+            self.known[fact.text] = text
+        return text is not None
 
     def _take_result(self, function: str) -> ChatToolResultMessage | None:
         """The next result, if it is of this function."""
@@ -148,11 +138,8 @@ class _ScriptWalk:
         return next((self.known[form] for form in leaf_forms(value) if form in self.known), value)
 
     def _write_call(self, function: str, args: dict[str, Any]) -> ChatAssistantMessage:
-        made = FunctionCall(function=function, args=args, id=f"call_{len(self.request.messages)}")
-        return assistant(f"Calling {function}.", [made])
-
-
-ROLES: dict[str, SimulatedRole] = {ROLE: play_fides_planner, READER: play_quarantined_model}
+        call = FunctionCall(function=function, args=args, id=f"call_{len(self.request.messages)}")
+        return assistant(f"Calling {function}.", [call])
 
 
 class Fides(AgentDefense):
@@ -176,7 +163,7 @@ class Fides(AgentDefense):
     Source: Costa et al., arXiv 2505.23643.
     """
 
-    roles = ROLES
+    roles: ClassVar[Mapping[str, SimulatedRole]] = {ROLE: play_fides_planner, READER: play_quarantined_model}
     texts = PROMPTS
 
     def __init__(self, name: str = "fides", **options: Any) -> None:
@@ -185,16 +172,12 @@ class Fides(AgentDefense):
 
     def pipeline(self, model: ChatModel, suite: TaskSuite[Any]) -> BasePipelineElement:
         """The agent for one case."""
-        told = [default_system_message(suite), *self._planner_sentences()]
+        words = default_system_message(suite)
+        if self.settings.planner != "basic":
+            text = PLANNER if self.settings.planner == "fides" else VARIABLES_ONLY
+            words = f"{words}\n\n{text.format(query=QUERY, inspect=INSPECT)}"
         agent = FidesAgent(model, self.settings, suite.name)
-        name = f"{model.name}-{self.name}"
-        return named_pipeline(name, SystemMessage("\n\n".join(told)), InitQuery(), agent)
-
-    def _planner_sentences(self) -> list[str]:
-        if self.settings.planner == "basic":
-            return []
-        text = PLANNER if self.settings.planner == "fides" else VARIABLES_ONLY
-        return [text.format(query=QUERY, inspect=INSPECT)]
+        return named_pipeline(f"{model.name}-{self.name}", SystemMessage(words), InitQuery(), agent)
 
     def description(self) -> str:
         """What becomes a variable, who reads what, and which calls are refused."""
@@ -202,8 +185,7 @@ class Fides(AgentDefense):
         return " ".join(
             [
                 "One agent works through the request in an ordinary tool loop, in which the conversation,"
-                " every"
-                " argument and every field of a result have a label: who had a part in it, and who may"
+                " every argument and every field of a result have a label: who had a part in it, and who may"
                 " read it.",
                 *_describe_labels(settings),
                 *_describe_planner(settings),

@@ -1,11 +1,10 @@
-"""`FidesAgent`: an agent whose messages carry labels, and that reads variables in place of untrusted values."""
+"""`FidesAgent`: an agent whose messages carry labels, and that reads variables for untrusted values."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache
 from typing import Any, Literal
 
 import yaml
@@ -22,16 +21,21 @@ from agentsys.base.option_checks import AtLeast1
 from agentsys.models.chat import ChatModel, ChatRequest, assistant, text_of, tool_message
 from agentsys.models.pipeline_elements import LoopState, LoopStep, ToolsElement, parse_list_text, tool_specs
 from agentsys.models.trace import current_tracer, span
+from baselines.defense_bases import warn_once
 from baselines.fides.fides_policy import (
     CallArgument,
-    CallVerdict,
-    FidesRules,
     ResultLabels,
     generate_rules,
     judge_call,
     load_written_rules,
 )
-from baselines.fides.hidden_values import HiddenValues, ResultHider, neutralize_names, result_to_plain_data
+from baselines.fides.hidden_values import (
+    HiddenValues,
+    ResultHider,
+    StoredVariable,
+    neutralize_names,
+    result_to_plain_data,
+)
 from baselines.fides.prompts import (
     AGAIN,
     ANSWER,
@@ -83,14 +87,11 @@ class FidesAgent(LoopStep):
         self.model, self.settings, self.suite = model, settings, suite
 
     def step(self, at: LoopState) -> LoopState:
-        """Turn by turn, until a reply has no calls or the rounds are used up.
-
-        Raises:
-            ModelError: If a model gave no reply.
-        """
+        """Turn by turn, until a reply has no calls or the rounds are used up."""
         labels = load_result_labels(self.suite, at.runtime, at.env, self.settings)
-        task = FidesTask(self.model, self.settings, at.runtime, at.env, labels)
-        task.messages = [_neutralize_request(one, self.settings) for one in at.messages]
+        task = FidesTask(self.model, self.settings, at.runtime, at.env, labels, list(at.messages))
+        if self.settings.planner != "basic":
+            task.messages = [_neutralize_request(message) for message in at.messages]
         reply = task.ask_planner()
         for _ in range(self.settings.max_rounds):
             if not reply["tool_calls"]:
@@ -104,23 +105,17 @@ class FidesAgent(LoopStep):
 def load_result_labels(
     suite: str, runtime: FunctionsRuntime, environment: TaskEnvironment, settings: FidesSettings
 ) -> ResultLabels:
-    """The labels of one case; said once where the suite has no file."""
+    """Load the labels of one case."""
     rules = load_written_rules(suite)
     if rules is None:
-        _log_generated_once(suite)
+        words = (
+            "FIDES has no labels for suite '%s': every result is untrusted as a whole and for the user alone,"
+            " and tools whose name does not begin with a reading verb need policy P1."
+        )
+        warn_once(logger, words, suite)
         rules = generate_rules(runtime.functions)
-    return ResultLabels(
-        rules, build_label_table(suite, environment), environment, settings.labels == "strict"
-    )
-
-
-@cache
-def _log_generated_once(suite: str) -> None:
-    logger.warning(
-        "FIDES has no labels for suite '%s': every result is untrusted as a whole and for the user alone, and"
-        " tools whose name does not begin with a reading verb need policy P1.",
-        suite,
-    )
+    table = build_label_table(suite, environment)
+    return ResultLabels(rules, table, environment, settings.labels == "strict")
 
 
 @dataclass
@@ -132,18 +127,13 @@ class FidesTask:
     runtime: FunctionsRuntime
     environment: TaskEnvironment
     labels: ResultLabels
-    messages: list[ChatMessage] = field(default_factory=list)
+    messages: list[ChatMessage]
     label: FlowLabel = FROM_USER
     """The label of the conversation; it never decreases."""
     store: HiddenValues = field(default_factory=HiddenValues)
 
-    @property
-    def rules(self) -> FidesRules:
-        """The suite's rules."""
-        return self.labels.rules
-
     def ask_planner(self) -> ChatAssistantMessage:
-        """The planner's next reply."""
+        """Ask for the planner's next reply."""
         own = OWN_TOOL_SPECS if self.settings.planner == "fides" else ()
         tools = [*tool_specs(self.runtime.functions.values()), *own]
         reply = self.model.complete(ChatRequest(self.messages, tools, ROLE)).message
@@ -151,11 +141,10 @@ class FidesTask:
         return reply
 
     def answer_call(self, call: FunctionCall) -> ChatToolResultMessage:
-        """What the planner reads of one of its calls."""
-        if self.settings.planner == "fides" and call.function == QUERY:
-            return tool_message(call, self._query_values(call.args))
-        if self.settings.planner == "fides" and call.function == INSPECT:
-            return tool_message(call, self._inspect_values(call.args))
+        """Answer one of the planner's calls."""
+        own = {QUERY: self._query_values, INSPECT: self._inspect_values}
+        if self.settings.planner == "fides" and call.function in own:
+            return tool_message(call, own[call.function](call.args))
         arguments = {
             name: CallArgument(self._expand_names(value), self._label_argument(value))
             for name, value in call.args.items()
@@ -163,13 +152,15 @@ class FidesTask:
         with span(CALL, call.function) as opened:
             opened.decision = {"trusted": self.label.is_trusted, "public": self.label.is_public}
             if self.settings.policies and call.function in self.runtime.functions:
-                verdict = judge_call(self.rules, call.function, arguments, self.label, self.environment)
+                verdict = judge_call(
+                    self.labels.rules, call.function, arguments, self.label, self.environment
+                )
                 opened.decision |= {"allow": verdict.allow, "rule": verdict.rule, "reason": verdict.reason}
                 if not verdict.allow:
-                    return self._refuse_call(call, arguments, verdict)
-            value, error = self._run_tool(
-                call, {name: argument.value for name, argument in arguments.items()}
-            )
+                    plain = {name: result_to_plain_data(held.value) for name, held in arguments.items()}
+                    current_tracer().tool_refused(call.function, plain, verdict.reason)
+                    return tool_message(call, "", REFUSED.format(tool=call.function, reason=verdict.reason))
+            value, error = self._run_tool(call, {name: held.value for name, held in arguments.items()})
         if call.function not in self.runtime.functions:
             return tool_message(call, "", error)
         known = join_labels([self.label, *(argument.label for argument in arguments.values())])
@@ -177,25 +168,17 @@ class FidesTask:
             return tool_message(call, "", self._show_error(call.function, error, known))
         return tool_message(call, self._show_result(call.function, value, known))
 
-    def _refuse_call(
-        self, call: FunctionCall, arguments: Mapping[str, CallArgument], verdict: CallVerdict
-    ) -> ChatToolResultMessage:
-        plain_arguments = {name: result_to_plain_data(argument.value) for name, argument in arguments.items()}
-        current_tracer().tool_refused(call.function, plain_arguments, verdict.reason)
-        return tool_message(call, "", REFUSED.format(tool=call.function, reason=verdict.reason))
-
     def _run_tool(self, call: FunctionCall, arguments: Mapping[str, Any]) -> tuple[Any, str | None]:
-        """The value and error of a call, by AgentDojo's own executor."""
+        """Run a call by AgentDojo's own executor; give its value and error."""
         values: list[Any] = []
-        made = FunctionCall(function=call.function, args=dict(arguments), id=call.id)
 
         def keep(value: Any) -> str:
             values.append(value)
             return ""
 
         executor = ToolsElement(keep)
-        asked = [assistant(None, [made])]
-        _, _, _, messages, _ = executor.query("", self.runtime, self.environment, asked)
+        expanded = FunctionCall(function=call.function, args=dict(arguments), id=call.id)
+        messages = executor.query("", self.runtime, self.environment, [assistant(None, [expanded])])[3]
         return (values[0] if values else None), messages[-1]["error"]
 
     def _expand_names(self, value: Any) -> Any:
@@ -208,10 +191,10 @@ class FidesTask:
         )
 
     def _show_result(self, tool: str, value: Any, known: FlowLabel) -> str:
-        """The text of a result; what may not be read has become variables."""
+        """Write a result; what may not be read has become variables."""
         hider = ResultHider(
             self.store,
-            f"{tool}-result-{self.store.next_number()}",
+            self.store.name_result(tool),
             lambda record, name: self.labels.label_field(tool, record, name) | known,
             self._must_hide,
         )
@@ -222,7 +205,7 @@ class FidesTask:
     def _show_error(self, tool: str, error: str, known: FlowLabel) -> str:
         label = self.labels.label_error(tool) | known
         if self._must_hide(label):
-            name = self.store.store_value(f"{tool}-result-{self.store.next_number()}.error", error, label)
+            name = self.store.store_value(f"{self.store.name_result(tool)}.error", error, label)
             return f"The tool failed; why stands in {name}"
         self.label = self.label | label
         return error if self.settings.planner == "basic" else str(neutralize_names(error))
@@ -238,34 +221,37 @@ class FidesTask:
         shape = build_answer_shape(args)
         if shape is None:
             return BAD_TYPE.format(known=", ".join(ANSWER_TYPES))
-        names = read_variable_names(args)
-        variables = [self.store.find_variable(name) for name in names]
-        if None in variables:
+        variables = self._find_variables(args)
+        if variables is None:
             return UNKNOWN
-        values = {name: variable.raw for name, variable in zip(names, variables, strict=True) if variable}
+        values = {name: variable.raw for name, variable in variables.items()}
         question = f"{self.store.expand_names(args.get('query', ''))}\n\n{write_plain_data(values)}"
         quarantine = QuarantinedModel(self.model, QUARANTINED, AGAIN, self.settings.query_attempts)
         try:
             answer = getattr(quarantine.ask(question, shape), ANSWER)
         except NoTypedAnswer:
             return NO_ANSWER
-        label = join_labels([self._label_argument(args.get("query", "")), *(v.label for v in variables if v)])
-        return self.store.store_value(
-            f"{QUERY}-result-{self.store.next_number()}", result_to_plain_data(answer), label
-        )
+        asked = self._label_argument(args.get("query", ""))
+        label = join_labels([asked, *(variable.label for variable in variables.values())])
+        return self.store.store_value(self.store.name_result(QUERY), result_to_plain_data(answer), label)
+
+    def _find_variables(self, args: Mapping[str, Any]) -> dict[str, StoredVariable] | None:
+        """Find the variables that a call names; None if one of them is unknown."""
+        variables = {name: self.store.find_variable(name) for name in read_variable_names(args)}
+        known = {name: variable for name, variable in variables.items() if variable is not None}
+        return known if len(known) == len(variables) else None
 
     def _inspect_values(self, args: Mapping[str, Any]) -> str:
         """Show values: the conversation is from now on as untrusted as they are."""
-        names = read_variable_names(args)
-        variables = [self.store.find_variable(name) for name in names]
-        if None in variables:
+        variables = self._find_variables(args)
+        if variables is None:
             return UNKNOWN
-        self.label = join_labels([self.label, *(variable.label for variable in variables if variable)])
-        values = {neutralize_names(n).strip("# "): v.raw for n, v in zip(names, variables, strict=True) if v}
+        self.label = join_labels([self.label, *(variable.label for variable in variables.values())])
+        values = {neutralize_names(name).strip("# "): held.raw for name, held in variables.items()}
         return write_plain_data(neutralize_names(values))
 
     def final_conversation(self, reply: ChatAssistantMessage) -> list[ChatMessage]:
-        """The conversation with the final text as the user reads it."""
+        """Give the conversation with the final text as the user reads it."""
         if self.settings.planner == "basic" or not self.store.find_named(text_of(reply)):
             return self.messages
         with span("fides_answer") as opened:
@@ -276,13 +262,12 @@ class FidesTask:
 
 
 def write_plain_data(value: Any) -> str:
-    """Plain data as a model reads it: as AgentDojo writes results."""
+    """Write plain data as AgentDojo writes results."""
     return str(yaml.safe_dump(value)).strip() if isinstance(value, dict | list) else str(value)
 
 
-def _neutralize_request(message: ChatMessage, settings: FidesSettings) -> ChatMessage:
-    """A request in which nothing looks like a variable."""
-    if settings.planner == "basic" or message["role"] != "user":
+def _neutralize_request(message: ChatMessage) -> ChatMessage:
+    if message["role"] != "user":
         return message
     blocks = [text_content_block_from_string(str(neutralize_names(text_of(message))))]
     return {"role": "user", "content": blocks}

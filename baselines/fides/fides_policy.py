@@ -12,7 +12,6 @@ from functools import lru_cache
 from typing import Any, Literal
 
 from agentsys.models.pipeline_elements import has_reading_name
-from baselines.fides.hidden_values import write_value
 from baselines.flow.label_table import (
     LabelTable,
     SuiteData,
@@ -94,13 +93,7 @@ class ResultLabels:
     strict: bool = False
 
     def label_field(self, tool: str, record: Any, field: str | None) -> FlowLabel:
-        """The label of a field of a record, or of a result or item that is no record.
-
-        Args:
-            tool: Which tool returned it.
-            record: The object or dict with the field; else the result itself.
-            field: The field's name; None where there is none.
-        """
+        """Label a field of a record, or (`field` is None) a result or item that is no record."""
         trusted = self._is_trusted(tool, record, field)
         return label_from_tool(
             tool, (TrustSource.TRUSTED_TOOL,) if trusted else (), self._find_readers(tool, record)
@@ -131,7 +124,7 @@ class ResultLabels:
         return [str(name) for path in rule for name in _as_items(getattr(record, path, None))]
 
     def _message_readers(self, message: Any) -> Iterable[str]:
-        """The members of a message's channel; of a direct message its two."""
+        """List the members of a message's channel; of a direct message its two."""
         if message.recipient in self.environment.slack.channels:
             return channel_members(self.environment, message.recipient)
         return [message.sender, message.recipient]
@@ -214,12 +207,10 @@ def _find_recipients(
     )
     for named, group in groups:
         if named is not None and named in arguments:
-            yield from group(environment, write_value(arguments[named].value))
+            yield from group(environment, str(arguments[named].value))
 
 
 def _holds_link(value: Any) -> bool:
-    if isinstance(value, Mapping):
-        return any(_holds_link(held) for held in value.values())
-    if isinstance(value, list | tuple):
-        return any(_holds_link(held) for held in value)
-    return has_link(write_value(value))
+    if isinstance(value, Mapping | list | tuple):
+        return any(map(_holds_link, value.values() if isinstance(value, Mapping) else value))
+    return has_link(str(value))

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import chain, count
 from typing import Any
 
 from pydantic import BaseModel
 
-from baselines.flow.labelled_values import FlowLabel
+from baselines.flow.labelled_values import FlowLabel, join_labels
 
 VARIABLE_NAME = re.compile(r"#([A-Za-z_]\w*-result-\d+(?:\.[\w .:@-]{1,80})?)#")
 """What a variable looks like."""
@@ -29,74 +30,68 @@ class HiddenValues:
     """The variables of one task."""
 
     variables: dict[str, StoredVariable] = field(default_factory=dict)
-    results: int = 0
-    """How many results have been numbered."""
+    _numbers: Iterator[int] = field(default_factory=count)
 
-    def next_number(self) -> int:
-        """The next result's number."""
-        self.results += 1
-        return self.results - 1
+    def name_result(self, tool: str) -> str:
+        """Name the next result of a tool."""
+        return f"{tool}-result-{next(self._numbers)}"
 
     def store_value(self, name: str, raw: Any, label: FlowLabel) -> str:
         """Store a value; returns how the planner writes it."""
-        free, count = name, 1
-        while free in self.variables:
-            free, count = f"{name}:{count}", count + 1
+        names = chain([name], (f"{name}:{number}" for number in count(1)))
+        free = next(other for other in names if other not in self.variables)
         self.variables[free] = StoredVariable(raw, label)
         return f"#{free}#"
 
     def find_named(self, text: str) -> list[StoredVariable]:
-        """The variables whose names stand in a text."""
+        """Find the variables whose names stand in a text."""
         return [self.variables[name] for name in VARIABLE_NAME.findall(text) if name in self.variables]
 
     def find_variable(self, name: str) -> StoredVariable | None:
-        """The variable that a text names, with or without its signs."""
+        """Find the variable that a text names, with or without its signs."""
         return self.variables.get(name.strip().strip("#"))
 
     def expand_names(self, value: Any) -> Any:
-        """An argument with values in place of names, which are looked for once: a value is never searched.
+        """Put values in path of names, which are looked for once: a value is never searched.
 
         A text that is one name becomes the value itself, so a number stays one.
         """
-        if isinstance(value, Mapping):
-            return {key: self.expand_names(held) for key, held in value.items()}
-        if isinstance(value, list | tuple):
-            return [self.expand_names(held) for held in value]
-        if not isinstance(value, str):
-            return value
-        whole = VARIABLE_NAME.fullmatch(value.strip())
-        if whole and whole[1] in self.variables:
-            return self.variables[whole[1]].raw
-        return VARIABLE_NAME.sub(lambda found: self._insert_value(found), value)
+
+        def expand(text: str) -> Any:
+            whole = VARIABLE_NAME.fullmatch(text.strip())
+            if whole and whole[1] in self.variables:
+                return self.variables[whole[1]].raw
+            return VARIABLE_NAME.sub(insert, text)
+
+        def insert(name: re.Match[str]) -> str:
+            return str(self.variables[name[1]].raw) if name[1] in self.variables else name[0]
+
+        return _change_texts(value, expand)
 
     def label_argument(self, value: Any, conversation: FlowLabel) -> FlowLabel:
-        """The label of an argument: the conversation's, and those of the variables it names."""
-        label = conversation
-        for text in _iterate_texts(value):
-            for variable in self.find_named(text):
-                label = label | variable.label
-        return label
-
-    def _insert_value(self, found: re.Match[str]) -> str:
-        return write_value(self.variables[found[1]].raw) if found[1] in self.variables else found[0]
+        """Join the conversation's label and those of the variables that an argument names."""
+        named = [variable for text in _iterate_texts(value) for variable in self.find_named(text)]
+        return join_labels([conversation, *(variable.label for variable in named)])
 
 
-def _iterate_texts(value: Any) -> list[str]:
-    """The texts in an argument, keys included."""
+def _iterate_texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping | list | tuple):
+        for part in chain.from_iterable(value.items()) if isinstance(value, Mapping) else value:
+            yield from _iterate_texts(part)
+
+
+def _change_texts(value: Any, change: Callable[[str], Any]) -> Any:
     if isinstance(value, Mapping):
-        return [text for entry in value.items() for part in entry for text in _iterate_texts(part)]
+        return {key: _change_texts(held, change) for key, held in value.items()}
     if isinstance(value, list | tuple):
-        return [text for part in value for text in _iterate_texts(part)]
-    return [value] if isinstance(value, str) else []
-
-
-def write_value(raw: Any) -> str:
-    """A stored value inside a text."""
-    return raw if isinstance(raw, str) else str(raw)
+        return [_change_texts(held, change) for held in value]
+    return change(value) if isinstance(value, str) else value
 
 
 def result_to_plain_data(raw: Any) -> Any:
-    """A result as plain data, for texts and for storing."""
+    """Give a result as plain data, for texts and for storing."""
     if isinstance(raw, BaseModel):
         return {name: result_to_plain_data(getattr(raw, name)) for name in type(raw).model_fields}
     if isinstance(raw, Mapping):
@@ -107,7 +102,7 @@ def result_to_plain_data(raw: Any) -> Any:
 
 
 def neutralize_names(value: Any) -> Any:
-    """Data in which nothing looks like a variable: what only looks like one must not become one."""
+    """Change data so that nothing looks like a variable: what only looks like one must not become one."""
     if isinstance(value, Mapping):
         return {neutralize_names(key): neutralize_names(held) for key, held in value.items()}
     if isinstance(value, list):
@@ -115,53 +110,48 @@ def neutralize_names(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     while VARIABLE_NAME.search(value):
-        value = VARIABLE_NAME.sub(lambda found: f"# {found[1]}#", value)
+        value = VARIABLE_NAME.sub(r"# \1#", value)
     return value
-
-
-FieldLabeller = Callable[[Any, str | None], FlowLabel]
-"""From a record and the name of one of its fields to the field's label."""
-HideTest = Callable[[FlowLabel], bool]
-"""Whether what has this label becomes a variable."""
 
 
 @dataclass
 class ResultHider:
-    """Puts variables in place of what may not be read in one result."""
+    """Puts variables in path of what may not be read in one result."""
 
     store: HiddenValues
     name: str
     """Tool and number."""
-    label: FieldLabeller
-    hides: HideTest
+    label_field: Callable[[Any, str | None], FlowLabel]
+    """From a record and the name of one of its fields to the field's label."""
+    must_hide: Callable[[FlowLabel], bool]
+    """Whether what has this label becomes a variable."""
     shown: list[FlowLabel] = field(default_factory=list)
     """Labels of what stays in sight."""
 
     def hide_values(self, result: Any) -> Any:
-        """The result with names in place of values; what is deeper than a field inherits its label."""
+        """Put names in path of values; what is deeper than a field inherits its label."""
         if isinstance(result, list | tuple):
-            return [self._hide_record(item, f".{place}") for place, item in enumerate(result)]
+            return [self._hide_record(item, f".{index}") for index, item in enumerate(result)]
         return self._hide_record(result, "")
 
-    def _hide_record(self, record: Any, place: str) -> Any:
+    def _hide_record(self, record: Any, path: str) -> Any:
         if isinstance(record, BaseModel):
-            names = type(record).model_fields
-            joint = f"{place}." if place else "."
+            fields = type(record).model_fields
             return {
-                name: self._hide_node(getattr(record, name), record, name, f"{joint}{name}") for name in names
+                name: self._hide_node(getattr(record, name), record, name, f"{path}.{name}")
+                for name in fields
             }
         if isinstance(record, Mapping):
-            joint = f"{place}." if place else "."
             # Keys are structure, and stay in sight.
             return {
-                neutralize_names(str(key)): self._hide_node(held, record, str(key), f"{joint}{number}")
+                neutralize_names(str(key)): self._hide_node(held, record, str(key), f"{path}.{number}")
                 for number, (key, held) in enumerate(record.items())
             }
-        return self._hide_node(record, record, None, place)
+        return self._hide_node(record, record, None, path)
 
-    def _hide_node(self, value: Any, record: Any, name: str | None, place: str) -> Any:
-        label = self.label(record, name)
-        if value is not None and self.hides(label):
-            return self.store.store_value(f"{self.name}{place}", result_to_plain_data(value), label)
+    def _hide_node(self, value: Any, record: Any, name: str | None, path: str) -> Any:
+        label = self.label_field(record, name)
+        if value is not None and self.must_hide(label):
+            return self.store.store_value(f"{self.name}{path}", result_to_plain_data(value), label)
         self.shown.append(label)
         return neutralize_names(result_to_plain_data(value))

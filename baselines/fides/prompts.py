@@ -11,32 +11,29 @@ from agentsys.models.chat import ToolSpec
 
 PLANNER = """\
 Results of tools may hold names of variables, such as #read_note-result-0.text#. A variable stands for a \
-value that \
-you have not seen because it may come from anybody.
-- Wherever the value is needed in a call, write the variable's name with its signs; it is replaced when \
-the call runs.
+value that you have not seen because it may come from anybody.
+- Wherever the value is needed in a call, write the variable's name with its signs; it is replaced when the \
+call runs.
 - In your final answer, write the name where the user shall see the value.
-- To find something out about values, or to take something out of them, call {query} with the question, \
-the names and the \
-type of the answer. The answer becomes a new variable.
-- {inspect} shows you values. Use it only where nothing else helps: later calls may be refused because of it.
+- To find something out about values, or to take something out of them, call {query} with the question, the \
+names and the type of the answer. The answer becomes a new variable.
+- {inspect} shows you values. Use it only where nothing else helps: later calls may be refused because of \
+it.
 - Never guess a value, and do not make up names of variables."""
 """Added to the suite's system message."""
 
 VARIABLES_ONLY = """\
 Results of tools are names of variables, such as #read_note-result-0.text#. A variable stands for a value \
-that you do \
-not see.
-- Wherever the value is needed in a call, write the variable's name with its signs; it is replaced when \
-the call runs.
+that you do not see.
+- Wherever the value is needed in a call, write the variable's name with its signs; it is replaced when the \
+call runs.
 - In your final answer, write the name where the user shall see the value.
 - Never guess a value, and do not make up names of variables."""
 """The same where there is nothing but variables."""
 
 QUARANTINED = """\
 You answer a question about the texts that come with it. Take the answer from the texts alone and make \
-nothing up. \
-Answer with the JSON object that the schema asks for, and nothing else."""
+nothing up. Answer with the JSON object that the schema asks for, and nothing else."""
 """System message of the quarantined model."""
 
 AGAIN = "That does not fit the schema. Answer with one JSON object of the schema and nothing else."
@@ -55,9 +52,8 @@ BAD_TYPE = "The type is unknown. Known: {known}."
 """Result of a question with a type that cannot be read."""
 
 QUERY_TOOL = """\
-Ask an assistant that sees nothing but your question and the values of the variables you name. The answer \
-is stored \
-in a new variable."""
+Ask an assistant that sees nothing but your question and the values of the variables you name. The answer is \
+stored in a new variable."""
 """Description of the tool that asks."""
 
 INSPECT_TOOL = "Show the values of variables. Later calls may be refused because of it."
@@ -81,16 +77,15 @@ PROMPTS = {
 QUERY = "query_llm"
 INSPECT = "inspect"
 ANSWER = "answer"
-_TYPES: Mapping[str, Any] = {
-    "boolean": bool,
-    "integer": int,
-    "number": float,
-    "string": str,
-    "list": list[str],
-}
+_TYPES: dict[str, Any] = {"boolean": bool, "integer": int, "number": float, "string": str, "list": list[str]}
 """Name of a type -> the type; `choice` and `record` need more."""
 ANSWER_TYPES = (*_TYPES, "choice", "record")
-_NAMES_SCHEMA = {"type": "array", "items": {"type": "string"}, "description": "names of variables"}
+
+
+def _text_list(description: str) -> dict[str, Any]:
+    return {"type": "array", "items": {"type": "string"}, "description": description}
+
+
 OWN_TOOL_SPECS: tuple[ToolSpec, ...] = (
     ToolSpec(
         QUERY,
@@ -99,22 +94,14 @@ OWN_TOOL_SPECS: tuple[ToolSpec, ...] = (
             "type": "object",
             "properties": {
                 "query": {"type": "string", "description": "the question"},
-                "variables": _NAMES_SCHEMA,
+                "variables": _text_list("names of variables"),
                 "output_type": {
                     "type": "string",
                     "enum": list(ANSWER_TYPES),
                     "description": "type of the answer",
                 },
-                "choices": {
-                    "type": "array",
-                    "items": {"type": "string"},
-                    "description": "for `choice`: the answers that are possible",
-                },
-                "fields": {
-                    "type": "array",
-                    "items": {"type": "string"},
-                    "description": "for `record`: the names of its text fields",
-                },
+                "choices": _text_list("for `choice`: the answers that are possible"),
+                "fields": _text_list("for `record`: the names of its text fields"),
             },
             "required": ["query", "variables", "output_type"],
         },
@@ -122,7 +109,11 @@ OWN_TOOL_SPECS: tuple[ToolSpec, ...] = (
     ToolSpec(
         INSPECT,
         INSPECT_TOOL,
-        {"type": "object", "properties": {"variables": _NAMES_SCHEMA}, "required": ["variables"]},
+        {
+            "type": "object",
+            "properties": {"variables": _text_list("names of variables")},
+            "required": ["variables"],
+        },
     ),
 )
 """As a model sees them."""
@@ -136,19 +127,19 @@ def build_answer_shape(args: Mapping[str, Any]) -> type[BaseModel] | None:
         kind: Any = Literal[tuple(choices)] if choices else None
     elif wanted == "record":
         usable = [name for name in fields if name.isidentifier() and not name.startswith(("_", "model_"))]
-        known: dict[str, Any] = {name: (str, ...) for name in usable if not hasattr(BaseModel, name)}
-        kind = create_model("Record", **known) if known else None
+        texts: dict[str, Any] = {name: (str, ...) for name in usable if not hasattr(BaseModel, name)}
+        kind = create_model("Record", **texts) if texts else None
     else:
         kind = _TYPES.get(wanted) if isinstance(wanted, str) else None
-    given: dict[str, Any] = {ANSWER: (kind, ...)}
-    return None if kind is None else create_model("Answer", **given)
+    shape: dict[str, Any] = {ANSWER: (kind, ...)}
+    return None if kind is None else create_model("Answer", **shape)
 
 
 def read_variable_names(args: Mapping[str, Any]) -> list[str]:
     """The names in the argument `variables`, which models also give as one text."""
-    given = args.get("variables")
-    return [given] if isinstance(given, str) else _read_names(given)
+    names = args.get("variables")
+    return [names] if isinstance(names, str) else _read_names(names)
 
 
-def _read_names(given: Any) -> list[str]:
-    return [item for item in given if isinstance(item, str)] if isinstance(given, list) else []
+def _read_names(names: Any) -> list[str]:
+    return [item for item in names if isinstance(item, str)] if isinstance(names, list) else []

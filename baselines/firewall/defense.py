@@ -1,11 +1,12 @@
-"""`Firewall`: the plain agent between a tool-input and a tool-output firewall, and how its roles are simulated."""
+"""`Firewall`: the plain agent between a tool-input and a tool-output firewall, and their simulation."""
 
 from __future__ import annotations
 
 import json
 import logging
 import threading
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from agentdojo.task_suite.task_suite import TaskSuite
 from agentdojo.types import ChatAssistantMessage
@@ -27,58 +28,36 @@ assert all(f"\n{title}" in MINIMIZER_QUESTION for title in (_TASK, _TOOL, _PARAM
 
 
 def play_minimizer(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
-    """The arguments whose values the task or its ground truth holds, and those the tool cannot do without.
+    """Pass on arguments whose values the task or its ground truth holds, and those the tool must have.
 
     The ground truth stands for the results that values were taken from, which a Minimizer does not see.
     """
     question = text_of(request.messages[-1])
     args = json.loads(read_fenced_text(question))
     task = question.partition(_TASK)[2].partition(f"\n\n{_TOOL}")[0]
-    required = json.loads(_read_line(question, _PARAMETERS)).get("required", [])
+    required = json.loads(question.partition(f"\n{_PARAMETERS}")[2].partition("\n")[0]).get("required", [])
     script = knowledge.find_task(task)
-    known = {
-        form
-        for call in (script.calls if script is not None else ())
-        for leaf in scalar_leaves(call.args)
-        for form in leaf_forms(leaf)
-    }
-    kept = {
-        name: value
-        for name, value in args.items()
-        if name in required or _is_known(value, task, known, knowledge)
-    }
-    return assistant(json.dumps({"reasoning": "What the task needs.", firewalls.ARGUMENTS_KEY: kept}))
+    leaves = [leaf for call in (script.calls if script else ()) for leaf in scalar_leaves(call.args)]
+    known = {form for leaf in leaves for form in leaf_forms(leaf)}
 
+    def is_known(value: Any) -> bool:
+        # Of flags and nulls there are no forms: they tell nothing.
+        leaves = [leaf_forms(leaf) for leaf in scalar_leaves(value)]
+        return all(
+            not forms or any(form in known or knowledge.is_grounded(form, task) for form in forms)
+            for forms in leaves
+        )
 
-def _read_line(question: str, title: str) -> str:
-    return question.partition(f"\n{title}")[2].partition("\n")[0]
-
-
-def _is_known(value: Any, task: str, known: set[str], knowledge: SimulatedKnowledge) -> bool:
-    """Whether every leaf of a value stands in the task or the ground truth; flags and nulls tell nothing."""
-    forms = [leaf_forms(leaf) for leaf in scalar_leaves(value)]
-    return all(
-        not of_leaf or any(form in known or knowledge.is_grounded(form, task) for form in of_leaf)
-        for of_leaf in forms
-    )
+    needed = {name: value for name, value in args.items() if name in required or is_known(value)}
+    return assistant(json.dumps({"reasoning": "What the task needs.", firewalls.ARGUMENTS_KEY: needed}))
 
 
 def play_output_sanitizer(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
-    """The output without the goals that were found in it."""
+    """Give the output without the goals that were found in it."""
     output = read_fenced_text(text_of(request.messages[-1]), 1)
     clean = remove_injected_passages(output, firewalls.SANITIZER_ROLE, knowledge)
-    said = {
-        "reasoning": "I looked for instructions.",
-        "was_safe": clean == output,
-        "sanitized_output": clean,
-    }
-    return assistant(json.dumps(said, ensure_ascii=False))
-
-
-ROLES: dict[str, SimulatedRole] = {
-    firewalls.MINIMIZER_ROLE: play_minimizer,
-    firewalls.SANITIZER_ROLE: play_output_sanitizer,
-}
+    verdict = {"reasoning": "I looked for instructions.", "was_safe": clean == output}
+    return assistant(json.dumps({**verdict, "sanitized_output": clean}, ensure_ascii=False))
 
 
 _LOG = logging.getLogger(__name__)
@@ -104,7 +83,10 @@ class Firewall(BoundaryDefense, RoleDefense):
     Source: Bhagwatkar et al., arXiv 2510.05244.
     """
 
-    roles = ROLES
+    roles: ClassVar[Mapping[str, SimulatedRole]] = {
+        firewalls.MINIMIZER_ROLE: play_minimizer,
+        firewalls.SANITIZER_ROLE: play_output_sanitizer,
+    }
 
     def __init__(self, name: str = "firewall", *, seed: int | None = None, **options: Any) -> None:
         self.name = name
@@ -112,26 +94,21 @@ class Firewall(BoundaryDefense, RoleDefense):
         if not (self.options.minimizer or self.options.sanitizer):
             raise ConfigError(f"{name}: neither minimizer nor sanitizer is on; use defense=none.")
         self.history: CallHistory = self.options.history
-        self._told = threading.Lock()
+        self._warned = threading.Lock()
         """Taken for good by the first case that says something."""
 
     def boundary_filters(self, model: ChatModel, suite: TaskSuite[Any]) -> list[BoundaryFilter]:
         """The firewalls that are on."""
+        filters: list[BoundaryFilter] = []
         if self.options.minimizer:
-            self._log_idle(suite)
-        outgoing = [Minimizer(model, self.options)] if self.options.minimizer else []
-        incoming = [OutputFirewall(model, self.options)] if self.options.sanitizer else []
-        return [*outgoing, *incoming]
-
-    def _log_idle(self, suite: TaskSuite[Any]) -> None:
-        """Say once, of a suite whose tools take no arguments (ASB's), that there is nothing to minimize."""
-        idle = not any(tool.parameters.model_fields for tool in suite.tools)
-        if idle and self._told.acquire(blocking=False):  # cases start side by side
-            _LOG.warning(
-                "%s: no tool of suite '%s' takes an argument, so the Minimizer is never asked there.",
-                self.name,
-                suite.name,
-            )
+            filters.append(Minimizer(model, self.options))
+            idle = not any(tool.parameters.model_fields for tool in suite.tools)  # as ASB's
+            if idle and self._warned.acquire(blocking=False):  # cases start side by side
+                words = "%s: no tool of suite '%s' takes an argument, so the Minimizer is never asked there."
+                _LOG.warning(words, self.name, suite.name)
+        if self.options.sanitizer:
+            filters.append(OutputFirewall(model, self.options))
+        return filters
 
     def description(self) -> str:
         """Which firewalls stand where, and what they know."""

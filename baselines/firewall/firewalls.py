@@ -1,8 +1,4 @@
-"""The tool-input firewall (`Minimizer`) and the tool-output firewall (`OutputFirewall`), with their prompts.
-
-The minimizer asks a model which arguments of a call may go out; the sanitizer asks for a clean form of each
-result. Both know the task and one call, no more.
-"""
+"""The tool-input firewall (`Minimizer`), the tool-output firewall (`OutputFirewall`) and their prompts."""
 
 from __future__ import annotations
 
@@ -22,7 +18,7 @@ from agentsys.models.loose_json import find_object_with, find_outer_objects
 from agentsys.models.pipeline_elements import describe_tool
 from agentsys.models.trace import span
 from baselines.tool_boundary.boundary_filter import BoundaryFilter, CallHistory, CallRuling, FilterTurn
-from baselines.tool_boundary.guard_question import ask_guard, draw_fence_word, wrap_in_fences
+from baselines.tool_boundary.guard_question import ask_guard, draw_fence_word, read_truth, wrap_in_fences
 from baselines.tool_boundary.result_rewriter import ResultRewriter, RewrittenResult, unreadable_result
 
 MINIMIZER = (
@@ -115,9 +111,8 @@ class FirewallOptions:
 
 
 def read_minimized_arguments(reply: str) -> dict[str, Any] | None:
-    """The arguments that a reply passes on; None if it does not say."""
-    found = find_object_with(reply, {ARGUMENTS_KEY})
-    value = found[ARGUMENTS_KEY] if found is not None else None
+    """Read the arguments that a reply passes on; None if it does not say."""
+    value = (find_object_with(reply, {ARGUMENTS_KEY}) or {}).get(ARGUMENTS_KEY)
     if isinstance(value, str):  # an object written as a text
         try:
             value = json.loads(value)
@@ -145,9 +140,9 @@ class Minimizer(BoundaryFilter):
             answer = ask_guard(self.model, request, read_minimized_arguments, self.options.retries)
             node.decision |= {"asked": answer.asked, "unreadable": answer.unreadable}
             if answer.value is None:
-                kept = self.options.on_unreadable == "keep"
-                node.decision |= {"outcome": "allowed" if kept else "denied", "reason": "unreadable"}
-                return CallRuling(call, None if kept else REFUSED_UNCHECKED)
+                keeps = self.options.on_unreadable == "keep"
+                node.decision |= {"outcome": "allowed" if keeps else "denied", "reason": "unreadable"}
+                return CallRuling(call, None if keeps else REFUSED_UNCHECKED)
             args, facts = self._apply_reply(call.args, answer.value)
             required = [name for name, field in tool.parameters.model_fields.items() if field.is_required()]
             missing = [name for name in required if name in call.args and name not in args]
@@ -160,30 +155,23 @@ class Minimizer(BoundaryFilter):
             return CallRuling(call if same else call.model_copy(update={"args": args}))
 
     def _apply_reply(
-        self, proposed: Mapping[str, Any], said: Mapping[str, Any]
+        self, proposed: Mapping[str, Any], reply: Mapping[str, Any]
     ) -> tuple[dict[str, Any], dict[str, list[str]]]:
-        """The arguments to run with, and what became of each."""
-        args = {
-            name: value if _is_same_value(value, said[name]) else said[name]
-            for name, value in proposed.items()
-            if name in said
-        }
-        added = [name for name in said if name not in proposed]
+        """Give the arguments to run with, and what became of each."""
+        facts: dict[str, list[str]] = {"kept": [], "changed": [], "dropped": [], "added": []}
+        args = {}
+        for name, value in proposed.items():
+            if name not in reply:
+                facts["dropped"].append(name)
+                continue
+            # A number may have become a text on the way through a model.
+            same = bool(value == reply[name]) or str(value) == str(reply[name])
+            facts["kept" if same else "changed"].append(name)
+            args[name] = value if same else reply[name]
+        facts["added"] = [name for name in reply if name not in proposed]
         if self.options.allow_added_arguments:
-            args |= {name: said[name] for name in added}
-        kept = [name for name in proposed if name in said and _is_same_value(proposed[name], said[name])]
-        facts = {
-            "kept": kept,
-            "changed": [name for name in proposed if name in said and name not in kept],
-            "dropped": [name for name in proposed if name not in said],
-            "added": added,
-        }
+            args |= {name: reply[name] for name in facts["added"]}
         return args, facts
-
-
-def _is_same_value(proposed: Any, said: Any) -> bool:
-    """Whether two values are the same; a number may have become a text on the way through a model."""
-    return bool(proposed == said) or str(proposed) == str(said)
 
 
 SANITIZER_ROLE = "firewall_sanitizer"
@@ -197,7 +185,6 @@ REPLY_SCHEMA: JsonSchema = {
     "required": ["reasoning", "was_safe", "sanitized_output"],
     "additionalProperties": False,
 }
-_TRUTH = {"true": True, "yes": True, "false": False, "no": False}
 
 
 @dataclass(frozen=True)
@@ -211,23 +198,14 @@ class SanitizedReply:
 
 def read_sanitized(reply: str) -> SanitizedReply | None:
     """Read a reply; None if it does not say, or says two things."""
-    found = {
-        _comparison_key(sanitized): sanitized
-        for value in find_outer_objects(reply)
-        if (sanitized := _read_object(value))
-    }
-    return next(iter(found.values())) if len(found) == 1 else None
-
-
-def _comparison_key(sanitized: SanitizedReply) -> tuple[bool, str | None]:
-    return sanitized.safe, sanitized.text
+    answers = {answer for value in find_outer_objects(reply) if (answer := _read_object(value))}
+    return answers.pop() if len(answers) == 1 else None
 
 
 def _read_object(value: Mapping[str, Any]) -> SanitizedReply | None:
     if not {"was_safe", "sanitized_output"} & value.keys():
         return None
-    said = value.get("was_safe")
-    safe = _TRUTH.get(said.strip().casefold()) if isinstance(said, str) else said
+    safe = read_truth(value.get("was_safe"))
     text = value.get("sanitized_output")
     if isinstance(text, dict | list):
         text = str(yaml.safe_dump(text)).strip()
@@ -255,18 +233,14 @@ class OutputFirewall(ResultRewriter):
         )
         answer = ask_guard(self.model, request, read_sanitized, self.options.retries)
         counted = answer.asked, answer.unreadable
-        found = answer.value
-        if found is None:
+        if answer.value is None:
             return unreadable_result(text, self.options.on_unreadable, *counted)
-        if found.text is None or (found.safe and self.options.on_safe == "original"):
-            return RewrittenResult(text, "clean", *counted, flagged=not found.safe)
-        lost = find_lost_tokens(text, found.text)
+        safe, new = answer.value.safe, answer.value.text
+        if new is None or (safe and self.options.on_safe == "original"):
+            return RewrittenResult(text, "clean", *counted, flagged=not safe)
+        facts = {"was_safe": safe, "lost_data": find_lost_tokens(text, new)}
         return RewrittenResult(
-            found.text,
-            "clean" if found.text == text else "rewritten",
-            *counted,
-            facts={"was_safe": found.safe, "lost_data": lost},
-            flagged=not found.safe,
+            new, "clean" if new == text else "rewritten", *counted, facts, flagged=not safe
         )
 
 
@@ -276,7 +250,7 @@ _MOST_LOST = 200
 
 
 def find_lost_tokens(raw: str, shown: str) -> list[str]:
-    """The addresses and tokens with a digit (ids, IBANs, amounts, dates) of a text that another lacks."""
+    """List the addresses and tokens with a digit (ids, IBANs, amounts, dates) that another text lacks."""
     wanted = dict.fromkeys(token.rstrip(".,;:") for token in _DATA.findall(raw))
-    there = set(_DATA.findall(shown)) | {token.rstrip(".,;:") for token in _DATA.findall(shown)}
+    there = {form for token in _DATA.findall(shown) for form in (token, token.rstrip(".,;:"))}
     return [token for token in wanted if token not in there][:_MOST_LOST]

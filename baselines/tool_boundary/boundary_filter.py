@@ -1,7 +1,7 @@
 """`BoundaryFilter`: rules on tool calls and rewrites tool results, in a plain loop or around any agent.
 
-`FilteredTools` is the element of a plain tool loop that runs its tools between filters. `FilteredRuntime` puts
-them around the tools of an agent of any other kind. `BoundaryDefense` is the plain agent with some filters.
+`FilteredTools` is the element of a plain tool loop that runs its tools between filters, `FilteredRuntime`
+puts them around the tools of an agent of any other kind.
 """
 
 from __future__ import annotations
@@ -16,11 +16,7 @@ from agentdojo.agent_pipeline.errors import AbortAgentError
 from agentdojo.agent_pipeline.tool_execution import tool_result_to_str
 from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime, TaskEnvironment
 from agentdojo.task_suite.task_suite import TaskSuite
-from agentdojo.types import (
-    ChatAssistantMessage,
-    ChatMessage,
-    ChatToolResultMessage,
-)
+from agentdojo.types import ChatMessage, ChatToolResultMessage
 from pydantic import ValidationError
 
 from agentsys.models.chat import ChatModel, assistant, tool_message
@@ -45,8 +41,7 @@ class FilterTurn:
     runtime: FunctionsRuntime
     """The tools."""
     messages: Sequence[ChatMessage] = ()
-    """The conversation up to the message that makes the calls; empty where the agent has none of its own
-    that a filter could be shown (`baselines.tool_boundary.boundary_filter`)."""
+    """The conversation up to the message that makes the calls; empty where a filter cannot be shown one."""
 
 
 @dataclass(frozen=True)
@@ -119,32 +114,33 @@ def apply_to_calls(
     Refused calls are booked in the trace.
     """
     rulings = [CallRuling(call) for call in calls]
-    for one in filters:
-        places = [
-            place
-            for place, ruling in enumerate(rulings)
-            if ruling.refusal is None and tool_accepts(turn.runtime, ruling.call)
-        ]
-        found = one.rule_on_calls(turn, [rulings[place].call for place in places]) if places else []
-        for place, ruling in zip(places, found, strict=True):
-            rulings[place] = ruling
+    for filter_ in filters:
+        runnable = _find_runnable(turn.runtime, rulings)
+        new = filter_.rule_on_calls(turn, [rulings[index].call for index in runnable]) if runnable else []
+        for index, ruling in zip(runnable, new, strict=True):
+            rulings[index] = ruling
             if ruling.refusal is not None:
                 current_tracer().tool_refused(ruling.call.function, dict(ruling.call.args), ruling.refusal)
     return rulings
 
 
+def _find_runnable(runtime: FunctionsRuntime, rulings: Sequence[CallRuling]) -> list[int]:
+    runs = (ruling.refusal is None and tool_accepts(runtime, ruling.call) for ruling in rulings)
+    return [index for index, is_run in enumerate(runs) if is_run]
+
+
 def apply_to_results(
     filters: Sequence[BoundaryFilter], turn: FilterTurn, results: Sequence[ChatToolResultMessage]
 ) -> list[ChatToolResultMessage]:
-    """What is left of results after each filter in turn.
+    """Pass results through each filter in turn.
 
     Raises:
         EndCase: If one of them ends the case.
     """
-    read = list(results)
-    for one in filters:
-        read = one.filter_results(turn, read)
-    return read
+    left = list(results)
+    for filter_ in filters:
+        left = filter_.filter_results(turn, left)
+    return left
 
 
 CallHistory = Literal["proposed", "executed"]
@@ -183,20 +179,27 @@ class FilteredTools(LoopStep):
         turn = FilterTurn(at.query, at.runtime, at.messages)
         rulings = apply_to_calls(self.filters, turn, [_repair_call(call) for call in last["tool_calls"]])
         answers = [self._answer_call(ruling, at) for ruling in rulings]
-        open_ = [
-            place
-            for place, ruling in enumerate(rulings)
-            if ruling.refusal is None and tool_accepts(at.runtime, ruling.call)
-        ]
-        before = [*at.messages[:-1], self._message_to_show(last, rulings)]
+        ran = _find_runnable(at.runtime, rulings)
+        results: Sequence[ChatToolResultMessage]
+        ended: EndCase | None = None
         try:
-            read = apply_to_results(self.filters, turn, [answers[place] for place in open_])
+            results = apply_to_results(self.filters, turn, [answers[index] for index in ran])
         except EndCase as end:
-            kept = _replace_at(answers, open_, end.results)
-            raise AbortAgentError(str(end), [*before, *self._pair_with_calls(kept, last)], at.env) from None
-        return replace(
-            at, messages=[*before, *self._pair_with_calls(_replace_at(answers, open_, read), last)]
-        )
+            results, ended = end.results, end
+        for index, result in zip(ran, results, strict=True):
+            answers[index] = result
+        if self.history == "proposed":
+            pairs = zip(answers, last["tool_calls"], strict=True)
+            answers = [
+                result if result["tool_call"] is call else {**result, "tool_call": call}
+                for result, call in pairs
+            ]
+        else:
+            last = {**last, "tool_calls": [ruling.call for ruling in rulings]}
+        messages = [*at.messages[:-1], last, *answers]
+        if ended is not None:
+            raise AbortAgentError(str(ended), messages, at.env)
+        return replace(at, messages=messages)
 
     def _answer_call(self, ruling: CallRuling, at: LoopState) -> ChatToolResultMessage:
         if ruling.refusal is not None:
@@ -205,28 +208,9 @@ class FilteredTools(LoopStep):
         result: ChatToolResultMessage = run[-1]
         return result
 
-    def _message_to_show(
-        self, message: ChatAssistantMessage, rulings: Sequence[CallRuling]
-    ) -> ChatAssistantMessage:
-        if self.history == "proposed":
-            return message
-        return {**message, "tool_calls": [ruling.call for ruling in rulings]}
-
-    def _pair_with_calls(
-        self, results: Sequence[ChatToolResultMessage], message: ChatAssistantMessage
-    ) -> list[ChatToolResultMessage]:
-        """The results under the calls that the conversation shows."""
-        if self.history == "executed":
-            return list(results)
-        proposed = message["tool_calls"] or []
-        return [
-            result if result["tool_call"] is call else {**result, "tool_call": call}
-            for result, call in zip(results, proposed, strict=True)
-        ]
-
 
 def _repair_call(call: FunctionCall) -> FunctionCall:
-    """The call as the executor will run it, so that filters see no other one.
+    """Change the call to what the executor will run, so that filters see no other one.
 
     A list that a model wrote as a text becomes the list, in place, as AgentDojo's executor does it. A call
     nested in the arguments, which would run unseen, becomes plain data; models cannot send one.
@@ -237,13 +221,6 @@ def _repair_call(call: FunctionCall) -> FunctionCall:
         elif isinstance(value, str):
             call.args[name] = parse_list_text(value)
     return call
-
-
-def _replace_at(messages: Sequence[Any], places: Sequence[int], new: Sequence[Any]) -> list[Any]:
-    changed = list(messages)
-    for place, message in zip(places, new, strict=True):
-        changed[place] = message
-    return changed
 
 
 class CallRefused(Exception):
@@ -277,26 +254,20 @@ class FilteredRuntime(FunctionsRuntime):  # type: ignore[misc]
             Exception: What the inner runtime raises, unchanged.
         """
         try:
-            resolved = self._execute_nested_calls(env, kwargs)
+            call = FunctionCall(function=function, args=self._execute_nested_calls(env, kwargs))
+            (ruling,) = apply_to_calls(self.filters, self.turn, [call])
+            if ruling.refusal is not None:
+                raise CallRefused(ruling.refusal)
         except CallRefused as refused:
             if raise_on_error:
                 raise
             return "", str(refused)
-        call = FunctionCall(function=function, args=resolved)
-        if not tool_accepts(self.inner, call):
-            own: tuple[Any, str | None] = self.inner.run_function(env, function, resolved, raise_on_error)
-            return own
-        (ruling,) = apply_to_calls(self.filters, self.turn, [call])
-        if ruling.refusal is not None:
-            if raise_on_error:
-                raise CallRefused(ruling.refusal)
-            return "", ruling.refusal
         value, error = self.inner.run_function(env, function, dict(ruling.call.args), raise_on_error)
         if not tool_accepts(self.inner, ruling.call):
             return value, error
         returned = tool_message(ruling.call, tool_result_to_str(value), error)
-        (read,) = apply_to_results(self.filters, self.turn, [returned])
-        return (value, error) if read is returned else (visible_text(read), read["error"])
+        (filtered,) = apply_to_results(self.filters, self.turn, [returned])
+        return (value, error) if filtered is returned else (visible_text(filtered), filtered["error"])
 
 
 class FilteredAgent(LoopStep):
@@ -307,7 +278,7 @@ class FilteredAgent(LoopStep):
         self.filters = tuple(filters)
 
     def step(self, at: LoopState) -> LoopState:
-        """One run of the agent."""
+        """Run the agent once."""
         guarded = FilteredRuntime(at.runtime, self.filters, at.query)
         after = replace(at, runtime=guarded).run_element(self.agent)
         return replace(after, query=at.query, runtime=at.runtime)
@@ -330,10 +301,10 @@ class BoundaryDefense(ABC):
 
     @abstractmethod
     def boundary_filters(self, model: ChatModel, suite: TaskSuite[Any]) -> Sequence[BoundaryFilter]:
-        """The filters of one case, made afresh."""
+        """Make the filters of one case."""
 
     def pipeline(self, model: ChatModel, suite: TaskSuite[Any]) -> BasePipelineElement:
-        """The plain agent with the filters between it and its tools."""
+        """Build the plain agent with the filters between it and its tools."""
         return tool_loop(
             model,
             default_system_message(suite),

@@ -12,8 +12,6 @@ from agentsys.models.providers.wire_parts import visible_text
 
 Read = TypeVar("Read")
 
-_THOUGHT, _THOUGHT_ENDS = "<think>", "</think>"
-
 
 @dataclass(frozen=True)
 class GuardAnswer(Generic[Read]):
@@ -48,20 +46,24 @@ def ask_guard_reply(
     model: ChatModel, request: ChatRequest, read: Callable[[ChatReply], Read | None], retries: int = 1
 ) -> GuardAnswer[Read]:
     """Ask as `ask` does where more than the words of a reply is read."""
-    for place in range(retries + 1):
+    for unreadable in range(retries + 1):
         reply = model.complete(request)
         value = None if is_cut_off(reply, request) else read(reply)
         if value is not None:
-            return GuardAnswer(value, place + 1, place)
+            return GuardAnswer(value, unreadable + 1, unreadable)
     return GuardAnswer(None, retries + 1, retries + 1)
 
 
+def read_truth(value: object) -> object:
+    """Read a truth value that a model may have written as a word; anything else stays as it is."""
+    words = {"true": True, "yes": True, "false": False, "no": False}
+    return words.get(value.strip().casefold()) if isinstance(value, str) else value
+
+
 def visible_words(reply: ChatReply) -> str:
-    """A reply's words without hidden reasoning, also where a server leaves it in the text (`<think>`)."""
+    """Give a reply's words without hidden reasoning, also where it is left in the text (`<think>`)."""
     text = visible_text(reply.message)
-    if not text.lstrip().startswith(_THOUGHT):
-        return text
-    return text.partition(_THOUGHT_ENDS)[2]
+    return text.partition("</think>")[2] if text.lstrip().startswith("<think>") else text
 
 
 def is_cut_off(reply: ChatReply, request: ChatRequest) -> bool:
@@ -85,15 +87,14 @@ def draw_fence_word(seed: int, *texts: str) -> str:
 
 
 def wrap_in_fences(word: str, text: str) -> str:
-    """A text between two marks that hold the word."""
+    """Put a text between two marks that hold the word."""
     return f"[begin {word}]\n{text}\n[end {word}]"
 
 
 def read_fenced_text(text: str, number: int = 0) -> str:
-    """What stands between a question's marks, the pair of this number from 0, for the simulated model."""
+    """Read what stands between a question's marks (the pair of this number from 0), for simulations."""
     rest = text
     for _ in range(number + 1):
-        word = rest.partition("[begin ")[2].partition("]\n")[0]
-        rest = rest.partition(f"[begin {word}]\n")[2]
-        found, _, rest = rest.partition(f"\n[end {word}]")
-    return found
+        word, _, rest = rest.partition("[begin ")[2].partition("]\n")
+        inside, _, rest = rest.partition(f"\n[end {word}]")
+    return inside

@@ -1,8 +1,4 @@
-"""`ResultRewriter`: a filter that reads tool results one by one, and what rewrites their text.
-
-The first functions find the results of the latest turn and rewrite their text blocks in new messages.
-`StringLeaves` are the strings inside a result that was written from data.
-"""
+"""`ResultRewriter`: a filter that reads tool results one by one, and what rewrites their text."""
 
 from __future__ import annotations
 
@@ -26,7 +22,7 @@ from baselines.tool_boundary.boundary_filter import BoundaryFilter, FilterTurn
 def rewrite_new_results(
     messages: Sequence[ChatMessage], rewrite: Callable[[ChatToolResultMessage], ChatToolResultMessage]
 ) -> list[ChatMessage]:
-    """The conversation with every tool result of the latest turn rewritten; its messages stay as they are.
+    """Rewrite every tool result of the latest turn; the messages given stay as they are.
 
     The latest turn is everything after the last assistant message, so a reminder that another
     element has already put behind the results does not hide them. `rewrite` makes a new message.
@@ -39,13 +35,13 @@ def rewrite_new_results(
 def find_new_results(messages: Sequence[ChatMessage]) -> list[int]:
     """Find the places of the latest turn's tool results in the conversation, in order."""
     start = find_turn_start(messages)
-    return [place for place in range(start, len(messages)) if messages[place]["role"] == "tool"]
+    return [index for index in range(start, len(messages)) if messages[index]["role"] == "tool"]
 
 
 def rewrite_text_blocks(
     blocks: Sequence[MessageContentBlock], rewrite: Callable[[str], str]
 ) -> list[MessageContentBlock]:
-    """New content blocks with the text of each text block rewritten; other blocks are kept."""
+    """Rewrite the text of each text block; other blocks are kept."""
     return [
         text_content_block_from_string(rewrite(block["content"])) if block["type"] == "text" else block
         for block in blocks
@@ -53,7 +49,7 @@ def rewrite_text_blocks(
 
 
 def replace_result_text(result: ChatToolResultMessage, text: str) -> ChatToolResultMessage:
-    """The result with another text where models read it: the error of a failed call, else the content."""
+    """Put another text where models read a result: the error of a failed call, else the content."""
     if result["error"]:
         blank = rewrite_text_blocks(result["content"] or [], lambda _: "")
         return {**result, "content": blank, "error": text}
@@ -62,9 +58,8 @@ def replace_result_text(result: ChatToolResultMessage, text: str) -> ChatToolRes
 
 
 def find_turn_start(messages: Sequence[ChatMessage]) -> int:
-    """Place of the first message behind the last assistant's; 0 where there is none."""
-    assistant = [index for index, message in enumerate(messages) if message["role"] == "assistant"]
-    return assistant[-1] + 1 if assistant else 0
+    """Find the first message behind the last assistant's; 0 where there is none."""
+    return max((index for index, m in enumerate(messages, 1) if m["role"] == "assistant"), default=0)
 
 
 ReadUnit = Literal["result", "strings"]
@@ -184,27 +179,26 @@ class ResultRewriter(BoundaryFilter):
             return result
         with span("detector", result["tool_call"].function) as node:
             node.decision = {"filter": self.name}
-            found = self.rewrite_result(turn, result, text)
-            shown = found.text if found.text.strip() else EMPTIED
+            rewritten = self.rewrite_result(turn, result, text)
+            new = rewritten.text if rewritten.text.strip() else EMPTIED
             node.decision |= {
-                "outcome": found.outcome,
-                "asked": found.asked,
-                "unreadable": found.unreadable,
+                "outcome": rewritten.outcome,
+                "asked": rewritten.asked,
+                "unreadable": rewritten.unreadable,
                 "chars_in": len(text),
-                "chars_out": len(found.text),
-                **found.facts,
+                "chars_out": len(rewritten.text),
+                **rewritten.facts,
             }
-            if shown != text:
+            if new != text:
                 node.decision["raw"] = text
             if self.gives_verdicts:
-                current_tracer().guard_judged(node, text, found.flagged)
-        return result if shown == text else replace_result_text(result, shown)
+                current_tracer().guard_judged(node, text, rewritten.flagged)
+        return result if new == text else replace_result_text(result, new)
 
 
 def unreadable_result(
     text: str, doubt: str, asked: int, unreadable: int, facts: Mapping[str, Any] | None = None
 ) -> RewrittenResult:
-    """A result about which a guard gave no answer that could be used: kept if the option says so."""
-    kept = doubt == "keep"
-    outcome = "unreadable" if kept else "withheld"
-    return RewrittenResult(text if kept else WITHHELD, outcome, asked, unreadable, facts or {})
+    """Keep a result about which a guard gave no usable answer if the option says so, else withhold it."""
+    text, outcome = (text, "unreadable") if doubt == "keep" else (WITHHELD, "withheld")
+    return RewrittenResult(text, outcome, asked, unreadable, facts or {})

@@ -227,7 +227,7 @@ def test_a_failure_holds_for_a_while_so_that_cases_side_by_side_do_not_each_wait
         tried.append(settings)
         raise ConfigError("no hub")
 
-    monkeypatch.setattr(classifier_defense, "_import_suites", fails)
+    monkeypatch.setattr(classifier_defense, "_load_cached", fails)
     for _ in range(3):
         with pytest.raises(ConfigError, match="no hub"):
             load_classifier(SETTINGS)

@@ -21,7 +21,7 @@ from scripted_for_drift import (
 
 from agentsys.errors import ConfigError
 from agentsys.models.chat import text_of
-from baselines.drift import Drift
+from baselines.drift.defense import Drift
 from baselines.drift.drift_plan import REFUSAL_MARK
 from baselines.drift.drift_settings import (
     ALL_FIXES,

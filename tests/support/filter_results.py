@@ -8,13 +8,7 @@ from dataclasses import replace
 from agentdojo.agent_pipeline.errors import AbortAgentError
 
 from agentsys.models.pipeline_elements import LoopState, LoopStep
-from baselines.tool_boundary.boundary_filter import (
-    BoundaryFilter,
-    EndCase,
-    FilterTurn,
-    _replace_at,
-    apply_to_results,
-)
+from baselines.tool_boundary.boundary_filter import BoundaryFilter, EndCase, FilterTurn, apply_to_results
 from baselines.tool_boundary.result_rewriter import find_new_results
 
 
@@ -35,15 +29,18 @@ class FilterResults(LoopStep):
             AbortAgentError: If a filter ends the case.
             ModelError: If a filter's model gave no reply.
         """
-        places, seen = find_new_results(at.messages), list(at.messages)
-        start = places[0] if places else len(seen)
-        results = [message for message in (seen[place] for place in places) if message["role"] == "tool"]
+        indexes, messages = find_new_results(at.messages), list(at.messages)
+        if not indexes:
+            return at
+        turn = FilterTurn(at.query, at.runtime, messages[: indexes[0]])
+        results = [message for message in messages[indexes[0] :] if message["role"] == "tool"]
+        ended = None
         try:
-            read = (
-                apply_to_results(self.filters, FilterTurn(at.query, at.runtime, seen[:start]), results)
-                if results
-                else []
-            )
+            filtered = apply_to_results(self.filters, turn, results)
         except EndCase as end:
-            raise AbortAgentError(str(end), _replace_at(seen, places, end.results), at.env) from None
-        return replace(at, messages=_replace_at(seen, places, read))
+            filtered, ended = list(end.results), end
+        for index, result in zip(indexes, filtered, strict=True):
+            messages[index] = result
+        if ended is not None:
+            raise AbortAgentError(str(ended), messages, at.env)
+        return replace(at, messages=messages)

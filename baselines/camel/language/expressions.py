@@ -8,6 +8,7 @@ from typing import Any
 
 from baselines.camel.language.functions import call_function, construct_instance
 from baselines.camel.language.machine import (
+    RAISABLE,
     ClassValue,
     ErrorValue,
     FunctionValue,
@@ -27,6 +28,7 @@ from baselines.camel.language.operators import (
     dictionary_key,
     format_value,
     is_truthy,
+    iterate_value,
     to_repr,
     to_str,
     type_name,
@@ -42,9 +44,6 @@ from baselines.flow.labelled_values import (
     label_from_tool,
     literal_value,
 )
-
-RAISABLE = ("ValueError", "NotEnoughInformationError")
-"""Exceptions that programs may make."""
 
 
 def call_value(machine: Machine, callee: Value, given: Sequence[Value], named: Mapping[str, Value]) -> Value:
@@ -90,11 +89,7 @@ def _dispatch_call(
 def bind_tool_arguments(
     tool: ToolValue, given: Sequence[Value], named: Mapping[str, Value]
 ) -> dict[str, Value]:
-    """The arguments of a tool by name.
-
-    Raises:
-        ProgramError: If there are too many, or one is given twice or has no place.
-    """
+    """The arguments of a tool by name."""
     if len(given) > len(tool.parameters):
         raise ProgramError("TypeError", f"{tool.name} takes {len(tool.parameters)} arguments")
     arguments = dict(zip(tool.parameters, given, strict=False))
@@ -156,10 +151,6 @@ def _constant(node: ast.Constant, machine: Machine) -> Value:
     return literal_value(node.value)
 
 
-def _name(node: ast.Name, machine: Machine) -> Value:
-    return machine.lookup(node.id)
-
-
 def _series(node: ast.List | ast.Tuple | ast.Set, machine: Machine) -> Value:
     items = list(spread_values(node.elts, machine))
     if isinstance(node, ast.Set):
@@ -194,10 +185,6 @@ def _dictionary(node: ast.Dict, machine: Machine) -> Value:
     return machine.spending.count_value(Dictionary(label, entries))
 
 
-def _attribute(node: ast.Attribute, machine: Machine) -> Value:
-    return get_attribute(machine, evaluate_node(node.value, machine), node.attr)
-
-
 def _subscript(node: ast.Subscript, machine: Machine) -> Value:
     holder = evaluate_node(node.value, machine)
     return get_item(machine, holder, evaluate_node(node.slice, machine))
@@ -208,10 +195,6 @@ def _binary(node: ast.BinOp, machine: Machine) -> Value:
         raise unsupported_error("Matrix multiplication is")
     left = evaluate_node(node.left, machine)
     return apply_binary(machine, node.op, left, evaluate_node(node.right, machine))
-
-
-def _unary(node: ast.UnaryOp, machine: Machine) -> Value:
-    return apply_unary(machine, node.op, evaluate_node(node.operand, machine))
 
 
 def _boolean(node: ast.BoolOp, machine: Machine) -> Value:
@@ -253,9 +236,7 @@ def _walrus(node: ast.NamedExpr, machine: Machine) -> Value:
 
 def _f_string(node: ast.JoinedStr, machine: Machine) -> Value:
     pieces = [evaluate_node(part, machine) for part in node.values]
-    label = FROM_USER
-    for piece in pieces:
-        label = label | piece.full
+    label = join_labels([FROM_USER, *(piece.full for piece in pieces)])
     machine.spending.check_text_length(sum(piece.size for piece in pieces))
     return machine.spending.count_value(Scalar(label, "".join(to_str(piece) for piece in pieces)))
 
@@ -292,52 +273,39 @@ def _keyword_arguments(value: Value) -> dict[str, Value]:
     return {str(key): held for key, (_, held) in value.entries.items()}
 
 
-def _comprehension(node: ast.ListComp | ast.SetComp, machine: Machine) -> Value:
-    found: list[Value] = []
-    label = _run_comprehension(
-        node.generators, machine, lambda: found.append(evaluate_node(node.elt, machine)), found
-    )
-    if isinstance(node, ast.SetComp):
-        return machine.spending.count_value(build_set(found, label))
-    return machine.spending.count_value(Series(label, "list", tuple(found)))
-
-
-def _dict_comprehension(node: ast.DictComp, machine: Machine) -> Value:
-    pairs: list[Value] = []
+def _comprehension(node: ast.ListComp | ast.SetComp | ast.DictComp, machine: Machine) -> Value:
+    """Run a comprehension's loops; its variables do not outlive it."""
+    items: list[Value] = []
 
     def add() -> None:
-        key = evaluate_node(node.key, machine)
-        pairs.append(Series(FROM_USER, "tuple", (key, evaluate_node(node.value, machine))))
+        if isinstance(node, ast.DictComp):
+            pair = evaluate_node(node.key, machine), evaluate_node(node.value, machine)
+            items.append(Series(FROM_USER, "tuple", pair))
+        else:
+            items.append(evaluate_node(node.elt, machine))
 
-    label = _run_comprehension(node.generators, machine, add, pairs)
-    entries = {}
-    for pair in pairs:
-        key, value = pair.parts()
-        entries[dictionary_key(key)] = (key, value)
-    return machine.spending.count_value(Dictionary(label, entries))
-
-
-def _run_comprehension(
-    generators: Sequence[ast.comprehension], machine: Machine, add: Callable[[], None], found: list[Value]
-) -> FlowLabel:
-    """Run a comprehension's loops; its variables do not outlive it.
-
-    What is found depends on the item it was made from, and how much is found on iterables and filters, which
-    is the label that is returned.
-    """
-    inside = _target_names(generators)
+    targets = [part for generator in node.generators for part in ast.walk(generator.target)]
+    inside = {part.id for part in targets if isinstance(part, ast.Name)}
     before = {name: machine.names[name] for name in inside if name in machine.names}
     try:
-        return _run_generators(generators, machine, add, found)
+        label = _run_generators(node.generators, machine, add, items)
     finally:
         for name in inside:
             machine.names.pop(name, None)
         machine.names.update(before)
+    value: Value = Series(label, "list", tuple(items))
+    if isinstance(node, ast.SetComp):
+        value = build_set(items, label)
+    elif isinstance(node, ast.DictComp):
+        pairs = [pair.parts() for pair in items]
+        value = Dictionary(label, {dictionary_key(key): (key, held) for key, held in pairs})
+    return machine.spending.count_value(value)
 
 
 def _run_generators(
-    generators: Sequence[ast.comprehension], machine: Machine, add: Callable[[], None], found: list[Value]
+    generators: Sequence[ast.comprehension], machine: Machine, add: Callable[[], None], items: list[Value]
 ) -> FlowLabel:
+    """Add items, each dependent on what it was made from; how many depends on the label returned."""
     if not generators:
         add()
         return FROM_USER
@@ -356,69 +324,44 @@ def _run_generators(
         if not all(is_truthy(test) for test in tests):
             continue
         machine.controls.extend(test.full for test in tests)
-        start = len(found)
-        label = label | _run_generators(rest, machine, add, found)
-        found[start:] = [machine.join(one, each.full) for one in found[start:]]
+        start = len(items)
+        label = label | _run_generators(rest, machine, add, items)
+        items[start:] = [machine.join(item, each.full) for item in items[start:]]
         del machine.controls[len(machine.controls) - len(tests) :]
     machine.controls.pop()
     return label
 
 
-def _target_names(generators: Sequence[ast.comprehension]) -> set[str]:
-    nodes = [node for one in generators for node in ast.walk(one.target)]
-    return {node.id for node in nodes if isinstance(node, ast.Name)}
-
-
-def iterate_value(value: Value, machine: Machine) -> list[Value]:
-    """The items of a value, as a loop takes them.
-
-    Raises:
-        ProgramError: If it cannot be iterated over.
-    """
-    if isinstance(value, Series):
-        items = list(value.items)
-    elif isinstance(value, Dictionary):
-        items = [key for key, _ in value.entries.values()]
-    elif isinstance(value, Scalar) and isinstance(value.raw, str):
-        machine.spending.count_steps(len(value.raw))
-        return [Scalar(value.label, character) for character in value.raw]
-    else:
-        raise ProgramError("TypeError", f"'{type_name(value)}' object is not iterable", value.full)
-    return [machine.from_container(one, value) for one in items]
-
-
 def bind_target(target: ast.expr, value: Value, machine: Machine) -> None:
-    """Assign to a name, or to a tuple or list of names.
-
-    Raises:
-        ProgramError: If the numbers differ, or the target is anything else.
-    """
+    """Assign to a name, or to a tuple or list of names."""
     if isinstance(target, ast.Name):
         machine.bind(target.id, value)
         return
     if not isinstance(target, ast.Tuple | ast.List):
         raise unsupported_error(f"{type(target).__name__} as a target is here").at_node(target)
-    if any(isinstance(one, ast.Starred) for one in target.elts):
+    if any(isinstance(inner, ast.Starred) for inner in target.elts):
         raise unsupported_error("Stars in a target are").at_node(target)
     items = iterate_value(value, machine)
     if len(items) != len(target.elts):
         text = f"{len(target.elts)} values are expected, and there are {len(items)}"
         raise ProgramError("ValueError", text, value.full).at_node(target)
-    for one, item_ in zip(target.elts, items, strict=True):
-        bind_target(one, item_, machine)
+    for inner, item in zip(target.elts, items, strict=True):
+        bind_target(inner, item, machine)
 
 
 _HANDLERS: dict[type[ast.AST], Callable[[Any, Machine], Value]] = {
     ast.Constant: _constant,
-    ast.Name: _name,
+    ast.Name: lambda node, machine: machine.lookup(node.id),
     ast.List: _series,
     ast.Tuple: _series,
     ast.Set: _series,
     ast.Dict: _dictionary,
-    ast.Attribute: _attribute,
+    ast.Attribute: lambda node, machine: get_attribute(
+        machine, evaluate_node(node.value, machine), node.attr
+    ),
     ast.Subscript: _subscript,
     ast.BinOp: _binary,
-    ast.UnaryOp: _unary,
+    ast.UnaryOp: lambda node, machine: apply_unary(machine, node.op, evaluate_node(node.operand, machine)),
     ast.BoolOp: _boolean,
     ast.Compare: _comparison,
     ast.IfExp: _conditional,
@@ -428,5 +371,5 @@ _HANDLERS: dict[type[ast.AST], Callable[[Any, Machine], Value]] = {
     ast.Call: _call,
     ast.ListComp: _comprehension,
     ast.SetComp: _comprehension,
-    ast.DictComp: _dict_comprehension,
+    ast.DictComp: _comprehension,
 }

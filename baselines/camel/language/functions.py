@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import datetime
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from enum import Enum, EnumMeta
 from itertools import islice
 from typing import Any, Literal
@@ -12,6 +13,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, EmailStr, NaiveDatetime, ValidationError, create_model
 
 from baselines.camel.language.machine import (
+    RAISABLE,
     ClassValue,
     FunctionValue,
     Machine,
@@ -22,12 +24,13 @@ from baselines.camel.language.machine import (
 from baselines.camel.language.members import list_attributes, list_methods
 from baselines.camel.language.operators import (
     PYTHON_ERRORS,
-    add_values,
+    apply_binary,
     build_set,
     comparable_data,
     compute_plain,
     dictionary_key,
     is_truthy,
+    iterate_value,
     to_repr,
     to_str,
     type_name,
@@ -40,6 +43,7 @@ from baselines.flow.labelled_values import (
     Instance,
     Scalar,
     Series,
+    SeriesKind,
     Value,
     join_labels,
     literal_value,
@@ -60,23 +64,18 @@ _SCALARS: Mapping[str, Any] = {
 }
 _GENERIC: Mapping[str, tuple[Any, int]] = {"list": (list, 1), "set": (set, 1), "dict": (dict, 2)}
 _CONSTRUCTED_TYPES = (datetime.datetime, datetime.date, datetime.time, datetime.timedelta)
-_MARKERS: Mapping[str, type] = {
-    name: type(name, (), {})
-    for name in (
-        *("BaseModel", "FieldInfo", "EmailStr", "NaiveDatetime", "Enum", "timezone"),
-        *("ValueError", "NotEnoughInformationError"),
-    )
-}
+_MARKERS = ("BaseModel", "FieldInfo", "EmailStr", "NaiveDatetime", "Enum", "timezone", *RAISABLE)
+"""Classes of which no object can be made: they stand for themselves only."""
 _MOST_FIELDS = 100
 CLASSES: Mapping[str, ClassValue] = {
     **{kind.__name__: ClassValue(FROM_USER, kind.__name__, kind) for kind in _CONSTRUCTED_TYPES},
-    **{name: ClassValue(FROM_USER, name, marker) for name, marker in _MARKERS.items()},
+    **{name: ClassValue(FROM_USER, name, type(name, (), {})) for name in _MARKERS},
 }
-"""The classes that are always there. Those that cannot be made stand for themselves only."""
+"""The classes that are always there."""
 
 
 def define_class(node: ast.ClassDef, machine: Machine) -> Value:
-    """A class of the program: names and types of fields, nothing else.
+    """Define a class of the program: names and types of fields, nothing else.
 
     Raises:
         ProgramError: If it is anything more, or is defined already.
@@ -94,8 +93,11 @@ def define_class(node: ast.ClassDef, machine: Machine) -> Value:
             continue
         if not isinstance(line, ast.AnnAssign) or not isinstance(line.target, ast.Name) or line.value:
             raise unsupported_error("Anything but lines of `name: type` in a class is").at_node(line)
-        _check_field(line.target.id, line)
-        fields[line.target.id] = (read_annotation(line.annotation, machine), ...)
+        name = line.target.id
+        # Names that mean something to pydantic would change what the class is.
+        if name.startswith(("_", "model_")) or hasattr(BaseModel, name):
+            raise ProgramError("NameError", f"a field cannot be called '{name}'").at_node(line)
+        fields[name] = (read_annotation(line.annotation, machine), ...)
     machine.classes += 1
     if machine.classes > machine.spending.bounds.classes or len(fields) > _MOST_FIELDS:
         raise resource_error("memory")
@@ -106,13 +108,10 @@ def define_class(node: ast.ClassDef, machine: Machine) -> Value:
 
 
 def read_annotation(node: ast.expr, machine: Machine) -> Any:
-    """The type that an annotation names.
+    """Read the type that an annotation names.
 
     Only names of the tables, classes of the program or its surroundings, `list[...]`, `set[...]`,
     `dict[..., ...]`, `Literal[...]` of texts, and `|` are read; nothing is evaluated.
-
-    Raises:
-        ProgramError: If it is anything else.
     """
     match node:
         case ast.Name(id=name):
@@ -125,9 +124,9 @@ def read_annotation(node: ast.expr, machine: Machine) -> Any:
             return _read_literal_type(inside, node)
         case ast.Subscript(value=ast.Name(id=name), slice=inside) if name in _GENERIC:
             of, count = _GENERIC[name]
-            given = inside.elts if isinstance(inside, ast.Tuple) else [inside]
-            if len(given) == count:
-                return of[tuple(read_annotation(one, machine) for one in given)]
+            inner = inside.elts if isinstance(inside, ast.Tuple) else [inside]
+            if len(inner) == count:
+                return of[tuple(read_annotation(item, machine) for item in inner)]
     raise unsupported_error("Such an annotation is").at_node(node)
 
 
@@ -136,18 +135,19 @@ def _named_type(name: str, machine: Machine, node: ast.expr) -> Any:
         return _SCALARS[name]
     if name in _GENERIC:
         return _GENERIC[name][0]
-    found = machine.names.get(name) or machine.provided.get(name)
-    if isinstance(found, ClassValue) and (issubclass(found.of, BaseModel) or isinstance(found.of, EnumMeta)):
-        return found.of
-    if found is None:
-        raise ProgramError("NameError", f"name '{name}' is not defined").at_node(node)
+    try:
+        value = machine.lookup(name)
+    except ProgramError as error:
+        raise error.at_node(node) from None
+    if isinstance(value, ClassValue) and (issubclass(value.of, BaseModel) or isinstance(value.of, EnumMeta)):
+        return value.of
     raise unsupported_error(f"'{name}' as an annotation is").at_node(node)
 
 
 def _read_literal_type(inside: ast.expr, node: ast.expr) -> Any:
-    given = inside.elts if isinstance(inside, ast.Tuple) else [inside]
-    values = [one.value for one in given if isinstance(one, ast.Constant) and isinstance(one.value, str)]
-    if not values or len(values) != len(given):
+    nodes = inside.elts if isinstance(inside, ast.Tuple) else [inside]
+    values = [item.value for item in nodes if isinstance(item, ast.Constant) and isinstance(item.value, str)]
+    if not values or len(values) != len(nodes):
         raise unsupported_error("Such a Literal is").at_node(node)
     return Literal[tuple(values)]
 
@@ -157,20 +157,10 @@ def _is_docstring(line: ast.stmt) -> bool:
     return isinstance(value, ast.Constant) and isinstance(value.value, str)
 
 
-def _check_field(name: str, node: ast.AST) -> None:
-    """Names that mean something to pydantic would change what the class is."""
-    if name.startswith(("_", "model_")) or hasattr(BaseModel, name):
-        raise ProgramError("NameError", f"a field cannot be called '{name}'").at_node(node)
-
-
 def construct_instance(
     machine: Machine, name: str, of: type, given: Sequence[Value], named: Mapping[str, Value]
 ) -> Value:
-    """An object made by calling a class. Each field keeps the label of what was given for it.
-
-    Raises:
-        ProgramError: If the class cannot be called, or what is given does not fit.
-    """
+    """Make an object by calling a class. Each field keeps the label of what was given for it."""
     label = join_labels([FROM_USER, *(value.full for value in (*given, *named.values()))])
     if of in _CONSTRUCTED_TYPES:
         positional = [to_native(value) for value in given]
@@ -181,238 +171,201 @@ def construct_instance(
     if not issubclass(of, BaseModel) or given:
         raise ProgramError("TypeError", f"{name} cannot be called like this")
     try:
-        made_object = of.model_validate({key: to_native(value) for key, value in named.items()})
+        native = of.model_validate({key: to_native(value) for key, value in named.items()})
     except ValidationError as error:
         text = f"{error.error_count()} fields of {name} do not fit"
         raise ProgramError("ValidationError", text, label) from None
     except PYTHON_ERRORS as error:
         raise ProgramError(type(error).__name__, "the object cannot be made", label) from None
     fields = {
-        field: to_value(getattr(made_object, field), named[field].full if field in named else label)
+        field: to_value(getattr(native, field), named[field].full if field in named else label)
         for field in of.model_fields
     }
     return machine.spending.count_value(Instance(FROM_USER, of, fields))
 
 
 def build_class_values(types: Sequence[type]) -> dict[str, ClassValue]:
-    """The classes of a suite's results, as programs find them."""
+    """Give programs the classes of a suite's results."""
     return {of.__name__: ClassValue(FROM_USER, of.__name__, of) for of in types if of is not Enum}
 
 
-PositionalValues = Sequence[Value]
-KeywordValues = Mapping[str, Value]
+@dataclass(frozen=True)
+class _Arguments:
+    machine: Machine
+    given: Sequence[Value]
+    named: Mapping[str, Value]
+    label: FlowLabel
+    """The join of all of them."""
+
+    @property
+    def holder(self) -> FlowLabel:
+        return self.given[0].label if self.given else FROM_USER
+
+    def items(self) -> list[Value]:
+        return iterate_value(self.given[0], self.machine) if self.given else []
+
+    def count(self, value: Value) -> Value:
+        return self.machine.spending.count_value(value)
+
+    def compute(self, function: Callable[..., Any]) -> Value:
+        """Apply a function of plain data: all of its result has the join of all arguments."""
+        return compute_plain(self.machine, lambda: function(*map(to_native, self.given)), self.label)
 
 
-def call_function(machine: Machine, name: str, given: PositionalValues, named: KeywordValues) -> Value:
-    """The result of a provided function.
+@dataclass(frozen=True)
+class _Provided:
+    run: Callable[[_Arguments], Value]
+    least: int = 1
+    most: int = 1
+    """How many positional arguments it takes."""
+    keywords: tuple[str, ...] = ()
 
-    Raises:
-        ProgramError: If it fails, or does not take such arguments.
-    """
-    allowed = _KEYWORDS.get(name, ())
-    unknown = [key for key in named if key not in allowed]
-    low, high = _ARGUMENT_COUNTS[name]
-    if unknown or not low <= len(given) <= high:
+
+def call_function(machine: Machine, name: str, given: Sequence[Value], named: Mapping[str, Value]) -> Value:
+    """Run a provided function."""
+    function = _FUNCTIONS[name]
+    fits = function.least <= len(given) <= function.most and set(named) <= set(function.keywords)
+    if not fits:
         raise ProgramError("TypeError", f"{name} does not take these arguments")
     label = join_labels([FROM_USER, *(value.full for value in (*given, *named.values()))])
-    return _FUNCTIONS[name](machine, given, named, label)
+    return function.run(_Arguments(machine, given, named, label))
 
 
-def _plain_function(
-    function: Callable[..., Any],
-) -> Callable[[Machine, PositionalValues, KeywordValues, FlowLabel], Value]:
-    """A function of plain data: all of its result has the join of all arguments."""
-
-    def run(machine: Machine, given: PositionalValues, named: KeywordValues, label: FlowLabel) -> Value:
-        return compute_plain(machine, lambda: function(*(to_native(value) for value in given)), label)
+def _write(to_text: Callable[[Value], str]) -> Callable[[_Arguments], Value]:
+    def run(args: _Arguments) -> Value:
+        args.machine.spending.count_steps(sum(value.count for value in args.given))
+        return args.count(Scalar(args.label, "".join(map(to_text, args.given))))
 
     return run
 
 
-def _iterate(machine: Machine, value: Value) -> list[Value]:
-    from baselines.camel.language.expressions import iterate_value
-
-    return iterate_value(value, machine)
-
-
-def _str(machine: Machine, given: PositionalValues, named: KeywordValues, label: FlowLabel) -> Value:
-    if given:
-        machine.spending.count_steps(given[0].count)
-    return machine.spending.count_value(Scalar(label, to_str(given[0]) if given else ""))
-
-
-def _repr(machine: Machine, given: PositionalValues, named: KeywordValues, label: FlowLabel) -> Value:
-    machine.spending.count_steps(given[0].count)
-    return machine.spending.count_value(Scalar(label, to_repr(given[0])))
-
-
-def _print(machine: Machine, given: PositionalValues, named: KeywordValues, label: FlowLabel) -> Value:
-    text = "".join(to_str(value) for value in (*given, *named.values()))
-    machine.printed.append(machine.spending.count_value(Scalar(label, text)))
+def _print(args: _Arguments) -> Value:
+    text = "".join(to_str(value) for value in (*args.given, *args.named.values()))
+    args.machine.printed.append(args.count(Scalar(args.label, text)))
     return Scalar(FROM_USER, None)
 
 
-def _length(machine: Machine, given: PositionalValues, named: KeywordValues, label: FlowLabel) -> Value:
-    value = given[0]
-    if isinstance(value, Scalar) and isinstance(value.raw, str):
-        return Scalar(label, len(value.raw))
-    if isinstance(value, Series | Dictionary):
-        return Scalar(label, len(value.items if isinstance(value, Series) else value.entries))
-    raise ProgramError("TypeError", f"object of type '{type_name(value)}' has no len()", label)
+def _length(args: _Arguments) -> Value:
+    match args.given[0]:
+        case Scalar(raw=str() as raw):
+            return Scalar(args.label, len(raw))
+        case Series(items=parts) | Dictionary(entries=parts):
+            return Scalar(args.label, len(parts))
+    raise ProgramError("TypeError", f"object of type '{type_name(args.given[0])}' has no len()", args.label)
 
 
-def _any_all(wanted: bool) -> Callable[[Machine, PositionalValues, KeywordValues, FlowLabel], Value]:
-    def run(machine: Machine, given: PositionalValues, named: KeywordValues, label: FlowLabel) -> Value:
-        found = any(is_truthy(item) is wanted for item in _iterate(machine, given[0]))
-        return Scalar(label, found is wanted)
-
-    return run
+def _sequence(kind: SeriesKind) -> Callable[[_Arguments], Value]:
+    # Items keep their labels.
+    return lambda args: args.count(Series(args.holder, kind, tuple(args.items())))
 
 
-def _sequence_function(kind: Any) -> Callable[[Machine, PositionalValues, KeywordValues, FlowLabel], Value]:
-    """`list` and `tuple`: items keep their labels."""
-
-    def run(machine: Machine, given: PositionalValues, named: KeywordValues, label: FlowLabel) -> Value:
-        items = tuple(_iterate(machine, given[0])) if given else ()
-        return machine.spending.count_value(Series(given[0].label if given else FROM_USER, kind, items))
-
-    return run
-
-
-def _set(machine: Machine, given: PositionalValues, named: KeywordValues, label: FlowLabel) -> Value:
-    return machine.spending.count_value(build_set(_iterate(machine, given[0]) if given else (), label))
-
-
-def _enumerate(machine: Machine, given: PositionalValues, named: KeywordValues, label: FlowLabel) -> Value:
-    start = given[1] if len(given) == 2 else named.get("start", literal_value(0))
+def _enumerate(args: _Arguments) -> Value:
+    start = args.given[1] if len(args.given) == 2 else args.named.get("start", literal_value(0))
     first = to_native(start)
     if not isinstance(first, int):
-        raise ProgramError("TypeError", "start is no whole number", label)
-    holder = given[0].label | start.full
+        raise ProgramError("TypeError", "start is no whole number", args.label)
+    holder = args.holder | start.full
     pairs = [
-        Series(holder, "tuple", (Scalar(holder, first + place), item))
-        for place, item in enumerate(_iterate(machine, given[0]))
+        Series(holder, "tuple", (Scalar(holder, number), item))
+        for number, item in enumerate(args.items(), first)
     ]
-    machine.spending.count_steps(2 * len(pairs))
-    return machine.spending.count_value(Series(holder, "list", tuple(pairs)))
+    args.machine.spending.count_steps(2 * len(pairs))
+    return args.count(Series(holder, "list", tuple(pairs)))
 
 
-def _zip(machine: Machine, given: PositionalValues, named: KeywordValues, label: FlowLabel) -> Value:
-    holder = join_labels([FROM_USER, *(value.label for value in given)])
-    rows = list(zip(*(_iterate(machine, value) for value in given), strict=False))
-    machine.spending.count_steps(len(rows) * len(given))
-    return machine.spending.count_value(
-        Series(holder, "list", tuple(Series(holder, "tuple", row) for row in rows))
-    )
+def _zip(args: _Arguments) -> Value:
+    holder = join_labels([FROM_USER, *(value.label for value in args.given)])
+    rows = list(zip(*(iterate_value(value, args.machine) for value in args.given), strict=False))
+    args.machine.spending.count_steps(len(rows) * len(args.given))
+    return args.count(Series(holder, "list", tuple(Series(holder, "tuple", row) for row in rows)))
 
 
-def _reversed(machine: Machine, given: PositionalValues, named: KeywordValues, label: FlowLabel) -> Value:
-    items = tuple(reversed(_iterate(machine, given[0])))
-    return machine.spending.count_value(Series(given[0].label, "list", items))
+def _range(args: _Arguments) -> Value:
+    def count(*bounds: Any) -> list[int]:
+        numbers = range(*bounds)
+        args.machine.spending.count_steps(len(numbers))
+        return list(islice(numbers, args.machine.spending.bounds.steps))
+
+    return args.compute(count)
 
 
-def _range(machine: Machine, given: PositionalValues, named: KeywordValues, label: FlowLabel) -> Value:
-    def count() -> list[int]:
-        numbers = range(*(to_native(value) for value in given))
-        machine.spending.count_steps(len(numbers))
-        return list(islice(numbers, machine.spending.bounds.steps))
-
-    return compute_plain(machine, count, label)
-
-
-def _sorted(machine: Machine, given: PositionalValues, named: KeywordValues, label: FlowLabel) -> Value:
-    """Where an item comes to stand depends on all items."""
-    items = [machine.join(item, label) for item in _iterate(machine, given[0])]
-    reverse = is_truthy(named["reverse"]) if "reverse" in named else False
+def _sorted(args: _Arguments) -> Value:
+    # Where an item comes to stand depends on all items.
+    items = [args.machine.join(item, args.label) for item in args.items()]
+    reverse = is_truthy(args.named["reverse"]) if "reverse" in args.named else False
     try:
         ordered = sorted(items, key=comparable_data, reverse=reverse)
     except TypeError:
-        raise ProgramError("TypeError", "the items cannot be ordered", label) from None
-    return machine.spending.count_value(Series(label, "list", tuple(ordered)))
+        raise ProgramError("TypeError", "the items cannot be ordered", args.label) from None
+    return args.count(Series(args.label, "list", tuple(ordered)))
 
 
-def _min_max(largest: bool) -> Callable[[Machine, PositionalValues, KeywordValues, FlowLabel], Value]:
-    def run(machine: Machine, given: PositionalValues, named: KeywordValues, label: FlowLabel) -> Value:
-        items = _iterate(machine, given[0]) if len(given) == 1 else list(given)
-        if not items and "default" in named:
-            return machine.join(named["default"], label)
+def _select(choose: Callable[..., Value]) -> Callable[[_Arguments], Value]:
+    """`min` and `max`."""
+
+    def run(args: _Arguments) -> Value:
+        items = args.items() if len(args.given) == 1 else list(args.given)
+        if not items and "default" in args.named:
+            return args.machine.join(args.named["default"], args.label)
         try:
-            found = (max if largest else min)(items, key=comparable_data)
+            chosen = choose(items, key=comparable_data)
         except (TypeError, ValueError) as error:
-            raise ProgramError(type(error).__name__, "there is no such item", label) from None
-        return machine.join(found, label)
+            raise ProgramError(type(error).__name__, "there is no such item", args.label) from None
+        return args.machine.join(chosen, args.label)
 
     return run
 
 
-def _sum(machine: Machine, given: PositionalValues, named: KeywordValues, label: FlowLabel) -> Value:
-    total = given[1] if len(given) == 2 else named.get("start", literal_value(0))
-    for item in _iterate(machine, given[0]):
-        machine.spending.count_steps()
-        total = add_values(machine, total, item)
-    return machine.join(total, label)
+def _sum(args: _Arguments) -> Value:
+    total = args.given[1] if len(args.given) == 2 else args.named.get("start", literal_value(0))
+    for item in args.items():
+        args.machine.spending.count_steps()
+        if isinstance(item, Scalar) and isinstance(item.raw, str):
+            raise ProgramError("TypeError", "texts are joined with ''.join, not sum", item.full)
+        total = apply_binary(args.machine, ast.Add(), total, item)
+    return args.machine.join(total, args.label)
 
 
-def _type(machine: Machine, given: PositionalValues, named: KeywordValues, label: FlowLabel) -> Value:
-    return Scalar(label, type_name(given[0]))
+def _dir(args: _Arguments) -> Value:
+    names = (
+        [*list_attributes(args.given[0]), *list_methods(args.given[0])] if args.given else args.machine.names
+    )
+    return compute_plain(args.machine, lambda: sorted(names), args.label)
 
 
-def _dir(machine: Machine, given: PositionalValues, named: KeywordValues, label: FlowLabel) -> Value:
-    names = sorted([*list_attributes(given[0]), *list_methods(given[0])]) if given else sorted(machine.names)
-    return compute_plain(machine, lambda: names, label)
+def _hash(args: _Arguments) -> Value:
+    # A number of its own, equal for equal values: Python's differs from run to run.
+    text = repr(dictionary_key(args.given[0]))
+    return Scalar(args.label, sum(number * ord(sign) for number, sign in enumerate(text, 1)))
 
 
-def _hash(machine: Machine, given: PositionalValues, named: KeywordValues, label: FlowLabel) -> Value:
-    """A number of its own, equal for equal values: Python's differs from run to run."""
-    text = repr(dictionary_key(given[0]))
-    return Scalar(label, sum((place + 1) * ord(sign) for place, sign in enumerate(text)))
-
-
-_FUNCTIONS: Mapping[str, Callable[[Machine, PositionalValues, KeywordValues, FlowLabel], Value]] = {
-    "abs": _plain_function(abs),
-    "all": _any_all(False),
-    "any": _any_all(True),
-    "bool": lambda machine, given, named, label: Scalar(label, is_truthy(given[0]) if given else False),
-    "dir": _dir,
-    "divmod": _plain_function(divmod),
-    "enumerate": _enumerate,
-    "float": _plain_function(float),
-    "hash": _hash,
-    "int": _plain_function(int),
-    "len": _length,
-    "list": _sequence_function("list"),
-    "max": _min_max(True),
-    "min": _min_max(False),
-    "print": _print,
-    "range": _range,
-    "repr": _repr,
-    "reversed": _reversed,
-    "set": _set,
-    "sorted": _sorted,
-    "str": _str,
-    "sum": _sum,
-    "tuple": _sequence_function("tuple"),
-    "type": _type,
-    "zip": _zip,
-}
 _MANY = 1_000
-_ARGUMENT_COUNTS: Mapping[str, tuple[int, int]] = {
-    **dict.fromkeys(_FUNCTIONS, (1, 1)),
-    **dict.fromkeys(("bool", "dir", "float", "list", "set", "str", "tuple"), (0, 1)),
-    **dict.fromkeys(("max", "min"), (1, _MANY)),
-    **dict.fromkeys(("print", "zip"), (0, _MANY)),
-    **dict.fromkeys(("enumerate", "sum"), (1, 2)),
-    "divmod": (2, 2),
-    "int": (0, 2),
-    "range": (1, 3),
-}
-_KEYWORDS: Mapping[str, tuple[str, ...]] = {
-    "enumerate": ("start",),
-    "max": ("default",),
-    "min": ("default",),
-    "print": ("sep", "end", "flush"),
-    "sorted": ("reverse",),
-    "sum": ("start",),
+_FUNCTIONS: Mapping[str, _Provided] = {
+    "abs": _Provided(lambda args: args.compute(abs)),
+    "all": _Provided(lambda args: Scalar(args.label, all(map(is_truthy, args.items())))),
+    "any": _Provided(lambda args: Scalar(args.label, any(map(is_truthy, args.items())))),
+    "bool": _Provided(lambda args: Scalar(args.label, any(map(is_truthy, args.given))), 0),
+    "dir": _Provided(_dir, 0),
+    "divmod": _Provided(lambda args: args.compute(divmod), 2, 2),
+    "enumerate": _Provided(_enumerate, 1, 2, ("start",)),
+    "float": _Provided(lambda args: args.compute(float), 0),
+    "hash": _Provided(_hash),
+    "int": _Provided(lambda args: args.compute(int), 0, 2),
+    "len": _Provided(_length),
+    "list": _Provided(_sequence("list"), 0),
+    "max": _Provided(_select(max), 1, _MANY, ("default",)),
+    "min": _Provided(_select(min), 1, _MANY, ("default",)),
+    "print": _Provided(_print, 0, _MANY, ("sep", "end", "flush")),
+    "range": _Provided(_range, 1, 3),
+    "repr": _Provided(_write(to_repr)),
+    "reversed": _Provided(lambda args: args.count(Series(args.holder, "list", tuple(args.items()[::-1])))),
+    "set": _Provided(lambda args: args.count(build_set(args.items(), args.label)), 0),
+    "sorted": _Provided(_sorted, keywords=("reverse",)),
+    "str": _Provided(_write(to_str), 0),
+    "sum": _Provided(_sum, 1, 2, ("start",)),
+    "tuple": _Provided(_sequence("tuple"), 0),
+    "type": _Provided(lambda args: Scalar(args.label, type_name(args.given[0]))),
+    "zip": _Provided(_zip, 0, _MANY),
 }
 PROVIDED_FUNCTIONS: Mapping[str, FunctionValue] = {
     name: FunctionValue(FROM_USER, name) for name in _FUNCTIONS

@@ -10,15 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentsys.base.python_parser import parse_module
-from baselines.camel.language.expressions import (
-    RAISABLE,
-    bind_target,
-    dispatch_node,
-    evaluate_node,
-    iterate_value,
-)
+from baselines.camel.language.expressions import bind_target, dispatch_node, evaluate_node
 from baselines.camel.language.functions import define_class
 from baselines.camel.language.machine import (
+    RAISABLE,
     ClassValue,
     ErrorValue,
     Machine,
@@ -28,18 +23,14 @@ from baselines.camel.language.machine import (
     unsupported_error,
 )
 from baselines.camel.language.members import get_attribute, get_item, replace_attribute, replace_item
-from baselines.camel.language.operators import apply_binary, is_truthy, to_str
+from baselines.camel.language.operators import apply_binary, is_truthy, iterate_value, to_str
 from baselines.flow.labelled_values import Value, literal_value
 
 _BLOCK = re.compile(r"```[^\S\n]*[\w+-]*[^\S\n]*\n(.*?)\n?```", re.DOTALL)
 
 
 def find_program(reply: str) -> str:
-    """The program in a reply.
-
-    Raises:
-        ProgramError: If there is not exactly one fenced block with something in it.
-    """
+    """The program in a reply."""
     blocks = [block for block in _BLOCK.findall(reply) if block.strip()]
     if len(blocks) != 1:
         raise ProgramError("InvalidOutputError", "Give exactly one fenced code block that is not empty.")
@@ -47,11 +38,7 @@ def find_program(reply: str) -> str:
 
 
 def parse_program(source: str, bounds: ProgramBounds) -> ast.Module:
-    """The syntax tree of a program.
-
-    Raises:
-        ProgramError: If it is no Python, or larger or deeper than the bounds.
-    """
+    """The syntax tree of a program."""
     if len(source) > bounds.source:
         raise resource_error("text")
     try:
@@ -59,28 +46,20 @@ def parse_program(source: str, bounds: ProgramBounds) -> ast.Module:
             warnings.simplefilter("ignore")
             tree = parse_module(source)
     except SyntaxError as error:
-        raise _place_at_line(
-            ProgramError("SyntaxError", error.msg or "invalid syntax"), error.lineno
-        ) from None
+        line = error.lineno or 0
+        node = ast.Pass(lineno=line, col_offset=0, end_lineno=line, end_col_offset=0)
+        raise ProgramError("SyntaxError", error.msg or "invalid syntax").at_node(node) from None
     except (ValueError, RecursionError, MemoryError):
         raise ProgramError("SyntaxError", "The program cannot be read.") from None
-    _check_shape(tree, bounds)
-    return tree
-
-
-def _place_at_line(failure: ProgramError, line: int | None) -> ProgramError:
-    return failure.at_node(ast.Pass(lineno=line or 0, col_offset=0, end_lineno=line or 0, end_col_offset=0))
-
-
-def _check_shape(tree: ast.Module, bounds: ProgramBounds) -> None:
-    """Level by level, because a recursive walk would itself fall over a deep tree."""
+    # Level by level, because a recursive walk would itself fall over a deep tree.
     level: list[ast.AST] = [tree]
-    depth = seen = 0
+    depth = nodes = 0
     while level:
-        depth, seen = depth + 1, seen + len(level)
-        if depth > bounds.depth or seen > bounds.nodes:
+        depth, nodes = depth + 1, nodes + len(level)
+        if depth > bounds.depth or nodes > bounds.nodes:
             raise resource_error("structure")
         level = [child for node in level for child in ast.iter_child_nodes(node)]
+    return tree
 
 
 UNSUPPORTED_STATEMENTS: dict[type[ast.AST], str] = {
@@ -125,10 +104,6 @@ def _block(body: Sequence[ast.stmt], machine: Machine) -> Value:
     return value
 
 
-def _run_expression(node: ast.Expr, machine: Machine) -> Value:
-    return evaluate_node(node.value, machine)
-
-
 def _assign(node: ast.Assign, machine: Machine) -> Value:
     value = evaluate_node(node.value, machine)
     for target in node.targets:
@@ -147,15 +122,9 @@ def _annotated(node: ast.AnnAssign, machine: Machine) -> Value:
 def _augmented(node: ast.AugAssign, machine: Machine) -> Value:
     if isinstance(node.op, ast.MatMult):
         raise unsupported_error("Matrix multiplication is")
-    if isinstance(node.target, ast.Name):
-        value = apply_binary(
-            machine, node.op, evaluate_node(node.target, machine), evaluate_node(node.value, machine)
-        )
-        machine.bind(node.target.id, value)
-        return value
-    place = _read_place(node.target, machine)
-    value = apply_binary(machine, node.op, place.current_value(machine), evaluate_node(node.value, machine))
-    place.assign(value, machine)
+    target = _read_place(node.target, machine)
+    value = apply_binary(machine, node.op, target.current_value(machine), evaluate_node(node.value, machine))
+    target.assign(value, machine)
     return value
 
 
@@ -180,29 +149,22 @@ class _AssignedPlace:
     """Attribute names and indexes, from the outside in."""
 
     def current_value(self, machine: Machine) -> Value:
-        """What stands there."""
+        """Give what stands there."""
         return self._resolve_steps(machine)[-1]
 
     def assign(self, value: Value, machine: Machine) -> None:
         """Put something else there."""
-        chain = self._resolve_steps(machine, len(self.steps) - 1)
+        chain = self._resolve_steps(machine, len(self.steps) - 1) if self.steps else []
         for holder, step in zip(reversed(chain), reversed(self.steps), strict=True):
-            if isinstance(step, str):
-                value = replace_attribute(machine, holder, step, value)
-            else:
-                value = replace_item(machine, holder, step, value)
+            put: Callable[..., Value] = replace_attribute if isinstance(step, str) else replace_item
+            value = put(machine, holder, step, value)
         machine.bind(self.name, value)
 
     def _resolve_steps(self, machine: Machine, length: int | None = None) -> list[Value]:
         chain = [machine.lookup(self.name)]
         for step in self.steps[:length]:
-            holder = chain[-1]
-            found = (
-                get_attribute(machine, holder, step)
-                if isinstance(step, str)
-                else get_item(machine, holder, step)
-            )
-            chain.append(found)
+            get: Callable[..., Value] = get_attribute if isinstance(step, str) else get_item
+            chain.append(get(machine, chain[-1], step))
         return chain
 
 
@@ -241,10 +203,6 @@ def _for(node: ast.For, machine: Machine) -> Value:
     return value
 
 
-def _pass(node: ast.Pass, machine: Machine) -> Value:
-    return literal_value(None)
-
-
 def _raise(node: ast.Raise, machine: Machine) -> Value:
     """Raise what the program made. The error is as trusted as everything it was made of."""
     if node.exc is None or node.cause is not None:
@@ -264,19 +222,15 @@ def _import_from(node: ast.ImportFrom, machine: Machine) -> Value:
     return literal_value(None)
 
 
-def _class(node: ast.ClassDef, machine: Machine) -> Value:
-    return define_class(node, machine)
-
-
 _HANDLERS: dict[type[ast.stmt], Callable[[Any, Machine], Value]] = {
-    ast.Expr: _run_expression,
+    ast.Expr: lambda node, machine: evaluate_node(node.value, machine),
     ast.Assign: _assign,
     ast.AnnAssign: _annotated,
     ast.AugAssign: _augmented,
     ast.If: _if,
     ast.For: _for,
-    ast.Pass: _pass,
+    ast.Pass: lambda node, machine: literal_value(None),
     ast.Raise: _raise,
     ast.ImportFrom: _import_from,
-    ast.ClassDef: _class,
+    ast.ClassDef: define_class,
 }

@@ -1,7 +1,7 @@
 """`Machine`: the state of a task's programs, the bounds they keep, and the errors they raise.
 
-`ResourceUse` counts what programs have used of their `ProgramBounds`; `ProgramError` is an error for the model
-that wrote the program, `CallDenied` ends it.
+`ResourceUse` counts what programs have used of their `ProgramBounds`; `ProgramError` is an error for the
+model that wrote the program, `CallDenied` ends it.
 """
 
 from __future__ import annotations
@@ -14,6 +14,9 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from baselines.flow.labelled_values import FROM_USER, NOWHERE, FlowLabel, Value, join_deeply, join_labels
+
+RAISABLE = ("ValueError", "NotEnoughInformationError")
+"""Exceptions that programs may make."""
 
 
 class ProgramError(Exception):
@@ -110,11 +113,7 @@ class ResourceUse:
         self._ends = time.thread_time() + self.bounds.seconds
 
     def count_steps(self, count: int = 1) -> None:
-        """Book steps.
-
-        Raises:
-            ProgramError: If there were too many, or too much time is gone.
-        """
+        """Book steps."""
         self.steps += count
         if self.steps > self.bounds.steps:
             raise resource_error("steps")
@@ -122,11 +121,7 @@ class ResourceUse:
             raise resource_error("time")
 
     def count_value(self, value: Value) -> Value:
-        """Book a new value and return it.
-
-        Raises:
-            ProgramError: If it, or all of them together, are too large.
-        """
+        """Book a new value and return it."""
         inside = len(value.parts())
         bounds = self.bounds
         if value.count > bounds.parts or value.size > bounds.text or value.depth > bounds.levels:
@@ -139,20 +134,12 @@ class ResourceUse:
         return value
 
     def check_text_length(self, length: int) -> None:
-        """Look whether a text of this length may be made, before it is.
-
-        Raises:
-            ProgramError: If it would be too long.
-        """
+        """Look whether a text of this length may be made, before it is."""
         if length > self.bounds.text:
             raise resource_error("memory")
 
     def check_number_bits(self, bits: int) -> None:
-        """Look whether a whole number of so many bits may be made, before it is.
-
-        Raises:
-            ProgramError: If it would be too large.
-        """
+        """Look whether a whole number of so many bits may be made, before it is."""
         if bits > self.bounds.bits:
             raise resource_error("memory")
 
@@ -260,22 +247,14 @@ class Machine:
         return join_labels([self.lasting, *self.controls])
 
     def lookup(self, name: str) -> Value:
-        """The value of a name.
-
-        Raises:
-            ProgramError: If there is none.
-        """
-        found = self.names.get(name) or self.provided.get(name)
-        if found is None:
+        """Find the value of a name."""
+        value = self.names.get(name) or self.provided.get(name)
+        if value is None:
             raise ProgramError("NameError", f"name '{name}' is not defined")
-        return found
+        return value
 
     def bind(self, name: str, value: Value) -> None:
-        """Assign to a name.
-
-        Raises:
-            ProgramError: If the name is provided.
-        """
+        """Assign to a name."""
         if name in self.provided:
             text = f"'{name}' is provided and cannot be assigned. Choose another name."
             raise ProgramError("TypeError", text)

@@ -35,7 +35,6 @@ from baselines.flow.labelled_values import (
     to_native,
 )
 
-MethodKeywords = Mapping[str, Value]
 _TEXT_METHODS = (
     *("capitalize", "casefold", "center", "count", "endswith", "expandtabs", "find", "index", "isalnum"),
     *("isalpha", "isascii", "isdecimal", "isdigit", "isidentifier", "islower", "isnumeric", "isprintable"),
@@ -63,41 +62,28 @@ _OF_CLASSES: Mapping[tuple[type, str], Callable[..., Any]] = {
     (datetime.time, "fromisoformat"): datetime.time.fromisoformat,
 }
 _KINDS = (str, datetime.datetime, datetime.date, datetime.time, datetime.timedelta)
-_DICTIONARY_METHODS = ("get", "items", "keys", "values")
-_OBJECT_METHODS = ("model_dump", "model_dump_json", "dict")
-
-
-def has_method(holder: Value, name: str) -> bool:
-    """Whether the tables have such a method for such a value."""
-    return name in list_methods(holder)
 
 
 def list_methods(holder: Value) -> list[str]:
-    """Names of the methods of a value."""
+    """List the names of a value's methods."""
     match holder:
         case Dictionary():
-            return list(_DICTIONARY_METHODS)
+            return ["get", "items", "keys", "values"]
         case Series(kind=kind) if kind != "set":
             return ["index", "count"]
         case Instance():
-            return list(_OBJECT_METHODS)
+            return ["model_dump", "model_dump_json", "dict"]
         case Scalar(raw=raw):
-            kind_ = _receiver_kind(raw)
-            return [
-                *(["format"] if kind_ is str else []),
-                *(name for k, name in _NATIVE_METHODS if k is kind_),
-            ]
-    return [name for k, name in _OF_CLASSES if k is getattr(holder, "of", None)]
+            receiver = _receiver_kind(raw)
+            names = [name for kind, name in _NATIVE_METHODS if kind is receiver]
+            return ["format", *names] if receiver is str else names
+    return [name for kind, name in _OF_CLASSES if kind is getattr(holder, "of", None)]
 
 
 def call_method(
-    machine: Machine, holder: Value, name: str, given: Sequence[Value], named: MethodKeywords
+    machine: Machine, holder: Value, name: str, given: Sequence[Value], named: Mapping[str, Value]
 ) -> Value:
-    """The result of a method.
-
-    Raises:
-        ProgramError: If it fails, or would make too much.
-    """
+    """Call a method."""
     label = join_labels([holder.full, *(value.full for value in (*given, *named.values()))])
     if isinstance(holder, Dictionary):
         return _dictionary_method(machine, holder, name, given, named)
@@ -106,27 +92,25 @@ def call_method(
     arguments = [to_native(value) for value in given]
     keywords = {key: to_native(value) for key, value in named.items()}
     if isinstance(holder, Series):
-        method = list.index if name == "index" else list.count
-        held = [to_native(item) for item in holder.items]
+        listed: Callable[..., Any] = list.index if name == "index" else list.count
+        items = [to_native(item) for item in holder.items]
         return compute_plain(
-            machine, lambda: method(held, *arguments, **keywords), label, f"{name} has failed"
+            machine, lambda: listed(items, *arguments, **keywords), label, f"{name} has failed"
         )
     if not isinstance(holder, Scalar):
         return _class_method(machine, holder, name, arguments, label)
-    kind = _receiver_kind(holder.raw)
+    raw, kind = holder.raw, _receiver_kind(holder.raw)
+    assert kind is not None
     if kind is str:
-        text = str(holder.raw.value) if isinstance(holder.raw, Enum) else str(holder.raw)
+        raw = str(raw.value) if isinstance(raw, Enum) else str(raw)
         if name == "format":
             limits = machine.spending.bounds.width, machine.spending.bounds.text
-            return compute_plain(machine, lambda: format_text(text, given, named, label, limits), label)
-        _check_text_result(machine, text, name, arguments, keywords, label)
-        return compute_plain(machine, lambda: _NATIVE_METHODS[str, name](text, *arguments, **keywords), label)
-    assert kind is not None
-    if name == "strftime":
+            return compute_plain(machine, lambda: format_text(raw, given, named, label, limits), label)
+        _check_text_result(machine, raw, name, arguments, keywords, label)
+    elif name == "strftime":
         _check_dates(arguments)
-    return compute_plain(
-        machine, lambda: _NATIVE_METHODS[kind, name](holder.raw, *arguments, **keywords), label
-    )
+    native = _NATIVE_METHODS[kind, name]
+    return compute_plain(machine, lambda: native(raw, *arguments, **keywords), label)
 
 
 def _receiver_kind(raw: Any) -> type | None:
@@ -136,7 +120,7 @@ def _receiver_kind(raw: Any) -> type | None:
 
 
 def _dictionary_method(
-    machine: Machine, holder: Dictionary, name: str, given: Sequence[Value], named: MethodKeywords
+    machine: Machine, holder: Dictionary, name: str, given: Sequence[Value], named: Mapping[str, Value]
 ) -> Value:
     entries = [
         (machine.from_container(key, holder), machine.from_container(machine.join(value, key.full), holder))
@@ -145,8 +129,8 @@ def _dictionary_method(
     if name == "get":
         if named or not 1 <= len(given) <= 2:
             raise ProgramError("TypeError", "get takes a key and a default")
-        found = holder.entries.get(dictionary_key(given[0]))
-        value = found[1] if found else given[1] if len(given) == 2 else literal_value(None)
+        entry = holder.entries.get(dictionary_key(given[0]))
+        value = entry[1] if entry else given[1] if len(given) == 2 else literal_value(None)
         # Whether there is such a key depends on all of them.
         keys = join_labels(key.full for key, _ in holder.entries.values())
         return machine.from_container(machine.join(value, given[0].full | keys | holder.label), holder)
@@ -217,23 +201,19 @@ def _result_length(text: str, name: str, given: list[Any], named: Mapping[str, A
     return len(text)
 
 
-def _getters(*names: str) -> Mapping[str, Callable[[Any], Any]]:
-    return {name: attrgetter(name) for name in names}
-
-
-_DATE_GETTERS = _getters("year", "month", "day")
-_TIME_GETTERS = _getters("hour", "minute", "second", "microsecond", "tzinfo")
-_ATTRIBUTE_TABLES: tuple[tuple[type, Mapping[str, Callable[[Any], Any]]], ...] = (
-    (Enum, _getters("value", "name")),
-    (datetime.datetime, {**_DATE_GETTERS, **_TIME_GETTERS}),
-    (datetime.date, _DATE_GETTERS),
-    (datetime.time, _TIME_GETTERS),
-    (datetime.timedelta, _getters("days", "seconds", "microseconds")),
+_DATE, _TIME = ("year", "month", "day"), ("hour", "minute", "second", "microsecond", "tzinfo")
+_ATTRIBUTES: tuple[tuple[type, tuple[str, ...]], ...] = (
+    (Enum, ("value", "name")),
+    (datetime.datetime, (*_DATE, *_TIME)),
+    (datetime.date, _DATE),
+    (datetime.time, _TIME),
+    (datetime.timedelta, ("days", "seconds", "microseconds")),
 )
+_GETTERS = {name: attrgetter(name) for _, names in _ATTRIBUTES for name in names}
 
 
 def get_attribute(machine: Machine, holder: Value, name: str) -> Value:
-    """The value of an attribute: a field, an entry of the tables above, or a method.
+    """Get the value of an attribute: a field, an entry of the tables above, or a method.
 
     Raises:
         ProgramError: If the tables do not have it. Python's own attributes are never looked at.
@@ -242,87 +222,75 @@ def get_attribute(machine: Machine, holder: Value, name: str) -> Value:
         return machine.join(holder.fields[name], holder.label)
     if isinstance(holder, ClassValue) and isinstance(holder.of, EnumMeta) and name in holder.of.__members__:
         return Scalar(holder.label, holder.of.__members__[name])
-    if isinstance(holder, Scalar):
-        for kind, table in _ATTRIBUTE_TABLES:
-            if isinstance(holder.raw, kind) and name in table:
-                return to_value(table[name](holder.raw), holder.label)
-    if has_method(holder, name):
+    if isinstance(holder, Scalar) and name in list_attributes(holder):
+        return to_value(_GETTERS[name](holder.raw), holder.label)
+    if name in list_methods(holder):
         return MethodValue(holder.label, name, holder)
     text = f"'{type_name(holder)}' object has no attribute '{name}'"
     raise ProgramError("AttributeError", text, holder.full)
 
 
 def list_attributes(holder: Value) -> list[str]:
-    """Fields of an object and table attributes, for `dir`."""
+    """List the fields of an object, or the attributes of the table."""
     if isinstance(holder, Instance):
         return list(holder.fields)
     raw = holder.raw if isinstance(holder, Scalar) else None
-    return [name for kind, table in _ATTRIBUTE_TABLES if isinstance(raw, kind) for name in table]
+    return [name for kind, names in _ATTRIBUTES if isinstance(raw, kind) for name in names]
 
 
 def get_item(machine: Machine, holder: Value, index: Value) -> Value:
-    """What stands at an index or key. It depends on the index as well.
-
-    Raises:
-        ProgramError: If there is nothing, or the value has no items.
-    """
+    """Get what stands at an index or key. It depends on the index as well."""
     if isinstance(holder, Dictionary):
         key = dictionary_key(index)
         if key not in holder.entries:
-            raise ProgramError("KeyError", _key_text(index), holder.label | index.full)
+            # The key alone: what the dictionary holds is not for an error text.
+            key_text = repr(index.raw) if isinstance(index, Scalar) else type_name(index)
+            raise ProgramError("KeyError", key_text, holder.label | index.full)
         stored, value = holder.entries[key]
         return machine.from_container(machine.join(value, stored.full | index.full), holder)
-    place = _checked_index(holder, index)
+    position = _checked_index(holder, index)
     if isinstance(holder, Series):
-        return machine.from_container(machine.join(holder.items[place], index.full), holder)
+        return machine.from_container(machine.join(holder.items[position], index.full), holder)
     assert isinstance(holder, Scalar)
-    return Scalar(holder.full | index.full, holder.raw[place])
+    return Scalar(holder.full | index.full, holder.raw[position])
 
 
 def replace_item(machine: Machine, holder: Value, index: Value, value: Value) -> Value:
-    """A copy of a list or dict in which something else stands at an index or key."""
+    """Copy a list or dict with something else at an index or key."""
     if isinstance(holder, Dictionary):
         entries = {**holder.entries, dictionary_key(index): (index, value)}
         return machine.spending.count_value(Dictionary(holder.label | index.full, entries))
     if not isinstance(holder, Series) or holder.kind != "list":
         text = f"'{type_name(holder)}' object does not support item assignment"
         raise ProgramError("TypeError", text, holder.full)
-    place = _checked_index(holder, index)
-    items = tuple(value if at == place else kept for at, kept in enumerate(holder.items))
+    position = _checked_index(holder, index)
+    items = [*holder.items[:position], value, *holder.items[position + 1 :]]
     # Which of the items was replaced depends on the index, so each of them does.
-    changed = [machine.join(one, index.full) for one in items]
-    return machine.spending.count_value(Series(holder.label | index.full, "list", tuple(changed)))
+    changed = tuple(machine.join(item, index.full) for item in items)
+    return machine.spending.count_value(Series(holder.label | index.full, "list", changed))
 
 
 def replace_attribute(machine: Machine, holder: Value, name: str, value: Value) -> Value:
-    """A copy of an object with another value in a field."""
+    """Copy an object with another value in a field."""
     if not isinstance(holder, Instance) or name not in holder.fields:
-        raise ProgramError(
-            "AttributeError", f"'{type_name(holder)}' object has no field '{name}'", holder.full
-        )
+        text = f"'{type_name(holder)}' object has no field '{name}'"
+        raise ProgramError("AttributeError", text, holder.full)
     return machine.spending.count_value(Instance(holder.label, holder.of, {**holder.fields, name: value}))
 
 
 def _checked_index(holder: Value, index: Value) -> int:
-    """The index, counted from the start."""
-    sequence: Any = None
-    if isinstance(holder, Series) and holder.kind != "set":
-        sequence = holder.items
-    elif isinstance(holder, Scalar) and isinstance(holder.raw, str):
-        sequence = holder.raw
-    if sequence is None:
-        text = f"'{type_name(holder)}' object is not subscriptable"
-        raise ProgramError("TypeError", text, holder.full)
+    """Give the index, counted from the start."""
+    match holder:
+        case Series(kind="list" | "tuple", items=parts) | Scalar(raw=str() as parts):
+            length = len(parts)
+        case _:
+            text = f"'{type_name(holder)}' object is not subscriptable"
+            raise ProgramError("TypeError", text, holder.full)
     raw = index.raw if isinstance(index, Scalar) else None
     if not isinstance(raw, int):
         text = f"{type_name(holder)} indices must be integers, not {type_name(index)}"
         raise ProgramError("TypeError", text, holder.full | index.full)
-    if not -len(sequence) <= raw < len(sequence):
+    if not -length <= raw < length:
         text = f"{type_name(holder)} index out of range"
         raise ProgramError("IndexError", text, holder.label | index.full)
-    return raw % len(sequence)
-
-
-def _key_text(index: Value) -> str:
-    """The key alone: what the dictionary holds is not for an error text."""
-    return repr(index.raw) if isinstance(index, Scalar) else type_name(index)
+    return raw % length

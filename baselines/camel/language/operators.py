@@ -1,4 +1,4 @@
-"""Operators, comparisons, formats and texts of labelled values; the size of a result is checked before it is made."""
+"""Operators, comparisons, formats and texts of labelled values; sizes are checked before results are made."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def to_str(value: Value) -> str:
     """What `str` makes of it."""
     match value:
         case Scalar(raw=raw):
-            return _enum_repr(raw) if isinstance(raw, Enum) else str(raw)
+            return str(raw.value) if isinstance(raw, Enum) and isinstance(raw, str) else str(raw)
         case Instance(fields=fields):
             return " ".join(f"{name}={to_repr(held)}" for name, held in fields.items())
         case ErrorValue(text=text):
@@ -47,7 +47,12 @@ def to_repr(value: Value) -> str:
         case Scalar(raw=raw):
             return repr(raw)
         case Series(kind=kind, items=items):
-            return _series_repr(kind, [to_repr(item) for item in items])
+            inside = ", ".join(map(to_repr, items))
+            if kind == "list":
+                return f"[{inside}]"
+            if kind == "tuple":
+                return f"({inside},)" if len(items) == 1 else f"({inside})"
+            return f"{{{inside}}}" if items else "set()"
         case Dictionary(entries=entries):
             return "{" + ", ".join(f"{to_repr(key)}: {to_repr(held)}" for key, held in entries.values()) + "}"
         case Instance(of=of, fields=fields):
@@ -78,52 +83,27 @@ def type_name(value: Value) -> str:
     return "function"
 
 
-def _enum_repr(raw: Enum) -> str:
-    return str(raw.value) if isinstance(raw, str) else str(raw)
-
-
-def _series_repr(kind: str, items: list[str]) -> str:
-    inside = ", ".join(items)
-    if kind == "list":
-        return f"[{inside}]"
-    if kind == "tuple":
-        return f"({inside},)" if len(items) == 1 else f"({inside})"
-    return f"{{{inside}}}" if items else "set()"
-
-
 _DATE_FORMAT = re.compile(r"(?:[^%]|%[A-Za-z%])*")
 _MOST_DATE = 200
 _FORMATTER = Formatter()
 
 
 def check_date_format(text: str) -> None:
-    """Look at a format of dates: `%1000000Y` would fill the memory.
-
-    Raises:
-        ProgramError: If it holds anything but letters behind `%`, or is very long.
-    """
+    """Look at a format of dates: `%1000000Y` would fill the memory."""
     if len(text) > _MOST_DATE or not _DATE_FORMAT.fullmatch(text):
         raise ProgramError("ValueError", "such a format of dates is not supported")
 
 
 def check_format_spec(spec: str, widest: int) -> None:
-    """Look at a format specification.
-
-    Raises:
-        ProgramError: If a width or precision in it is too large.
-    """
-    if any(len(digits) > 9 or int(digits) > widest for digits in re.findall(r"[0-9]+", spec)):
-        raise resource_error("width")
-    if len(spec) > _MOST_DATE or not spec.isascii():
+    """Look at a format specification."""
+    numbers = re.findall(r"[0-9]+", spec)
+    too_wide = any(len(digits) > 9 or int(digits) > widest for digits in numbers)
+    if too_wide or len(spec) > _MOST_DATE or not spec.isascii():
         raise resource_error("width")
 
 
 def format_value(value: Value, spec: str, label: FlowLabel) -> str:
-    """What `format` makes of it.
-
-    Raises:
-        ProgramError: If the specification does not fit.
-    """
+    """What `format` makes of it."""
     if not spec:
         return to_str(value)
     raw = value.raw if isinstance(value, Scalar) else None
@@ -148,9 +128,6 @@ def format_text(
         named: Values by name.
         label: For errors.
         limits: The widest field, and the longest text.
-
-    Raises:
-        ProgramError: If a field is something else, is missing, or the text becomes too long.
     """
     pieces, length, counted = [], 0, 0
     try:
@@ -299,17 +276,27 @@ def comparable_data(value: Value) -> Any:
 
 
 def dictionary_key(value: Value) -> Any:
-    """The plain data under which it stands in a dictionary or set.
-
-    Raises:
-        ProgramError: If it cannot be a key.
-    """
+    """The plain data under which it stands in a dictionary or set."""
     raw = comparable_data(value)
     try:
         hash(raw)
     except TypeError:
         raise ProgramError("TypeError", f"unhashable type: '{type_name(value)}'", value.full) from None
     return raw
+
+
+def iterate_value(value: Value, machine: Machine) -> list[Value]:
+    """List the items of a value, as a loop takes them."""
+    if isinstance(value, Series):
+        items = list(value.items)
+    elif isinstance(value, Dictionary):
+        items = [key for key, _ in value.entries.values()]
+    elif isinstance(value, Scalar) and isinstance(value.raw, str):
+        machine.spending.count_steps(len(value.raw))
+        return [Scalar(value.label, character) for character in value.raw]
+    else:
+        raise ProgramError("TypeError", f"'{type_name(value)}' object is not iterable", value.full)
+    return [machine.from_container(item, value) for item in items]
 
 
 def build_set(items: Iterable[Value], label: FlowLabel) -> Series:
@@ -352,25 +339,19 @@ def _concatenate(machine: Machine, sign: ast.operator, left: Value, right: Value
 
 def _check_result_size(spending: ResourceUse, sign: ast.operator, one: Any, other: Any) -> None:
     """Look whether the result will be small enough, before it is made."""
-    if isinstance(sign, ast.Mod) and isinstance(one, str | bytes):
-        raise unsupported_error("Formatting with '%' is")
-    if isinstance(one, str) or isinstance(other, str):
-        if isinstance(sign, ast.Add) and isinstance(one, str) and isinstance(other, str):
+    match sign, one, other:
+        case ast.Mod(), str() | bytes(), _:
+            raise unsupported_error("Formatting with '%' is")
+        case ast.Add(), str(), str():
             spending.check_text_length(len(one) + len(other))
-        if isinstance(sign, ast.Mult):
-            text, times = (one, other) if isinstance(one, str) else (other, one)
-            if isinstance(times, int):
-                spending.check_text_length(len(text) * max(0, times))
-    elif type(one) in (int, bool) and type(other) in (int, bool):
-        spending.check_number_bits(_result_bits(sign, int(one), int(other)))
-
-
-def _result_bits(sign: ast.operator, one: int, other: int) -> int:
-    if isinstance(sign, ast.Pow):
-        return one.bit_length() * max(0, other)
-    if isinstance(sign, ast.LShift):
-        return one.bit_length() + max(0, other)
-    return one.bit_length() + other.bit_length() if isinstance(sign, ast.Mult) else 0
+        case (ast.Mult(), str() as text, int() as times) | (ast.Mult(), int() as times, str() as text):
+            spending.check_text_length(len(text) * max(0, times))
+        case ast.Pow(), int(), int():
+            spending.check_number_bits(one.bit_length() * max(0, other))
+        case ast.LShift(), int(), int():
+            spending.check_number_bits(one.bit_length() + max(0, other))
+        case ast.Mult(), int(), int():
+            spending.check_number_bits(one.bit_length() + other.bit_length())
 
 
 def _type_error_text(sign: ast.operator, left: Value, right: Value) -> str:
@@ -383,10 +364,3 @@ def _type_error_text(sign: ast.operator, left: Value, right: Value) -> str:
 def _plain_data(value: Value) -> bool:
     numbers = int | float | datetime.timedelta
     return isinstance(value, Scalar) and isinstance(value.raw, numbers) and not isinstance(value.raw, Enum)
-
-
-def add_values(machine: Machine, left: Value, right: Value) -> Value:
-    """Two values added, texts excepted."""
-    if isinstance(right, Scalar) and isinstance(right.raw, str):
-        raise ProgramError("TypeError", "texts are joined with ''.join, not sum", right.full)
-    return apply_binary(machine, ast.Add(), left, right)

@@ -1,4 +1,4 @@
-"""The tool border: what filters are shown, in which order, and what the conversation and the tools get."""
+"""The tool boundary: what filters are shown, in which order, and what the conversation and the tools get."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Marks(BoundaryFilter):
         self.letter, self.forbidden = letter, forbidden
         self.seen: list[str] = []
 
-    def rule(self, turn: FilterTurn, calls: Sequence[FunctionCall]) -> list[CallRuling]:
+    def rule_on_calls(self, turn: FilterTurn, calls: Sequence[FunctionCall]) -> list[CallRuling]:
         self.seen += [call.function for call in calls]
         return [self._ruled(call) for call in calls]
 
@@ -55,12 +55,16 @@ class Marks(BoundaryFilter):
             return CallRuling(call, f"refused by {self.letter}")
         return CallRuling(call.model_copy(update={"args": {**call.args, "to": to + self.letter}}))
 
-    def read(self, turn: FilterTurn, results: Sequence[ChatToolResultMessage]) -> list[ChatToolResultMessage]:
+    def filter_results(
+        self, turn: FilterTurn, results: Sequence[ChatToolResultMessage]
+    ) -> list[ChatToolResultMessage]:
         return [replace_result_text(result, result_text(result) + self.letter) for result in results]
 
 
 class Ends(BoundaryFilter):
-    def read(self, turn: FilterTurn, results: Sequence[ChatToolResultMessage]) -> list[ChatToolResultMessage]:
+    def filter_results(
+        self, turn: FilterTurn, results: Sequence[ChatToolResultMessage]
+    ) -> list[ChatToolResultMessage]:
         raise EndCase("Over.", [replace_result_text(result, "gone") for result in results])
 
 

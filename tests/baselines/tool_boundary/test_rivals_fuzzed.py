@@ -1,6 +1,6 @@
 """Mutated replies for every role of the rivals: a defined outcome, counted, and nothing withheld in silence.
 
-`RIVALS_FUZZ=10000 pytest tests/baselines/border/test_rivals_fuzzed.py` draws as many per role.
+`RIVALS_FUZZ=10000 pytest tests/baselines/tool_boundary/test_rivals_fuzzed.py` draws as many per role.
 """
 
 from __future__ import annotations
