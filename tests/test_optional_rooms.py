@@ -74,7 +74,7 @@ def register(site: Path, distribution: str, entries: Mapping[str, str]) -> None:
     info.mkdir(parents=True)
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 0.1.0\n")
     listed = "".join(f"{name} = {target}\n" for name, target in entries.items())
-    (info / "entry_points.txt").write_text(f"[agentsys.extensions]\n{listed}")
+    (info / "entry_points.txt").write_text(f"[agentsys.rooms]\n{listed}")
 
 
 def run_lines(site: Path, folder: Path, *lines: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
@@ -121,11 +121,11 @@ def test_without_one_room_the_core_and_the_others_work(room: str, tmp_path: Path
 
 OWN_ROOM = """
 from pathlib import Path
-from agentsys.extensions import CommandSource, Room, Section
+from agentsys.extensions import CommandSection, CommandSource, Extension
 configs = Path(__file__).parent / "configs"
 count = CommandSource("mine.command:count", "Count mails.", ("agentsys count 3",))
 other = CommandSource("mine.command:count", "Not the one you know.")
-ROOM = Room(Section("Read what was run", 25, {"count": count, "run": other}), configs)
+ROOM = Extension(CommandSection("Read what was run", 25, {"count": count, "run": other}), configs)
 """
 OWN_COMMAND = '''
 def count(mails: int) -> None:

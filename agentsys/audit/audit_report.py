@@ -145,6 +145,11 @@ def _build_grids(found: TraceAudit, every_task: bool) -> Iterator[Grid]:
         names=4,
         wrapped=3,
     )
+    yield from _build_record_grids(found, every_task)
+
+
+def _build_record_grids(found: TraceAudit, every_task: bool) -> Iterator[Grid]:
+    exposure = ("cases", "exposed", "not exposed", "unknown")
     yield _build_grid(
         "attacked records that ended in an error",
         ("pipeline", "suite", "errored", "stored as success"),
