@@ -1,8 +1,6 @@
-"""`FlowLabel` and `Value`: where data came from, who may read it, and plain data whose every part has a label.
+"""`FlowLabel` and `Value`: where data came from, who may read it, and data whose every part has a label.
 
-Labels form a lattice whose join is `|`. Values never change. `full` is the label of a value with all its parts;
-it and `size` are known from the start, so that neither a value that holds itself nor one that is small in memory
-and huge when written out can come about unseen.
+Labels form a lattice whose join is `|`. Values never change.
 """
 
 from __future__ import annotations
@@ -110,6 +108,8 @@ class Value:
 
     label: FlowLabel
     """Its own label: that it is there, and what it is as a whole."""
+    # Known from the start, so that neither a value that holds itself nor one that is small in memory and huge
+    # when written out can come about unseen.
     full: FlowLabel = field(init=False, repr=False)
     """Its own label joined with those of its parts."""
     size: int = field(init=False, repr=False)

@@ -75,9 +75,9 @@ class Datamarking:
     def explanation(self) -> str:
         """Say what the mark means, and that it must not be copied."""
         return (
-            f"In everything a tool returns to you the words are joined by the mark {_name_mark(self.mark_text)} "
-            f"where spaces would be. {_RULE} In your own tool calls and answers write ordinary spaces, "
-            "not the mark."
+            "In everything a tool returns to you the words are joined by the mark"
+            f" {_name_mark(self.mark_text)} where spaces would be. {_RULE} In your own tool calls and answers"
+            " write ordinary spaces, not the mark."
         )
 
     def mark(self, text: str) -> MarkedText:
