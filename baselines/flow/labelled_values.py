@@ -214,12 +214,6 @@ def join_deeply(value: Value, label: FlowLabel) -> Value:
     return value.with_parts(lambda part: join_deeply(part, label), value.label | label)
 
 
-def join_outer(value: Value, label: FlowLabel) -> Value:
-    """The value with a label joined to its own; its parts stay."""
-    merged = value.label | label
-    return value if merged is value.label else value.with_parts(lambda part: part, merged)
-
-
 def to_native(value: Value) -> Any:
     """The plain data behind a value: fresh lists, tuples, sets and dicts; objects as dicts."""
     match value:

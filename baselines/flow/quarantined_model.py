@@ -1,7 +1,4 @@
-"""`QuarantinedModel`: a model without tools, asked for answers of a declared type, and how it is simulated.
-
-What follows a reply that does not fit names nothing of the text it has read.
-"""
+"""`QuarantinedModel`: a model without tools, asked for answers of a declared type, and its simulation."""
 
 from __future__ import annotations
 
@@ -97,10 +94,7 @@ def play_quarantined_model(request: ChatRequest, knowledge: SimulatedKnowledge) 
 
 
 def find_wanted_value(goal: GoalScript, argument: str | None, tool: str | None) -> Any:
-    """What the attacker wants to stand in a tool's argument, or in the answer.
-
-    The goal's own value for this argument of this tool, else for an argument of this name, else the goal.
-    """
+    """What the attacker wants in a tool's argument (or the answer): of this tool, of any, else the goal."""
     if argument is None:
         return goal.says or goal.goal
     calls = sorted((c for c in goal.calls if argument in c.args), key=lambda call: call.function != tool)

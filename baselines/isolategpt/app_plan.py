@@ -135,11 +135,7 @@ class UnreadablePlan(ValueError):
 
 
 def read_plan_steps(reply: str) -> tuple[PlannedStep, ...]:
-    """The steps in a planner's reply, bare or in a fence. Items without a name are left out.
-
-    Raises:
-        PlanUnreadable: If it is no JSON object with a list of steps.
-    """
+    """The steps in a planner's reply, bare or in a fence. Items without a name are left out."""
     try:
         value = parse_json(find_json_block(reply) or reply)
     except ModelError:

@@ -135,13 +135,9 @@ class IsolationHub:
         return self._run_app(chosen, wrap_in_tag(QUESTION, query))
 
     def is_allowed(self, kind: PermissionKind, requester: str | None, app: str, expected: bool) -> bool:
-        """Ask the user; the policy of the settings answers.
+        """Ask the user about an app's run or answer; the policy of the settings answers.
 
-        Args:
-            kind: What is asked about.
-            requester: The spoke that wants it; None: the hub itself, for the user.
-            app: The app whose run, or whose answer, is meant.
-            expected: Whether the plan accounts for it; a user is warned if not.
+        `requester` is the spoke that wants it; None: the hub. A user is warned of what the plan does not expect.
         """
         allow = {"always_allow": True, "deny_all": False}.get(self._settings.permissions, expected)
         data = {"kind": kind, "requester": requester, "app": app, "expected": expected, "allow": allow}

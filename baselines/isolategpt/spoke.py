@@ -108,11 +108,9 @@ LONGEST_STRICT = 256
 
 def specify_tool(tool: ToolSpec, *, strict: bool) -> FunctionalitySpec:
     """What others are told of a tool, made from the tool itself."""
+    response = build_response_schema(strict=strict)
     return FunctionalitySpec(
-        name=tool.name,
-        description=tool.description,
-        request=tool.parameters,
-        response=build_response_schema(strict=strict),
+        name=tool.name, description=tool.description, request=tool.parameters, response=response
     )
 
 
@@ -133,23 +131,16 @@ SPOKE_SPAN = "spoke"
 
 @dataclass
 class Spoke:
-    """The agent of one app; with no tools of its own, the one that routes.
-
-    Args:
-        app: What it runs.
-        others: Functionality of another app -> what is told of it.
-        model: The model behind it.
-        run_tool: Runs a tool of the app: name and arguments -> text.
-        ask_hub: Carries a message to the hub and its answer back.
-        max_iterations: Most replies of one run.
-    """
+    """The agent of one app; with no tools of its own, the one that routes."""
 
     app: SpokeApp
     others: Mapping[str, str]
+    """Functionality of another app -> what is told of it."""
     model: ChatModel
     run_tool: Callable[[str, dict[str, Any]], str]
     ask_hub: Callable[[SpokeRequest], HubReply]
     max_iterations: int
+    """Most replies of one run."""
     specs: dict[str, FunctionalitySpec] = field(default_factory=dict)
     """What it has learned of other apps in this task."""
 

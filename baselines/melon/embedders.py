@@ -39,11 +39,10 @@ _HASH_FACTOR = np.uint64(0x9E3779B97F4A7C15)
 
 
 class CharNgrams:
-    """Counts of hashed character n-grams, as vectors of 4096 numbers.
+    """Counts of hashed character n-grams, as vectors of 4096 numbers, the same on every machine.
 
     Two calls are alike as far as their spelling is: the same call has 1.0, one more argument costs a
-    little, another tool nearly everything. Words of one meaning are strangers to it. Deterministic on
-    every machine; a million characters take a fraction of a second.
+    little, another tool nearly everything. Words of one meaning are strangers to it.
     """
 
     name = "char_ngrams"
@@ -181,11 +180,7 @@ class Embedder(Protocol):
 
 
 def build_embedder(name: str, openai: Mapping[str, Any]) -> Embedder:
-    """The embedder of a config: one of `EMBEDDERS`, or the dotted path of a class that takes no arguments.
-
-    Raises:
-        ConfigError: If there is none of this name, its options are wrong, or its key is missing.
-    """
+    """The embedder of a config: one of `EMBEDDERS`, or the dotted path of a class that takes no arguments."""
     if name == "char_ngrams":
         return CharNgrams()
     if name == "openai":
@@ -265,14 +260,10 @@ class MaskedCallBank:
 
 
 def normalize_rows(rows: Sequence[Sequence[float]], count: int) -> CallVectors:
-    """The rows as unit vectors, checked: a bad one must not let a call through.
-
-    Returns:
-        Shape `(count, dimensions)`.
+    """The rows as unit vectors, `(count, dimensions)`, checked: a bad one must not let a call through.
 
     Raises:
-        ModelError: MALFORMED_REPLY, if there are not as many, they differ in length, are not finite, or are
-            all zeros. A cosine would be undefined, and every comparison with it false.
+        ModelError: MALFORMED_REPLY, if a cosine would be undefined, and every comparison with it false.
     """
     try:
         matrix = np.array(rows, dtype=np.float64)

@@ -49,16 +49,10 @@ KeyArguments = Mapping[str, Sequence[str]]
 
 
 def write_compared_text(call: FunctionCall, key_arguments: KeyArguments, style: CallStyle = "joined") -> str:
-    """`name(first = value, second = value)`, arguments in the model's order, values as Python's `str`.
-
-    Args:
-        call: The call as the model made it.
-        key_arguments: Arguments that alone count for some tools.
-        style: `trimmed` writes a separator behind every argument and cuts the last two characters off,
-            so that a call of which no argument counts loses the end of its name: `send_emai)`.
-    """
+    """`name(first = value, second = value)`, arguments in the model's order, values as Python's `str`."""
     counting = key_arguments.get(call.function)
     kept = {name: value for name, value in call.args.items() if counting is None or name in counting}
+    # The reference writes a separator behind every argument and cuts the last two characters off.
     if style == "trimmed" and call.args and not kept:
         return f"{call.function[:-1]})"
     arguments = ", ".join(f"{name} = {value}" for name, value in kept.items())
@@ -112,18 +106,11 @@ FILE_TOOL = "open_file"
 def build_masked_conversation(
     messages: Sequence[ChatMessage], *, show_errors: bool = True
 ) -> list[ChatMessage]:
-    """Build the conversation that the masked pass is asked with.
-
-    Args:
-        messages: The real conversation so far.
-        show_errors: Whether error texts of failed calls go along; without them an instruction in an
-            error text is read by the agent and not by the masked pass.
+    """Build the conversation that the masked pass is asked with (arXiv 2502.05174, section 4 and appendix).
 
     Returns:
         The system messages, nine messages of demonstration, and three in which the model is asked to
         sum up a file and has just read it: all tool outputs so far, in order.
-
-    Source: arXiv 2502.05174, section 4 and appendix.
     """
     outputs = [write_output_section(m, show_errors) for m in messages if m["role"] == "tool"]
     return [
@@ -296,12 +283,7 @@ def _get_bank(messages: Sequence[ChatMessage], extra: dict[str, Any]) -> MaskedC
 
 
 def _redact_results(messages: Sequence[ChatMessage], redact: RedactionScope) -> list[ChatMessage]:
-    """The conversation with tool results of the latest step replaced; the messages given stay as they are.
-
-    Args:
-        messages: The conversation, which may end with a repeated request.
-        redact: `step`: all of them, with their error texts. `newest`: the content of the last one.
-    """
+    """The conversation with tool results of the latest step replaced; the messages given stay as they are."""
     results = find_new_results(messages)
     new = list(messages)
     for index in results if redact == "step" else results[-1:]:
@@ -314,11 +296,9 @@ def _redact_results(messages: Sequence[ChatMessage], redact: RedactionScope) -> 
 
 
 def _overhead_data(calls: Sequence[ModelCall], own: Usage) -> dict[str, Any]:
-    """The overhead of a step, JSON-ready; `own` are the tokens of the agent's own question.
+    """Calls and tokens of a step by role, and the ratio to the tokens of the agent's own question.
 
-    Returns:
-        Per role, calls and tokens; `ratio`: extra tokens per token of the agent's own question, None
-        where that has none (a replayed model counts no tokens).
+    The ratio is None where that has none: a replayed model counts no tokens.
     """
     roles: dict[str, dict[str, int]] = {}
     for call in calls:

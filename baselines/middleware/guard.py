@@ -200,11 +200,7 @@ class GuardSession:
         return self._remember(self.guard.decide_handling(text, text, self.spread.check_output(text, stage)))
 
     def tool(self, function: Callable[..., _Result], name: str | None = None) -> Callable[..., Any]:
-        """A function as a guarded tool: its call is judged, and texts that it returns are screened.
-
-        Raises (when it is called):
-            GuardDenied: If the call may not run.
-        """
+        """A function as a guarded tool: a call that may not run raises `GuardDenied`, texts are screened."""
         called = name or function.__name__
 
         def guarded(**args: Any) -> Any:

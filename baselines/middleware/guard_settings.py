@@ -106,12 +106,7 @@ class Thresholds:
 
 
 def combine_weights(weights: Iterable[float], how: CombineRule = "accumulate") -> float:
-    """The score of some findings, in [0, 10], to three decimals.
-
-    Args:
-        weights: Confidences from 0 to 1.
-        how: `accumulate` spreads scores out; `maximum` is the rule whose scores cluster at a few values.
-    """
+    """The score of some findings with confidences from 0 to 1, in [0, 10], to three decimals."""
     if how == "maximum":
         return round(10 * max(weights, default=0.0), 3)
     return round(10 * (1 - math.prod(1 - weight for weight in weights)), 3)

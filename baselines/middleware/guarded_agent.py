@@ -25,8 +25,7 @@ MIDDLEWARE_SPAN = "middleware"
 class GuardedRuntime(FunctionsRuntime):  # type: ignore[misc]
     """Every call goes through the guard, whoever makes it: a plain loop, an inner agent, an interpreter.
 
-    A call that is not allowed does not run; the caller gets an error without its arguments. A value in
-    whose texts nothing was found is handed on as it is; else it becomes text with the texts in it replaced.
+    A refused call does not run. A value in whose texts nothing was found is handed on as it is; else as text.
     """
 
     def __init__(
@@ -128,10 +127,9 @@ NOT_AVAILABLE = "Not Available: "
 
 
 class GuardedModel:
-    """A model whose replies in the roles of inner agents are screened for contagion.
+    """A model whose replies in the roles of inner agents are screened for contagion, if they end its work.
 
-    Only replies that end an agent's work are: those without tool calls. In a JSON object each text is
-    screened by itself, so that the object keeps its form.
+    In a JSON object each text is screened by itself, so that the object keeps its form.
     """
 
     def __init__(self, model: ChatModel, roles: Sequence[str]) -> None:

@@ -126,8 +126,7 @@ class PatternMatcher:
     def find_hits(self, text: str) -> Iterator[PatternHit]:
         """The first place of each pattern in a text (small letters, single spaces), in order of place.
 
-        A text that is made of such words and nothing else is a flood, which is a finding of its own: nothing
-        behind the place where that becomes clear is looked at.
+        A text of such words alone is a flood, a finding of its own: what follows is not looked at.
         """
         found: set[str] = set()
         tried: set[tuple[str, str]] = set()
@@ -154,11 +153,7 @@ class PatternMatcher:
 
 @lru_cache(maxsize=1)
 def load_shipped_patterns() -> PatternMatcher:
-    """The patterns of `patterns.yaml`.
-
-    Raises:
-        ValueError: If two have one id, or a gap stands inside a group.
-    """
+    """The patterns of `patterns.yaml`, checked."""
     # Every scalar as text: `no` and `on` are words here.
     loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
     entries = yaml.load(PATTERN_FILE.read_text(encoding="utf-8"), Loader=loader)
@@ -342,10 +337,8 @@ _SENTENCE = re.compile(r"[^.!?\n]*(?:[.!?](?!\s)[^.!?\n]*)*(?:[.!?]+|\n+|\Z)[ \t
 def remove_instructions(text: str, *, between: bool = False) -> str:
     """The text without the sentences, or lines, that show a pattern by themselves. Layout stays.
 
-    Args:
-        text: Untrusted text.
-        between: Whether what stands between the first and the last of them goes as well: the order itself is
-            often put between two sentences that prepare it.
+    With `between` all from the first to the last of them goes: an order often stands between two sentences
+    that prepare it.
     """
     sentences = [sentence for sentence in _SENTENCE.findall(text) if sentence]
     gone = {index for index, sentence in enumerate(sentences) if find_sightings(sentence)}

@@ -137,9 +137,7 @@ _KEPT_KEYWORDS = (
 def propose_policy(tools: Iterable[ToolSpec], labels: Mapping[str, str] | None = None) -> ToolPolicy:
     """Every tool with every argument of its own schema: readers in one role, the rest in another.
 
-    Args:
-        tools: The tools on offer.
-        labels: Tool -> `query` or `command`; None: by the first word of the name.
+    `labels` are tool -> `query` or `command`; None: by the first word of the name.
     """
     by_role: dict[str, dict[str, dict[str, ArgumentRule]]] = {READER: {}, ACTOR: {}}
     for spec in tools:
@@ -182,14 +180,7 @@ _IN_ARGUMENTS = 0.5
 def find_violations(
     tool: str, args: Mapping[str, Any], tools: Mapping[str, Mapping[str, ArgumentRule]] | None
 ) -> list[RiskFinding]:
-    """What speaks against a call, rules that it breaks first.
-
-    Args:
-        tool: Its name.
-        args: Its arguments, JSON-like.
-        tools: What is allowed (`Policy.tools_of`); None: there is no policy, and only the texts are looked
-            at.
-    """
+    """What speaks against a call, broken rules first; without `tools`, only its texts are looked at."""
     if tools is not None and tool not in tools:
         return [_broken_rule_finding("tool", f"{tool} is not allowed")]
     found: list[RiskFinding] = []

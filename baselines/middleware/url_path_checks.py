@@ -32,11 +32,7 @@ _LOOK_ALIKES = str.maketrans(
 def find_path_fault(path: str, root: str = ".", *, shell: bool = False) -> str | None:
     """Why a path may not be used; None if it stays below its root.
 
-    Args:
-        path: As the agent wrote it.
-        root: The folder it must stay in; `.`: wherever the tool looks for relative paths.
-        shell: Whether the tool hands it to a shell, unquoted. Then nothing a shell would expand may stand
-            in it.
+    Root `.` is wherever the tool looks for relative paths; `shell`: the tool hands it to a shell, unquoted.
     """
     if shell and _SHELL.search(path):
         return "a shell would expand it"
@@ -138,9 +134,8 @@ class UrlFault:
 def find_url_fault(url: str, domains: Sequence[str] | None) -> UrlFault | None:
     """What is wrong with a URL argument; None if it may be used.
 
-    Args:
-        url: As the agent wrote it. A host without a scheme is read as `http://`.
-        domains: The allowed hosts (`site.example`, or `*.site.example` for all below); None: any public one.
+    A host without a scheme is read as `http://`. Allowed are `site.example`, or `*.site.example` for all
+    below; without `domains`, any public host.
     """
     text = url if "://" in url or re.match(r"[a-zA-Z][a-zA-Z0-9+.-]*:(?!\d)", url) else f"http://{url}"
     read = _parse_url(text)

@@ -144,11 +144,7 @@ class PatternTerms:
         self.anything = z3.Full(z3.ReSort(z3.StringSort()))
 
     def translate(self, pattern: str) -> Any:
-        """All texts in which the pattern is found.
-
-        Raises:
-            Undecided: If it has look-around, back references, flags or anchors in its middle.
-        """
+        """All texts in which the pattern is found; undecided with look-around, back references or flags."""
         try:
             parsed = re._parser.parse(pattern)  # type: ignore[attr-defined]
         except (re.error, RecursionError, OverflowError):
@@ -261,11 +257,8 @@ def require_z3(name: str) -> None:
 def is_narrower(new: WrittenPolicy, old: WrittenPolicy, *, compat: bool) -> bool:
     """Whether every call that the new rules allow was allowed by the old ones.
 
-    Args:
-        new: The rewritten policy.
-        old: The one in force.
-        compat: As the reference: the first rules of each tool alone count, and where it cannot be decided the
-            new rule is taken for narrower. Else all count, and it is taken for wider.
+    Where it cannot be decided the new rule is taken for wider. As in the reference (`compat`), the first
+    rules of each tool alone count, and the new one is taken for narrower.
     """
     if compat:
         new, old = _first_entries(new), _first_entries(old)
@@ -292,11 +285,7 @@ def _is_rule_within(new: WrittenRule, old: WrittenRule, unknown: bool) -> bool:
 
 
 def _is_condition_within(new: Any, old: Any) -> bool:
-    """Whether every value that satisfies the first condition satisfies the second.
-
-    Raises:
-        Undecided: If that cannot be told.
-    """
+    """Whether every value that satisfies the first condition satisfies the second."""
     if new == old:
         return True
     listed = _enumeration_values(new)

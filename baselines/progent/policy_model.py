@@ -61,11 +61,7 @@ WrittenPolicy = tuple[WrittenRule, ...]
 def read_policy_reply(
     reply: str, tools: Sequence[ToolSpec], settings: ProgentSettings
 ) -> WrittenPolicy | None:
-    """The policy that a reply holds; None if it says that there is none.
-
-    Raises:
-        UnreadablePolicy: If it holds neither.
-    """
+    """The policy that a reply holds; None if it says there is none. Else `UnreadablePolicy` is raised."""
     # Reference: "Nothing" and "Note that" mean no, too.
     if reply.strip().casefold().startswith("no") if settings.compat else _NO.match(reply):
         return None

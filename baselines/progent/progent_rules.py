@@ -37,16 +37,10 @@ _SCHEMA_ERRORS = (re.error, *_PATTERN_ERRORS, Unresolvable, TimeoutError)
 
 
 def find_condition_failure(name: str, value: Any, condition: Any) -> str | None:
-    """Why a value does not satisfy a condition; None if it does.
+    """Why an argument's value does not satisfy a condition, as jsonschema says it; None if it does.
 
-    Args:
-        name: The argument's name.
-        value: JSON-ready.
-        condition: A schema; a text is a regular expression, matched from the value's start on. Whatever else
-            a policy model wrote in their place satisfies nothing.
-
-    Returns:
-        For a schema the whole text of the jsonschema package: value, keyword, schema, instance.
+    A text is a regular expression, matched from the value's start on. Whatever else a policy model wrote in
+    place of a schema satisfies nothing.
     """
     if isinstance(condition, Mapping):
         return _find_schema_failure(value, condition)
@@ -77,9 +71,6 @@ def _build_validator(schema: str) -> Any:
 
     The newest draft, unless `$schema` names another; no format checker, so that `format` never decides;
     a registry of the drafts alone, so that no schema makes us fetch something.
-
-    Raises:
-        SchemaError: If it is no valid schema.
     """
     read = json.loads(schema)
     kind = validator_for(read, default=Draft202012Validator)
@@ -195,17 +186,11 @@ class PolicyDecision:
 def decide_call(
     rules: RuleTable | None, tool: str, args: Mapping[str, Any], *, first_only: bool
 ) -> PolicyDecision:
-    """Evaluate the rules of a tool for one call.
+    """Evaluate the rules of a tool for one call; without rules (None) nothing is enforced.
 
-    Args:
-        rules: None: nothing is enforced.
-        tool: Its name.
-        args: JSON-ready.
-        first_only: Whether the first written rule of a tool has the last word, as in the reference.
-
-    Returns:
-        Allowed by the first allowing rule whose conditions hold, unless a forbidding one came before it.
-        Where no rule decides, the last rule's fallback holds.
+    It is allowed by the first allowing rule whose conditions hold, unless a forbidding one came before it.
+    Where no rule decides, the last rule's fallback holds. With `first_only` the first written rule of a tool
+    has the last word, as in the reference.
     """
     if rules is None:
         return PolicyDecision(True)

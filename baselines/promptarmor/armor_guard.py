@@ -60,11 +60,7 @@ _MOST_STEPS = 2_000_000
 def remove_quotation(text: str, quotation: str, *, fuzzy: bool, gap: int) -> str | None:
     """A text without every place where a quotation stands; None if it stands nowhere.
 
-    Args:
-        text: The text.
-        quotation: What to take out.
-        fuzzy: Whether words in order with little between them count, or letters alone.
-        gap: Most characters between two neighbouring words of a place.
+    `fuzzy`: its words in order, with at most `gap` characters between two neighbours; else letter by letter.
     """
     wanted = quotation.strip()
     if not wanted:

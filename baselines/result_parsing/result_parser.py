@@ -154,13 +154,7 @@ class ParsingOptions:
 
 
 class ResultParser(ResultRewriter):
-    """Declares and extracts. Never knows the user's task, unless it is shown the conversation.
-
-    Args:
-        model: The model asked, under the role `result_parser`.
-        options: How.
-        conversation: Whether expectations are declared with the conversation so far (ParseFull).
-    """
+    """Declares and extracts. Never knows the user's task, unless it is shown the conversation (ParseFull)."""
 
     gives_verdicts = False
 

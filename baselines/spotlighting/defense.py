@@ -43,11 +43,7 @@ if TYPE_CHECKING:
 
 
 class MarkResults(LoopStep):
-    """Marks every text of the latest turn's tool results, errors included.
-
-    Each result leaves a span of kind `spotlight` with the raw text and error, and the number of
-    forged marks that were taken out.
-    """
+    """Marks every text of the latest turn's tool results, errors included; a span keeps the raw ones."""
 
     def __init__(self, marking: Marking) -> None:
         self.marking = marking
@@ -79,7 +75,6 @@ class UnmarkArguments(LoopStep):
     """Writes spaces for marks in the arguments of the calls about to be run.
 
     Without it a value copied from a result would name a file or a person that does not exist.
-    A call that was changed leaves a span of kind `unmark` with the number of marks.
     """
 
     def __init__(self, marking: Datamarking) -> None:
@@ -279,12 +274,9 @@ def _check_options(variant: str, marks: dict[str, str], random: bool) -> None:
 
 
 class SpotlightingCompat:
-    """The installed AgentDojo's own pipeline of this name, for comparison with published numbers.
+    """AgentDojo's own `spotlighting_with_delimiting` (0.1.35), for comparison with published numbers.
 
-    Its sentence in the system message is taken from the package when it is needed. It differs from
-    `spotlighting` in these words, and in that marks in a result stay and error texts are not marked.
-
-    Source: AgentDojo 0.1.35 (`spotlighting_with_delimiting`).
+    It differs from `spotlighting` in its words, and in that marks in a result stay and errors are not marked.
     """
 
     name = "spotlighting_compat"
