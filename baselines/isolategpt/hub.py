@@ -137,7 +137,7 @@ class IsolationHub:
     def is_allowed(self, kind: PermissionKind, requester: str | None, app: str, expected: bool) -> bool:
         """Ask the user about an app's run or answer; the policy of the settings answers.
 
-        `requester` is the spoke that wants it; None: the hub. A user is warned of what the plan does not expect.
+        `requester` is the spoke that wants it; None: the hub. A user is warned of what the plan has not.
         """
         allow = {"always_allow": True, "deny_all": False}.get(self._settings.permissions, expected)
         data = {"kind": kind, "requester": requester, "app": app, "expected": expected, "allow": allow}

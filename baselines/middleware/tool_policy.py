@@ -77,11 +77,7 @@ class ToolPolicy(_PolicyPart):
         return self
 
     def tools_of(self, role: str | None = None) -> Mapping[str, Mapping[str, ArgumentRule]]:
-        """What a role allows: tool -> argument -> rule; None: what the policy's default one does.
-
-        Raises:
-            ConfigError: If there is no such role, or roles extend each other in a circle.
-        """
+        """What a role allows: tool -> argument -> rule; None: what the policy's default one does."""
         name = role or self.default_role
         if name not in self.roles:
             raise ConfigError(unknown_name("role of the policy", name, self.roles))

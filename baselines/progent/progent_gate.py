@@ -94,12 +94,7 @@ class GatedRuntime(FunctionsRuntime):  # type: ignore[misc]
         kwargs: Mapping[str, Any],
         raise_on_error: bool = False,
     ) -> tuple[Any, str | None]:
-        """Run a tool if the rules allow it; else nothing, and an error that says why.
-
-        Raises:
-            ProgentStop: If a rule ends the task.
-            ProgentRefusal: If the call is refused and errors are to be raised.
-        """
+        """Run a tool if the rules allow it; else nothing, and an error that says why."""
         try:
             resolved = self._execute_nested_calls(env, kwargs)
         except ProgentStop:
