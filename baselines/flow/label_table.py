@@ -9,7 +9,7 @@ import datetime
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from functools import lru_cache
+from functools import lru_cache, reduce
 from importlib import resources
 from typing import Any, Literal, TypeVar
 
@@ -40,14 +40,14 @@ def channel_members(environment: Any, channel: str) -> list[str]:
 
 def event_participants(environment: Any, event: str) -> list[str]:
     """Who takes part in a calendar event now; nobody in one that does not exist."""
-    found = environment.calendar.events.get(event)
-    return [] if found is None else [str(person) for person in found.participants]
+    events = environment.calendar.events
+    return [str(person) for person in events[event].participants] if event in events else []
 
 
 def file_sharers(environment: Any, file: str) -> list[str]:
     """Who can open a file now; nobody one that does not exist."""
-    found = environment.cloud_drive.files.get(file)
-    return [] if found is None else [str(found.owner), *(str(person) for person in found.shared_with)]
+    files = environment.cloud_drive.files
+    return [str(person) for person in (files[file].owner, *files[file].shared_with)] if file in files else []
 
 
 def read_identities(held: Any) -> list[str]:
@@ -59,17 +59,7 @@ def read_identities(held: Any) -> list[str]:
 
 _Shape = TypeVar("_Shape", bound=BaseModel)
 WriterKind = Literal["nobody", "user", "trusted"]
-PLAIN_TYPES = (
-    bool,
-    int,
-    float,
-    str,
-    datetime.datetime,
-    datetime.date,
-    datetime.time,
-    datetime.timedelta,
-    Enum,
-)
+PLAIN_TYPES = (bool, int, float, str, datetime.date, datetime.time, datetime.timedelta, Enum, type(None))
 """What stays as it is; anything else that is no container becomes its text."""
 
 
@@ -133,9 +123,8 @@ class LabelTable:
         A list's items are labelled one by one. Parts of an object or dict have the label of the whole.
         """
         if isinstance(result, list | tuple):
-            return Series(
-                label_from_tool(tool), "list", tuple(self.label_result(tool, item) for item in result)
-            )
+            items = tuple(self.label_result(tool, item) for item in result)
+            return Series(label_from_tool(tool), "list", items)
         return to_value(result, self.result_label(tool, result))
 
     def result_label(self, tool: str, result: Any) -> FlowLabel:
@@ -149,14 +138,11 @@ class LabelTable:
         return label_from_tool(tool, self._find_writers(rule, result), self._find_readers(rule, result))
 
     def _find_writers(self, rule: ResultRule, result: Any) -> Iterable[TrustSource | str]:
+        known = {"nobody": (), "user": (TrustSource.USER,), "trusted": (TrustSource.TRUSTED_TOOL,)}
         if isinstance(rule.written_by, str):
-            return {"nobody": (), "user": (TrustSource.USER,), "trusted": (TrustSource.TRUSTED_TOOL,)}[
-                rule.written_by
-            ]
-        return [
-            TrustSource.USER if name in self.own else name
-            for name in _identities_at_paths(result, rule.written_by)
-        ]
+            return known[rule.written_by]
+        names = _identities_at_paths(result, rule.written_by)
+        return [TrustSource.USER if name in self.own else name for name in names]
 
     def _find_readers(self, rule: ResultRule, result: Any) -> Iterable[str] | None:
         if isinstance(rule.readers, str):
@@ -174,8 +160,10 @@ def build_label_table(suite: str, environment: object, *, as_published: bool = F
 
 def find_own_identities(rules: SuiteLabels, environment: object) -> frozenset[str]:
     """Who the user is in this environment."""
-    found = [_resolve_path(environment, path.split(".")) for path in rules.own]
-    return frozenset([*(str(name) for name in found if name is not None), *rules.own_words])
+    names = [
+        reduce(lambda held, step: getattr(held, step, None), p.split("."), environment) for p in rules.own
+    ]
+    return frozenset([*(str(name) for name in names if name is not None), *rules.own_words])
 
 
 def to_value(raw: Any, label: FlowLabel) -> Value:
@@ -188,38 +176,27 @@ def to_value(raw: Any, label: FlowLabel) -> Value:
         fields = {name: to_value(getattr(raw, name), label) for name in type(raw).model_fields}
         return Instance(label, type(raw), fields)
     if isinstance(raw, Mapping):
-        return Dictionary(
-            label,
-            {_native_key(key): (to_value(key, label), to_value(held, label)) for key, held in raw.items()},
-        )
+        pairs = {_to_plain(key): (to_value(key, label), to_value(held, label)) for key, held in raw.items()}
+        return Dictionary(label, pairs)
     if isinstance(raw, list | tuple):
         kind: Literal["list", "tuple"] = "tuple" if isinstance(raw, tuple) else "list"
         return Series(label, kind, tuple(to_value(item, label) for item in raw))
     if isinstance(raw, set | frozenset):
         return Series(label, "set", tuple(to_value(item, label) for item in sorted(raw, key=repr)))
-    return Scalar(label, raw if raw is None or isinstance(raw, PLAIN_TYPES) else str(raw))
+    return Scalar(label, _to_plain(raw))
 
 
-def _native_key(raw: Any) -> Any:
-    return raw if raw is None or isinstance(raw, PLAIN_TYPES) else str(raw)
+def _to_plain(raw: Any) -> Any:
+    return raw if isinstance(raw, PLAIN_TYPES) else str(raw)
 
 
 def _identities_at_paths(result: Any, paths: Iterable[str]) -> list[str]:
-    return [name for path in paths for name in _identities_at(result, path)]
-
-
-def _identities_at(result: Any, path: str) -> list[str]:
-    """The identities in a field: a text, the items of a list, or the keys of a mapping."""
-    name, _, access = path.partition(".")
-    held = getattr(result, name, None)
-    if isinstance(held, Mapping):
-        return [str(key) for key, right in held.items() if not access or str(right) == access]
-    if isinstance(held, list | tuple | set):
-        return [str(item) for item in held]
-    return [] if held is None else [str(held)]
-
-
-def _resolve_path(environment: object, path: Iterable[str]) -> object:
-    for step in path:
-        environment = getattr(environment, step, None)
-    return environment
+    """The identities in some fields: texts, the items of lists, and the keys of mappings."""
+    names: list[str] = []
+    for path in paths:
+        name, _, access = path.partition(".")
+        held = getattr(result, name, None)
+        if isinstance(held, Mapping):
+            held = [key for key, right in held.items() if not access or str(right) == access]
+        names += read_identities(held)
+    return names

@@ -1,8 +1,6 @@
-"""`FlowLabel` and `Value`: where data came from, who may read it, and plain data whose every part has a label.
+"""`FlowLabel` and `Value`: where data came from, who may read it, and data whose every part has a label.
 
-Labels form a lattice whose join is `|`. Values never change. `full` is the label of a value with all its parts;
-it and `size` are known from the start, so that neither a value that holds itself nor one that is small in memory
-and huge when written out can come about unseen.
+Labels form a lattice whose join is `|`. Values never change.
 """
 
 from __future__ import annotations
@@ -110,6 +108,8 @@ class Value:
 
     label: FlowLabel
     """Its own label: that it is there, and what it is as a whole."""
+    # Known from the start, so that neither a value that holds itself nor one that is small in memory and huge
+    # when written out can come about unseen.
     full: FlowLabel = field(init=False, repr=False)
     """Its own label joined with those of its parts."""
     size: int = field(init=False, repr=False)
@@ -212,12 +212,6 @@ def join_deeply(value: Value, label: FlowLabel) -> Value:
     if value.label | label is value.label and value.full is value.label:
         return value
     return value.with_parts(lambda part: join_deeply(part, label), value.label | label)
-
-
-def join_outer(value: Value, label: FlowLabel) -> Value:
-    """The value with a label joined to its own; its parts stay."""
-    merged = value.label | label
-    return value if merged is value.label else value.with_parts(lambda part: part, merged)
 
 
 def to_native(value: Value) -> Any:

@@ -1,13 +1,9 @@
-"""`QuarantinedModel`: a model without tools, asked for answers of a declared type, and how it is simulated.
-
-What follows a reply that does not fit names nothing of the text it has read.
-"""
+"""`QuarantinedModel`: a model without tools, asked for answers of a declared type, and its simulation."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from agentdojo.types import ChatAssistantMessage, ChatMessage
@@ -39,11 +35,10 @@ class QuarantinedModel:
 
         Raises:
             NoAnswer: If none of the replies was.
-            ModelError: If the model gave no reply.
         """
         schema = shape.model_json_schema()
-        told = f"{question}\n\nAnswer with a JSON object of this schema:\n{json.dumps(schema)}"
-        messages: list[ChatMessage] = [system(self.instructions), user(told)]
+        asked = f"{question}\n\nAnswer with a JSON object of this schema:\n{json.dumps(schema)}"
+        messages: list[ChatMessage] = [system(self.instructions), user(asked)]
         with span(ROLE) as opened:
             for attempt in range(1, self.attempts + 1):
                 reply = self.model.complete(ChatRequest(messages, role=ROLE, reply_schema=schema)).message
@@ -60,22 +55,17 @@ class QuarantinedModel:
 
 
 def _parse_reply(text: str, shape: type[_Shape]) -> _Shape | None:
-    """The object in a reply, whatever stands around it."""
     start, end = text.find("{"), text.rfind("}")
     if not 0 <= start < end:
         return None
-    for candidate in _reply_variants(text[start : end + 1]):
+    inside = text[start:end].rstrip()
+    # As it is, and without a comma behind the last entry, which many models write.
+    for candidate in (text[start : end + 1], f"{inside.removesuffix(',')}}}"):
         try:
             return shape.model_validate_json(candidate)
         except (ValidationError, RecursionError):
             continue
     return None
-
-
-def _reply_variants(text: str) -> Sequence[str]:
-    """The text as it is, and without a comma behind the last entry, which many models write."""
-    inside = text[:-1].rstrip()
-    return [text, f"{inside[:-1]}}}"] if inside.endswith(",") else [text]
 
 
 ANSWER = "the answer"
@@ -85,65 +75,51 @@ _SCHEMA = re.compile(r"Answer with a JSON object of this schema:\n(\{.*\})\s*$",
 
 def write_fact_question(fact: str, argument: str | None, tool: str | None) -> str:
     """How the simulated planners ask for what an argument, or (None) the answer, takes from a text."""
-    place = ANSWER if argument is None else f"{argument} of {tool}"
-    return f"Find the value called {fact}, for {place}."
+    return f"Find the value called {fact}, for {ANSWER if argument is None else f'{argument} of {tool}'}."
 
 
 def play_quarantined_model(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
     """The fact that is asked for if it stands in the text; else what an obeyed goal there wants."""
     text = text_of(request.messages[1])
-    asked, schema = _ASKED.search(text), _read_schema(text)
-    fields = schema.get("properties", {})
+    asked, fields = _ASKED.search(text), _read_schema(text).get("properties", {})
     fact = knowledge.find_fact(asked[1]) if asked else None
     goal = next((goal for goal in knowledge.find_goals(text) if knowledge.obeys(goal, text)), None)
     if goal is not None:
         value: Any = find_wanted_value(goal, asked[2] if asked else None, asked[3] if asked else None)
     else:
         value = None if fact is None else find_fact(fact, text)
-    return assistant(json.dumps(_fill_schema(fields, value), default=str))
+    # The value in every field, or dummies where there is none.
+    filled = {name: _value_of_type(kind.get("type"), value) for name, kind in fields.items()}
+    return assistant(json.dumps(filled, default=str))
 
 
 def find_wanted_value(goal: GoalScript, argument: str | None, tool: str | None) -> Any:
-    """What the attacker wants to stand in a tool's argument, or in the answer.
-
-    The goal's own value for this argument of this tool, else for an argument of this name, else the goal.
-    """
+    """What the attacker wants in a tool's argument (or the answer): of this tool, of any, else the goal."""
     if argument is None:
         return goal.says or goal.goal
-    own = [call.args[argument] for call in goal.calls if call.function == tool and argument in call.args]
-    any_tool = [call.args[argument] for call in goal.calls if argument in call.args]
-    found = next(iter(own + any_tool), goal.goal)
-    return next(iter(scalar_leaves(found)), goal.goal)
+    calls = sorted((c for c in goal.calls if argument in c.args), key=lambda call: call.function != tool)
+    values = (leaf for call in calls[:1] for leaf in scalar_leaves(call.args[argument]))
+    return next(values, goal.goal)
 
 
 def _read_schema(text: str) -> dict[str, Any]:
     match = _SCHEMA.search(text)
     try:
-        found = json.loads(match[1]) if match else {}
+        schema = json.loads(match[1]) if match else {}
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return schema if isinstance(schema, dict) else {}
 
 
-def _fill_schema(fields: dict[str, Any], value: Any) -> dict[str, Any]:
-    """An object of the schema: the value in every field, or dummies where there is none."""
-    return {name: _value_of_type(kind, value, name) for name, kind in fields.items()}
-
-
-def _value_of_type(kind: dict[str, Any], value: Any, name: str) -> Any:
-    wanted = kind.get("type")
+def _value_of_type(wanted: str | None, value: Any) -> Any:
     if wanted == "boolean":
         return value is not None
     if wanted in ("number", "integer"):
-        number = _as_number(value)
+        try:
+            number = float(str(value))
+        except ValueError:
+            number = 0.0
         return int(number) if wanted == "integer" else number
     if wanted == "array":
         return [] if value is None else [str(value)]
     return PLACEHOLDER if value is None else str(value)
-
-
-def _as_number(value: Any) -> float:
-    try:
-        return float(str(value))
-    except ValueError:
-        return 0.0

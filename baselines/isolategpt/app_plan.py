@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
 from importlib.resources import files
 from types import MappingProxyType
 from typing import Any, Literal
@@ -44,7 +43,7 @@ PlaceholderStyle = Literal["bare", "described"]
 
 @dataclass(frozen=True)
 class IsolateGPTSettings:
-    """What a variant does. Options as in `IsolateGPT`, which explains them."""
+    """What a variant does. Options as in `IsolateGPT`."""
 
     apps: AppGrouping = "per_tool"
     app_of: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
@@ -102,13 +101,9 @@ def group_into_apps(tools: Sequence[ToolSpec], settings: IsolateGPTSettings) -> 
 
 
 def _app_name(tool: str, settings: IsolateGPTSettings) -> str:
-    match settings.apps:
-        case "per_tool":
-            return tool
-        case "per_app":
-            return settings.app_of.get(tool, tool)
-        case "one_app":
-            return ONE_APP_NAME
+    if settings.apps == "one_app":
+        return ONE_APP_NAME
+    return settings.app_of.get(tool, tool) if settings.apps == "per_app" else tool
 
 
 PLANNER_ROLE = "isolategpt_planner"
@@ -135,32 +130,12 @@ class StepGroup:
     """Apps of the steps, in their order; the first one is where the group begins."""
 
 
-class AnswerRoute(Enum):
-    """Who answers the user."""
-
-    VANILLA = "vanilla"
-    """A spoke without tools that cannot ask anybody: no step was planned."""
-    DIRECT = "direct"
-    """The first app of the one group."""
-    ROUTING = "routing"
-    """A spoke without tools of its own that asks apps: there are several groups."""
-
-
-def choose_route(groups: Sequence[StepGroup]) -> AnswerRoute:
-    """The route that goes with so many groups."""
-    return (AnswerRoute.VANILLA, AnswerRoute.DIRECT, AnswerRoute.ROUTING)[min(len(groups), 2)]
-
-
 class UnreadablePlan(ValueError):
     """A planner's reply that holds no plan."""
 
 
 def read_plan_steps(reply: str) -> tuple[PlannedStep, ...]:
-    """The steps in a planner's reply, bare or in a fence. Items without a name are left out.
-
-    Raises:
-        PlanUnreadable: If it is no JSON object with a list of steps.
-    """
+    """The steps in a planner's reply, bare or in a fence. Items without a name are left out."""
     try:
         value = parse_json(find_json_block(reply) or reply)
     except ModelError:
@@ -169,13 +144,10 @@ def read_plan_steps(reply: str) -> tuple[PlannedStep, ...]:
     if not isinstance(steps, list):
         raise UnreadablePlan("no list of steps")
     named = (item for item in steps if isinstance(item, dict) and isinstance(item.get("name"), str))
-    return tuple(_read_step(item) for item in named)
-
-
-def _read_step(item: Mapping[str, Any]) -> PlannedStep:
-    given, output = item.get("input"), item.get("output")
-    return PlannedStep(
-        item["name"], given if isinstance(given, dict) else {}, output if isinstance(output, str) else ""
+    read = ((item["name"], item.get("input"), item.get("output")) for item in named)
+    return tuple(
+        PlannedStep(name, values if isinstance(values, dict) else {}, key if isinstance(key, str) else "")
+        for name, values, key in read
     )
 
 
@@ -189,11 +161,7 @@ def find_nearest_tools(query: str, tools: Sequence[ToolSpec], count: int) -> lis
 
 
 def make_app_plan(model: ChatModel, query: str, tools: Sequence[ToolSpec]) -> tuple[PlannedStep, ...]:
-    """Ask for the plan of a request; once more if it cannot be read, then there is none.
-
-    Raises:
-        ModelError: If the model gave no reply.
-    """
+    """Ask for the plan of a request; once more if it cannot be read, then there is none."""
     messages = [system("\n\n".join([PLANNER, write_tools(tools)])), user(query)]
     with span(PLANNER_ROLE) as opened:
         for attempt in range(ATTEMPTS):
@@ -228,9 +196,9 @@ def group_steps(
         if joins is None:
             groups.append(StepGroup((step,), (owner.name,)))
         else:
-            found = groups[joins]
-            named = dict.fromkeys([*found.apps, owner.name])
-            groups[joins] = StepGroup((*found.steps, step), tuple(named))
+            group = groups[joins]
+            apps_of_group = tuple(dict.fromkeys([*group.apps, owner.name]))
+            groups[joins] = StepGroup((*group.steps, step), apps_of_group)
     return tuple(groups)
 
 
@@ -240,7 +208,6 @@ def _uses_output_of(step: PlannedStep, group: StepGroup) -> bool:
 
 
 def _write_plan(steps: Iterable[PlannedStep]) -> str:
-    """A plan as a planner writes it."""
     return json.dumps({"steps": [vars(step) for step in steps]}, ensure_ascii=False, default=str)
 
 

@@ -28,7 +28,7 @@ from baselines.isolategpt.app_plan import (
     find_nearest_tools,
     group_into_apps,
 )
-from baselines.isolategpt.hub import IsolationHub, ToolRunner, permission_as_data
+from baselines.isolategpt.hub import IsolationHub, ToolRunner
 from baselines.isolategpt.prompts import PROMPTS
 
 EXTRA = "isolategpt"
@@ -54,9 +54,6 @@ class IsolateGPT(AgentDefense):
         max_runs: Most runs of spokes in a task.
         retrieved: How many tools the planner is shown, those spelled most like the request; None: all.
 
-    Raises:
-        ConfigError: If an option is unknown, or a limit is not positive.
-
     Source: Wu, Roesner, Kohno, Zhang, Iqbal, NDSS 2025 (arXiv 2403.04960).
     """
 
@@ -81,26 +78,13 @@ class IsolateGPT(AgentDefense):
     def description(self) -> str:
         """What is kept apart, and who answers the prompts."""
         settings = self.settings
-        plan = (
-            "Before anything untrusted is read, a planner writes down from the request which tools are"
-            " needed and"
-            " which of them take what others return."
-        )
+        describe = _describe_one_agent if settings.apps == "one_app" else _describe_spokes
+        plan = [_PLANNER]
         if settings.retrieved is not None:
-            plan += (
-                f" It is shown only the {settings.retrieved} tools that are spelled most like the request."
+            plan.append(
+                f"It is shown only the {settings.retrieved} tools that are spelled most like the request."
             )
-        if settings.apps == "one_app":
-            return " ".join([plan, *_describe_one_agent(settings), _CLOSING])
-        return " ".join(
-            [
-                plan,
-                *_describe_spokes(settings),
-                *_describe_messages(settings),
-                *_describe_permissions(settings),
-                _CLOSING,
-            ]
-        )
+        return " ".join([*plan, *describe(settings), _CLOSING])
 
 
 class IsolateGPTAgent(LoopStep):
@@ -113,27 +97,23 @@ class IsolateGPTAgent(LoopStep):
         self.settings = settings
 
     def step(self, at: LoopState) -> LoopState:
-        """Work on the user's request from plan to answer.
-
-        Raises:
-            ModelError: If a model gave no reply.
-        """
+        """Work on the user's request from plan to answer."""
         tools = tool_specs(at.runtime.functions.values())
-        bench = ToolRunner(at)
-        hub = IsolationHub(self.model, self.settings, group_into_apps(tools, self.settings), bench)
+        tool_runner = ToolRunner(at)
+        hub = IsolationHub(self.model, self.settings, group_into_apps(tools, self.settings), tool_runner)
         most = self.settings.retrieved
         answer = hub.answer_request(
             at.query, tools if most is None else find_nearest_tools(at.query, tools, most)
         )
-        kept = {
-            **hub.route_data(),
-            "messages": hub.messages,
-            "permissions": [permission_as_data(prompt, granted) for prompt, granted in hub.desk.asked],
-        }
-        said = at.with_messages(*bench.log, assistant(answer, []))
-        return replace(said, extra={**at.extra, EXTRA: kept})
+        log = {**hub.route_data(), "messages": hub.messages, "permissions": hub.permissions}
+        answered = at.with_messages(*tool_runner.log, assistant(answer, []))
+        return replace(answered, extra={**at.extra, EXTRA: log})
 
 
+_PLANNER = (
+    "Before anything untrusted is read, a planner writes down from the request which tools are needed and"
+    " which of them take what others return."
+)
 _CLOSING = "What an agent does with its own tools, and what it says in the end, is not checked."
 
 
@@ -148,38 +128,26 @@ def _describe_one_agent(settings: IsolateGPTSettings) -> list[str]:
 
 
 def _describe_spokes(settings: IsolateGPTSettings) -> list[str]:
-    own = {
+    division = {
         "per_tool": "Each tool has an agent of its own, with a conversation of its own",
         "per_app": "The tools of an app share an agent, which has a conversation of its own",
     }[settings.apps]
-    return [
-        f"{own}; it reads the results of its own tools raw.",
-        "The request goes to the agent of the first planned tool, or, where the plan has several parts that"
-        " do not depend on each other, to one without tools.",
-    ]
-
-
-def _describe_messages(settings: IsolateGPTSettings) -> list[str]:
     most = " of at most 256 characters" if settings.strict_response else ""
     return [
+        f"{division}; it reads the results of its own tools raw.",
+        "The request goes to the agent of the first planned tool, or, where the plan has several parts that"
+        " do not depend on each other, to one without tools.",
         "An agent reaches another one's tool only through a hub, by a typed request that must follow the"
-        f" tool's schema, and hears nothing of it but a final answer{most}."
+        f" tool's schema, and hears nothing of it but a final answer{most}.",
+        _PERMISSIONS[settings.permissions],
     ]
 
 
-def _describe_permissions(settings: IsolateGPTSettings) -> list[str]:
-    return {
-        "expected_only": [
-            "The hub asks a user before it lets one agent use another's tool, and warns where the plan does"
-            " not account for it.",
-            "This user refuses whatever comes with a warning, and allows the rest.",
-        ],
-        "always_allow": [
-            "The hub asks a user before it lets one agent use another's tool.",
-            "This user allows everything, warned or not.",
-        ],
-        "deny_all": [
-            "The hub asks a user before it runs anything.",
-            "This user refuses everything, so that no tool is ever run.",
-        ],
-    }[settings.permissions]
+_PERMISSIONS = {
+    "expected_only": "The hub asks a user before it lets one agent use another's tool, and warns where the"
+    " plan does not account for it. This user refuses whatever comes with a warning, and allows the rest.",
+    "always_allow": "The hub asks a user before it lets one agent use another's tool. This user allows"
+    " everything, warned or not.",
+    "deny_all": "The hub asks a user before it runs anything. This user refuses everything, so that no tool"
+    " is ever run.",
+}

@@ -77,22 +77,9 @@ OUT_OF_TURNS = "Stopped: too many turns without a final answer."
 NO_ANSWER = "No answer was given."
 """Told to the user where an answer is empty."""
 
-PROMPTS = {
-    "planner": PLANNER,
-    "plan_again": PLAN_AGAIN,
-    "spoke": SPOKE,
-    "reminder": REMINDER,
-    "unreadable": UNREADABLE,
-    "no_such_action": NO_SUCH_ACTION,
-    "send_again": SEND_AGAIN,
-    "not_available": NOT_AVAILABLE,
-    "ill_formed": ILL_FORMED,
-    "invalid_response": INVALID_RESPONSE,
-    "not_found": NOT_FOUND,
-    "refused": REFUSED,
-    "limit_reached": LIMIT_REACHED,
-    "declined": DECLINED,
-    "out_of_turns": OUT_OF_TURNS,
-    "no_answer": NO_ANSWER,
-}
+_NAMES = (
+    "planner plan_again spoke reminder unreadable no_such_action send_again not_available ill_formed"
+    " invalid_response not_found refused limit_reached declined out_of_turns no_answer"
+)
+PROMPTS: dict[str, str] = {name: globals()[name.upper()] for name in _NAMES.split()}
 """All of them by name, for `agentsys show prompts`."""

@@ -3,9 +3,8 @@
 After every round of tool results the model is asked twice for its next step: once as usual, once with
 the user's request taken away. A call that comes out both times follows from the tool outputs alone.
 
-`defense` puts the agent together and lists what differs from the reference; `element` is the guarded
-model turn; `masked_conversation` and `prompts` are what the second pass reads, and how it is played offline;
-`call_text` and `bank` compare calls; `char_ngrams` and `openai_embeddings` turn them into vectors.
+`defense` puts the agent together and lists what differs from the reference; `guarded_turn` is the guarded
+model turn and what its second pass reads; `embedders` turn calls into vectors and compare them.
 """
 
 from baselines.melon.defense import Melon

@@ -1,27 +1,7 @@
 """`Melon`: masked re-execution (Zhu et al., ICML 2025) as a defense.
 
-What differs from the authors' code (kaijiezhu11/MELON), and why. Where a difference can change a
-decision, the preset `melon_compat` sets the reference's way:
-
-* Every tool result of a blocked step is taken out, its error text too; the reference takes out the
-  newest one's content, and leaves its siblings standing (`redact`).
-* The masked pass reads error texts; in the reference an instruction in one is invisible to it
-  (`show_errors`).
-* A call of which no argument counts keeps its whole name; the reference writes `send_emai)` (`call_style`).
-* The configured threshold is the one that is used; the reference takes one and compares with 0.8.
-* A bank belongs to one task. The reference keeps it in a mutable default argument, so that calls banked
-  in one task block the next in the same process; that is mended in both presets, or results would depend
-  on the order of cases. A second run of the pipeline after an empty answer starts a new bank for the
-  same reason.
-* Contents are blocks everywhere, so that AgentDojo's own loader reads blocked runs.
-* A failure of the masked pass or of the embedder never executes the call: the case is recorded as an
-  error, or, with `on_failure: block`, the step is blocked.
-* Vectors are asked for only where a comparison takes place, once per text and many at a time; the
-  reported similarity is the largest, not the first above the threshold. Decisions are the same.
-* MELON-Aug (in the paper, not in the code) is `repeat_request: true`: the request is repeated in the
-  original pass only.
-* Prompts, notice and placeholder are our own words; the demonstration's report tool answers (the paper's
-  form), where the code has an empty output.
+What differs from the authors' code (kaijiezhu11/MELON), and why: docs/baselines/melon.md. Where a difference
+can change a decision, the preset `melon_compat` sets the reference's way.
 """
 
 from __future__ import annotations
@@ -56,16 +36,14 @@ class Melon(AgentDefense):
         threshold: Cosine above which (strictly) two calls are the same; a number, or one per embedder.
         openai: Options of `OpenAIEmbeddings`.
         key_arguments: Tool -> arguments that alone count; None: the reference's.
-        call_style: `joined`, or the reference's `trimmed` (see `call_text`).
+        call_style: `joined`, or the reference's `trimmed`: a call of which no argument counts loses the end
+            of its name, `send_emai)`.
         show_errors: Whether the masked pass reads error texts.
         redact: The part that a block takes out: `step` or the reference's `newest`.
         on_failure: The meaning of a failed masked pass or embedding: `error` or `block`.
         repeat_request: Whether the user's request is repeated after each round of results (MELON-Aug).
         skip_last_masked: Whether the masked pass is spared where no call is proposed, which ends the run.
         max_rounds: Most rounds of tool calls.
-
-    Raises:
-        ConfigError: If an option has a value it cannot have.
 
     Source: arXiv 2502.05174; github.com/kaijiezhu11/MELON.
     """
@@ -98,11 +76,7 @@ class Melon(AgentDefense):
             resolve_threshold(str(embedder), self.threshold)
 
     def pipeline(self, model: ChatModel, suite: TaskSuite[Any]) -> BasePipelineElement:
-        """The plain agent whose every turn after a tool result is guarded.
-
-        Raises:
-            ConfigError: If the embedder cannot be built, e.g. for want of its key.
-        """
+        """The plain agent whose every turn after a tool result is guarded."""
         embedder = self._load_embedder()
         turn = GuardedTurn(model, embedder, resolve_threshold(embedder.name, self.threshold), self.settings)
         return tool_loop(
@@ -114,11 +88,7 @@ class Melon(AgentDefense):
         )
 
     def ready(self) -> None:
-        """Look whether the embedder can be built.
-
-        Raises:
-            Unavailable: For want of its key.
-        """
+        """Look whether the embedder can be built."""
         self._load_embedder()
 
     def rehearsed(self) -> Melon:
@@ -131,29 +101,24 @@ class Melon(AgentDefense):
 
     def description(self) -> str:
         """Say how a step is asked twice, and which calls are compared."""
-        keys = "; ".join(f"{tool}: {', '.join(args)}" for tool, args in self.settings.key_arguments.items())
+        settings = self.settings
+        keys = "; ".join(f"{tool}: {', '.join(args)}" for tool, args in settings.key_arguments.items())
+        threshold = str(self.threshold)
+        if isinstance(self.threshold, Mapping):
+            threshold = ", ".join(f"{name} {value}" for name, value in self.threshold.items())
         taken = {"step": "all tool results of the step are", "newest": "the newest tool result is"}
-        repeat = (
-            " After each round of results the request is stated again, in the ordinary pass only."
-            if self.settings.repeat_request
-            else ""
-        )
+        repeat = " After each round of results the request is stated again, in the ordinary pass only."
         return (
             "One agent reads the request and every tool result raw, in one conversation. After each round of"
             " tool results the model is asked twice for its next step: once as usual, and once in a masked"
             " conversation in which a neutral task takes the place of the user's request. A call that comes"
             " out of the masked pass follows from the results alone. It is kept in a bank for the rest of the"
             " case. If a call of the ordinary pass is as similar to one in the bank as the threshold"
-            f" ({self._describe_threshold()}) says, by the cosine of the embeddings of their texts, the case is stopped"
-            f" and {taken[self.settings.redact]} taken out. Of some tools only certain arguments are compared"
+            f" ({threshold}) says, by the cosine of the embeddings of their texts, the case is stopped and"
+            f" {taken[settings.redact]} taken out. Of some tools only certain arguments are compared"
             f" ({keys or 'none'}). So calls that the results cause only together with the user's own request"
-            f" are not found.{repeat}"
+            f" are not found.{repeat if settings.repeat_request else ''}"
         )
-
-    def _describe_threshold(self) -> str:
-        if isinstance(self.threshold, Mapping):
-            return ", ".join(f"{name} {value}" for name, value in self.threshold.items())
-        return str(self.threshold)
 
     def _load_embedder(self) -> Embedder:
         """The embedder, built when the first case needs it: listing, showing and serving need no key."""

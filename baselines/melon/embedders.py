@@ -1,4 +1,4 @@
-"""`Embedder`: vectors of call texts, offline or through OpenAI, and the bank of masked calls compared by them.
+"""`Embedder`: vectors of call texts, offline or through OpenAI, and the bank of masked calls.
 
 `CharNgrams` counts hashed character n-grams; `OpenAIEmbeddings` asks a service, booked in the case's usage.
 """
@@ -39,11 +39,10 @@ _HASH_FACTOR = np.uint64(0x9E3779B97F4A7C15)
 
 
 class CharNgrams:
-    """Counts of hashed character n-grams, as vectors of 4096 numbers.
+    """Counts of hashed character n-grams, as vectors of 4096 numbers, the same on every machine.
 
     Two calls are alike as far as their spelling is: the same call has 1.0, one more argument costs a
-    little, another tool nearly everything. Words of one meaning are strangers to it. Deterministic on
-    every machine; a million characters take a fraction of a second.
+    little, another tool nearly everything. Words of one meaning are strangers to it.
     """
 
     name = "char_ngrams"
@@ -57,21 +56,15 @@ def _count_ngrams(text: str) -> NDArray[np.float64]:
     codes = np.frombuffer(text.lower().encode("utf-32-le", "surrogatepass"), dtype="<u4").astype(np.uint64)
     counts = np.zeros(_DIMENSIONS)
     for size in _SIZES:
-        hashes = _ngram_hashes(codes, size)
+        runs = max(0, len(codes) - size + 1)
+        hashes = np.full(runs, size, dtype=np.uint64)
+        for offset in range(size):
+            hashes = (hashes ^ codes[offset : offset + runs]) * _HASH_FACTOR
+            hashes ^= hashes >> np.uint64(29)
         # As indices: numpy before 2.2.6 does not count unsigned 64-bit numbers.
         slots = (hashes % np.uint64(_DIMENSIONS)).astype(np.intp)
         counts += np.bincount(slots, minlength=_DIMENSIONS)
     return counts
-
-
-def _ngram_hashes(codes: NDArray[np.uint64], size: int) -> NDArray[np.uint64]:
-    """A hash of each run of `size` code points; empty where the text is shorter."""
-    count = max(0, len(codes) - size + 1)
-    hashes = np.full(count, size, dtype=np.uint64)
-    for place in range(size):
-        hashes = (hashes ^ codes[place : place + count]) * _HASH_FACTOR
-        hashes ^= hashes >> np.uint64(29)
-    return hashes
 
 
 EMBEDDING_ROLE = "melon_embedding"
@@ -124,16 +117,15 @@ class OpenAIEmbeddings:
         )
 
     def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """One vector per text, in order.
-
-        Raises:
-            ModelError: If the service failed for good.
-        """
+        """One vector per text, in order."""
+        # Without lone surrogates, and not longer than the service takes.
+        fitted = [str(clean_json(text)).encode()[:MOST_BYTES].decode("utf-8", "ignore") for text in texts]
         vectors: list[list[float]] = []
-        for start in range(0, len(texts), MOST_TEXTS):
-            batch = [user(_fit_text(text)) for text in texts[start : start + MOST_TEXTS]]
-            reply = self._model.complete(ChatRequest(batch, role=EMBEDDING_ROLE))
-            vectors += json.loads(text_of(reply.message))
+        for start in range(0, len(fitted), MOST_TEXTS):
+            batch = [user(text) for text in fitted[start : start + MOST_TEXTS]]
+            vectors += json.loads(
+                text_of(self._model.complete(ChatRequest(batch, role=EMBEDDING_ROLE)).message)
+            )
         return vectors
 
 
@@ -163,17 +155,8 @@ def _read_vectors(answer: Mapping[str, Any], count: int, model: str, price: Pric
     if not all(isinstance(vector, list) for vector in vectors):
         raise malformed_reply("the embedding service left out a vector")
     usage = Usage(prompt=token_count(as_mapping(answer.get("usage")).get("prompt_tokens")))
-    return ChatReply(
-        assistant(json.dumps(vectors)),
-        usage,
-        cost_usd(usage, price),
-        model_id=str(answer.get("model") or model),
-    )
-
-
-def _fit_text(text: str) -> str:
-    """The text without lone surrogates and not longer than the service takes."""
-    return str(clean_json(text)).encode()[:MOST_BYTES].decode("utf-8", "ignore")
+    model_id = str(answer.get("model") or model)
+    return ChatReply(assistant(json.dumps(vectors)), usage, cost_usd(usage, price), model_id=model_id)
 
 
 EMBEDDERS = ("openai", "char_ngrams")
@@ -197,11 +180,7 @@ class Embedder(Protocol):
 
 
 def build_embedder(name: str, openai: Mapping[str, Any]) -> Embedder:
-    """The embedder of a config: one of `EMBEDDERS`, or the dotted path of a class that takes no arguments.
-
-    Raises:
-        ConfigError: If there is none of this name, its options are wrong, or its key is missing.
-    """
+    """The embedder of a config: one of `EMBEDDERS`, or the dotted path of a class that takes no arguments."""
     if name == "char_ngrams":
         return CharNgrams()
     if name == "openai":
@@ -220,14 +199,13 @@ def _load_own_embedder(path: str) -> Embedder:
     if not module:
         raise ConfigError(f"melon: {unknown_name('embedder', path, EMBEDDERS)} Or package.module.Class.")
     try:
-        found = getattr(importlib.import_module(module), class_name)()
+        embedder = getattr(importlib.import_module(module), class_name)()
     except (ImportError, AttributeError, TypeError) as error:
-        raise ConfigError(
-            f"melon: embedder {path} cannot be built: {error}. Is its folder given with --plugin-path?"
-        ) from None
-    if not isinstance(found, Embedder):
+        mend = "Is its folder given with --plugin-path?"
+        raise ConfigError(f"melon: embedder {path} cannot be built: {error}. {mend}") from None
+    if not isinstance(embedder, Embedder):
         raise ConfigError(f"melon: embedder {path} is none: it needs a `name` and a method `embed(texts)`.")
-    return found
+    return embedder
 
 
 CallVectors = NDArray[np.float64]
@@ -282,21 +260,16 @@ class MaskedCallBank:
 
 
 def normalize_rows(rows: Sequence[Sequence[float]], count: int) -> CallVectors:
-    """The rows as unit vectors, checked: a bad one must not let a call through.
-
-    Returns:
-        Shape `(count, dimensions)`.
+    """The rows as unit vectors, `(count, dimensions)`, checked: a bad one must not let a call through.
 
     Raises:
-        ModelError: MALFORMED_REPLY, if there are not as many, they differ in length, are not finite, or are
-            all zeros. A cosine would be undefined, and every comparison with it false.
+        ModelError: MALFORMED_REPLY, if a cosine would be undefined, and every comparison with it false.
     """
     try:
         matrix = np.array(rows, dtype=np.float64)
     except (TypeError, ValueError):
-        raise malformed_reply(
-            "the embedder returned something that is not a list of equally long vectors"
-        ) from None
+        text = "the embedder returned something that is not a list of equally long vectors"
+        raise malformed_reply(text) from None
     if matrix.ndim != 2 or matrix.shape[0] != count:
         raise malformed_reply(f"the embedder returned an array of shape {matrix.shape} for {count} texts")
     norms = np.sqrt((matrix * matrix).sum(axis=1, keepdims=True))

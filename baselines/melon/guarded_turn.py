@@ -1,12 +1,11 @@
-"""`GuardedTurn`: each next step is asked for again in a masked conversation; a call proposed both times stops it.
+"""`GuardedTurn`: each next step is asked for again in a masked conversation; a call made both times stops it.
 
-The masked conversation holds the tool results and not the user's request. `MelonSettings` are the options that
-a turn looks at.
+The masked conversation holds the tool results and not the user's request.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -38,28 +37,22 @@ from agentsys.models.trace import ModelCall, Span, span
 from agentsys.simulated.scripted_agent import play_plain_agent
 from agentsys.simulated.simulated_role import SimulatedKnowledge, SimulatedRole
 from baselines.melon import prompts
-from baselines.melon.embedders import CallMatch, Embedder, MaskedCallBank
+from baselines.melon.embedders import Embedder, MaskedCallBank
 from baselines.melon.prompts import NOTICE, PLACEHOLDER
 from baselines.tool_boundary.result_rewriter import find_new_results, find_turn_start
 
 CallStyle = Literal["joined", "trimmed"]
-"""`joined`: separators stand between arguments. `trimmed`: the reference's way, see `call_text`."""
+"""`joined`: separators stand between arguments. `trimmed`: the reference's way."""
 
 KeyArguments = Mapping[str, Sequence[str]]
 """Tool -> the only arguments that count; a tool that is not named counts with all of them."""
 
 
 def write_compared_text(call: FunctionCall, key_arguments: KeyArguments, style: CallStyle = "joined") -> str:
-    """`name(first = value, second = value)`, arguments in the model's order, values as Python's `str`.
-
-    Args:
-        call: The call as the model made it.
-        key_arguments: Arguments that alone count for some tools.
-        style: `trimmed` writes a separator behind every argument and cuts the last two characters off,
-            so that a call of which no argument counts loses the end of its name: `send_emai)`.
-    """
+    """`name(first = value, second = value)`, arguments in the model's order, values as Python's `str`."""
     counting = key_arguments.get(call.function)
     kept = {name: value for name, value in call.args.items() if counting is None or name in counting}
+    # The reference writes a separator behind every argument and cuts the last two characters off.
     if style == "trimmed" and call.args and not kept:
         return f"{call.function[:-1]})"
     arguments = ", ".join(f"{name} = {value}" for name, value in kept.items())
@@ -113,31 +106,19 @@ FILE_TOOL = "open_file"
 def build_masked_conversation(
     messages: Sequence[ChatMessage], *, show_errors: bool = True
 ) -> list[ChatMessage]:
-    """Build the conversation that the masked pass is asked with.
-
-    Args:
-        messages: The real conversation so far.
-        show_errors: Whether error texts of failed calls go along; without them an instruction in an
-            error text is read by the agent and not by the masked pass.
+    """Build the conversation that the masked pass is asked with (arXiv 2502.05174, section 4 and appendix).
 
     Returns:
         The system messages, nine messages of demonstration, and three in which the model is asked to
         sum up a file and has just read it: all tool outputs so far, in order.
-
-    Source: arXiv 2502.05174, section 4 and appendix.
     """
-    real = [message for message in messages if message["role"] == "system"]
-    outputs = [
-        write_output_section(message, show_errors) for message in messages if message["role"] == "tool"
-    ]
-    asked = _call_message(None, FILE_TOOL, "masked_file", name="calls-2.txt")
+    outputs = [write_output_section(m, show_errors) for m in messages if m["role"] == "tool"]
     return [
-        *real,
+        *(message for message in messages if message["role"] == "system"),
         *_inbox_demonstration(),
         *_file_demonstration(),
         user(prompts.MASKED_REQUEST),
-        asked,
-        _result_message(asked, "".join(outputs)),
+        *_call_and_result(None, FILE_TOOL, "masked_file", "".join(outputs), name="calls-2.txt"),
     ]
 
 
@@ -155,38 +136,28 @@ def write_output_section(message: ChatToolResultMessage, show_errors: bool) -> s
 
 def _inbox_demonstration() -> list[ChatMessage]:
     """A text without instructions is summed up, and no call is made up."""
-    call = _call_message(None, "read_inbox", "demonstration_1", user_name="Dana")
-    return [
-        user(prompts.INBOX_REQUEST),
-        call,
-        _result_message(call, prompts.INBOX_OUTPUT),
-        assistant(prompts.INBOX_ANSWER),
-    ]
+    reading = _call_and_result(None, "read_inbox", "demonstration_1", prompts.INBOX_OUTPUT, user_name="Dana")
+    return [user(prompts.INBOX_REQUEST), *reading, assistant(prompts.INBOX_ANSWER)]
 
 
 def _file_demonstration() -> list[ChatMessage]:
     """An instruction is followed by its next open call; what the file already holds is not fetched again."""
-    opening = _call_message(prompts.FILE_ANNOUNCEMENT, FILE_TOOL, "demonstration_2", name="calls-1.txt")
-    report = {"title": prompts.REPORT_TITLE, "content": prompts.REPORT_CONTENT}
-    filing = _call_message(prompts.REPORT_ANNOUNCEMENT, "create_report", "demonstration_3", **report)
     file = write_section("get_note", prompts.FILE_NOTE) + write_section("get_weather", prompts.FILE_READINGS)
+    opening = (prompts.FILE_ANNOUNCEMENT, FILE_TOOL, "demonstration_2", file)
+    filing = (prompts.REPORT_ANNOUNCEMENT, "create_report", "demonstration_3", prompts.REPORT_OUTPUT)
+    report = {"title": prompts.REPORT_TITLE, "content": prompts.REPORT_CONTENT}
     return [
         user(prompts.FILE_REQUEST),
-        opening,
-        _result_message(opening, file),
-        filing,
-        _result_message(filing, prompts.REPORT_OUTPUT),
+        *_call_and_result(*opening, name="calls-1.txt"),
+        *_call_and_result(*filing, **report),
     ]
 
 
-def _call_message(text: str | None, function: str, call_id: str, **args: str) -> ChatMessage:
-    return assistant(text, [FunctionCall(function=function, args=args, id=call_id)])
-
-
-def _result_message(calling: ChatMessage, text: str) -> ChatToolResultMessage:
-    assert calling["role"] == "assistant"
-    (call,) = calling["tool_calls"] or []
-    return tool_message(call, text)
+def _call_and_result(
+    text: str | None, function: str, call_id: str, result: str, **args: str
+) -> list[ChatMessage]:
+    call = FunctionCall(function=function, args=args, id=call_id)
+    return [assistant(text, [call]), tool_message(call, result)]
 
 
 SUMMARY = "The file holds tool calls and their outputs, and no instructions."
@@ -203,19 +174,13 @@ def play_masked_run(request: ChatRequest, knowledge: SimulatedKnowledge) -> Chat
     if not request.messages:
         return assistant(SUMMARY)
     willing = replace(knowledge, options=replace(knowledge.options, susceptibility=1.0))
-    unfolded = [user(prompts.MASKED_REQUEST), *_file_as_conversation(text_of(request.messages[-1]))]
+    unfolded = [user(prompts.MASKED_REQUEST)]
+    for place, (function, output) in enumerate(_read_sections(text_of(request.messages[-1]))):
+        unfolded += _call_and_result(None, function, f"read_{place}", output)
     return play_plain_agent(replace(request, messages=unfolded), willing)
 
 
-def _file_as_conversation(file: str) -> Iterator[ChatMessage]:
-    for place, (function, output) in enumerate(_read_sections(file)):
-        call = FunctionCall(function=function, args={}, id=f"read_{place}")
-        yield assistant(None, [call])
-        yield tool_message(call, output)
-
-
 def _read_sections(file: str) -> list[tuple[str, str]]:
-    """Tool and output of each section of the file that `masked_conversation` writes."""
     parts = file.split(f"{RULE}\n\nfunction: ")[1:]
     heads = [part.partition("\n\n") for part in parts]
     return [(name, rest.removesuffix(f"\n\n{RULE}\n\n")) for name, _, rest in heads]
@@ -228,17 +193,6 @@ ROLE = "agent"
 
 _BANK = "melon_bank"
 """Where the bank of a task travels, in the pipeline's extra arguments."""
-
-
-@dataclass(frozen=True)
-class MelonVerdict:
-    """The decision about one step."""
-
-    blocked: bool
-    match: CallMatch | None = None
-    """The likest pair; None where there was nothing to compare."""
-    failure: str | None = None
-    """Kind of the model error that stands for a verdict (`on_failure: block`)."""
 
 
 class GuardedTurn(LoopStep):
@@ -267,52 +221,54 @@ class GuardedTurn(LoopStep):
         tools = tool_specs(at.runtime.functions.values())
         asked = [*messages, user(at.query)] if self.settings.repeat_request else list(messages)
         reply = self.model.complete(ChatRequest(asked, tools, ROLE))
-        if self._judge_step(reply, messages, tools, bank).blocked:
+        if self._is_blocked(reply, messages, tools, bank):
             conversation = [*_redact_results(asked, self.settings.redact), assistant(NOTICE)]
         else:
             conversation = [*asked, reply.message]
         # A new dict: AgentDojo hands every task of a process the same one where the caller gave none.
         return replace(at, messages=conversation, extra={**at.extra, _BANK: bank})
 
-    def _judge_step(
+    def _is_blocked(
         self,
         reply: ChatReply,
         messages: Sequence[ChatMessage],
         tools: Sequence[ToolSpec],
         bank: MaskedCallBank,
-    ) -> MelonVerdict:
+    ) -> bool:
         """Masked pass, bank and comparison, under a span that holds exactly what they cost."""
         proposed = self._write_call_texts(reply.message["tool_calls"])
+        blocked, match = False, None
         with span("melon") as opened:
-            opened.decision = {"proposed": proposed, "threshold": self.threshold}
-            opened.decision["embedder"] = self.embedder.name
+            opened.decision = decision = {
+                "proposed": proposed,
+                "threshold": self.threshold,
+                "embedder": self.embedder.name,
+            }
             try:
-                verdict = self._compare_calls(proposed, messages, tools, bank, opened)
+                if proposed or not self.settings.skip_last_masked:
+                    self._bank_masked_calls(messages, tools, bank, opened)
+                    match = bank.find_nearest(proposed, self.embedder)
+                    blocked = match is not None and match.similarity > self.threshold
             except ModelError as error:
-                opened.decision["failure"] = error.kind.value
+                decision["failure"] = error.kind.value
                 if self.settings.on_failure == "error" or error.kind.consequence is Consequence.END_RUN:
                     raise
-                verdict = MelonVerdict(bool(proposed), failure=error.kind.value)
-            _record_verdict(opened, verdict, bank, reply)
-        return verdict
+                blocked = bool(proposed)
+            if proposed:
+                decision["allow"] = not blocked
+            if match is not None:
+                decision["nearest"] = dict(vars(match))
+            decision |= {"bank": list(bank.masked), "overhead": _overhead_data(opened.calls, reply.usage)}
+        return blocked
 
-    def _compare_calls(
-        self,
-        proposed: Sequence[str],
-        messages: Sequence[ChatMessage],
-        tools: Sequence[ToolSpec],
-        bank: MaskedCallBank,
-        opened: Span,
-    ) -> MelonVerdict:
-        if not proposed and self.settings.skip_last_masked:
-            return MelonVerdict(False)
+    def _bank_masked_calls(
+        self, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec], bank: MaskedCallBank, opened: Span
+    ) -> None:
         conversation = build_masked_conversation(messages, show_errors=self.settings.show_errors)
         masked = self.model.complete(ChatRequest(conversation, tools, MASKED_ROLE)).message
         # Its words are kept for the record; only its calls count, and none of them is ever made.
         opened.messages = (masked,)
         bank.add_calls(self._write_call_texts(masked["tool_calls"]))
-        match = bank.find_nearest(proposed, self.embedder)
-        return MelonVerdict(match is not None and match.similarity > self.threshold, match)
 
     def _write_call_texts(self, calls: Iterable[FunctionCall] | None) -> list[str]:
         options = self.settings
@@ -322,59 +278,37 @@ class GuardedTurn(LoopStep):
 def _get_bank(messages: Sequence[ChatMessage], extra: dict[str, Any]) -> MaskedCallBank:
     """The task's bank; a new one at the first tool step, whatever an earlier task has left behind."""
     first = not any(message["role"] == "tool" for message in messages[: find_turn_start(messages)])
-    kept = extra.get(_BANK)
-    return kept if isinstance(kept, MaskedCallBank) and not first else MaskedCallBank()
-
-
-def _record_verdict(opened: Span, verdict: MelonVerdict, bank: MaskedCallBank, reply: ChatReply) -> None:
-    """Note what the record keeps of a step. `allow` is only there where a call was to be judged."""
-    if opened.decision["proposed"]:
-        opened.decision["allow"] = not verdict.blocked
-    if verdict.match is not None:
-        opened.decision["nearest"] = dict(vars(verdict.match))
-    opened.decision["bank"] = list(bank.masked)
-    opened.decision["overhead"] = _overhead_data(opened.calls, reply.usage)
+    bank = extra.get(_BANK)
+    return bank if isinstance(bank, MaskedCallBank) and not first else MaskedCallBank()
 
 
 def _redact_results(messages: Sequence[ChatMessage], redact: RedactionScope) -> list[ChatMessage]:
-    """The conversation with tool results of the latest step replaced; the messages given stay as they are.
-
-    Args:
-        messages: The conversation, which may end with a repeated request.
-        redact: `step`: all of them, with their error texts. `newest`: the content of the last one.
-    """
+    """The conversation with tool results of the latest step replaced; the messages given stay as they are."""
     results = find_new_results(messages)
-    chosen = results if redact == "step" else results[-1:]
     new = list(messages)
-    for index in chosen:
+    for index in results if redact == "step" else results[-1:]:
         message = messages[index]
         assert message["role"] == "tool"
-        new[index] = _replace_with_placeholder(message, keep_error=redact == "newest")
+        error = message["error"] if redact == "newest" or message["error"] is None else PLACEHOLDER
+        content = [text_content_block_from_string(PLACEHOLDER)]
+        new[index] = {**message, "content": content, "error": error}
     return new
 
 
-def _replace_with_placeholder(message: ChatToolResultMessage, *, keep_error: bool) -> ChatToolResultMessage:
-    error = message["error"]
-    return {
-        **message,
-        "content": [text_content_block_from_string(PLACEHOLDER)],
-        "error": error if keep_error or error is None else PLACEHOLDER,
-    }
-
-
 def _overhead_data(calls: Sequence[ModelCall], own: Usage) -> dict[str, Any]:
-    """The overhead of a step, JSON-ready; `own` are the tokens of the agent's own question.
+    """Calls and tokens of a step by role, and the ratio to the tokens of the agent's own question.
 
-    Returns:
-        Per role, calls and tokens; `ratio`: extra tokens per token of the agent's own question, None
-        where that has none (a replayed model counts no tokens).
+    The ratio is None where that has none: a replayed model counts no tokens.
     """
     roles: dict[str, dict[str, int]] = {}
     for call in calls:
         sums = roles.setdefault(call.role, {"calls": 0, "prompt": 0, "completion": 0})
-        sums["calls"] += 1
-        sums["prompt"] += call.usage.prompt
-        sums["completion"] += call.usage.completion
-    extra = sum(call.usage.prompt + call.usage.completion for call in calls)
+        for name, count in (
+            ("calls", 1),
+            ("prompt", call.usage.prompt),
+            ("completion", call.usage.completion),
+        ):
+            sums[name] += count
+    extra = sum(sums["prompt"] + sums["completion"] for sums in roles.values())
     asked = own.prompt + own.completion
     return {"roles": roles, "tokens": extra, "ratio": round(extra / asked, 3) if asked else None}

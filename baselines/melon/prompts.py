@@ -58,20 +58,9 @@ NOTICE = (
 PLACEHOLDER = "[Left out: this tool output may contain an injected instruction.]"
 """Stands for the tool outputs of a blocked step."""
 
-PROMPTS = {
-    "inbox_request": INBOX_REQUEST,
-    "inbox_output": INBOX_OUTPUT,
-    "inbox_answer": INBOX_ANSWER,
-    "file_request": FILE_REQUEST,
-    "file_announcement": FILE_ANNOUNCEMENT,
-    "file_note": FILE_NOTE,
-    "file_readings": FILE_READINGS,
-    "report_announcement": REPORT_ANNOUNCEMENT,
-    "report_title": REPORT_TITLE,
-    "report_content": REPORT_CONTENT,
-    "report_output": REPORT_OUTPUT,
-    "masked_request": MASKED_REQUEST,
-    "notice": NOTICE,
-    "placeholder": PLACEHOLDER,
-}
+_NAMES = (
+    "inbox_request inbox_output inbox_answer file_request file_announcement file_note file_readings"
+    " report_announcement report_title report_content report_output masked_request notice placeholder"
+)
+PROMPTS: dict[str, str] = {name: globals()[name.upper()] for name in _NAMES.split()}
 """All of them by name, for `agentsys show prompts`."""

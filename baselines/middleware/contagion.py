@@ -1,14 +1,16 @@
 """The third layer: what an agent passes on is compared with the untrusted texts that it has read.
 
-Copied and paraphrased sentences count, more where they give instructions, and so do texts that pass many stages.
+Copied and paraphrased sentences count, and more where they give instructions; so do texts of many stages.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import itemgetter
 
 from baselines.middleware.guard_settings import RiskFinding, combine_weights, load_optional
 from baselines.middleware.risk_patterns import RiskCategory, find_sightings
@@ -16,16 +18,6 @@ from baselines.middleware.risk_patterns import RiskCategory, find_sightings
 COPIED_WORDS = 8
 """Fewest words in a row that count as copied."""
 _TOKEN = re.compile(r"\w+", re.UNICODE)
-
-
-@dataclass(frozen=True)
-class CopiedRuns:
-    """What an output took over."""
-
-    share: float
-    """Share of the output's words that stand in copied runs, 0 to 1."""
-    runs: tuple[str, ...]
-    """The copied runs as they stand in the output, in order."""
 
 
 class ReadTexts:
@@ -36,33 +28,23 @@ class ReadTexts:
 
     def add_text(self, text: str) -> None:
         """Remember a text."""
-        self._grams.update(_word_grams([token.group().casefold() for token in _TOKEN.finditer(text)]))
+        words = [word.casefold() for word in _TOKEN.findall(text)]
+        self._grams.update(zip(*(words[offset:] for offset in range(COPIED_WORDS)), strict=False))
 
-    def find_copied(self, output: str) -> CopiedRuns:
-        """The runs of at least `RUN` words that an output shares with what was read."""
+    def find_copied(self, output: str) -> tuple[float, list[str]]:
+        """The share of an output's words that were read in such a run, and the runs as they stand in it."""
         tokens = list(_TOKEN.finditer(output))
         words = [token.group().casefold() for token in tokens]
         inside = [False] * len(words)
-        for start, gram in enumerate(_word_grams(words)):
-            if gram in self._grams:
+        for start in range(len(words) - COPIED_WORDS + 1):
+            if tuple(words[start : start + COPIED_WORDS]) in self._grams:
                 inside[start : start + COPIED_WORDS] = [True] * COPIED_WORDS
-        spans = list(_merge_spans(inside))
-        runs = tuple(output[tokens[a].start() : tokens[b - 1].end()] for a, b in spans)
-        return CopiedRuns(sum(inside) / len(inside) if inside else 0.0, runs)
-
-
-def _word_grams(words: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    return (tuple(words[at : at + COPIED_WORDS]) for at in range(len(words) - COPIED_WORDS + 1))
-
-
-def _merge_spans(inside: Sequence[bool]) -> Iterator[tuple[int, int]]:
-    start = None
-    for place, one in enumerate([*inside, False]):
-        if one and start is None:
-            start = place
-        elif not one and start is not None:
-            yield start, place
-            start = None
+        runs = []
+        for copied, group in groupby(zip(inside, tokens, strict=True), key=itemgetter(0)):
+            if copied:
+                run = [token for _, token in group]
+                runs.append(output[run[0].start() : run[-1].end()])
+        return (sum(inside) / len(inside) if inside else 0.0), runs
 
 
 _MOST_CHARACTERS = 20_000
@@ -101,7 +83,6 @@ _MOST_COMPARED = 16
 _SHORTEST = 24
 """Characters; shorter outputs carry no instruction."""
 _SENTENCE = re.compile(r"[^.!?\n]+")
-_WORD = re.compile(r"\w+")
 FEWEST_WORDS = 5
 """Words of a sentence that is followed; shorter ones recur by chance."""
 
@@ -137,8 +118,8 @@ class SentenceChain:
 
 def split_sentences(text: str) -> list[str]:
     """A text's sentences of some length, as words in small letters with single spaces."""
-    found = [" ".join(_WORD.findall(one.casefold())) for one in _SENTENCE.findall(text)]
-    return [one for one in found if one.count(" ") >= FEWEST_WORDS - 1]
+    sentences = [" ".join(_TOKEN.findall(sentence.casefold())) for sentence in _SENTENCE.findall(text)]
+    return [sentence for sentence in sentences if sentence.count(" ") >= FEWEST_WORDS - 1]
 
 
 def _hash(text: str) -> str:
@@ -175,42 +156,33 @@ class ContagionMonitor:
             return []
         self._scan_pending()
         instructs = bool(find_sightings(text))
-        found = [*self._find_propagation(text), *self._find_copies(text)]
-        found += self._find_paraphrases(text)
+        findings = [seen.as_finding(LAYER) for seen in find_sightings(text)]
+        findings = [one for one in findings if one.category is RiskCategory.PROPAGATION]
+        findings += [*self._find_copies(text), *self._find_paraphrases(text, instructs)]
         way = self.chain.record_stage(text, stage)
         if len(way) >= _STAGES:
             weight = _MANY_STAGES_INSTRUCTION if instructs else _MANY_STAGES
-            found.append(
-                RiskFinding(LAYER, "many_stages", RiskCategory.PROPAGATION, weight, " -> ".join(way))
-            )
-        return found
-
-    def _find_propagation(self, text: str) -> list[RiskFinding]:
-        return [
-            RiskFinding(LAYER, seen.hit.pattern.id, RiskCategory.PROPAGATION, seen.weight, seen.excerpt)
-            for seen in find_sightings(text)
-            if seen.hit.pattern.category is RiskCategory.PROPAGATION
-        ]
+            findings.append(_propagation_finding("many_stages", weight, " -> ".join(way)))
+        return findings
 
     def _find_copies(self, text: str) -> list[RiskFinding]:
-        copied = self.read.find_copied(text)
-        if not copied.runs:
+        share, runs = self.read.find_copied(text)
+        if not runs:
             return []
-        instructing = [run for run in copied.runs if find_sightings(run)]
+        instructing = [run for run in runs if find_sightings(run)]
         weight = _COPIED_INSTRUCTION if instructing else _COPIED
         kind = "copied_instruction" if instructing else "copied"
-        excerpt = f"{copied.share:.0%} copied: {(instructing or copied.runs)[0]}"
-        return [RiskFinding(LAYER, kind, RiskCategory.PROPAGATION, weight, excerpt)]
+        excerpt = f"{share:.0%} copied: {(instructing or runs)[0]}"
+        return [_propagation_finding(kind, weight, excerpt)]
 
-    def _find_paraphrases(self, text: str) -> list[RiskFinding]:
+    def _find_paraphrases(self, text: str, instructs: bool) -> list[RiskFinding]:
         cosine = text_similarity(text, self.suspicious[-_MOST_COMPARED:])
         if cosine < ALIKE:
             return []
-        instructs = bool(find_sightings(text))
         weight = _PARAPHRASED_INSTRUCTION if instructs else _PARAPHRASED
         kind = "paraphrased_instruction" if instructs else "paraphrased"
-        return [
-            RiskFinding(
-                LAYER, kind, RiskCategory.PROPAGATION, weight, f"cosine {cosine:.2f} with a text read before"
-            )
-        ]
+        return [_propagation_finding(kind, weight, f"cosine {cosine:.2f} with a text read before")]
+
+
+def _propagation_finding(kind: str, weight: float, excerpt: str) -> RiskFinding:
+    return RiskFinding(LAYER, kind, RiskCategory.PROPAGATION, weight, excerpt)

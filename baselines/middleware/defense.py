@@ -50,17 +50,11 @@ class Middleware(CompositeDefense):
 
     Args:
         name: The defense's name in configs, records and tables.
-        layers: Those that act; None: all three.
         policy: `suite`, the name of a shipped policy, or a file.
         role: The policy's role; None: its default one.
-        thresholds: Lowest scores of `rewrite`, `quarantine` and `block`; None: 3.0, 5.0 and 6.6.
-        combine: `accumulate` or `maximum`.
-        scope: `text` or `sentences`: what is held back of a text that is quarantined or blocked.
+        options: `layers`, `thresholds`, `combine` and `scope`, as of `Guard`.
         inner_roles: Roles of inner agents whose return values are screened.
         inner: The defense that it is put around; None: the plain agent.
-
-    Raises:
-        ConfigError: If an option has a value it cannot have.
     """
 
     holds = ("inner",)
@@ -88,39 +82,28 @@ class Middleware(CompositeDefense):
             )
         if policy != OF_SUITE:
             load_tool_policy(policy).tools_of(role)
-        self._guard = lru_cache(maxsize=1)(self._new_guard)
+        self._guard = lru_cache(maxsize=1)(lambda: Guard(**options))
 
     def pipeline(self, model: ChatModel, suite: TaskSuite[Any]) -> BasePipelineElement:
         """The agent for one case, guarded."""
         watched = GuardedModel(model, self.inner_roles)
-        agent = self._build_agent(watched, suite)
-        tools = self.allowed_tools(suite) if self.settings.has(GuardLayer.POLICY) else None
-        return named_pipeline(
-            f"{model.name}-{self.name}", MiddlewareAgent(agent, self._guard(), tools, watched)
-        )
-
-    def _build_agent(self, model: ChatModel, suite: TaskSuite[Any]) -> BasePipelineElement:
+        name = f"{model.name}-{self.name}"
         if self.inner is not None:
-            return self.inner.pipeline(model, suite)
-        return tool_loop(model, default_system_message(suite), name=f"{model.name}-{self.name}")
+            agent = self.inner.pipeline(watched, suite)
+        else:
+            agent = tool_loop(watched, default_system_message(suite), name=name)
+        tools = self.allowed_tools(suite) if self.settings.has(GuardLayer.POLICY) else None
+        return named_pipeline(name, MiddlewareAgent(agent, self._guard(), tools, watched))
 
     def allowed_tools(self, suite: TaskSuite[Any]) -> ToolRules:
         """What the policy allows on a suite."""
-        if self.policy != OF_SUITE:
-            return load_tool_policy(self.policy).tools_of(self.role)
-        if suite.name in list_shipped_policies():
-            return load_tool_policy(suite.name).tools_of(self.role)
-        return propose_policy(tool_specs(suite.tools)).tools_of(self.role)
-
-    def _new_guard(self) -> Guard:
-        return Guard(**self.options)
+        name = suite.name if self.policy == OF_SUITE else self.policy
+        if self.policy == OF_SUITE and name not in list_shipped_policies():
+            return propose_policy(tool_specs(suite.tools)).tools_of(self.role)
+        return load_tool_policy(name).tools_of(self.role)
 
     def ready(self) -> None:
-        """Look whether the extra, and what the defense inside needs, is here.
-
-        Raises:
-            Unavailable: Naming what is missing.
-        """
+        """Look whether the extra, and what the defense inside needs, is here."""
         require_middleware_packages()
         super().ready()
 
@@ -141,12 +124,9 @@ class Middleware(CompositeDefense):
         """Which layers act and what they do, and what they are put around."""
         if self.inner is None:
             return describe_layers(self.settings, None)
-        inner = (
-            self.inner.description()
-            if isinstance(self.inner, DescribesItself)
-            else f"It is {self.inner.name}."
-        )
-        return describe_layers(self.settings, inner)
+        if isinstance(self.inner, DescribesItself):
+            return describe_layers(self.settings, self.inner.description())
+        return describe_layers(self.settings, f"It is {self.inner.name}.")
 
     def prompts(self) -> Mapping[str, str]:
         """The texts of the defense inside; the middleware says nothing to a model."""
@@ -165,11 +145,7 @@ class MiddlewareAgent(LoopStep):
         self.model = model
 
     def step(self, at: LoopState) -> LoopState:
-        """One run.
-
-        Raises:
-            Exception: What the agent raises, unchanged.
-        """
+        """One run."""
         session = self.model.session = self.guard.session()
         guarded = GuardedRuntime(at.runtime, session, self.tools)
         _, _, env, said, extra = self.agent.query(at.query, guarded, at.env, at.messages, at.extra)
@@ -210,10 +186,9 @@ def describe_layers(settings: GuardSettings, inner: str | None) -> str:
         GuardLayer.CONTAGION: _CONTAGION,
     }
     acting = [layer for layer in GuardLayer if settings.has(layer)]
-    names = ", ".join(acting)
     start = (
-        f"Code without a model stands between the agent, its tools and other agents (layers: {names})."
-        + "".join(texts[layer] for layer in acting)
+        "Code without a model stands between the agent, its tools and other agents"
+        f" (layers: {', '.join(acting)}).{''.join(texts[layer] for layer in acting)}"
     )
     if inner is not None:
         return f"{start} Behind it works another defense. {_first_sentences(inner)}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -73,56 +72,52 @@ def remove_disguises(text: str) -> CleanedCharacters:
         _replace_mixed_scripts,
     ):
         cleaned = step(text)
-        if cleaned is not None:
-            text = cleaned.text
-            removed += cleaned.removed
+        text = cleaned.text
+        removed += cleaned.removed
     return CleanedCharacters(text, tuple(removed))
 
 
-def _remove_tags(text: str) -> CleanedCharacters | None:
-    if not _TAG_RUN.search(text):
-        return None
+def _remove_tags(text: str) -> CleanedCharacters:
     flags = {flag.span() for flag in _FLAG.finditer(text)}
     runs = [run for run in _TAG_RUN.finditer(text) if not any(a < run.start() < b for a, b in flags)]
-    if not runs:
-        return None
     said = "".join(chr(ord(char) - 0xE0000) for run in runs for char in run.group() if ord(char) >= 0xE0020)
-    return CleanedCharacters(_cut_runs(text, runs), (RemovedDisguise("tag_characters", 0.7, said, said),))
+    return _cut_runs(text, runs, RemovedDisguise("tag_characters", 0.7, said, said))
 
 
-def _remove_selectors(text: str) -> CleanedCharacters | None:
+def _remove_selectors(text: str) -> CleanedCharacters:
     runs = list(_SELECTOR_RUN.finditer(text))
+    codes = [ord(char) for run in runs for char in run.group()]
+    raw = bytes(code - 0xFE00 if code < 0xFE10 else code - 0xE0100 + 16 for code in codes)
+    said = raw.decode("utf-8", "replace")
+    return _cut_runs(text, runs, RemovedDisguise("variation_selectors", 0.7, said, said))
+
+
+def _cut_runs(text: str, runs: list[re.Match[str]], disguise: RemovedDisguise) -> CleanedCharacters:
     if not runs:
-        return None
-    said = bytes(_selector_byte(char) for run in runs for char in run.group()).decode("utf-8", "replace")
-    return CleanedCharacters(
-        _cut_runs(text, runs), (RemovedDisguise("variation_selectors", 0.7, said, said),)
-    )
+        return CleanedCharacters(text, ())
+    ends = [0, *(run.end() for run in runs)]
+    starts = [*(run.start() for run in runs), len(text)]
+    parts = [text[end:start] for end, start in zip(ends, starts, strict=True)]
+    return CleanedCharacters("".join(parts), (disguise,))
 
 
-def _selector_byte(selector: str) -> int:
-    code = ord(selector)
-    return code - 0xFE00 if code < 0xFE10 else code - 0xE0100 + 16
-
-
-def _remove_zero_width(text: str) -> CleanedCharacters | None:
+def _remove_zero_width(text: str) -> CleanedCharacters:
     runs = [*_IN_WORD.finditer(text), *_ZERO_WIDTH_RUN.finditer(text)]
     if not runs:
-        return None
+        return CleanedCharacters(text, ())
     weight = 0.45 if len(runs) > 2 or any(len(run.group()) > 3 for run in runs) else 0.15
-    found = RemovedDisguise("zero_width", weight, f"{len(runs)} places")
-    return CleanedCharacters(_ZERO_WIDTH_RUN.sub("", _IN_WORD.sub("", text)), (found,))
+    disguise = RemovedDisguise("zero_width", weight, f"{len(runs)} places")
+    return CleanedCharacters(_ZERO_WIDTH_RUN.sub("", _IN_WORD.sub("", text)), (disguise,))
 
 
-def _remove_soft_hyphens(text: str) -> CleanedCharacters | None:
+def _remove_soft_hyphens(text: str) -> CleanedCharacters:
     if not _SOFT_HYPHENS.search(text):
-        return None
-    return CleanedCharacters(
-        text.replace("\u00ad", ""), (RemovedDisguise("soft_hyphens", 0.4, "between single letters"),)
-    )
+        return CleanedCharacters(text, ())
+    disguise = RemovedDisguise("soft_hyphens", 0.4, "between single letters")
+    return CleanedCharacters(text.replace("\u00ad", ""), (disguise,))
 
 
-def _remove_directions(text: str) -> CleanedCharacters | None:
+def _remove_directions(text: str) -> CleanedCharacters:
     removed = []
     if "\u202e" in text or "\u202d" in text:
         text = _OVERRIDE.sub(lambda run: (run.group(1) or "")[::-1], text)
@@ -130,30 +125,25 @@ def _remove_directions(text: str) -> CleanedCharacters | None:
     if not _RIGHT_TO_LEFT.search(text) and _EMBEDDED.search(text):
         text = _EMBEDDED.sub("", text)
         removed.append(RemovedDisguise("direction_marks", 0.15, "in left-to-right text"))
-    return CleanedCharacters(text, tuple(removed)) if removed else None
+    return CleanedCharacters(text, tuple(removed))
 
 
-def _remove_floods(text: str) -> CleanedCharacters | None:
+def _remove_floods(text: str) -> CleanedCharacters:
     if not _FLOOD.search(text):
-        return None
+        return CleanedCharacters(text, ())
     return CleanedCharacters(
         _MARKS.sub("", text), (RemovedDisguise("combining_flood", 0.4, "marks on letters"),)
     )
 
 
-def _replace_mixed_scripts(text: str) -> CleanedCharacters | None:
+def _replace_mixed_scripts(text: str) -> CleanedCharacters:
     """Words of Latin letters and look-alikes of another alphabet; a single one may just be talked about."""
-    words = [word for word in _WORD.finditer(text) if _is_mixed(word.group())]
-    if not words:
-        return None
-    excerpt = ", ".join(word.group() for word in words[:4])
+    words = [word.group() for word in _WORD.finditer(text) if _is_mixed(word.group())]
+    excerpt = ", ".join(words[:4])
     if len(words) < 2:
-        return CleanedCharacters(text, (RemovedDisguise("mixed_scripts", 0.1, excerpt),))
-    parts, at = [], 0
-    for word in words:
-        parts += [text[at : word.start()], to_plain_letters(word.group())]
-        at = word.end()
-    return CleanedCharacters("".join([*parts, text[at:]]), (RemovedDisguise("mixed_scripts", 0.5, excerpt),))
+        return CleanedCharacters(text, (RemovedDisguise("mixed_scripts", 0.1, excerpt),) if words else ())
+    plain = _WORD.sub(lambda word: to_plain_letters(word[0]) if _is_mixed(word[0]) else word[0], text)
+    return CleanedCharacters(plain, (RemovedDisguise("mixed_scripts", 0.5, excerpt),))
 
 
 def _is_mixed(word: str) -> bool:
@@ -168,14 +158,6 @@ def _script(char: str) -> str:
     return unicodedata.name(char, "").partition(" ")[0]
 
 
-def _cut_runs(text: str, runs: list[re.Match[str]]) -> str:
-    kept, at = [], 0
-    for run in runs:
-        kept.append(text[at : run.start()])
-        at = run.end()
-    return "".join([*kept, text[at:]])
-
-
 def to_plain_letters(text: str) -> str:
     """The text with letters that look like a Latin letter in its place."""
     return text if text.isascii() else text.translate(_load_look_alikes())
@@ -183,24 +165,17 @@ def to_plain_letters(text: str) -> str:
 
 @lru_cache(maxsize=1)
 def _load_look_alikes() -> dict[int, str]:
-    """Character -> the ASCII letter it looks like."""
     data = load_optional("confusable_homoglyphs.confusables").confusables_data
-    twins = {
-        ord(char): twin
-        for char, alike in data.items()
-        if len(char) == 1
-        for twin in _find_ascii_letter(char, alike)
-    }
-    return {**twins, **_small_capitals()}
+    twins = {ord(char): _find_ascii_letter(char, alike) for char, alike in data.items() if len(char) == 1}
+    return {**{code: letter for code, letter in twins.items() if letter}, **_small_capitals()}
 
 
-def _find_ascii_letter(char: str, alike: list[dict[str, str]]) -> Iterator[str]:
-    """The ASCII letter among a character's look-alikes, in its own case where there are two."""
+def _find_ascii_letter(char: str, alike: list[dict[str, str]]) -> str:
+    """The ASCII letter among a character's look-alikes, in its own case where there are two; else empty."""
     if char.isascii() or not char.isalpha():
-        return
+        return ""
     letters = [one["c"] for one in alike if len(one["c"]) == 1 and one["c"].isascii() and one["c"].isalpha()]
-    same_case = [letter for letter in letters if letter.isupper() == char.isupper()]
-    yield from (same_case or letters)[:1]
+    return next((letter for letter in letters if letter.isupper() == char.isupper()), (letters or [""])[0])
 
 
 def _small_capitals() -> dict[int, str]:

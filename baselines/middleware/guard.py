@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, TypeVar
 
@@ -23,7 +23,7 @@ from baselines.middleware.tool_policy import (
     ArgumentRule,
     ToolPolicy,
     find_violations,
-    iterate_argument_texts,
+    iterate_texts,
     load_tool_policy,
 )
 
@@ -101,7 +101,6 @@ class Guard:
 
     Raises:
         Unavailable: If the extra `middleware` is not installed.
-        ConfigError: If an option has a value it cannot have.
     """
 
     def __init__(
@@ -116,8 +115,8 @@ class Guard:
     ) -> None:
         require_middleware_packages()
         self.settings = GuardSettings.from_options(layers, thresholds, combine=combine, scope=scope)
-        found = load_tool_policy(policy) if isinstance(policy, str) else policy
-        self.tools = None if found is None else found.tools_of(role)
+        policy = load_tool_policy(policy) if isinstance(policy, str) else policy
+        self.tools = None if policy is None else policy.tools_of(role)
         self._screened = lru_cache(maxsize=_KEPT)(self._screen)
 
     def text(self, text: str) -> Screened:
@@ -189,7 +188,7 @@ class GuardSession:
         if settings.has(GuardLayer.POLICY):
             findings += find_violations(tool, args, self.guard.tools if tools is None else tools)
         if settings.has(GuardLayer.CONTAGION):
-            for text in iterate_argument_texts(args):
+            for text in iterate_texts(args):
                 findings += self.spread.check_output(text, f"argument of {tool}")
         score = self.guard.score(findings)
         return CallDecision(tool, settings.thresholds.handling(score), score, tuple(findings))
@@ -201,11 +200,7 @@ class GuardSession:
         return self._remember(self.guard.decide_handling(text, text, self.spread.check_output(text, stage)))
 
     def tool(self, function: Callable[..., _Result], name: str | None = None) -> Callable[..., Any]:
-        """A function as a guarded tool: its call is judged, and texts that it returns are screened.
-
-        Raises (when it is called):
-            GuardDenied: If the call may not run.
-        """
+        """A function as a guarded tool: a call that may not run raises `GuardDenied`, texts are screened."""
         called = name or function.__name__
 
         def guarded(**args: Any) -> Any:
@@ -233,15 +228,15 @@ class GuardSession:
 def screen_value(value: Any, screen: Callable[[str], Screened]) -> Any:
     """JSON-like data with every text in it screened; the very same object if none changed."""
     if isinstance(value, str):
-        seen = screen(value)
-        return seen.text if seen.changed else value
-    if isinstance(value, Mapping):
-        items = {key: screen_value(item, screen) for key, item in value.items()}
-        return items if any(items[key] is not value[key] for key in items) else value
-    if isinstance(value, list | tuple):
-        parts = [screen_value(item, screen) for item in value]
-        return parts if any(new is not old for new, old in zip(parts, value, strict=True)) else value
-    return value
+        screened = screen(value)
+        return screened.text if screened.changed else value
+    if not isinstance(value, Mapping | list | tuple):
+        return value
+    entries = value.items() if isinstance(value, Mapping) else enumerate(value)
+    items = {key: screen_value(item, screen) for key, item in entries}
+    if all(items[key] is value[key] for key in items):
+        return value
+    return items if isinstance(value, Mapping) else list(items.values())
 
 
 def text_id(text: str) -> str:
@@ -257,15 +252,8 @@ def write_placeholder(handling: Handling, original: str) -> str:
 
 
 def _find_risks(text: str) -> list[RiskFinding]:
-    """What a text says, as findings of the second layer."""
-    found = [(seen, seen.hit.pattern) for seen in find_sightings(text)]
+    findings = [(seen.view, seen.as_finding("policy")) for seen in find_sightings(text)]
     return [
-        RiskFinding(
-            "policy", _finding_kind(pattern.id, seen.view), pattern.category, seen.weight, seen.excerpt
-        )
-        for seen, pattern in found
+        found if view == "plain" else replace(found, kind=f"{found.kind} ({view})")
+        for view, found in findings
     ]
-
-
-def _finding_kind(pattern: str, view: str) -> str:
-    return pattern if view == "plain" else f"{pattern} ({view})"

@@ -22,7 +22,7 @@ EXCERPT = 100
 
 
 class GuardFormat(StrEnum):
-    """How what was found is written."""
+    """How findings are written."""
 
     TABLE = "table"
     JSON = "json"
@@ -69,21 +69,17 @@ def _screened_as_data(screened: Screened) -> dict[str, object]:
         "handling": screened.handling.value,
         "score": screened.score,
         "changed": screened.changed,
-        "findings": [
-            finding.as_data() | {"why": explain_category(finding.category)} for finding in screened.findings
-        ],
+        "findings": [one.as_data() | {"why": _CATEGORY_PHRASES[one.category]} for one in screened.findings],
         "text": screened.text,
     }
 
 
 def _print_screened(screened: Screened) -> None:
     print(f"{screened.handling.value}: risk {screened.score:.1f} of 10")
-    for found in sorted(screened.findings, key=lambda one: -one.weight):
-        print_line(
-            f"  {found.weight:.2f}  {found.layer}/{found.kind}: {explain_category(found.category)}",
-            hang="        ",
-        )
-        print_line(f"        {escape_to_line(found.excerpt[:EXCERPT])}", hang="        ")
+    for finding in sorted(screened.findings, key=lambda finding: -finding.weight):
+        kind = f"{finding.layer}/{finding.kind}: {_CATEGORY_PHRASES[finding.category]}"
+        print_line(f"  {finding.weight:.2f}  {kind}", hang="        ")
+        print_line(f"        {escape_to_line(finding.excerpt[:EXCERPT])}", hang="        ")
     if not screened.findings:
         print("Nothing was found.")
     if screened.changed:
@@ -100,8 +96,3 @@ _CATEGORY_PHRASES = {
     "propagation": "wants to be remembered, repeated or passed on",
     "obfuscation": "hides text from people or disguises it for filters",
 }
-
-
-def explain_category(category: str) -> str:
-    """One phrase on what texts of a category go for."""
-    return _CATEGORY_PHRASES[category]

@@ -36,11 +36,7 @@ def load_optional(module: str) -> ModuleType:
 
 
 def require_middleware_packages() -> None:
-    """Look whether every package of the extra is here; imports none.
-
-    Raises:
-        Unavailable: Naming those that are not.
-    """
+    """Look whether every package of the extra is here; imports none."""
     gone = find_missing_packages(REQUIRED_PACKAGES)
     if gone:
         raise not_installed_error("The middleware", gone, EXTRA)
@@ -93,6 +89,7 @@ class Handling(StrEnum):
 
 
 HANDLING_ORDER = tuple(Handling)
+"""From the mildest to the strictest."""
 
 
 @dataclass(frozen=True)
@@ -105,29 +102,14 @@ class Thresholds:
 
     def handling(self, score: float) -> Handling:
         """What is done at this score."""
-        if score >= self.block:
-            return Handling.BLOCK
-        if score >= self.quarantine:
-            return Handling.QUARANTINE
-        return Handling.REWRITE if score >= self.rewrite else Handling.ALLOW
+        return HANDLING_ORDER[sum(score >= limit for limit in (self.rewrite, self.quarantine, self.block))]
 
 
 def combine_weights(weights: Iterable[float], how: CombineRule = "accumulate") -> float:
-    """The score of some findings, in [0, 10], to three decimals.
-
-    Args:
-        weights: Confidences from 0 to 1.
-        how: `accumulate` spreads scores out; `maximum` is the rule whose scores cluster at a few values.
-    """
-    found = list(weights)
+    """The score of some findings with confidences from 0 to 1, in [0, 10], to three decimals."""
     if how == "maximum":
-        return round(10 * max(found, default=0.0), 3)
-    return round(10 * (1 - math.prod(1 - weight for weight in found)), 3)
-
-
-def strictest_handling(actions: Iterable[Handling]) -> Handling:
-    """The strictest of some actions; `ALLOW` where there is none."""
-    return max(actions, key=HANDLING_ORDER.index, default=Handling.ALLOW)
+        return round(10 * max(weights, default=0.0), 3)
+    return round(10 * (1 - math.prod(1 - weight for weight in weights)), 3)
 
 
 GuardScope = Literal["text", "sentences"]
@@ -158,23 +140,16 @@ class GuardSettings:
         thresholds: Mapping[str, float] | None = None,
         **options: Any,
     ) -> GuardSettings:
-        """Settings from options as a YAML has them.
-
-        Raises:
-            ConfigError: If an option has a value it cannot have.
-        """
+        """Settings from options as a YAML has them."""
         names = [layers] if isinstance(layers, str) else list(GuardLayer) if layers is None else list(layers)
         for name in names:
             if name not in [*GuardLayer]:
                 raise ConfigError(unknown_name("middleware layer", str(name), [*GuardLayer]))
         if not names:
-            raise ConfigError(
-                "middleware: layers is empty; name at least one of " + ", ".join(GuardLayer) + "."
-            )
-        scores = _read_thresholds(thresholds or {})
-        return check_options(
-            cls, "middleware", options, layers=frozenset(map(GuardLayer, names)), thresholds=scores
-        )
+            raise ConfigError(f"middleware: layers is empty; name at least one of {', '.join(GuardLayer)}.")
+        limits = _read_thresholds(thresholds or {})
+        layer_set = frozenset(map(GuardLayer, names))
+        return check_options(cls, "middleware", options, layers=layer_set, thresholds=limits)
 
     def has(self, layer: GuardLayer) -> bool:
         """Whether a layer acts."""
@@ -188,10 +163,8 @@ def _read_thresholds(given: Mapping[str, float]) -> Thresholds:
             raise ConfigError(unknown_name("middleware threshold", str(name), known))
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise ConfigError(f"middleware: thresholds.{name} is {value!r}; give a number from 0 to 10.")
-    found = Thresholds(**{name: float(value) for name, value in given.items()})
-    if not 0 <= found.rewrite <= found.quarantine <= found.block:
-        raise ConfigError(
-            f"middleware: thresholds are rewrite {found.rewrite:g}, quarantine {found.quarantine:g},"
-            f" block {found.block:g}; they must rise."
-        )
-    return found
+    limits = Thresholds(**{name: float(value) for name, value in given.items()})
+    if not 0 <= limits.rewrite <= limits.quarantine <= limits.block:
+        scores = ", ".join(f"{name} {score:g}" for name, score in vars(limits).items())
+        raise ConfigError(f"middleware: thresholds are {scores}; they must rise.")
+    return limits

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,8 +16,8 @@ from pydantic import BaseModel
 from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, text_of
 from agentsys.models.trace import current_tracer, span
 from baselines.middleware.guard import CallDecision, GuardSession, Screened, screen_value
-from baselines.middleware.guard_settings import strictest_handling
-from baselines.middleware.tool_policy import ArgumentRule
+from baselines.middleware.guard_settings import HANDLING_ORDER, Handling
+from baselines.middleware.tool_policy import ArgumentRule, iterate_texts
 
 MIDDLEWARE_SPAN = "middleware"
 
@@ -25,8 +25,7 @@ MIDDLEWARE_SPAN = "middleware"
 class GuardedRuntime(FunctionsRuntime):  # type: ignore[misc]
     """Every call goes through the guard, whoever makes it: a plain loop, an inner agent, an interpreter.
 
-    A call that is not allowed does not run; the caller gets an error without its arguments. A value in
-    whose texts nothing was found is handed on as it is; else it becomes text with the texts in it replaced.
+    A refused call does not run. A value in whose texts nothing was found is handed on as it is; else as text.
     """
 
     def __init__(
@@ -47,11 +46,7 @@ class GuardedRuntime(FunctionsRuntime):  # type: ignore[misc]
         kwargs: Mapping[str, Any],
         raise_on_error: bool = False,
     ) -> tuple[Any, str | None]:
-        """Run a tool if the guard allows it.
-
-        Raises:
-            Exception: What the inner runtime raises, unchanged.
-        """
+        """Run a tool if the guard allows it."""
         if function not in self.functions:
             unknown: tuple[Any, str | None] = super().run_function(env, function, kwargs, raise_on_error)
             return unknown
@@ -59,7 +54,14 @@ class GuardedRuntime(FunctionsRuntime):  # type: ignore[misc]
         args = self._execute_nested_calls(env, kwargs)
         decision = self.session.calls(function, _to_typed_plain_data(args), self.tools)
         if not decision.allowed:
-            _record_call(decision, args)
+            with span(MIDDLEWARE_SPAN, decision.tool) as node:
+                node.decision = {
+                    "what": "call",
+                    "handling": decision.handling.value,
+                    "score": decision.score,
+                    "findings": [finding.as_data() for finding in decision.findings],
+                    "args": _to_typed_plain_data(args),
+                }
             if raise_on_error:
                 raise ValueError(decision.reason)
             return "", decision.reason
@@ -76,38 +78,25 @@ class GuardedRuntime(FunctionsRuntime):  # type: ignore[misc]
             return seen[-1]
 
         shown_error = None if error is None else screen(error).text
-        screened = [screen(text) for text in _iterate_texts(value)]
-        if not any(one.changed for one in screened):
+        screened = [screen(text) for text in iterate_texts(value)]
+        if not any(text.changed for text in screened):
             shown = value
         else:
-            shown = _write_as_agentdojo(value, screen_value(_to_typed_plain_data(value), screen))
+            data = screen_value(_to_typed_plain_data(value), screen)
+            # As AgentDojo would have written the value that it comes from.
+            shown = str(yaml.safe_dump(data)).strip() if isinstance(value, BaseModel | list) else str(data)
             current_tracer().text_rewritten(tool_result_to_str(value), shown)
-        _record_result(tool, seen, decision)
+        unique = {one.original: one for one in seen if one.findings}
+        strictest = max((one.handling for one in seen), key=HANDLING_ORDER.index, default=Handling.ALLOW)
+        with span(MIDDLEWARE_SPAN, tool) as node:
+            node.decision = {
+                "what": "result",
+                "handling": strictest.value,
+                "score": max((one.score for one in seen), default=0.0),
+                "texts": [screened_as_record(one) for one in unique.values()],
+                "call_score": decision.score,
+            }
         return shown, shown_error
-
-
-def _record_call(decision: CallDecision, args: Mapping[str, Any]) -> None:
-    with span(MIDDLEWARE_SPAN, decision.tool) as node:
-        node.decision = {
-            "what": "call",
-            "handling": decision.handling.value,
-            "score": decision.score,
-            "findings": [finding.as_data() for finding in decision.findings],
-            "args": _to_typed_plain_data(args),
-        }
-
-
-def _record_result(tool: str, seen: list[Screened], decision: CallDecision) -> None:
-    """One span for a result: what was changed with the original, so that it can be recovered."""
-    unique = {one.original: one for one in seen if one.findings}
-    with span(MIDDLEWARE_SPAN, tool) as node:
-        node.decision = {
-            "what": "result",
-            "handling": strictest_handling(one.handling for one in seen).value,
-            "score": max((one.score for one in seen), default=0.0),
-            "texts": [screened_as_record(one) for one in unique.values()],
-            "call_score": decision.score,
-        }
 
 
 def screened_as_record(screened: Screened) -> dict[str, Any]:
@@ -122,19 +111,6 @@ def screened_as_record(screened: Screened) -> dict[str, Any]:
     }
 
 
-def _iterate_texts(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, BaseModel):
-        yield from _iterate_texts(vars(value))
-    elif isinstance(value, Mapping):
-        for item in value.values():
-            yield from _iterate_texts(item)
-    elif isinstance(value, list | tuple | set | frozenset):
-        for item in value:
-            yield from _iterate_texts(item)
-
-
 def _to_typed_plain_data(value: Any) -> Any:
     """Models as plain data, their types otherwise kept (a date stays a date)."""
     if isinstance(value, BaseModel):
@@ -146,20 +122,14 @@ def _to_typed_plain_data(value: Any) -> Any:
     return value
 
 
-def _write_as_agentdojo(value: Any, data: Any) -> str:
-    """Changed data as AgentDojo would have written the value that it comes from."""
-    return str(yaml.safe_dump(data)).strip() if isinstance(value, BaseModel | list) else str(data)
-
-
 NOT_AVAILABLE = "Not Available: "
 """Begins every replaced value in a returned object, as return gates expect it of a missing one."""
 
 
 class GuardedModel:
-    """A model whose replies in the roles of inner agents are screened for contagion.
+    """A model whose replies in the roles of inner agents are screened for contagion, if they end its work.
 
-    Only replies that end an agent's work are: those without tool calls. In a JSON object each text is
-    screened by itself, so that the object keeps its form.
+    In a JSON object each text is screened by itself, so that the object keeps its form.
     """
 
     def __init__(self, model: ChatModel, roles: Sequence[str]) -> None:
@@ -174,11 +144,7 @@ class GuardedModel:
         return self.model.name
 
     def complete(self, request: ChatRequest) -> ChatReply:
-        """Answer one request.
-
-        Raises:
-            ModelError: As the model does.
-        """
+        """Answer one request."""
         reply = self.model.complete(request)
         if self.session is None or request.role not in self.roles or reply.message["tool_calls"]:
             return reply
@@ -206,17 +172,17 @@ class GuardedModel:
         return {**message, "content": [text_content_block_from_string(shown)]}
 
 
-def _replace_text(text: str, screen: Any) -> str:
+def _replace_text(text: str, screen: Callable[[str], Screened]) -> str:
     try:
         data = json.loads(text)
     except ValueError:
-        return str(screen(text).text)
+        data = None
     if not isinstance(data, dict | list):
-        return str(screen(text).text)
+        return screen(text).text
 
     def marked(part: str) -> Screened:
-        found: Screened = screen(part)
-        return replace(found, text=NOT_AVAILABLE + found.text) if found.changed else found
+        screened = screen(part)
+        return replace(screened, text=NOT_AVAILABLE + screened.text) if screened.changed else screened
 
     cleaned = screen_value(data, marked)
     return text if cleaned is data else json.dumps(cleaned, ensure_ascii=False)

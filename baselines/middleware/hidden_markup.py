@@ -14,21 +14,10 @@ from typing import Any
 
 from baselines.middleware.guard_settings import load_optional
 
-ACTIVE_ELEMENTS = frozenset(
-    {
-        "script",
-        "style",
-        "iframe",
-        "frame",
-        "frameset",
-        "object",
-        "embed",
-        "applet",
-        "noscript",
-        "template",
-        "base",
-    }
-)
+ACTIVE_ELEMENTS = frozenset((
+    "script", "style", "iframe", "frame", "frameset", "object", "embed", "applet", "noscript", "template",
+    "base",
+))  # fmt: skip
 """Elements that run, load or hold what is not shown. Form controls stay: agents fill in forms."""
 _HIDES = re.compile(
     r"display:none|visibility:(?:hidden|collapse)|opacity:0?\.?0*(?:;|!|$)|font-size:0*\.?0*(?:px|pt|em|rem|%)?(?:;|!|$)|"
@@ -76,26 +65,22 @@ def normalize_colour(colour: str) -> str:
 
 def find_hiding_rules(sheet: str) -> list[str]:
     """Selectors of a style sheet whose rules hide, among those that name one class, id or element."""
-    rules = [(selectors, squeeze_style(body)) for selectors, body in _RULE.findall(sheet)]
     return [
         one.strip()
-        for selectors, body in rules
-        if style_hides(body)
+        for selectors, body in _RULE.findall(sheet)
+        if style_hides(squeeze_style(body))
         for one in selectors.split(",")
         if re.fullmatch(r"\s*[\w-]*[.#]?[\w-]+\s*", one)
     ]
 
 
-def is_hidden(attributes: Mapping[str, Any], background: str) -> bool:
-    """Whether an element is not shown, by its own attributes."""
-    if "hidden" in attributes or str(attributes.get("type", "")).lower() == "hidden":
+def must_go(name: str, attributes: Mapping[str, Any], background: str) -> bool:
+    """Whether an element runs or loads something, leads elsewhere by itself, or is not shown."""
+    if name in ACTIVE_ELEMENTS or (name == "meta" and "http-equiv" in attributes) or "hidden" in attributes:
+        return True
+    if str(attributes.get("type", "")).lower() == "hidden":
         return True
     return style_hides(squeeze_style(str(attributes.get("style", ""))), background)
-
-
-def is_refresh(name: str, attributes: Mapping[str, Any]) -> bool:
-    """Whether it is a `meta` element that leads elsewhere by itself."""
-    return name == "meta" and "http-equiv" in attributes
 
 
 def find_bad_attributes(attributes: Mapping[str, Any]) -> list[str]:
@@ -143,35 +128,25 @@ def remove_hidden_markup(text: str) -> CleanedMarkup:
     """Take comments, hidden and active elements and active attributes out of a text with markup."""
     if "<" not in text or not _SUSPICIOUS.search(text):
         return CleanedMarkup(text)
-    cut = _remove_comments(text)
-    cut = _remove_elements(cut, _find_hiding_selectors(cut.text))
-    if len(cut.text) > MOST_PARSED or ("<" not in cut.text):
+    comments = [re.sub(r"^<!--|--!?>$", "", comment[0]).strip() for comment in _COMMENT.finditer(text)]
+    page = CleanedMarkup(_COMMENT.sub("", text), tuple(comment for comment in comments if comment))
+    cut = _remove_elements(page, _find_hiding_selectors(page.text))
+    if len(cut.text) > MOST_PARSED or "<" not in cut.text:
         return cut
     return _verify_cut(cut)
 
 
-def _remove_comments(text: str) -> CleanedMarkup:
-    comments = [comment.group() for comment in _COMMENT.finditer(text)]
-    if not comments:
-        return CleanedMarkup(text)
-    said = [re.sub(r"^<!--|--!?>$", "", comment).strip() for comment in comments]
-    return CleanedMarkup(_COMMENT.sub("", text), tuple(one for one in said if one))
-
-
 def _find_hiding_selectors(text: str) -> frozenset[str]:
-    """Selectors that the style sheets of a page hide."""
-    lower, found, at = text.lower(), [], 0
+    lower, selectors, at = text.lower(), [], 0
     while (start := lower.find("<style", at)) >= 0:
         end = lower.find("</style", start)
         at = len(text) if end < 0 else end + 1
-        found.append(text[start:at][:_LONGEST_SHEET])
-    return frozenset(selector for sheet in found for selector in find_hiding_rules(sheet.partition(">")[2]))
+        selectors += find_hiding_rules(text[start:at][:_LONGEST_SHEET].partition(">")[2])
+    return frozenset(selectors)
 
 
 @dataclass
 class _OpenElement:
-    """An element that is being cut."""
-
     name: str
     start: int
     depth: int = 1
@@ -196,11 +171,7 @@ def _remove_elements(page: CleanedMarkup, rules: frozenset[str]) -> CleanedMarku
         background = behind[-1][1] if behind else "#ffffff"
         if closes:
             _close_element(behind, name)
-        elif (
-            name in ACTIVE_ELEMENTS
-            or is_refresh(name, attributes)
-            or _must_be_cut(name, attributes, background, rules)
-        ):
+        elif _is_hidden_by_rule(name, attributes, rules) or must_go(name, attributes, background):
             parts.append(text[at : tag.start()])
             at = tag.end()
             if name in ACTIVE_ELEMENTS or name == "meta":
@@ -231,13 +202,10 @@ def _close_element(behind: list[tuple[str, str]], name: str) -> None:
             return
 
 
-def _must_be_cut(name: str, attributes: dict[str, str], background: str, rules: frozenset[str]) -> bool:
-    if rules:
-        classes = [f".{one}" for one in attributes.get("class", "").split()]
-        names = {name, *classes, *(f"{name}{one}" for one in classes), f"#{attributes.get('id', '')}"}
-        if not names.isdisjoint(rules):
-            return True
-    return is_hidden(attributes, background)
+def _is_hidden_by_rule(name: str, attributes: dict[str, str], rules: frozenset[str]) -> bool:
+    classes = [f".{one}" for one in attributes.get("class", "").split()]
+    names = (name, *classes, *(f"{name}{one}" for one in classes), f"#{attributes.get('id', '')}")
+    return not rules.isdisjoint(names)
 
 
 def _read_attributes(source: str) -> dict[str, str]:
@@ -249,12 +217,8 @@ def _read_attributes(source: str) -> dict[str, str]:
 
 def _remove_attributes(tag: str, bad: list[str]) -> str:
     for name in bad:
-        tag = re.sub(
-            rf"\s+{re.escape(name)}(?:\s*=\s*(?:\"[^\"]*\"|'[^']*'|[^\s\"'=<>`]+))?",
-            "",
-            tag,
-            flags=re.IGNORECASE,
-        )
+        written = rf"\s+{re.escape(name)}(?:\s*=\s*(?:\"[^\"]*\"|'[^']*'|[^\s\"'=<>`]+))?"
+        tag = re.sub(written, "", tag, flags=re.IGNORECASE)
     return tag
 
 
@@ -284,17 +248,11 @@ def _verify_cut(cut: CleanedMarkup) -> CleanedMarkup:
 
 
 def _find_leftovers(soup: Any) -> Iterator[Any]:
-    """What should not be there any more."""
     comment = load_optional("bs4").Comment
     rules = [selector for sheet in soup.find_all("style") for selector in find_hiding_rules(sheet.get_text())]
     by_rule = {id(found) for selector in rules for found in soup.select(selector)}
     yield from soup.find_all(string=lambda text: isinstance(text, comment))
     for element in soup.find_all(True):
         attributes = {name: " ".join(v) if isinstance(v, list) else v for name, v in element.attrs.items()}
-        if (
-            element.name in ACTIVE_ELEMENTS
-            or is_refresh(element.name, attributes)
-            or id(element) in by_rule
-            or is_hidden(attributes, "#ffffff")
-        ):
+        if id(element) in by_rule or must_go(element.name, attributes, "#ffffff"):
             yield element

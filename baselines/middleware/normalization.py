@@ -55,10 +55,8 @@ def find_payloads(text: str) -> list[EncodedPayload]:
     for start, end, kind, decoded in sorted(_find_runs(text), key=lambda run: (run[0], -run[1])):
         if found and start < found[-1].end:
             continue
-        deepest = _find_instructions(decoded, (kind,))
-        if deepest is not None:
-            kinds, said, weight = deepest
-            found.append(EncodedPayload(start, end, kinds, said, weight))
+        if (deepest := _find_instructions(decoded, (kind,))) is not None:
+            found.append(EncodedPayload(start, end, *deepest))
     return found
 
 
@@ -168,7 +166,14 @@ def normalize_text(text: str) -> NormalizedText:
     findings += [
         RiskFinding(LAYER, "active_markup", "obfuscation", 0.0, name) for name in dict.fromkeys(page.active)
     ]
-    return _remove_payloads(page.text, findings)
+    text = page.text
+    parts, at = [], 0
+    for payload in find_payloads(text):
+        kind = "encoded_" + "_in_".join(reversed(payload.kinds))
+        findings.append(RiskFinding(LAYER, kind, "obfuscation", payload.weight, payload.text))
+        parts += [text[at : payload.start], REMOVED]
+        at = payload.end
+    return NormalizedText("".join([*parts, text[at:]]) if parts else text, tuple(findings))
 
 
 def _weigh_hiding_place(weight: float, said: str) -> float:
@@ -177,13 +182,3 @@ def _weigh_hiding_place(weight: float, said: str) -> float:
     if combine_weights(weights) < _INSTRUCTION_SCORE:
         return weight
     return combine_weights([max(weight, _HIDDEN_WEIGHT), *weights]) / 10
-
-
-def _remove_payloads(text: str, findings: list[RiskFinding]) -> NormalizedText:
-    parts, at = [], 0
-    for payload in find_payloads(text):
-        kind = "encoded_" + "_in_".join(reversed(payload.kinds))
-        findings.append(RiskFinding(LAYER, kind, "obfuscation", payload.weight, payload.text))
-        parts += [text[at : payload.start], REMOVED]
-        at = payload.end
-    return NormalizedText("".join([*parts, text[at:]]) if parts else text, tuple(findings))

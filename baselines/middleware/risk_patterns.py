@@ -18,6 +18,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field
 
 from baselines.middleware.disguised_characters import INVISIBLE, to_plain_letters
+from baselines.middleware.guard_settings import RiskFinding
 from baselines.middleware.url_path_checks import UrlReach, classify_reach
 
 PATTERN_FILE = Path(__file__).parent / "patterns.yaml"
@@ -90,13 +91,7 @@ class RiskPattern(BaseModel):
 
 
 FLOOD_PATTERN = RiskPattern(
-    id="flood",
-    category=RiskCategory.OBFUSCATION,
-    weight=0.7,
-    words=(),
-    then="",
-    matches="",
-    passes="",
+    id="flood", category=RiskCategory.OBFUSCATION, weight=0.7, words=(), then="", matches="", passes=""
 )
 """What stands for a text with so many beginnings of patterns that it cannot be an everyday one."""
 FEWEST_IN_FLOOD = 2000
@@ -118,11 +113,7 @@ _LONG = 20_000
 
 
 class PatternMatcher:
-    """Patterns, sorted by the words they begin with.
-
-    Work is linear in the text: each word is looked up, and a pattern that it begins looks at a bounded
-    piece of what follows and never goes back (a gap ends at the first place where the next part fits).
-    """
+    """Patterns, sorted by the words they begin with. Work is linear in the text: what follows is bounded."""
 
     def __init__(self, patterns: Sequence[RiskPattern]) -> None:
         self.patterns = tuple(patterns)
@@ -135,8 +126,7 @@ class PatternMatcher:
     def find_hits(self, text: str) -> Iterator[PatternHit]:
         """The first place of each pattern in a text (small letters, single spaces), in order of place.
 
-        A text that is made of such words and nothing else is a flood, which is a finding of its own: nothing
-        behind the place where that becomes clear is looked at.
+        A text of such words alone is a flood, a finding of its own: what follows is not looked at.
         """
         found: set[str] = set()
         tried: set[tuple[str, str]] = set()
@@ -163,20 +153,15 @@ class PatternMatcher:
 
 @lru_cache(maxsize=1)
 def load_shipped_patterns() -> PatternMatcher:
-    """The patterns of `patterns.yaml`.
-
-    Raises:
-        ValueError: If two have one id, or a gap stands inside a group.
-    """
+    """The patterns of `patterns.yaml`, checked."""
     # Every scalar as text: `no` and `on` are words here.
     loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
     entries = yaml.load(PATTERN_FILE.read_text(encoding="utf-8"), Loader=loader)
     patterns = [RiskPattern.model_validate(entry) for entry in entries]
     ids = [pattern.id for pattern in patterns]
-    if len(set(ids)) < len(ids):
-        raise ValueError(
-            f"{PATTERN_FILE}: an id stands there twice: {sorted(i for i in set(ids) if ids.count(i) > 1)}"
-        )
+    twice = sorted(name for name in set(ids) if ids.count(name) > 1)
+    if twice:
+        raise ValueError(f"{PATTERN_FILE}: an id stands there twice: {twice}")
     for pattern in patterns:
         if any("~" in part.pattern for parts in pattern.follows for part in parts):
             raise ValueError(f"{PATTERN_FILE}: {pattern.id}: a gap (~) stands inside a group.")
@@ -251,6 +236,11 @@ class PatternSighting:
     weight: float
     excerpt: str
 
+    def as_finding(self, layer: str, share: float = 1.0) -> RiskFinding:
+        """What a layer makes of it, with a share of its weight."""
+        pattern = self.hit.pattern
+        return RiskFinding(layer, pattern.id, pattern.category, self.weight * share, self.excerpt)
+
 
 @lru_cache(maxsize=512)
 def find_sightings(text: str) -> Sequence[PatternSighting]:
@@ -279,14 +269,12 @@ def _iterate_views(text: str, matcher: PatternMatcher) -> Iterator[tuple[str, st
         read = _squeeze_spaced(strip_disguises(text).lower())
         if read != plain:
             yield "characters", read
-    leet = _decode_leet(read, matcher)
-    if leet is not None:
+    if (leet := _decode_leet(read, matcher)) is not None:
         yield "leet", leet
     if _SPACED.search(read):
         yield "spaced", _SPACED.sub(lambda run: _JOINTS.sub("", run.group()), read)
-    turned = _decode_rot13(read, matcher)
-    if turned is not None:
-        yield "rot13", turned
+    if not _rotate_words(matcher.words).isdisjoint(_LONG_WORD.findall(read)):
+        yield "rot13", codecs.encode(read, "rot13")
 
 
 def strip_disguises(text: str) -> str:
@@ -295,7 +283,6 @@ def strip_disguises(text: str) -> str:
 
 
 def _turn_overrides(text: str) -> str:
-    """Text inside right-to-left overrides, turned as it is shown."""
     if "\u202e" not in text:
         return text
     return re.sub("\u202e([^\u202c\n]{0,2000})\u202c?", lambda run: run.group(1)[::-1], text)
@@ -308,10 +295,8 @@ def _squeeze_spaced(lower: str) -> str:
 
 def _name_internal_addresses(url: re.Match[str]) -> str:
     """Addresses inside the network by a name that patterns can look for."""
-    reach = classify_reach(url.group())
-    if reach is UrlReach.PUBLIC:
-        return url.group()
-    return "metadata_url " if reach is UrlReach.METADATA else "internal_url "
+    names = {UrlReach.PUBLIC: url.group(), UrlReach.METADATA: "metadata_url "}
+    return names.get(classify_reach(url.group()), "internal_url ")
 
 
 def _decode_leet(read: str, matcher: PatternMatcher) -> str | None:
@@ -334,21 +319,11 @@ def _rotate_words(words: frozenset[str]) -> frozenset[str]:
 _LONG_WORD = re.compile(r"[a-z]{4,}")
 
 
-def _decode_rot13(read: str, matcher: PatternMatcher) -> str | None:
-    """The text turned by 13 letters, where words in it begin patterns then."""
-    turned = _rotate_words(matcher.words)
-    if turned.isdisjoint(_LONG_WORD.findall(read)):
-        return None
-    return codecs.encode(read, "rot13")
-
-
 def _is_quoted(read: str, hit: PatternHit) -> bool:
     """Whether a text about attacks quotes it: in quotation marks, with a word of that kind near them."""
-    around = read[max(0, hit.start - _NEAR) : hit.end + _NEAR]
-    if not _REPORTING.search(around):
-        return False
     offset = max(0, hit.start - _NEAR)
-    return any(
+    around = read[offset : hit.end + _NEAR]
+    return _REPORTING.search(around) is not None and any(
         quote.start() + offset < hit.start + 1 and hit.start < quote.end() + offset
         for quote in _QUOTED.finditer(around)
     )
@@ -362,19 +337,16 @@ _SENTENCE = re.compile(r"[^.!?\n]*(?:[.!?](?!\s)[^.!?\n]*)*(?:[.!?]+|\n+|\Z)[ \t
 def remove_instructions(text: str, *, between: bool = False) -> str:
     """The text without the sentences, or lines, that show a pattern by themselves. Layout stays.
 
-    Args:
-        text: Untrusted text.
-        between: Whether what stands between the first and the last of them goes as well: the order itself is
-            often put between two sentences that prepare it.
+    With `between` all from the first to the last of them goes: an order often stands between two sentences
+    that prepare it.
     """
     sentences = [sentence for sentence in _SENTENCE.findall(text) if sentence]
-    shown = [bool(find_sightings(sentence)) for sentence in sentences]
-    if between and any(shown):
-        first, last = shown.index(True), len(shown) - shown[::-1].index(True)
-        shown = [place in range(first, last) for place in range(len(shown))]
+    gone = {index for index, sentence in enumerate(sentences) if find_sightings(sentence)}
+    if between and gone:
+        gone = set(range(min(gone), max(gone) + 1))
     parts: list[str] = []
-    for sentence, goes in zip(sentences, shown, strict=True):
-        if not goes:
+    for index, sentence in enumerate(sentences):
+        if index not in gone:
             parts.append(sentence)
             continue
         ending = sentence[len(sentence.rstrip()) :]

@@ -77,11 +77,7 @@ class ToolPolicy(_PolicyPart):
         return self
 
     def tools_of(self, role: str | None = None) -> Mapping[str, Mapping[str, ArgumentRule]]:
-        """What a role allows: tool -> argument -> rule; None: what the policy's default one does.
-
-        Raises:
-            ConfigError: If there is no such role, or roles extend each other in a circle.
-        """
+        """What a role allows: tool -> argument -> rule; None: what the policy's default one does."""
         name = role or self.default_role
         if name not in self.roles:
             raise ConfigError(unknown_name("role of the policy", name, self.roles))
@@ -137,21 +133,19 @@ _KEPT_KEYWORDS = (
 def propose_policy(tools: Iterable[ToolSpec], labels: Mapping[str, str] | None = None) -> ToolPolicy:
     """Every tool with every argument of its own schema: readers in one role, the rest in another.
 
-    Args:
-        tools: The tools on offer.
-        labels: Tool -> `query` or `command`; None: by the first word of the name.
+    `labels` are tool -> `query` or `command`; None: by the first word of the name.
     """
-    specs = list(tools)
-    queries = {spec.name for spec in specs if _find_label(spec.name, labels) == "query"}
-    reader = PolicyRole(tools={spec.name: propose_arguments(spec) for spec in specs if spec.name in queries})
-    actor = PolicyRole(
-        extends=(READER,),
-        tools={spec.name: propose_arguments(spec) for spec in specs if spec.name not in queries},
-    )
+    by_role: dict[str, dict[str, dict[str, ArgumentRule]]] = {READER: {}, ACTOR: {}}
+    for spec in tools:
+        reads = has_reading_name(spec.name) if labels is None else labels.get(spec.name) == "query"
+        by_role[READER if reads else ACTOR][spec.name] = propose_arguments(spec)
     return ToolPolicy(
         description="Proposed from a toolset. Cut it down to what is needed.",
         default_role=ACTOR,
-        roles={READER: reader, ACTOR: actor},
+        roles={
+            READER: PolicyRole(tools=by_role[READER]),
+            ACTOR: PolicyRole(extends=(READER,), tools=by_role[ACTOR]),
+        },
     )
 
 
@@ -160,18 +154,6 @@ def propose_arguments(spec: ToolSpec) -> dict[str, ArgumentRule]:
     properties = spec.parameters.get("properties", {})
     definitions = spec.parameters.get("$defs")
     return {name: _propose_rule(name, schema, definitions) for name, schema in properties.items()}
-
-
-def policy_as_yaml(policy: ToolPolicy) -> str:
-    """A policy as the text of its file."""
-    data = policy.model_dump(mode="json", by_alias=True, exclude_defaults=True)
-    return yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=108)
-
-
-def _find_label(name: str, labels: Mapping[str, str] | None) -> str:
-    if labels is not None:
-        return labels.get(name, "command")
-    return "query" if has_reading_name(name) else "command"
 
 
 def _propose_rule(name: str, schema: Mapping[str, Any], definitions: object) -> ArgumentRule:
@@ -194,32 +176,18 @@ _IN_ARGUMENTS = 0.5
 def find_violations(
     tool: str, args: Mapping[str, Any], tools: Mapping[str, Mapping[str, ArgumentRule]] | None
 ) -> list[RiskFinding]:
-    """What speaks against a call, rules that it breaks first.
-
-    Args:
-        tool: Its name.
-        args: Its arguments, JSON-like.
-        tools: What is allowed (`Policy.tools_of`); None: there is no policy, and only the texts are looked
-            at.
-    """
+    """What speaks against a call, broken rules first; without `tools`, only its texts are looked at."""
     if tools is not None and tool not in tools:
         return [_broken_rule_finding("tool", f"{tool} is not allowed")]
     found: list[RiskFinding] = []
-    rules = {} if tools is None else tools[tool]
     for name, value in args.items() if tools is not None else ():
-        rule = rules.get(name)
-        found += (
-            [_broken_rule_finding("argument", f"{name} is not allowed")]
-            if rule is None
-            else _check_argument(name, value, rule)
-        )
-    return found + [
-        RiskFinding(
-            LAYER, seen.hit.pattern.id, seen.hit.pattern.category, seen.weight * _IN_ARGUMENTS, seen.excerpt
-        )
-        for text in iterate_argument_texts(args)
-        for seen in find_sightings(text)
-    ]
+        rule = None if tools is None else tools[tool].get(name)
+        if rule is None:
+            found.append(_broken_rule_finding("argument", f"{name} is not allowed"))
+        else:
+            found += _check_argument(name, value, rule)
+    sightings = (seen for text in iterate_texts(args) for seen in find_sightings(text))
+    return found + [seen.as_finding(LAYER, _IN_ARGUMENTS) for seen in sightings]
 
 
 def _check_argument(name: str, value: Any, rule: ArgumentRule) -> Iterator[RiskFinding]:
@@ -227,13 +195,11 @@ def _check_argument(name: str, value: Any, rule: ArgumentRule) -> Iterator[RiskF
         error = next(_build_validator(orjson.dumps(rule.schema_)).iter_errors(value), None)
         if error is not None:
             yield _broken_rule_finding("schema", f"{name}: {error.message}")
-    for text in iterate_argument_texts(value):
+    for text in iterate_texts(value):
         if rule.url is not None and (fault := find_url_fault(text, rule.url.domains)) is not None:
             yield _broken_rule_finding(f"url_{fault.kind}", f"{name}: {fault.reason}: {text}")
-        if (
-            rule.path is not None
-            and (why := find_path_fault(text, rule.path.root, shell=rule.path.shell)) is not None
-        ):
+        path = rule.path
+        if path is not None and (why := find_path_fault(text, path.root, shell=path.shell)) is not None:
             yield _broken_rule_finding("path", f"{name}: {why}: {text}")
 
 
@@ -244,16 +210,15 @@ def _build_validator(schema: bytes) -> Any:
     return kind(orjson.loads(schema), format_checker=kind.FORMAT_CHECKER)
 
 
-def iterate_argument_texts(value: Any) -> Iterator[str]:
-    """Every text inside an argument, or inside all of them."""
+def iterate_texts(value: Any) -> Iterator[str]:
+    """Every text inside a value; the keys of mappings are none."""
     if isinstance(value, str):
         yield value
-    elif isinstance(value, Mapping):
-        for item in value.values():
-            yield from iterate_argument_texts(item)
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from iterate_argument_texts(item)
+        return
+    value = vars(value) if isinstance(value, BaseModel) else value
+    if isinstance(value, Mapping | list | tuple | set | frozenset):
+        for item in value.values() if isinstance(value, Mapping) else value:
+            yield from iterate_texts(item)
 
 
 def _broken_rule_finding(kind: str, what: str) -> RiskFinding:

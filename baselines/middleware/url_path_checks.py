@@ -32,30 +32,16 @@ _LOOK_ALIKES = str.maketrans(
 def find_path_fault(path: str, root: str = ".", *, shell: bool = False) -> str | None:
     """Why a path may not be used; None if it stays below its root.
 
-    Args:
-        path: As the agent wrote it.
-        root: The folder it must stay in; `.`: wherever the tool looks for relative paths.
-        shell: Whether the tool hands it to a shell, unquoted. Then nothing a shell would expand may stand
-            in it.
+    Root `.` is wherever the tool looks for relative paths; `shell`: the tool hands it to a shell, unquoted.
     """
     if shell and _SHELL.search(path):
         return "a shell would expand it"
-    for reading in _decoding_steps(path):
-        why = _find_escape(reading, root)
-        if why is not None:
+    # As written, and as each step of decoding leaves it.
+    for _ in range(_LEVELS + 1):
+        if (why := _find_escape(path, root)) is not None:
             return why
+        path = _decode_once(path)
     return None
-
-
-def _decoding_steps(path: str) -> list[str]:
-    """The path as written and as each step of decoding leaves it."""
-    found = [path]
-    for _ in range(_LEVELS):
-        plainer = _decode_once(found[-1])
-        if plainer == found[-1]:
-            break
-        found.append(plainer)
-    return found
 
 
 def _decode_once(path: str) -> str:
@@ -72,7 +58,6 @@ def _unescape_match(match: re.Match[str]) -> str:
 
 
 def _decode_overlong(match: re.Match[bytes]) -> bytes:
-    """The character that an overlong UTF-8 sequence of two to four bytes stands for."""
     last = next(group for group in match.groups() if group is not None)[0]
     first = match.group()[0]
     return bytes([((first & 1) << 6 if first in (0xC0, 0xC1) else 0) | (last & 0x3F)])
@@ -149,9 +134,8 @@ class UrlFault:
 def find_url_fault(url: str, domains: Sequence[str] | None) -> UrlFault | None:
     """What is wrong with a URL argument; None if it may be used.
 
-    Args:
-        url: As the agent wrote it. A host without a scheme is read as `http://`.
-        domains: The allowed hosts (`site.example`, or `*.site.example` for all below); None: any public one.
+    A host without a scheme is read as `http://`. Allowed are `site.example`, or `*.site.example` for all
+    below; without `domains`, any public host.
     """
     text = url if "://" in url or re.match(r"[a-zA-Z][a-zA-Z0-9+.-]*:(?!\d)", url) else f"http://{url}"
     read = _parse_url(text)
@@ -160,14 +144,14 @@ def find_url_fault(url: str, domains: Sequence[str] | None) -> UrlFault | None:
     scheme = str(read.protocol).rstrip(":")
     if scheme not in SCHEMES:
         return UrlFault("scheme", f"only {' and '.join(SCHEMES)} may be opened")
-    if read.username or read.password or "@" in _read_authority(text):
+    authority = re.split(r"[/?#]", text.partition("://")[2], maxsplit=1)[0]
+    if read.username or read.password or "@" in authority:
         return UrlFault("credentials", "the URL holds credentials, or pretends to")
     reach = classify_reach(text)
     if reach is not UrlReach.PUBLIC:
         return UrlFault(reach.value, f"the host is {reach.value}")
-    if domains is not None and not any(
-        _is_within_domain(str(read.hostname).rstrip("."), one) for one in domains
-    ):
+    host = str(read.hostname).rstrip(".")
+    if domains is not None and not any(_is_within_domain(host, domain) for domain in domains):
         return UrlFault("domain", "the domain is not on the list of allowed ones")
     return None
 
@@ -183,15 +167,12 @@ def classify_reach(url: str) -> UrlReach:
         return UrlReach.UNCLEAR
     if str(read.protocol) not in ("http:", "https:", "ftp:", "ws:", "wss:"):
         return UrlReach.INTERNAL
-    reaches = {_classify_host(host) for host in _read_hosts(url, str(read.hostname))}
+    hosts = _read_hosts(url, str(read.hostname))
+    reaches = {_classify_host(host) for host in hosts}
     for worst in (UrlReach.METADATA, UrlReach.INTERNAL, UrlReach.UNCLEAR):
         if worst in reaches:
             return worst
-    return (
-        UrlReach.PUBLIC
-        if len({_plain_host(host) for host in _read_hosts(url, str(read.hostname))}) == 1
-        else UrlReach.UNCLEAR
-    )
+    return UrlReach.PUBLIC if len({_plain_host(host) for host in hosts}) == 1 else UrlReach.UNCLEAR
 
 
 def _parse_url(url: str) -> Any:
@@ -202,47 +183,32 @@ def _parse_url(url: str) -> Any:
 
 
 def _read_hosts(url: str, browser: str) -> list[str]:
-    """The host as a browser sees it, and as Python's clients do."""
     try:
         python = urlsplit(url).hostname
     except ValueError:
         return [browser, ""]
-    again = _parse_url(f"http://{_host_in_url(python)}/") if python else None
+    host = f"[{python}]" if python and ":" in python else python
+    again = _parse_url(f"http://{host}/") if host else None
     return [browser, str(again.hostname) if again is not None else ""]
-
-
-def _host_in_url(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
 
 
 def _plain_host(host: str) -> str:
     return host.rstrip(".").casefold()
 
 
-def _read_authority(url: str) -> str:
-    rest = url.partition("://")[2]
-    return re.split(r"[/?#]", rest, maxsplit=1)[0]
-
-
 def _classify_host(host: str) -> UrlReach:
     name = _plain_host(host)
     if not name:
         return UrlReach.UNCLEAR
-    address = _read_address(name.strip("[]"))
-    if address is not None:
-        return _classify_address(address)
+    try:
+        return _classify_address(ipaddress.ip_address(name.strip("[]").partition("%")[0]))
+    except ValueError:  # It is a name.
+        pass
     if name in _METADATA_NAMES:
         return UrlReach.METADATA
     inside = "." not in name or name in _LOCAL_NAMES or name.endswith(_LOCAL_ENDINGS)
     echoes = any(name == domain or name.endswith(f".{domain}") for domain in _ECHOING)
     return UrlReach.INTERNAL if inside or echoes else UrlReach.PUBLIC
-
-
-def _read_address(text: str) -> _Address | None:
-    try:
-        return ipaddress.ip_address(text.partition("%")[0])
-    except ValueError:
-        return None
 
 
 def _classify_address(address: _Address) -> UrlReach:
@@ -270,5 +236,4 @@ def _is_within_domain(host: str, domain: str) -> bool:
 
 @lru_cache(maxsize=256)
 def _to_ascii_domain(domain: str) -> str:
-    """A policy's domain as it stands in a parsed URL."""
     return str(load_optional("idna").encode(domain, uts46=True).decode())

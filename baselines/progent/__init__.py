@@ -1,10 +1,9 @@
 """Progent (Shi et al., arXiv 2504.11703): deterministic rules in front of every tool call.
 
-`conditions` and `rules` evaluate, `gate` stands in front of the tools, `policy_model` (with `policy_reply`
-and `prompts`) has rules written and rewritten, `policy_steps` says when, `base_rules` (with a folder of data)
-holds what a suite always allows, `narrower` (with `z3_terms`) compares two policies. `fixes` lists the
-defects of the reference implementation that `Progent` mends and `compat: true` keeps; every other difference
-is in docs/baselines/progent.md.
+`progent_rules` evaluates rules, `progent_gate` stands in front of the tools and says when rules are written,
+`policy_model` has them written and rewritten, `base_rules` is data on what a suite always allows, and
+`narrower_policy` compares two policies. docs/baselines/progent.md lists the defects of the reference that
+`Progent` mends and `compat: true` keeps, and every other difference.
 """
 
 from baselines.progent.defense import Progent

@@ -20,13 +20,7 @@ from baselines.defense_bases import RoleDefense
 from baselines.progent.narrower_policy import require_z3
 from baselines.progent.policy_model import CALLS, CURRENT, QUERY, RESULTS, ROLE, TOOLS
 from baselines.progent.progent_gate import BeginProgentTask, GatedTools, UpdatePolicy
-from baselines.progent.progent_rules import (
-    ALL_FIXES,
-    NO_FIXES,
-    ProgentFix,
-    ProgentSettings,
-    read_config_rules,
-)
+from baselines.progent.progent_rules import ProgentSettings, read_config_rules
 from baselines.progent.prompts import HINTED, select_prompts
 
 _QUESTION = re.compile(
@@ -42,15 +36,14 @@ def play_policy_model(request: ChatRequest, knowledge: SimulatedKnowledge) -> Ch
     asked = _QUESTION.fullmatch(text_of(request.messages[-1]))
     if asked is None:
         return assistant("No")
+    query = asked["query"]
     tools = [tool["name"] for tool in json.loads(asked["tools"])]
-    needed = _find_needed_calls(asked["query"], tools, knowledge)
+    needed = _find_needed_calls(query, tools, knowledge)
     if asked["calls"] is None:
-        return assistant(json.dumps(_write_rules(needed, asked["query"], knowledge), default=str))
+        return assistant(json.dumps(_write_rules(needed, query, knowledge), default=str))
     if asked["results"] is None:
-        return assistant(
-            "Yes" if _calls_for_update(asked["calls"], needed, asked["query"], knowledge) else "No"
-        )
-    read = "\n".join([asked["query"], asked["results"], asked["current"]])
+        return assistant("Yes" if _calls_for_update(asked["calls"], needed, query, knowledge) else "No")
+    read = "\n".join([query, asked["results"], asked["current"]])
     rules = _write_rules(needed, read, knowledge)
     _widen_rules(rules, asked["results"], tools, knowledge)
     same = json.dumps(rules, default=str) == asked["current"]
@@ -74,32 +67,28 @@ def _write_rules(
     calls: Sequence[ScriptedCall], read: str, knowledge: SimulatedKnowledge
 ) -> list[dict[str, Any]]:
     """One rule per tool; an argument is restricted to its values if all of them have been read."""
-    by_tool: dict[str, list[ScriptedCall]] = {}
-    for call in calls:
-        by_tool.setdefault(call.function, []).append(call)
     return [
-        {"name": tool, "args": _write_restrictions(own, read, knowledge)} for tool, own in by_tool.items()
+        {"name": tool, "args": _write_restrictions([c for c in calls if c.function == tool], read, knowledge)}
+        for tool in dict.fromkeys(call.function for call in calls)
     ]
 
 
 def _write_restrictions(
     calls: Sequence[ScriptedCall], read: str, knowledge: SimulatedKnowledge
 ) -> dict[str, Any]:
-    found = {}
+    restrictions = {}
     for name in dict.fromkeys(name for call in calls for name in call.args):
         values = [call.args[name] for call in calls if call.args.get(name) is not None]
         items = [item for value in values for item in (value if isinstance(value, list) else [value])]
         if not values or not all(_is_known(item, read, knowledge) for item in items):
             continue
         enum = {"enum": list(dict.fromkeys(items))}
-        found[name] = {"type": "array", "items": enum} if isinstance(values[0], list) else enum
-    return found
+        restrictions[name] = {"type": "array", "items": enum} if isinstance(values[0], list) else enum
+    return restrictions
 
 
 def _is_known(item: Any, read: str, knowledge: SimulatedKnowledge) -> bool:
-    if isinstance(item, bool) or not isinstance(item, str | int | float):
-        return False
-    return knowledge.is_grounded(str(item), read)
+    return type(item) in (str, int, float) and knowledge.is_grounded(str(item), read)
 
 
 def _calls_for_update(
@@ -137,7 +126,7 @@ class Progent(RoleDefense):
 
     Args:
         name: The name in records and tables.
-        compat: Behave as the reference implementation does, defects included (see `fixes`).
+        compat: Behave as the reference implementation does, defects included (docs/baselines/progent.md).
         generate: Have a policy written for each request. Without it the other rules alone hold.
         update: Have it looked at again after each turn, by a model that reads the results.
         conditions: Whether rules restrict arguments; False: a list of allowed tools.
@@ -150,25 +139,16 @@ class Progent(RoleDefense):
         repair_array_enums: Put a list of single values for an array where its elements are described.
         max_rounds: Most rounds of tool calls.
 
-    Raises:
-        ConfigError: If an option has a value it cannot have.
-
     Source: Shi et al., arXiv 2504.11703; github.com/sunblaze-ucb/progent.
     """
 
     roles = ROLES
 
     def __init__(
-        self,
-        name: str = "progent",
-        *,
-        compat: bool = False,
-        rules: Mapping[str, Any] | None = None,
-        **options: Any,
+        self, name: str = "progent", *, rules: Mapping[str, Any] | None = None, **options: Any
     ) -> None:
         self.name = name
-        own, mended = read_config_rules(name, rules), NO_FIXES if compat else ALL_FIXES
-        self.settings = check_options(ProgentSettings, name, options, fixes=mended, rules=own)
+        self.settings = check_options(ProgentSettings, name, options, rules=read_config_rules(name, rules))
 
     def pipeline(self, model: ChatModel, suite: TaskSuite[Any]) -> BasePipelineElement:
         """The plain agent behind the gate."""
@@ -185,11 +165,7 @@ class Progent(RoleDefense):
         )
 
     def ready(self) -> None:
-        """Look whether the narrow-only check has its package.
-
-        Raises:
-            Unavailable: If it is asked for and its package is not there.
-        """
+        """Look whether the narrow-only check has its package."""
         if self.settings.only_narrow:
             require_z3(self.name)
 
@@ -198,19 +174,11 @@ class Progent(RoleDefense):
         settings = self.settings
         if not settings.enforces_rules:
             return (
-                "One agent works through the request and reads every tool result raw, in one conversation."
-                " There"
-                " are no rules. No call is refused. No policy model is asked. Nothing is taken out of"
-                " results."
+                f"{_OPENING[0]} There are no rules. No call is refused. No policy model is asked. Nothing is"
+                " taken out of results."
             )
-        return " ".join(
-            [
-                *_OPENING,
-                *_describe_standing_rules(settings),
-                *_describe_written_rules(settings),
-                *_describe_update(settings),
-            ]
-        )
+        parts = (_describe_standing_rules, _describe_written_rules, _describe_update)
+        return " ".join([*_OPENING, *(sentence for describe in parts for sentence in describe(settings))])
 
     def prompts(self) -> dict[str, str]:
         """Every text this defense adds, by name."""
@@ -231,40 +199,37 @@ def _describe_standing_rules(settings: ProgentSettings) -> list[str]:
         "suite": "Tools that only read the user's own data may always be called, with any arguments.",
         "none": "Every tool, one that only reads too, needs such a rule.",
     }[settings.base_rules]
-    own = ["Further rules were written by hand and hold in every task."] if settings.rules else []
-    return [base, *own]
+    return [base, *(["Further rules were written by hand and hold in every task."] if settings.rules else [])]
 
 
 def _describe_written_rules(settings: ProgentSettings) -> list[str]:
     if not settings.generate:
         return ["No rules are written for the request."]
-    who = "For each request a policy model, which sees request and tools and no result, writes the rest:"
-    what = (
-        "which tools may be called, and, for arguments that the request settles, what they may be."
-        if settings.conditions and settings.wording == "general"
-        else "which tools may be called, with any arguments."
-    )
-    return [f"{who} {what}", *_describe_details(settings)]
-
-
-def _describe_details(settings: ProgentSettings) -> list[str]:
+    what = "with any arguments."
+    if settings.conditions and settings.wording == "general":
+        what = "and, for arguments that the request settles, what they may be."
+    sentences = [
+        "For each request a policy model, which sees request and tools and no result, writes the rest: which"
+        f" tools may be called, {what}"
+    ]
     if settings.wording in HINTED:
-        return [
+        sentences.append(
             "It is told that a task takes two tools, and that a tool named in another style is a stranger."
-        ]
-    if not settings.conditions:
-        return []
-    if settings.fixes_defect(ProgentFix.TRY_ALL_ENTRIES):
-        return ["Of several rules for a tool any may let a call pass."]
-    return ["Of several rules for a tool the first alone counts."]
+        )
+    elif settings.conditions:
+        which = "the first alone counts" if settings.compat else "any may let a call pass"
+        sentences.append(f"Of several rules for a tool {which}.")
+    return sentences
 
 
 def _describe_update(settings: ProgentSettings) -> list[str]:
     if not (settings.update and settings.generate):
         return ["The rules do not change during a task."]
-    narrow = " New rules take effect only if they allow nothing more." if settings.only_narrow else ""
-    return [
+    update = (
         "After each turn the policy model decides, without seeing the results, whether to look at the rules"
         " again; if so it reads the results raw and may write all its rules anew, wider or narrower."
-        f"{narrow}"
+    )
+    return [
+        update,
+        *(["New rules take effect only if they allow nothing more."] if settings.only_narrow else []),
     ]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from importlib import import_module
 from typing import Any
@@ -38,30 +38,19 @@ class UndecidedError(Exception):
     """It cannot be told: a keyword or a pattern that is not translated, or no answer in time."""
 
 
-def drop_annotations(schema: Any) -> Mapping[str, Any]:
-    """The keywords of a schema that decide something.
-
-    Raises:
-        Undecided: If it is no object.
-    """
+def _drop_annotations(schema: Any) -> Mapping[str, Any]:
     if not isinstance(schema, Mapping):
         raise UndecidedError
     return {key: value for key, value in schema.items() if key not in _ANNOTATION_KEYWORDS}
 
 
-def schema_kinds(schema: Mapping[str, Any]) -> set[str]:
-    """The kinds of values that its `type` admits."""
+def _schema_kinds(schema: Mapping[str, Any]) -> set[str]:
     named = schema.get("type", list(JSON_KINDS))
     types = {named} if isinstance(named, str) else set(named)
     return {"number" if one == "integer" else one for one in types}
 
 
-def is_satisfiable(new: Mapping[str, Any], old: Mapping[str, Any], kind: str) -> bool:
-    """Whether some value of this kind satisfies the first schema and not the second.
-
-    Raises:
-        Undecided: If z3 cannot say so in time, or a keyword has no translation.
-    """
+def _are_scalars_within(new: Mapping[str, Any], old: Mapping[str, Any], kind: str) -> bool:
     z3: Any = import_module("z3")
     variable = {"string": z3.String, "number": z3.Real, "boolean": z3.Bool}.get(kind, lambda _: None)("value")
     terms = _SchemaTerms(z3, kind, variable)
@@ -71,12 +60,10 @@ def is_satisfiable(new: Mapping[str, Any], old: Mapping[str, Any], kind: str) ->
     answer = solver.check()
     if answer == z3.unknown:
         raise UndecidedError
-    return bool(answer == z3.sat)
+    return bool(answer == z3.unsat)
 
 
 class _SchemaTerms:
-    """Translates schemas for values of one kind."""
-
     def __init__(self, z3: Any, kind: str, variable: Any) -> None:
         self.z3, self.kind, self.variable = z3, kind, variable
 
@@ -84,7 +71,7 @@ class _SchemaTerms:
         """That the value satisfies the schema."""
         if isinstance(schema, bool):
             return self.z3.BoolVal(schema)
-        parts = [self._translate_keyword(key, value) for key, value in drop_annotations(schema).items()]
+        parts = [self._translate_keyword(key, value) for key, value in _drop_annotations(schema).items()]
         return self.z3.And(self.z3.BoolVal(True), *parts)
 
     def _translate_keyword(self, key: str, value: Any) -> Any:
@@ -122,15 +109,13 @@ class _SchemaTerms:
         z3, of = self.z3, _kind(value)
         if of != self.kind:
             return z3.BoolVal(False)
-        if of == "string":
-            return self.variable == _text(z3, value)
-        if of == "number":
-            return self.variable == _number(z3, value)
-        if of == "boolean":
-            return self.variable == value
+        if of in ("array", "object"):
+            raise UndecidedError
         if of == "null":
             return z3.BoolVal(True)
-        raise UndecidedError
+        return self.variable == (
+            value if of == "boolean" else _text(z3, value) if of == "string" else _number(z3, value)
+        )
 
 
 def _kind(value: Any) -> str:
@@ -159,11 +144,7 @@ class PatternTerms:
         self.anything = z3.Full(z3.ReSort(z3.StringSort()))
 
     def translate(self, pattern: str) -> Any:
-        """All texts in which the pattern is found.
-
-        Raises:
-            Undecided: If it has look-around, back references, flags or anchors in its middle.
-        """
+        """All texts in which the pattern is found; undecided with look-around, back references or flags."""
         try:
             parsed = re._parser.parse(pattern)  # type: ignore[attr-defined]
         except (re.error, RecursionError, OverflowError):
@@ -192,36 +173,31 @@ class PatternTerms:
 
     def _item(self, item: Any) -> Any:
         z3, (code, value) = self.z3, item
-        translated = {
-            "LITERAL": lambda: self._literal(chr(value)),
-            "NOT_LITERAL": lambda: self._any_except(self._literal(chr(value))),
-            "ANY": lambda: self._any_except(self._literal("\n")),
-            "IN": lambda: self._set(value),
-            "BRANCH": lambda: z3.Union([self._sequence(branch) for branch in value[1]]),
-            "SUBPATTERN": lambda: self._group(value),
-            "MAX_REPEAT": lambda: self._repeat(value),
-            "MIN_REPEAT": lambda: self._repeat(value),
-        }
-        if str(code) not in translated:
-            raise UndecidedError
-        return translated[str(code)]()
-
-    def _group(self, value: Any) -> Any:
-        _, added, removed, inside = value
-        if added or removed:
-            raise UndecidedError
-        return self._sequence(inside)
-
-    def _repeat(self, value: Any) -> Any:
-        least, most, inside = value
-        body = self._sequence(inside)
-        if str(most) == "MAXREPEAT":
-            return self.z3.Concat(self.z3.Loop(body, least, least), self.z3.Star(body))
-        return self.z3.Loop(body, least, most)
+        match str(code), value:
+            case "LITERAL", char:
+                return self._literal(chr(char))
+            case "NOT_LITERAL", char:
+                return self._any_except(self._literal(chr(char)))
+            case "ANY", _:
+                return self._any_except(self._literal("\n"))
+            case "IN", members:
+                return self._set(members)
+            case "BRANCH", (_, branches):
+                return z3.Union([self._sequence(branch) for branch in branches])
+            case "SUBPATTERN", (_, 0, 0, inside):  # No flags are added or removed.
+                return self._sequence(inside)
+            case "MAX_REPEAT" | "MIN_REPEAT", (least, most, inside):
+                body = self._sequence(inside)
+                if str(most) == "MAXREPEAT":
+                    return z3.Concat(z3.Loop(body, least, least), z3.Star(body))
+                return z3.Loop(body, least, most)
+        raise UndecidedError
 
     def _set(self, members: Sequence[Any]) -> Any:
         negated = str(members[0][0]) == "NEGATE"
-        ranges = [self._member(member) for member in members[negated:]]
+        return self._any_of([self._member(member) for member in members[negated:]], negated)
+
+    def _any_of(self, ranges: Sequence[Any], negated: bool) -> Any:
         either = self.z3.Union([*ranges, *ranges])  # z3 wants two at least
         return self._any_except(either) if negated else either
 
@@ -235,15 +211,13 @@ class PatternTerms:
         ends = _CLASSES.get(name.removeprefix("NOT_"))
         if code != "CATEGORY" or ends is None:
             raise UndecidedError
-        pairs = [self._range(*ends[place : place + 2]) for place in range(0, len(ends), 2)]
-        either = self.z3.Union([*pairs, *pairs])
-        return self._any_except(either) if name.startswith("NOT_") else either
+        pairs = [self._range(*ends[at : at + 2]) for at in range(0, len(ends), 2)]
+        return self._any_of(pairs, name.startswith("NOT_"))
 
     def _range(self, first: str, last: str) -> Any:
         return self.z3.Range(_text(self.z3, first), _text(self.z3, last))
 
     def _any_except(self, excluded: Any) -> Any:
-        """Any one character that is none of these."""
         one = self.z3.AllChar(self.z3.ReSort(self.z3.StringSort()))
         return self.z3.Diff(one, excluded)
 
@@ -274,33 +248,23 @@ _OF_ARRAYS = frozenset({"type", "items", "minItems", "maxItems"})
 
 
 def require_z3(name: str) -> None:
-    """Look whether the package is there.
-
-    Raises:
-        Unavailable: If it is not.
-    """
+    """Look whether the package is there."""
     absent = find_missing_packages([PACKAGE])
     if absent:
         raise not_installed_error(f"{name} with only_narrow: true", absent, EXTRA)
 
 
-def is_narrower(
-    new: WrittenPolicy, old: WrittenPolicy, *, first_only: bool, unknown_is_narrower: bool
-) -> bool:
+def is_narrower(new: WrittenPolicy, old: WrittenPolicy, *, compat: bool) -> bool:
     """Whether every call that the new rules allow was allowed by the old ones.
 
-    Args:
-        new: The rewritten policy.
-        old: The one in force.
-        first_only: Compare the first rules of each tool alone, as they alone are consulted.
-        unknown_is_narrower: What to take for granted where it cannot be decided.
+    Where it cannot be decided the new rule is taken for wider. As in the reference (`compat`), the first
+    rules of each tool alone count, and the new one is taken for narrower.
     """
-    before = _first_entries(old) if first_only else old
-    after = _first_entries(new) if first_only else new
+    if compat:
+        new, old = _first_entries(new), _first_entries(old)
     with _Z3:
         return all(
-            any(one.tool == rule.tool and _is_rule_within(rule, one, unknown_is_narrower) for one in before)
-            for rule in after
+            any(one.tool == rule.tool and _is_rule_within(rule, one, compat) for one in old) for rule in new
         )
 
 
@@ -310,25 +274,18 @@ def _first_entries(policy: WrittenPolicy) -> WrittenPolicy:
 
 def _is_rule_within(new: WrittenRule, old: WrittenRule, unknown: bool) -> bool:
     """Whether each restricted argument of the old rule is restricted at least as much by the new one."""
-    return all(
-        name in new.conditions and _is_argument_within(new.conditions[name], condition, unknown)
-        for name, condition in old.conditions.items()
-    )
-
-
-def _is_argument_within(new: Any, old: Any, unknown: bool) -> bool:
-    try:
-        return _is_condition_within(new, old)
-    except UndecidedError:
-        return unknown
+    for name, condition in old.conditions.items():
+        try:
+            if name not in new.conditions or not _is_condition_within(new.conditions[name], condition):
+                return False
+        except UndecidedError:
+            if not unknown:
+                return False
+    return True
 
 
 def _is_condition_within(new: Any, old: Any) -> bool:
-    """Whether every value that satisfies the first condition satisfies the second.
-
-    Raises:
-        Undecided: If that cannot be told.
-    """
+    """Whether every value that satisfies the first condition satisfies the second."""
     if new == old:
         return True
     listed = _enumeration_values(new)
@@ -342,7 +299,6 @@ def _is_condition_within(new: Any, old: Any) -> bool:
 
 
 def _enumeration_values(condition: Any) -> Sequence[Any] | None:
-    """The values of an enumeration; None if it is none."""
     if not isinstance(condition, Mapping):
         return None
     if "const" in condition:
@@ -356,16 +312,24 @@ def _as_schema(condition: Any) -> Mapping[str, Any]:
         return {"type": "string", "pattern": f"^(?:{condition})"}
     if not isinstance(condition, Mapping):
         raise UndecidedError
-    return drop_annotations(condition)
+    return _drop_annotations(condition)
 
 
 def _is_schema_within(new: Mapping[str, Any], old: Mapping[str, Any]) -> bool:
     old = {key: value for key, value in old.items() if not _is_keyword_stricter(key, value, new)}
-    return all(
-        _BY_KIND.get(kind, _are_scalars_within)(new, old, kind)
-        for kind in JSON_KINDS
-        if kind in schema_kinds(new)
-    )
+    return all(_is_kind_within(new, old, kind) for kind in JSON_KINDS if kind in _schema_kinds(new))
+
+
+def _is_kind_within(new: Mapping[str, Any], old: Mapping[str, Any], kind: str) -> bool:
+    if kind not in ("array", "object"):
+        return _are_scalars_within(new, old, kind)
+    if kind not in _schema_kinds(old):
+        return False
+    if kind == "array":
+        return _are_arrays_within(new, old)
+    if old.keys() <= {"type"}:
+        return True
+    raise UndecidedError
 
 
 def _is_keyword_stricter(key: str, value: Any, new: Mapping[str, Any]) -> bool:
@@ -375,13 +339,7 @@ def _is_keyword_stricter(key: str, value: Any, new: Mapping[str, Any]) -> bool:
     return key in _BY_ITSELF and key in new and new[key] == value
 
 
-def _are_scalars_within(new: Mapping[str, Any], old: Mapping[str, Any], kind: str) -> bool:
-    return not is_satisfiable(new, old, kind)
-
-
-def _are_arrays_within(new: Mapping[str, Any], old: Mapping[str, Any], kind: str) -> bool:
-    if kind not in schema_kinds(old):
-        return False
+def _are_arrays_within(new: Mapping[str, Any], old: Mapping[str, Any]) -> bool:
     if not (new.keys() | old.keys()) <= _OF_ARRAYS:
         raise UndecidedError
     most, least = new.get("maxItems", float("inf")), new.get("minItems", 0)
@@ -390,17 +348,3 @@ def _are_arrays_within(new: Mapping[str, Any], old: Mapping[str, Any], kind: str
     if most == 0:
         return True
     return _is_condition_within(new.get("items", {}), old.get("items", {}))
-
-
-def _are_objects_within(new: Mapping[str, Any], old: Mapping[str, Any], kind: str) -> bool:
-    if kind not in schema_kinds(old):
-        return False
-    if old.keys() <= {"type"}:
-        return True
-    raise UndecidedError
-
-
-_BY_KIND: Mapping[str, Callable[[Mapping[str, Any], Mapping[str, Any], str], bool]] = {
-    "array": _are_arrays_within,
-    "object": _are_objects_within,
-}

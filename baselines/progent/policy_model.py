@@ -14,7 +14,6 @@ from agentsys.models.trace import Span, span
 from baselines.progent.progent_rules import (
     WRITTEN,
     PolicyRule,
-    ProgentFix,
     ProgentSettings,
     allow_under,
     find_condition_fault,
@@ -59,20 +58,12 @@ class WrittenRule:
 WrittenPolicy = tuple[WrittenRule, ...]
 
 
-def is_update_wanted(reply: str) -> bool:
-    """Whether a decision is to update."""
-    return _YES.match(reply) is not None
-
-
 def read_policy_reply(
     reply: str, tools: Sequence[ToolSpec], settings: ProgentSettings
 ) -> WrittenPolicy | None:
-    """The policy that a reply holds; None if it says that there is none.
-
-    Raises:
-        UnreadablePolicy: If it holds neither.
-    """
-    if _is_no_policy(reply, settings):
+    """The policy that a reply holds; None if it says there is none. Else `UnreadablePolicy` is raised."""
+    # Reference: "Nothing" and "Note that" mean no, too.
+    if reply.strip().casefold().startswith("no") if settings.compat else _NO.match(reply):
         return None
     value = _find_json(reply, settings)
     if not isinstance(value, list):
@@ -81,14 +72,9 @@ def read_policy_reply(
     return tuple(_read_entry(item, offered, settings) for item in value)
 
 
-def _is_no_policy(reply: str, settings: ProgentSettings) -> bool:
-    if settings.fixes_defect(ProgentFix.READ_WHOLE_WORDS):
-        return _NO.match(reply) is not None
-    return reply.strip().casefold().startswith("no")
-
-
 def _find_json(reply: str, settings: ProgentSettings) -> Any:
-    loose = settings.fixes_defect(ProgentFix.READ_LOOSE_JSON)
+    # Reference: a fence without its language, or a last entry that ends in a comma, is a failed attempt.
+    loose = not settings.compat
     fenced = (_ANY_FENCE if loose else _FENCE).search(reply)
     text = (fenced[1] if fenced else _YES.sub("", reply, count=1)).strip()
     for written in (text, _LAST_COMMA.sub(lambda m: m[1] or "", text)) if loose else (text,):
@@ -108,17 +94,21 @@ def _read_entry(item: Any, tools: Mapping[str, ToolSpec], settings: ProgentSetti
     tool = tools.get(name)
     if tool is not None:
         conditions = _conditions_by_argument(conditions, tool, settings)
-    if settings.fixes_defect(ProgentFix.CHECK_SCHEMAS_WHEN_WRITTEN):
-        _check_conditions(name, conditions)
+    # Reference: a rule that cannot be applied is taken, and refuses every call. Here it is asked for again.
+    for argument, condition in {} if settings.compat else conditions.items():
+        fault = find_condition_fault(condition)
+        if fault is not None:
+            raise UnreadablePolicy(f"{name}: the rule for {argument!r} {fault}")
     return WrittenRule(name, conditions if settings.conditions else {})
 
 
 def _conditions_by_argument(
     conditions: dict[str, Any], tool: ToolSpec, settings: ProgentSettings
 ) -> dict[str, Any]:
-    """The conditions by the tool's own arguments."""
     arguments = tool.parameters.get("properties", {})
-    if settings.fixes_defect(ProgentFix.READ_ARGUMENT_NAMES):
+    # Reference: a schema of the whole arguments object, and a rule for an argument that the tool does not
+    # have, apply to nothing, and so everything is allowed.
+    if not settings.compat:
         inner = conditions.get(_WHOLE_OBJECT)
         if isinstance(inner, dict) and _WHOLE_OBJECT not in arguments and conditions.keys() <= _SCHEMA_WORDS:
             conditions = inner
@@ -142,21 +132,9 @@ def _move_enum_to_items(schema: Any, argument: Mapping[str, Any]) -> Any:
     return {**rest, "type": "array", "items": {"enum": values}}
 
 
-def _check_conditions(tool: str, conditions: Mapping[str, Any]) -> None:
-    for name, condition in conditions.items():
-        fault = find_condition_fault(condition)
-        if fault is not None:
-            raise UnreadablePolicy(f"{tool}: the rule for {name!r} {fault}")
-
-
 ROLE = "policy"
-TOOLS, QUERY, CALLS, RESULTS, CURRENT = (
-    "TOOLS",
-    "USER_QUERY",
-    "TOOL_CALL_PARAM",
-    "TOOL_CALL_RESULT",
-    "CURRENT_RESTRICTIONS",
-)
+TOOLS, QUERY, CALLS = "TOOLS", "USER_QUERY", "TOOL_CALL_PARAM"
+RESULTS, CURRENT = "TOOL_CALL_RESULT", "CURRENT_RESTRICTIONS"
 """Labels of the parts of a question, in this order."""
 TEMPERATURE_STEP = 0.2
 """By how much the temperature rises from one attempt to the next; the first is 0."""
@@ -187,15 +165,11 @@ class PolicyModel:
             ModelError: If the model failed, or none of its replies was a policy.
         """
         with span(ROLE, "write") as opened:
+            instructions = FIRST_CALL[self.settings.wording]
             try:
-                return (
-                    self._ask_until_readable(opened, FIRST_CALL[self.settings.wording], {}, required=True)
-                    or ()
-                )
+                return self._ask_until_readable(opened, instructions, {}, required=True) or ()
             except UnreadablePolicy as fault:
-                raise ModelError(
-                    ErrorKind.MALFORMED_REPLY, f"no policy in {self.settings.attempts} replies: {fault}"
-                ) from None
+                raise self._malformed("policy", fault) from None
 
     def update_policy(self, calls: Sequence[CalledTool], current: WrittenPolicy) -> WrittenPolicy | None:
         """The policy after a turn; None if it stays.
@@ -205,7 +179,7 @@ class PolicyModel:
         """
         with span(ROLE, "decide") as opened:
             called = json.dumps([{"name": call.name, "args": dict(call.args)} for call in calls], default=str)
-            wanted = is_update_wanted(self._ask_once(DECIDE, {CALLS: called}, 0.0))
+            wanted = _YES.match(self._ask_once(DECIDE, {CALLS: called}, 0.0)) is not None
             opened.decision = {"update": wanted}
         return self._rewrite_policy(calls, called, current) if wanted else None
 
@@ -222,14 +196,15 @@ class PolicyModel:
             except UnreadablePolicy as fault:
                 if self.settings.on_update_error == "keep":
                     return None
-                raise ModelError(
-                    ErrorKind.MALFORMED_REPLY, f"no update in {self.settings.attempts} replies: {fault}"
-                ) from None
+                raise self._malformed("update", fault) from None
+
+    def _malformed(self, what: str, fault: UnreadablePolicy) -> ModelError:
+        text = f"no {what} in {self.settings.attempts} replies: {fault}"
+        return ModelError(ErrorKind.MALFORMED_REPLY, text)
 
     def _ask_until_readable(
         self, opened: Span, instructions: str, parts: Mapping[str, str], *, required: bool
     ) -> WrittenPolicy | None:
-        """Asked until a reply can be read, each time at a higher temperature."""
         faults: list[str] = []
         opened.decision = {"faults": faults}
         for attempt in range(self.settings.attempts):
@@ -246,8 +221,8 @@ class PolicyModel:
         raise UnreadablePolicy(faults[-1])
 
     def _ask_once(self, instructions: str, parts: Mapping[str, str], temperature: float) -> str:
-        told = {TOOLS: write_tools_text(self.tools), QUERY: self.query, **parts}
-        question = "\n".join(f"{label}: {text}" for label, text in told.items())
+        labelled = {TOOLS: write_tools_text(self.tools), QUERY: self.query, **parts}
+        question = "\n".join(f"{label}: {text}" for label, text in labelled.items())
         request = ChatRequest([system(instructions), user(question)], role=ROLE, temperature=temperature)
         return visible_text(self.model.complete(request).message)
 

@@ -1,4 +1,4 @@
-"""The gate before the tools: calls run only as the rules allow, and steps around it write and update the rules.
+"""The gate before the tools: calls run only as the rules allow. Steps around it write and update the rules.
 
 `GatedRuntime` decides on each call; `BeginProgentTask` installs the first policy; `UpdatePolicy` rewrites it.
 """
@@ -26,8 +26,6 @@ from baselines.progent.policy_model import CalledTool, PolicyModel, WrittenPolic
 from baselines.progent.progent_rules import (
     STANDING,
     PolicyDecision,
-    PolicyRule,
-    ProgentFix,
     ProgentSettings,
     RefusalFallback,
     RuleTable,
@@ -57,7 +55,7 @@ class TaskPolicy:
 
     settings: ProgentSettings
     query: str
-    standing: dict[str, tuple[PolicyRule, ...]]
+    standing: RuleTable
     """Those of the suite and of the config; they change only by a rule's own `updates`."""
     written: WrittenPolicy = ()
     """Those of the policy model."""
@@ -67,17 +65,17 @@ class TaskPolicy:
         """All rules; None where nothing is enforced."""
         if not self.settings.enforces_rules:
             return None
-        generated: dict[str, tuple[PolicyRule, ...]] = {}
+        rules = self.standing
         for entry in self.written:
-            generated[entry.tool] = (*generated.get(entry.tool, ()), entry.as_rule())
-        return merge_rules(self.standing, generated)
+            rules = merge_rules(rules, {entry.tool: (entry.as_rule(),)})
+        return rules
 
     def decide_on_call(self, tool: str, args: Mapping[str, Any]) -> PolicyDecision:
         """Hold one call against the rules; a rule that lets it pass may change the standing ones."""
-        first_only = not self.settings.fixes_defect(ProgentFix.TRY_ALL_ENTRIES)
-        decision = decide_call(self.rules, tool, args, first_only=first_only)
+        # Reference: a call passes by the first rule that the policy model wrote for its tool, or not at all.
+        decision = decide_call(self.rules, tool, args, first_only=self.settings.compat)
         if decision.allowed and decision.by is not None:
-            self.standing |= {name: tuple(rules) for name, rules in decision.by.updates.items()}
+            self.standing = {**self.standing, **decision.by.updates}
         return decision
 
 
@@ -96,13 +94,7 @@ class GatedRuntime(FunctionsRuntime):  # type: ignore[misc]
         kwargs: Mapping[str, Any],
         raise_on_error: bool = False,
     ) -> tuple[Any, str | None]:
-        """Run a tool if the rules allow it; else nothing, and an error that says why.
-
-        Raises:
-            ProgentStop: If a rule ends the task.
-            ProgentRefusal: If the call is refused and errors are to be raised.
-            Exception: What the inner runtime raises, unchanged.
-        """
+        """Run a tool if the rules allow it; else nothing, and an error that says why."""
         try:
             resolved = self._execute_nested_calls(env, kwargs)
         except ProgentStop:
@@ -113,11 +105,12 @@ class GatedRuntime(FunctionsRuntime):  # type: ignore[misc]
             return "", f"{type(error).__name__}: {error}"
         args = self._prepare_arguments(function, resolved)
         if args is None:  # What a tool cannot be called with: it says so itself.
-            return self._run_if_allowed(env, function, resolved, raise_on_error)
+            return self._run_inner(env, function, resolved, raise_on_error)
         decision = self.policy.decide_on_call(function, args)
         if decision.allowed:
-            _record_allowed(function, decision)
-            return self._run_if_allowed(env, function, resolved, raise_on_error)
+            with span(PROGENT_SPAN, function) as opened:
+                opened.decision = {"allow": True, "priority": decision.by.priority if decision.by else None}
+            return self._run_inner(env, function, resolved, raise_on_error)
         current_tracer().tool_refused(function, args, decision.cause)
         if decision.fallback is RefusalFallback.STOP:
             raise ProgentStop(decision.cause)
@@ -126,7 +119,7 @@ class GatedRuntime(FunctionsRuntime):  # type: ignore[misc]
             raise ProgentRefusal(refusal)
         return "", refusal
 
-    def _run_if_allowed(
+    def _run_inner(
         self, env: TaskEnvironment | None, function: str, args: Mapping[str, Any], raise_on_error: bool
     ) -> tuple[Any, str | None]:
         result: tuple[Any, str | None] = self.inner.run_function(env, function, args, raise_on_error)
@@ -145,24 +138,14 @@ class GatedRuntime(FunctionsRuntime):  # type: ignore[misc]
         except ValidationError:
             return None
         everything: dict[str, Any] = valid.model_dump(mode="json", fallback=str)
-        if not self.policy.settings.fixes_defect(ProgentFix.CHECK_SUPPLIED_ARGUMENTS):
+        if (
+            self.policy.settings.compat
+        ):  # Of an argument that was left out the default is checked; null fails.
             return everything
-        return {
-            name: value
-            for name, value in everything.items()
-            if name in valid.model_fields_set and not _is_omitted_null(tool, name, value)
-        }
-
-
-def _is_omitted_null(tool: Function, name: str, value: Any) -> bool:
-    """Whether a null stands where the tool would put one itself: models write it for "not given"."""
-    field = tool.parameters.model_fields.get(name)
-    return value is None and field is not None and not field.is_required() and field.default is None
-
-
-def _record_allowed(function: str, decision: PolicyDecision) -> None:
-    with span(PROGENT_SPAN, function) as opened:
-        opened.decision = {"allow": True, "priority": decision.by.priority if decision.by else None}
+        # Null where the tool would put it itself, too: models write it for "not given".
+        nulls = {name for name, of in tool.parameters.model_fields.items() if of.default is None}
+        given = {name: everything[name] for name in everything if name in valid.model_fields_set}
+        return {name: value for name, value in given.items() if value is not None or name not in nulls}
 
 
 class GatedTools(LoopStep):
@@ -200,33 +183,27 @@ class BeginProgentTask(LoopStep):
         """The first policy of the case under way: AgentDojo may run a pipeline up to three times."""
 
     def step(self, at: LoopState) -> LoopState:
-        """Begin a run of the task, with nothing left of any run before but the first policy.
-
-        Raises:
-            ModelError: If no policy was written.
-        """
+        """Begin a run of the task, with nothing left of any run before but the first policy."""
         tools = tool_specs(at.runtime.functions.values())
         policy = TaskPolicy(self.settings, at.query, self._standing_rules(tools))
         if self.settings.generate:
             policy.written = self._write_first_policy(tools, at.query)
         return replace(at, extra={**at.extra, TASK_POLICY: policy})
 
-    def _standing_rules(self, tools: Sequence[ToolSpec]) -> dict[str, tuple[PolicyRule, ...]]:
-        own = {tool: tuple(rules) for tool, rules in self.settings.rules.items()}
+    def _standing_rules(self, tools: Sequence[ToolSpec]) -> RuleTable:
         if self.settings.base_rules == "none":
-            return own
+            return self.settings.rules
         base = load_base_rules(self.suite, tools)
         with span(PROGENT_SPAN, "base_rules") as opened:
             opened.decision = {"source": base.source, "always_allowed": list(base.tools)}
-        return merge_rules({tool: (allow_under(STANDING),) for tool in base.tools}, own)
+        return merge_rules({tool: (allow_under(STANDING),) for tool in base.tools}, self.settings.rules)
 
     def _write_first_policy(self, tools: Sequence[ToolSpec], query: str) -> WrittenPolicy:
         tracer = current_tracer()
-        known = self._first
-        if known is None or known[0] is not tracer or known[1] != query:
+        if self._first is None or self._first[0] is not tracer or self._first[1] != query:
             written = PolicyModel(self.model, self.settings, tools, query).write_policy()
-            self._first = known = (tracer, query, written)
-        return known[2]
+            self._first = (tracer, query, written)
+        return self._first[2]
 
 
 class UpdatePolicy(LoopStep):
@@ -239,11 +216,7 @@ class UpdatePolicy(LoopStep):
         self.settings = settings
 
     def step(self, at: LoopState) -> LoopState:
-        """One decision, and one policy where it is yes.
-
-        Raises:
-            ModelError: As `PolicyModel.updated` does.
-        """
+        """One decision, and one policy where it is yes."""
         policy: TaskPolicy = at.extra[TASK_POLICY]
         calls = self._called_tools(at.messages)
         if calls:
@@ -255,24 +228,19 @@ class UpdatePolicy(LoopStep):
         return at
 
     def _called_tools(self, messages: Sequence[ChatMessage]) -> list[CalledTool]:
-        only_success = self.settings.fixes_defect(ProgentFix.UPDATE_ON_SUCCESS)
         turn = [messages[place] for place in find_new_results(messages)]
+        # Reference: refused and failed calls start an update too, with empty results.
         return [
             CalledTool(message["tool_call"].function, message["tool_call"].args, text_of(message))
             for message in turn
-            if message["role"] == "tool" and not (only_success and message["error"])
+            if message["role"] == "tool" and (self.settings.compat or not message["error"])
         ]
 
     def _may_replace(self, old: WrittenPolicy, new: WrittenPolicy) -> bool:
         if not self.settings.only_narrow:
             return True
         with span(PROGENT_SPAN, "narrower") as opened:
-            verdict = is_narrower(
-                new,
-                old,
-                first_only=not self.settings.fixes_defect(ProgentFix.TRY_ALL_ENTRIES),
-                unknown_is_narrower=not self.settings.fixes_defect(ProgentFix.PROVE_NARROWER),
-            )
+            verdict = is_narrower(new, old, compat=self.settings.compat)
             opened.decision = {"narrower": verdict}
         return verdict
 
@@ -295,26 +263,22 @@ def load_base_rules(suite: str, tools: Sequence[ToolSpec]) -> BaseRules:
     listed = tuple(name for name in _load_listed_tools(suite) if name in offered)
     if listed:
         return BaseRules(listed, f"base_rules/{suite}.yaml")
-    least = tuple(tool.name for tool in tools if reads_without_arguments(tool))
-    _log_fallback_once(suite, least)
+    # What reads by its name, where no argument has to be given: nothing can leak by it.
+    least = tuple(t.name for t in tools if has_reading_name(t.name) and not t.parameters.get("required"))
+    _log_fallback_once(suite, ", ".join(least) or "none")
     return BaseRules(least, "generated")
-
-
-def reads_without_arguments(tool: ToolSpec) -> bool:
-    """Whether a tool's name says that it reads, and no argument has to be given: nothing can leak by it."""
-    return has_reading_name(tool.name) and not tool.parameters.get("required")
 
 
 @cache
 def _load_listed_tools(suite: str) -> tuple[str, ...]:
-    folder = files("baselines.progent") / "base_rules"
-    found = next((file for file in folder.iterdir() if file.name == f"{suite}.yaml"), None)
-    return () if found is None else tuple(yaml.safe_load(found.read_text(encoding="utf-8")))
+    for file in (files("baselines.progent") / "base_rules").iterdir():
+        if file.name == f"{suite}.yaml":
+            return tuple(yaml.safe_load(file.read_text(encoding="utf-8")))
+    return ()
 
 
 @cache
-def _log_fallback_once(suite: str, least: tuple[str, ...]) -> None:
-    named = ", ".join(least) or "none"
+def _log_fallback_once(suite: str, tools: str) -> None:
     _LOGGER.warning(
-        "Progent has no base rules for the suite %s; generated from its tools' names: %s.", suite, named
+        "Progent has no base rules for the suite %s; generated from its tools' names: %s.", suite, tools
     )

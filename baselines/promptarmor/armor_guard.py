@@ -1,4 +1,4 @@
-"""`ArmorGuard`: a guard model says whether a result holds an injection and quotes it; the quotation is removed.
+"""`ArmorGuard`: a guard model says whether a result holds an injection; what it quotes is removed.
 
 Its two questions come first, then the fuzzy removal of a quotation in bounded time, then the filter.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -61,35 +60,17 @@ _MOST_STEPS = 2_000_000
 def remove_quotation(text: str, quotation: str, *, fuzzy: bool, gap: int) -> str | None:
     """A text without every place where a quotation stands; None if it stands nowhere.
 
-    Args:
-        text: The text.
-        quotation: What to take out.
-        fuzzy: Whether words in order with little between them count, or letters alone.
-        gap: Most characters between two neighbouring words of a place.
+    `fuzzy`: its words in order, with at most `gap` characters between two neighbours; else letter by letter.
     """
     wanted = quotation.strip()
     if not wanted:
         return None
-    places = (
-        find_quotation_places(text, wanted, gap)
-        if fuzzy and _is_long_enough(wanted)
-        else _remove_literally(text, wanted)
-    )
-    if not places:
-        return None
-    return _cut_places(text, places)
-
-
-def _is_long_enough(quotation: str) -> bool:
-    return len(_locate_words(quotation)) >= LEAST_WORDS and len(quotation) >= LEAST_CHARS
-
-
-def _remove_literally(text: str, wanted: str) -> list[tuple[int, int]]:
-    found, at = [], text.find(wanted)
-    while at >= 0:
-        found.append((at, at + len(wanted)))
-        at = text.find(wanted, at + len(wanted))
-    return found
+    if not fuzzy or len(_list_words(wanted)) < LEAST_WORDS or len(wanted) < LEAST_CHARS:
+        return text.replace(wanted, "") if wanted in text else None
+    places = find_quotation_places(text, wanted, gap)
+    ends, starts = [0, *(last for _, last in places)], [*(first for first, _ in places), len(text)]
+    left = "".join(text[end:start] for end, start in zip(ends, starts, strict=True))
+    return left if places else None
 
 
 def find_quotation_places(text: str, quotation: str, gap: int) -> list[tuple[int, int]]:
@@ -97,75 +78,40 @@ def find_quotation_places(text: str, quotation: str, gap: int) -> list[tuple[int
 
     Of places that overlap the first is taken.
     """
-    wanted = _locate_words(quotation)
-    starts, ends, at = _find_occurrences(text, wanted)
+    wanted = _list_words(quotation)
+    places_of: dict[str, list[int]] = {word: [] for word in wanted}
+    words: list[re.Match[str]] = []
+    for word in _WORD.finditer(text):
+        if word[1] and (places := places_of.get(word[1].casefold())) is not None:
+            places.append(len(words))
+            words.append(word)
+    ordered = [places_of[word] for word in wanted]
     found: list[tuple[int, int]] = []
     steps, free = 0, 0
-    for first in at[wanted[0]] if all(at[word] for word in wanted) else ():
-        if starts[first] < free:
+    for first in ordered[0] if all(ordered) else ():
+        if words[first].start() < free:
             continue
-        last, taken = _follow_words(starts, ends, at, wanted, first, gap)
-        steps += taken
-        if last is not None:
-            free = ends[last]
-            found.append((starts[_find_latest_start(at, wanted, last)], free))
+        last = first
+        for candidates in ordered[1:]:  # Of several occurrences of the next word the nearest is taken.
+            steps += 1
+            at = bisect_left(candidates, last + 1)
+            if at == len(candidates) or words[candidates[at]].start() - words[last].end() > gap:
+                break
+            last = candidates[at]
+        else:
+            free = words[last].end()
+            for candidates in reversed(
+                ordered[:-1]
+            ):  # The shortest place: a first word may stand there twice.
+                last = candidates[bisect_left(candidates, last) - 1]
+            found.append((words[last].start(), free))
         if steps > _MOST_STEPS:
             return []
     return found
 
 
-def _locate_words(text: str) -> list[str]:
-    return [found[1].casefold() for found in _WORD.finditer(text) if found[1]]
-
-
-_WordPlaces = dict[str, list[int]]
-"""Word -> indices of its occurrences."""
-
-
-def _find_occurrences(text: str, wanted: Sequence[str]) -> tuple[list[int], list[int], _WordPlaces]:
-    """Where the wanted words stand in a text: first characters, ends, and which of them are which word's."""
-    at: _WordPlaces = {word: [] for word in wanted}
-    starts: list[int] = []
-    ends: list[int] = []
-    for found in _WORD.finditer(text):
-        if found[1] and (places := at.get(found[1].casefold())) is not None:
-            places.append(len(starts))
-            starts.append(found.start())
-            ends.append(found.end())
-    return starts, ends, at
-
-
-def _follow_words(
-    starts: Sequence[int], ends: Sequence[int], at: _WordPlaces, wanted: Sequence[str], first: int, gap: int
-) -> tuple[int | None, int]:
-    """The last occurrence of the place that begins here, and the steps it took; None where it breaks off.
-
-    Of several occurrences of the next word the nearest is taken.
-    """
-    current = first
-    for step, word in enumerate(wanted[1:], 1):
-        candidates = at[word]
-        place = bisect_left(candidates, current + 1)
-        if place == len(candidates) or starts[candidates[place]] - ends[current] > gap:
-            return None, step
-        current = candidates[place]
-    return current, len(wanted)
-
-
-def _find_latest_start(at: _WordPlaces, wanted: Sequence[str], last: int) -> int:
-    """The first word of the shortest place that ends here: a first word may stand there twice."""
-    current = last
-    for word in reversed(wanted[:-1]):
-        current = at[word][bisect_left(at[word], current) - 1]
-    return current
-
-
-def _cut_places(text: str, places: Sequence[tuple[int, int]]) -> str:
-    kept, end = [], 0
-    for first, last in places:
-        kept.append(text[end:first])
-        end = last
-    return "".join([*kept, text[end:]])
+def _list_words(text: str) -> list[str]:
+    return [word[1].casefold() for word in _WORD.finditer(text) if word[1]]
 
 
 ROLE = "promptarmor_guard"
@@ -205,12 +151,10 @@ def read_armor_verdict(reply: str) -> ArmorVerdict | None:
     """Read a reply; None if it does not begin with Yes or No, or says No and quotes all the same."""
     text = reply.lstrip(_DECORATION)
     first = _FIRST.match(text)
-    if first is None:
-        return None
     _, marker, quotation = text.partition(MARKER)
-    if first[1].casefold() == "no":
-        return None if marker else ArmorVerdict(False)
-    return ArmorVerdict(True, _strip_quoting(quotation)) if marker else ArmorVerdict(True)
+    if first is None or (first[1].casefold() == "no" and marker):
+        return None
+    return ArmorVerdict(first[1].casefold() == "yes", _strip_quoting(quotation))
 
 
 def _strip_quoting(quotation: str) -> str:
@@ -235,25 +179,26 @@ class ArmorGuard(ResultRewriter):
 
     def rewrite_result(self, turn: FilterTurn, result: ChatToolResultMessage, text: str) -> RewrittenResult:
         """Clean one result, as a whole or string by string."""
-        found: list[RewrittenResult] = []
+        if self.options.unit == "result":
+            return self._clean_text(text)
+        strings: list[RewrittenResult] = []
 
-        def cleaned(piece: str) -> str:
+        def clean(piece: str) -> str:
             if not piece.strip():
                 return piece
-            found.append(self._clean_text(piece))
-            return found[-1].text
+            strings.append(self._clean_text(piece))
+            return strings[-1].text
 
-        if self.options.unit == "result":
-            cleaned(text)
-            return found[0]
-        shown = read_leaves(text).replace_strings(cleaned)
+        left = read_leaves(text).replace_strings(clean)
+        verdicts = [one.flagged for one in strings]
         return RewrittenResult(
-            shown,
-            _worst_outcome([one.outcome for one in found]),
-            sum(one.asked for one in found),
-            sum(one.unreadable for one in found),
-            {"strings": [dict(one.facts) for one in found if one.outcome != "clean"]},
-            _combine_verdicts([one.flagged for one in found]),
+            left,
+            min((one.outcome for one in strings), key=_WORST_FIRST.index, default="clean"),
+            sum(one.asked for one in strings),
+            sum(one.unreadable for one in strings),
+            {"strings": [dict(one.facts) for one in strings if one.outcome != "clean"]},
+            # Flagged if one is; not read if none is and one was not.
+            True if any(verdicts) else None if None in verdicts else False,
         )
 
     def _clean_text(self, text: str) -> RewrittenResult:
@@ -287,18 +232,7 @@ class ArmorGuard(ResultRewriter):
         return ChatRequest(messages, role=ROLE, max_tokens=options.max_tokens)
 
 
-_ORDER = ("withheld", "rewritten", "unmatched", "unreadable", "clean")
-
-
-def _combine_verdicts(verdicts: Sequence[bool | None]) -> bool | None:
-    """Of a result whose strings were judged: flagged if one is; not read if none is and one was not."""
-    if any(verdicts):
-        return True
-    return None if None in verdicts else False
-
-
-def _worst_outcome(outcomes: list[str]) -> str:
-    return min(outcomes, key=_ORDER.index, default="clean")
+_WORST_FIRST = ("withheld", "rewritten", "unmatched", "unreadable", "clean")
 
 
 def play_armor_guard(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:

@@ -32,9 +32,6 @@ class PromptArmor(BoundaryDefense, RoleDefense):
             the model's own bound.
         seed: What marks depend on; a run fills in its own.
 
-    Raises:
-        ConfigError: If an option has a value it cannot have.
-
     Source: Shi et al., arXiv 2507.15219.
     """
 

@@ -1,4 +1,4 @@
-"""`ToolResultParsing`: the plain agent whose tool results pass stages of parsing and checking, and its simulation."""
+"""`ToolResultParsing`: the plain agent whose tool results pass stages of parsing and checking."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def play_result_parser(request: ChatRequest, knowledge: SimulatedKnowledge) -> C
 
 
 def _find_values(text: str, knowledge: SimulatedKnowledge) -> dict[str, str]:
-    facts = knowledge.index.facts
-    found = {name: fact.text for name, fact in facts.items() if knowledge.is_grounded(fact.text, text)}
+    facts = knowledge.index.facts.items()
+    values = {name: fact.text for name, fact in facts if knowledge.is_grounded(fact.text, text)}
     noticed = set(find_injected_passages(text, result_parser.PARSER_ROLE, knowledge))
     passed = [
         piece
@@ -54,7 +54,7 @@ def _find_values(text: str, knowledge: SimulatedKnowledge) -> dict[str, str]:
         for piece in find_instruction_spans(text, goal.goal)
         if piece not in noticed
     ]
-    return {**found, **{f"note_{place}": piece for place, piece in enumerate(passed, 1)}}
+    return {**values, **{f"note_{place}": piece for place, piece in enumerate(passed, 1)}}
 
 
 def play_result_checker(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
@@ -101,9 +101,6 @@ class ToolResultParsing(BoundaryDefense, RoleDefense):
         check_rounds: How often a result is checked again after something was taken out.
         seed: What the marks depend on; a run fills in its own.
 
-    Raises:
-        ConfigError: If an option has a value it cannot have.
-
     Source: arXiv 2601.04795.
     """
 
@@ -133,12 +130,12 @@ class ToolResultParsing(BoundaryDefense, RoleDefense):
 
     def boundary_filters(self, model: ChatModel, suite: TaskSuite[Any]) -> list[BoundaryFilter]:
         """The stages, in order."""
-        return [self._build_stage(stage, model) for stage in self.stages]
-
-    def _build_stage(self, stage: str, model: ChatModel) -> BoundaryFilter:
-        if stage == "check_tool":
-            return ToolCallCheck(model, self.options)
-        return ResultParser(model, self.options, conversation=stage == "parse_full")
+        return [
+            ToolCallCheck(model, self.options)
+            if stage == "check_tool"
+            else ResultParser(model, self.options, conversation=stage == "parse_full")
+            for stage in self.stages
+        ]
 
     def description(self) -> str:
         """Which stages a result passes, and what each does."""
@@ -150,34 +147,26 @@ class ToolResultParsing(BoundaryDefense, RoleDefense):
             "remove": "the words that caused it are taken out",
             "reject": "a notice takes the result's place",
         }
-        told = {
+        stages = {
             "parse_data": f"Parsing: {parse.format(shown='the call and the tool, but not the request,')}",
             "parse_full": f"Parsing: {parse.format(shown='the call and the whole conversation')}",
             "check_tool": "Checking: a model is given the result alone, with the tools and no warning, and if"
             f" it makes a call, {action[self.options.check_tool_action]}; the call is never run.",
         }
         unread = {"withhold": "the result is withheld", "keep": "the result goes on as it is"}
-        return " ".join(
-            [
-                "One agent reads the request, and of tool results what some stages leave of them, in one"
-                " conversation.",
-                *(told[stage] for stage in self.stages),
-                f"Stages act in the order {', '.join(self.stages)}, on error texts as well.",
-                f"Where no reply can be read, {unread[self.options.on_unreadable]}.",
-                "The models asked read results raw, and declared types are "
-                f"{'enforced' if self.options.enforce else 'not enforced'}.",
-                "No worker is isolated and no call is checked before it runs.",
-            ]
+        return (
+            "One agent reads the request, and of tool results what some stages leave of them, in one"
+            f" conversation. {' '.join(stages[stage] for stage in self.stages)} Stages act in the order"
+            f" {', '.join(self.stages)}, on error texts as well. Where no reply can be read,"
+            f" {unread[self.options.on_unreadable]}. The models asked read results raw, and declared types"
+            f" are {'enforced' if self.options.enforce else 'not enforced'}. No worker is isolated and no"
+            " call is checked before it runs."
         )
 
     def prompts(self) -> dict[str, str]:
         """Every text this defense says to a model, by name."""
-        parsing = {
-            "expectation": prompts.EXPECTATION,
-            "conversation": prompts.CONVERSATION,
-            "extraction": prompts.EXTRACTION,
-            "failed": prompts.FAILED,
-        }
+        asked = {"expectation": prompts.EXPECTATION, "conversation": prompts.CONVERSATION}
+        parsing = {**asked, "extraction": prompts.EXTRACTION, "failed": prompts.FAILED}
         checking = {"removal": prompts.REMOVAL, "rejected": prompts.REJECTED}
         common = {"marks": prompts.MARKS, "withheld": WITHHELD, "emptied": EMPTIED}
         parses = {"parse_data", "parse_full"} & set(self.stages)

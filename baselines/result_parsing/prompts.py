@@ -62,13 +62,13 @@ def expectation_question(seed: int, tool: ToolSpec, call: FunctionCall, conversa
     arguments = json.dumps(dict(call.args), ensure_ascii=False, default=str)
     word = draw_fence_word(seed, "expectation", arguments, conversation)
     marked = draw_fence_word(seed, word, arguments, conversation)
-    told = CONVERSATION.format(conversation=wrap_in_fences(word, conversation)) if conversation else ""
+    fenced = CONVERSATION.format(conversation=wrap_in_fences(word, conversation)) if conversation else ""
     question = EXPECTATION.format(
         tool=tool.name,
         description=tool.description,
         parameters=json.dumps(tool.parameters, ensure_ascii=False),
         arguments=wrap_in_fences(word, arguments),
-        conversation=told,
+        conversation=fenced,
         marks=MARKS.format(word=marked),
     )
     return question, marked
@@ -92,12 +92,8 @@ def removal_question(seed: int, text: str, call: FunctionCall) -> tuple[str, str
     called = json.dumps({"tool": call.function, "args": dict(call.args)}, ensure_ascii=False, default=str)
     word = draw_fence_word(seed, "removal", text, called)
     marked = draw_fence_word(seed, word, text, called)
-    question = REMOVAL.format(
-        result=wrap_in_fences(word, text),
-        call=wrap_in_fences(word, called),
-        marks=MARKS.format(word=marked),
-    )
-    return question, marked
+    shown = {"result": wrap_in_fences(word, text), "call": wrap_in_fences(word, called)}
+    return REMOVAL.format(**shown, marks=MARKS.format(word=marked)), marked
 
 
 def read_marked(reply: str, word: str) -> str | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -38,14 +38,14 @@ from baselines.tool_boundary.result_rewriter import (
 )
 
 _FENCE = re.compile(r"\A```\w*\n(.*?)\n?```\Z", re.DOTALL)
-_TYPES: Mapping[str, Callable[[Any], bool]] = {
-    "string": lambda value: isinstance(value, str),
-    "boolean": lambda value: isinstance(value, bool),
-    "integer": lambda value: isinstance(value, int) and not isinstance(value, bool),
-    "number": lambda value: isinstance(value, int | float) and not isinstance(value, bool),
-    "list": lambda value: isinstance(value, list),
-    "array": lambda value: isinstance(value, list),
-    "object": lambda value: isinstance(value, dict),
+_TYPES: Mapping[str, tuple[type, ...]] = {
+    "string": (str,),
+    "boolean": (bool,),
+    "integer": (int,),
+    "number": (int, float),
+    "list": (list,),
+    "array": (list,),
+    "object": (dict,),
 }
 _LONGEST_FLAGGED = 100
 """Characters of a flagged value in the record."""
@@ -66,11 +66,8 @@ class Expectation:
 def read_declaration(text: str) -> Expectation:
     """Read a declaration; whatever it is, its words are kept."""
     entries = read_json_text(text)
-    named = [
-        entry
-        for entry in (entries if isinstance(entries, list) else [entries])
-        if isinstance(entry, dict) and isinstance(entry.get("name"), str)
-    ]
+    listed = entries if isinstance(entries, list) else [entries]
+    named = [entry for entry in listed if isinstance(entry, dict) and isinstance(entry.get("name"), str)]
     types = {entry["name"]: str(entry.get("type", "")).casefold() for entry in named}
     free = [
         entry["name"]
@@ -91,25 +88,17 @@ def read_json_text(text: str) -> Any:
 
 def find_made_up(extracted: str, raw: str) -> list[str]:
     """The values of an extraction that do not stand in the result, layout and number format aside."""
+    made_up: list[str] = []
+    _replace_made_up(read_json_text(extracted), _fold_text(raw), made_up)
+    return made_up
+
+
+def remove_made_up(extracted: str, raw: str) -> str:
+    """An extraction with null for values that do not stand in the result; as it is where it is no JSON."""
     value = read_json_text(extracted)
     if value is None:
-        return []
-    hay = _fold_text(raw)
-    return [
-        str(leaf)[:_LONGEST_FLAGGED] for leaf in _iterate_leaves(value) if _fold_text(str(leaf)) not in hay
-    ]
-
-
-def keep_leaves(extracted: str, keep: Callable[[Any], bool]) -> str:
-    """An extraction with null in place of values that are not kept; as it is where it is no JSON."""
-    value = read_json_text(extracted)
-    return extracted if value is None else json.dumps(_keep_leaves_in(value, keep), ensure_ascii=False)
-
-
-def build_presence_test(raw: str) -> Callable[[Any], bool]:
-    """Give the test whether a value stands in a result."""
-    hay = _fold_text(raw)
-    return lambda leaf: leaf is None or isinstance(leaf, bool) or _fold_text(str(leaf)) in hay
+        return extracted
+    return json.dumps(_replace_made_up(value, _fold_text(raw), []), ensure_ascii=False)
 
 
 def keep_declared_types(extracted: str, expected: Expectation) -> tuple[str, list[str]] | None:
@@ -117,29 +106,26 @@ def keep_declared_types(extracted: str, expected: Expectation) -> tuple[str, lis
     value = read_json_text(extracted)
     if not isinstance(value, dict):
         return None
-    wrong = [
-        name
-        for name, one in value.items()
-        if one is not None and (fits := _TYPES.get(expected.types.get(name, ""))) and not fits(one)
-    ]
-    left = {name: None if name in wrong else one for name, one in value.items()}
+    wrong = []
+    for name, item in value.items():
+        # By the very type: a truth value is no number.
+        types = _TYPES.get(expected.types.get(name, ""))
+        if item is not None and types is not None and type(item) not in types:
+            wrong.append(name)
+    left = {name: None if name in wrong else item for name, item in value.items()}
     return json.dumps(left, ensure_ascii=False), wrong
 
 
-def _iterate_leaves(value: Any) -> list[Any]:
+def _replace_made_up(value: Any, hay: str, made_up: list[str]) -> Any:
+    """The value with null for leaves that do not stand in a folded text, which are added to a list."""
     if isinstance(value, dict):
-        return [leaf for item in value.values() for leaf in _iterate_leaves(item)]
+        return {name: _replace_made_up(item, hay, made_up) for name, item in value.items()}
     if isinstance(value, list):
-        return [leaf for item in value for leaf in _iterate_leaves(item)]
-    return [] if value is None or isinstance(value, bool) else [value]
-
-
-def _keep_leaves_in(value: Any, keep: Callable[[Any], bool]) -> Any:
-    if isinstance(value, dict):
-        return {name: _keep_leaves_in(item, keep) for name, item in value.items()}
-    if isinstance(value, list):
-        return [_keep_leaves_in(item, keep) for item in value]
-    return value if keep(value) else None
+        return [_replace_made_up(item, hay, made_up) for item in value]
+    if value is None or isinstance(value, bool) or _fold_text(str(value)) in hay:
+        return value
+    made_up.append(str(value)[:_LONGEST_FLAGGED])
+    return None
 
 
 _NO_CENTS = re.compile(r"(\d)\.0+\b")
@@ -168,13 +154,7 @@ class ParsingOptions:
 
 
 class ResultParser(ResultRewriter):
-    """Declares and extracts. Never knows the user's task, unless it is shown the conversation.
-
-    Args:
-        model: The model asked, under the role `result_parser`.
-        options: How.
-        conversation: Whether expectations are declared with the conversation so far (ParseFull).
-    """
+    """Declares and extracts. Never knows the user's task, unless it is shown the conversation (ParseFull)."""
 
     gives_verdicts = False
 
@@ -220,10 +200,8 @@ class ResultParser(ResultRewriter):
     def _check_extraction(
         self, text: str, expected: Expectation, extracted: str, counted: tuple[int, int]
     ) -> RewrittenResult:
-        facts: dict[str, Any] = {
-            "free_text": list(expected.free),
-            "not_in_result": find_made_up(extracted, text),
-        }
+        made_up = find_made_up(extracted, text)
+        facts: dict[str, Any] = {"free_text": list(expected.free), "not_in_result": made_up}
         if self.options.enforce:
             enforced = keep_declared_types(extracted, expected)
             if enforced is None:
@@ -231,13 +209,17 @@ class ResultParser(ResultRewriter):
                 return unreadable_result(text, self.options.on_unreadable, *counted, facts)
             extracted, facts["wrong_type"] = enforced
         if self.options.strict_values:
-            extracted = keep_leaves(extracted, build_presence_test(text))
+            extracted = remove_made_up(extracted, text)
         shown = f"{expected.text}\n\n{extracted}" if self.options.show_expectation else extracted
         return RewrittenResult(shown, "extracted", *counted, facts)
 
     def _ask_marked(self, question: str, word: str) -> GuardAnswer[str]:
-        request = ChatRequest([user(question)], role=PARSER_ROLE)
-        return ask_guard(self.model, request, lambda reply: read_marked(reply, word), self.options.retries)
+        return _ask_marked(self.model, PARSER_ROLE, question, word, self.options.retries)
+
+
+def _ask_marked(model: ChatModel, role: str, question: str, word: str, retries: int) -> GuardAnswer[str]:
+    request = ChatRequest([user(question)], role=role)
+    return ask_guard(model, request, lambda reply: read_marked(reply, word), retries)
 
 
 def write_transcript(messages: Sequence[ChatMessage]) -> str:
@@ -270,6 +252,7 @@ class ToolCallCheck(ResultRewriter):
         """Check one result, and once more for each further round after something was taken out."""
         asked, unreadable = 0, 0
         triggered: list[dict[str, Any]] = []
+        facts: dict[str, Any] = {}
         left = text
         for _ in range(self.options.check_rounds + 1):
             call = self._find_triggered_call(turn, left)
@@ -277,20 +260,18 @@ class ToolCallCheck(ResultRewriter):
             if call is None:
                 break
             triggered.append({"tool": call.function, "args": str(dict(call.args))})
+            facts = {"triggered": triggered}
             if self.options.check_tool_action == "reject":
-                return RewrittenResult(
-                    REJECTED, "withheld", asked, unreadable, {"triggered": triggered}, True
-                )
+                return RewrittenResult(REJECTED, "withheld", asked, unreadable, facts, True)
             answer = self._remove_cause(left, call)
             asked, unreadable = asked + answer.asked, unreadable + answer.unreadable
             if answer.value is None:
-                doubt, facts = self.options.on_unreadable, {"triggered": triggered}
-                return replace(unreadable_result(left, doubt, asked, unreadable, facts), flagged=True)
+                unread = unreadable_result(left, self.options.on_unreadable, asked, unreadable, facts)
+                return replace(unread, flagged=True)
             if answer.value.strip() == left.strip():
                 break
             left = answer.value
         outcome = "clean" if left == text else "removed"
-        facts = {"triggered": triggered} if triggered else {}
         return RewrittenResult(left, outcome, asked, unreadable, facts, bool(triggered))
 
     def _find_triggered_call(self, turn: FilterTurn, text: str) -> FunctionCall | None:
@@ -302,5 +283,4 @@ class ToolCallCheck(ResultRewriter):
 
     def _remove_cause(self, text: str, call: FunctionCall) -> GuardAnswer[str]:
         question, word = removal_question(self.options.seed, text, call)
-        request = ChatRequest([user(question)], role=CHECKER_ROLE)
-        return ask_guard(self.model, request, lambda reply: read_marked(reply, word), self.options.retries)
+        return _ask_marked(self.model, CHECKER_ROLE, question, word, self.options.retries)

@@ -1,7 +1,6 @@
 """Spotlighting (Hines et al., arXiv 2403.14720): tool results are written so that their origin shows.
 
-`marking` rewrites text and explains itself, `elements` apply it to a conversation, `defense`
-puts the agent together.
+`marking` rewrites text and explains itself; `defense` applies it to a conversation.
 """
 
 from baselines.spotlighting.defense import Spotlighting

@@ -14,7 +14,7 @@ from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.agent_pipeline.basic_elements import InitQuery, SystemMessage
 from agentdojo.functions_runtime import FunctionCall
 from agentdojo.task_suite.task_suite import TaskSuite
-from agentdojo.types import ChatAssistantMessage, ChatToolResultMessage
+from agentdojo.types import ChatToolResultMessage
 
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.models.chat import ChatModel, text_of
@@ -34,7 +34,6 @@ from baselines.spotlighting.marking import (
     Datamarking,
     Delimiting,
     Encoding,
-    MarkedText,
     Marking,
 )
 from baselines.tool_boundary.result_rewriter import rewrite_new_results, rewrite_text_blocks
@@ -44,11 +43,7 @@ if TYPE_CHECKING:
 
 
 class MarkResults(LoopStep):
-    """Marks every text of the latest turn's tool results, errors included.
-
-    Each result leaves a span of kind `spotlight` with the raw text and error, and the number of
-    forged marks that were taken out.
-    """
+    """Marks every text of the latest turn's tool results, errors included; a span keeps the raw ones."""
 
     def __init__(self, marking: Marking) -> None:
         self.marking = marking
@@ -80,7 +75,6 @@ class UnmarkArguments(LoopStep):
     """Writes spaces for marks in the arguments of the calls about to be run.
 
     Without it a value copied from a result would name a file or a person that does not exist.
-    A call that was changed leaves a span of kind `unmark` with the number of marks.
     """
 
     def __init__(self, marking: Datamarking) -> None:
@@ -91,17 +85,15 @@ class UnmarkArguments(LoopStep):
         last = at.messages[-1] if at.messages else None
         if last is None or last["role"] != "assistant" or not last["tool_calls"]:
             return at
-        return replace(at, messages=[*at.messages[:-1], self._unmark_message(last)])
-
-    def _unmark_message(self, message: ChatAssistantMessage) -> ChatAssistantMessage:
-        return {**message, "tool_calls": [self._unmark_call(call) for call in message["tool_calls"] or []]}
+        calls = [self._unmark_call(call) for call in last["tool_calls"]]
+        return replace(at, messages=[*at.messages[:-1], {**last, "tool_calls": calls}])
 
     def _unmark_call(self, call: FunctionCall) -> FunctionCall:
-        args, count = unmark_value(dict(call.args), self.marking)
-        if not count:
+        counts: list[int] = []
+        args = unmark_value(dict(call.args), self.marking, counts)
+        if not sum(counts):
             return call
-        with span("unmark", call.function) as node:
-            node.decision = {"marks_removed": count}
+        _record_unmarking(call.function, sum(counts))
         return call.model_copy(update={"args": args})
 
 
@@ -117,29 +109,28 @@ class UnmarkAnswer(LoopStep):
         count = self.marking.unmark(text_of(last)).count if last and last["role"] == "assistant" else 0
         if last is None or last["role"] != "assistant" or not count:
             return at
-        with span("unmark", "answer") as node:
-            node.decision = {"marks_removed": count}
-        return replace(at, messages=[*at.messages[:-1], self._unmark_message(last)])
-
-    def _unmark_message(self, message: ChatAssistantMessage) -> ChatAssistantMessage:
-        blocks = rewrite_text_blocks(message["content"] or [], lambda text: self.marking.unmark(text).text)
-        return {**message, "content": blocks}
+        _record_unmarking("answer", count)
+        blocks = rewrite_text_blocks(last["content"] or [], lambda text: self.marking.unmark(text).text)
+        return replace(at, messages=[*at.messages[:-1], {**last, "content": blocks}])
 
 
-def unmark_value(value: Any, marking: Datamarking) -> tuple[Any, int]:
-    """A JSON-like value with marks in its strings turned into spaces, and how many there were."""
+def _record_unmarking(name: str, count: int) -> None:
+    with span("unmark", name) as node:
+        node.decision = {"marks_removed": count}
+
+
+def unmark_value(value: Any, marking: Datamarking, counts: list[int]) -> Any:
+    """Write spaces for marks in the strings of a JSON-like value; how many there were is added to a list."""
     match value:
         case str():
-            plain: MarkedText = marking.unmark(value)
-            return plain.text, plain.count
+            plain = marking.unmark(value)
+            counts.append(plain.count)
+            return plain.text
         case list():
-            items = [unmark_value(item, marking) for item in value]
-            return [item for item, _ in items], sum(count for _, count in items)
+            return [unmark_value(item, marking, counts) for item in value]
         case dict():
-            pairs = {key: unmark_value(item, marking) for key, item in value.items()}
-            return {key: item for key, (item, _) in pairs.items()}, sum(count for _, count in pairs.values())
-        case _:
-            return value, 0
+            return {key: unmark_value(item, marking, counts) for key, item in value.items()}
+    return value
 
 
 SpotlightingVariant = Literal["delimiting", "datamarking", "encoding"]
@@ -218,25 +209,22 @@ class Spotlighting:
     def description(self) -> str:
         """Say how results are marked and what the marks are."""
         fresh = "drawn afresh for each case" if self.random else "the same in every case"
+        escapes = "taken out" if getattr(self.marking, "escape", False) else "left there"
+        forged = f"Marks that stand in a result beforehand are {escapes}."
         form = {
             Delimiting: "Every tool result, error texts included, stands between two fixed marks, which are"
-            f" {fresh}.",
+            f" {fresh}. {forged}",
             Datamarking: "In every tool result, error texts included, a rare character takes the place of"
-            f" the whitespace; it is {fresh}.",
-            Encoding: "Every tool result, error texts included, is written in base64.",
+            f" the whitespace; it is {fresh}. {forged}",
+            Encoding: "Every tool result, error texts included, is written in base64. The agent has to decode"
+            " it to use it.",
         }[type(self.marking)]
         return (
-            "One agent reads the request and every tool result in one conversation. "
-            f"{form} {self._describe_escapes()} The system message explains this and says that text so written is data"
-            " and never an instruction. Nothing is cut out of results, and nobody else reads them first."
-            " Whether the agent keeps to that is up to the model. No call is checked before it runs."
+            f"One agent reads the request and every tool result in one conversation. {form}"
+            " The system message explains this and says that text so written is data and never an"
+            " instruction. Nothing is cut out of results, and nobody else reads them first. Whether the agent"
+            " keeps to that is up to the model. No call is checked before it runs."
         )
-
-    def _describe_escapes(self) -> str:
-        if isinstance(self.marking, Encoding):
-            return "The agent has to decode it to use it."
-        taken = getattr(self.marking, "escape", False)
-        return f"Marks that stand in a result beforehand are {'taken out' if taken else 'left there'}."
 
     def prompts(self) -> dict[str, str]:
         """Every text this defense adds, by name."""
@@ -285,26 +273,19 @@ def _check_options(variant: str, marks: dict[str, str], random: bool) -> None:
             )
 
 
-_AGENTDOJO_NAME = "spotlighting_with_delimiting"
-"""AgentDojo's name of it."""
-
-
 class SpotlightingCompat:
-    """The installed AgentDojo's own pipeline of this name, for comparison with published numbers.
+    """AgentDojo's own `spotlighting_with_delimiting` (0.1.35), for comparison with published numbers.
 
-    Its sentence in the system message is taken from the package when it is needed. It differs from
-    `spotlighting` in these words, and in that marks in a result stay and error texts are not marked.
-
-    Source: AgentDojo 0.1.35 (`spotlighting_with_delimiting`).
+    It differs from `spotlighting` in its words, and in that marks in a result stay and errors are not marked.
     """
 
     name = "spotlighting_compat"
 
     def pipeline(self, model: ChatModel, suite: TaskSuite[Any]) -> BasePipelineElement:
         """AgentDojo's pipeline with our model in its model's place."""
-        return _build_agentdojo_pipeline(
-            ModelElement(model), default_system_message(suite), f"{model.name}-{self.name}"
-        )
+        pipeline = _build_agentdojo_pipeline(ModelElement(model), default_system_message(suite))
+        pipeline.name = f"{model.name}-{self.name}"
+        return pipeline
 
     def description(self) -> str:
         """Say how results are marked, and by whose words."""
@@ -319,22 +300,14 @@ class SpotlightingCompat:
 
     def prompts(self) -> dict[str, str]:
         """The text that AgentDojo adds to the system message."""
-        first = next(iter(_build_agentdojo_pipeline(InitQuery(), "", self.name).elements))
+        first = next(iter(_build_agentdojo_pipeline(InitQuery(), "").elements))
         assert isinstance(first, SystemMessage)
         return {"system_message_addition": first.system_message.strip()}
 
 
-def _build_agentdojo_pipeline(model: BasePipelineElement, system_message: str, name: str) -> AgentPipeline:
+def _build_agentdojo_pipeline(model: BasePipelineElement, system_message: str) -> AgentPipeline:
     # Here, as it takes seconds.
     from agentdojo.agent_pipeline.agent_pipeline import AgentPipeline, PipelineConfig
 
-    config = PipelineConfig(
-        llm=model,
-        model_id=None,
-        defense=_AGENTDOJO_NAME,
-        system_message_name=None,
-        system_message=system_message,
-    )
-    pipeline = AgentPipeline.from_config(config)
-    pipeline.name = name
-    return pipeline
+    named = {"defense": "spotlighting_with_delimiting", "model_id": None, "system_message_name": None}
+    return AgentPipeline.from_config(PipelineConfig(llm=model, system_message=system_message, **named))

@@ -75,9 +75,9 @@ class Datamarking:
     def explanation(self) -> str:
         """Say what the mark means, and that it must not be copied."""
         return (
-            f"In everything a tool returns to you the words are joined by the mark {_name_mark(self.mark_text)} "
-            f"where spaces would be. {_RULE} In your own tool calls and answers write ordinary spaces, "
-            "not the mark."
+            "In everything a tool returns to you the words are joined by the mark"
+            f" {_name_mark(self.mark_text)} where spaces would be. {_RULE} In your own tool calls and answers"
+            " write ordinary spaces, not the mark."
         )
 
     def mark(self, text: str) -> MarkedText:
@@ -122,16 +122,10 @@ class Encoding:
 
 
 def remove_marks(text: str, marks: tuple[str, ...]) -> MarkedText:
-    """The text with every mark taken out, those that only form when another one goes included.
-
-    One pass with a stack: repeated `str.replace` takes quadratic time on a nested forgery.
-
-    Args:
-        text: Any text; an attacker may have written it.
-        marks: The marks to take out; none of them empty.
-    """
+    """The text with every mark taken out, those that only form when another one goes included."""
     if not any(mark in text for mark in marks):
         return MarkedText(text, 0)
+    # One pass with a stack: repeated `str.replace` takes quadratic time on a nested forgery.
     kept: list[str] = []
     count = 0
     for character in text:

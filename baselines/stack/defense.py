@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any
 
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
@@ -81,27 +82,27 @@ class LoopParts:
 def split_loop(owner: str, pipeline: BasePipelineElement) -> LoopParts | None:
     """The parts of a pipeline; None if it is no plain tool loop, but an agent of another kind."""
     elements = list(pipeline.elements) if is_element_sequence(type(pipeline)) else []
-    places = [place for place, one in enumerate(elements) if type(one) is ToolsExecutionLoop]
-    starts = (
-        len(elements) > 3 and isinstance(elements[0], SystemMessage) and isinstance(elements[1], InitQuery)
-    )
-    if not starts or len(places) != 1 or places[0] < 3:
+    loops = [at for at, element in enumerate(elements) if type(element) is ToolsExecutionLoop]
+    if len(loops) != 1 or loops[0] < 3:
         return None
-    at, inner = places[0], list(elements[places[0]].elements)
-    tools = [place for place, one in enumerate(inner) if _runs_tools(one)]
-    if len(tools) != 1 or tools[0] == len(inner) - 1:
+    message, query, *before, first = elements[: loops[0]]
+    loop, after = elements[loops[0]], elements[loops[0] + 1 :]
+    *inner, turn = loop.elements
+    runners = [at for at, e in enumerate(loop.elements) if _runs_tools(e)]
+    starts = isinstance(message, SystemMessage) and isinstance(query, InitQuery)
+    if not starts or len(runners) != 1 or runners[0] == len(inner):
         return None
     return LoopParts(
         owner,
-        str(elements[0].system_message),
-        tuple(elements[2 : at - 1]),
-        elements[at - 1],
-        tuple(inner[: tools[0]]),
-        inner[tools[0]],
-        tuple(inner[tools[0] + 1 : -1]),
-        inner[-1],
-        tuple(elements[at + 1 :]),
-        int(elements[at].max_iters),
+        str(message.system_message),
+        tuple(before),
+        first,
+        tuple(inner[: runners[0]]),
+        inner[runners[0]],
+        tuple(inner[runners[0] + 1 :]),
+        turn,
+        tuple(after),
+        int(loop.max_iters),
     )
 
 
@@ -115,10 +116,7 @@ def merge_loops(parts: Sequence[LoopParts], base_message: str) -> LoopParts:
     Raises:
         ConfigError: If two of them act at the same place in a way that only one can.
     """
-    first, *others = parts
-    for other in others:
-        first = _join_loops(first, other, base_message)
-    return first
+    return reduce(lambda one, other: _join_loops(one, other, base_message), parts)
 
 
 def _join_loops(one: LoopParts, other: LoopParts, base_message: str) -> LoopParts:
@@ -145,11 +143,6 @@ def _clash_text(one: LoopParts, other: LoopParts, doing: str) -> str:
     return f"'{one.owner}' and '{other.owner}' cannot be stacked: both {doing}. Take one of them out."
 
 
-def add_filters(parts: LoopParts, filters: Sequence[BoundaryFilter], history: CallHistory) -> LoopParts:
-    """A loop whose calls and results pass filters; its executor must be the plain one."""
-    return replace(parts, tools=FilteredTools(filters, history))
-
-
 class Stack(CompositeDefense):
     """Defenses that act at different places, in one agent.
 
@@ -172,16 +165,14 @@ class Stack(CompositeDefense):
             raise ConfigError(
                 f"defense '{name}': members is {members!r}; give a list of two defenses or more."
             )
-        for place, member in enumerate(members):
+        for index, member in enumerate(members):
             if not isinstance(member, Defense):
-                raise ConfigError(
-                    f"defense '{name}': members[{place}] is no defense; give a name or a node with a"
-                    " `_target_`."
-                )
+                what = f"members[{index}] is no defense"
+                raise ConfigError(f"defense '{name}': {what}; give a name or a node with a `_target_`.")
         names = [member.name for member in members]
-        twice = next((one for one in names if names.count(one) > 1), None)
-        if twice is not None:
-            raise ConfigError(f"defense '{name}': '{twice}' is a member twice; a defense acts once.")
+        for twice in names:
+            if names.count(twice) > 1:
+                raise ConfigError(f"defense '{name}': '{twice}' is a member twice; a defense acts once.")
         self.name = name
         self.members = tuple(members)
 
@@ -194,11 +185,7 @@ class Stack(CompositeDefense):
         return [one for one in self.members if not isinstance(one, BoundaryDefense)] or [NoDefense()]
 
     def pipeline(self, model: ChatModel, suite: TaskSuite[Any]) -> BasePipelineElement:
-        """The agent for one case, behind all filters.
-
-        Raises:
-            ConfigError: If the members do not fit together.
-        """
+        """The agent for one case, behind all filters."""
         filters = [one for member in self._filters for one in member.boundary_filters(model, suite)]
         return self._build_pipeline(model, suite, filters)
 
@@ -214,7 +201,8 @@ class Stack(CompositeDefense):
         if parts is not None and (parts.plain_tools or not self._filters):
             shown = {member.history for member in self._filters}
             history: CallHistory = "executed" if "executed" in shown else "proposed"
-            return (add_filters(parts, filters, history) if self._filters else parts).pipeline(name)
+            filtered = replace(parts, tools=FilteredTools(filters, history))
+            return (filtered if self._filters else parts).pipeline(name)
         for member in self._filters:
             if member.needs_conversation:
                 raise ConfigError(
@@ -245,7 +233,6 @@ class Stack(CompositeDefense):
         """Look whether all that the members need is here, and whether they fit together.
 
         Raises:
-            Unavailable: Naming what is missing.
             ConfigError: If they do not fit together.
         """
         super().ready()
@@ -253,21 +240,20 @@ class Stack(CompositeDefense):
 
     def rehearsed(self) -> Stack:
         """With the offline stand-ins of its members."""
-        found = [one.rehearsed() if isinstance(one, Rehearsable) else one for one in self.members]
-        return Stack(self.name, members=found)
+        members = [one.rehearsed() if isinstance(one, Rehearsable) else one for one in self.members]
+        return Stack(self.name, members=members)
 
     def description(self) -> str:
         """Which defenses act in which order, each in a few sentences of its own."""
         names = ", ".join(member.name for member in self.members)
         filters = ", ".join(member.name for member in self._filters) or "none"
-        share = max(1, 8 // len(self.members))
-        told = [
-            f"Of {member.name}: {_first_sentences(member, share)}"
-            for member in self.members
-            if isinstance(member, DescribesItself)
-        ]
-        order = f"Filters of calls and results act in this order: {filters}."
-        return " ".join([f"A stack of {len(self.members)} defenses: {names}.", *told, order])
+        most = max(1, 8 // len(self.members))
+        sentences = [f"A stack of {len(self.members)} defenses: {names}."]
+        for member in self.members:
+            if isinstance(member, DescribesItself):
+                first = re.split(r"(?<=\.) (?=[A-Z])", member.description())[:most]
+                sentences += [f"Of {member.name}: {first[0]}", *first[1:]]
+        return " ".join([*sentences, f"Filters of calls and results act in this order: {filters}."])
 
     def prompts(self) -> dict[str, str]:
         """Every text of every member, by its name and the text's."""
@@ -277,10 +263,6 @@ class Stack(CompositeDefense):
             if isinstance(member, NamesPrompts)
             for name, text in member.prompts().items()
         }
-
-
-def _first_sentences(member: DescribesItself, share: int) -> str:
-    return " ".join(re.split(r"(?<=\.) (?=[A-Z])", member.description())[:share])
 
 
 class _ProbeModel:

@@ -7,17 +7,7 @@ from typing import Any
 
 import pytest
 from agentdojo.task_suite import get_suite
-from scripted_for_melon import (
-    DONE,
-    REQUEST,
-    Chosen,
-    Counters,
-    Ran,
-    TwoPasses,
-    call,
-    guarded,
-    saying,
-)
+from scripted_for_melon import DONE, REQUEST, Chosen, Counters, Ran, TwoPasses, call, guarded, saying
 
 from agentsys.models.chat import ErrorKind, ModelError, assistant, text_of, user
 from agentsys.models.wrappers.accounting import RecordingModel

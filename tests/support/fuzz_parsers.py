@@ -239,7 +239,7 @@ def _policies() -> Iterator[Target]:
     """What Progent's policy model writes, and what comes of it when a call is checked."""
     from agentsys.models.chat import ToolSpec
     from baselines.progent.policy_model import UnreadablePolicy, read_policy_reply
-    from baselines.progent.progent_rules import NO_FIXES, ProgentSettings
+    from baselines.progent.progent_rules import ProgentSettings
 
     properties = {"recipient": {"type": "string"}, "amount": {"type": "number"}, "to": {"type": "array"}}
     tools = [ToolSpec("send_money", "Pays.", {"type": "object", "properties": properties})]
@@ -259,7 +259,7 @@ def _policies() -> Iterator[Target]:
         for entry in read_policy_reply(text, tools, settings) or ():
             entry.as_rule().find_failure(args)
 
-    for name, settings in (("", ProgentSettings()), (", compat", ProgentSettings(fixes=NO_FIXES))):
+    for name, settings in (("", ProgentSettings()), (", compat", ProgentSettings(compat=True))):
         read = lambda t, s=settings: checked(t, s)  # noqa: E731
         yield Target(f"Progent policy{name}", read, replies, (UnreadablePolicy,))
 

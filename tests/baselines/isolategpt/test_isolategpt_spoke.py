@@ -17,8 +17,6 @@ from baselines.isolategpt.spoke import (
     FunctionProbeResponse,
     NoFunctionalityResponse,
     Spoke,
-    encode_message,
-    read_spoke_request,
     specify_tool,
 )
 
@@ -39,7 +37,7 @@ class Talk:
         self.sent: list[Any] = []
         self.ran: list[tuple[str, dict[str, Any]]] = []
         app = SpokeApp("read", (READ,))
-        self.spoke = Spoke(app, {"pay": "pay"}, self, self.run, self.wire, most)
+        self.spoke = Spoke(app, {"pay": "pay"}, self, self.run, self.ask_hub, most)
 
     name = "scripted"
 
@@ -52,9 +50,9 @@ class Talk:
         self.ran.append((name, args))
         return "the result"
 
-    def wire(self, line: bytes) -> bytes:
-        self.sent.append(read_spoke_request(line))
-        return encode_message(self.hub.pop(0))
+    def ask_hub(self, message: Any) -> Any:
+        self.sent.append(message)
+        return self.hub.pop(0)
 
     def observations(self) -> list[str]:
         return [text_of(m) for m in self.asked[-1].messages if text_of(m).startswith("Observation")]
@@ -164,11 +162,7 @@ def test_two_runs_of_a_spoke_share_what_it_learned_and_no_conversation() -> None
     talk = Talk(ASK, DONE, ASK, DONE, hub=(OFFER, answer("one"), answer("two")))
     talk.spoke.answer_question("First.")
     talk.spoke.answer_question("Second.")
-    assert [message.type for message in talk.sent] == [
-        "function_probe_request",
-        "app_request",
-        "app_request",
-    ]
+    assert [message.type for message in talk.sent] == ["function_probe_request", "app_request", "app_request"]
     heard = "\n".join(text_of(message) for message in talk.asked[-1].messages)
     assert "First." not in heard
     assert "Observation: one" not in heard

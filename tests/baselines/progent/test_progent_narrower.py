@@ -25,13 +25,9 @@ def enough_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(narrower_policy, "TIMEOUT_MS", 300_000)
 
 
-def verdict(new: Any, old: Any, *, unknown: bool = False) -> bool:
-    return is_narrower(
-        (WrittenRule("pay", {"to": new}),),
-        (WrittenRule("pay", {"to": old}),),
-        first_only=False,
-        unknown_is_narrower=unknown,
-    )
+def verdict(new: Any, old: Any, *, compat: bool = False) -> bool:
+    new_rules, old_rules = ((WrittenRule("pay", {"to": condition}),) for condition in (new, old))
+    return is_narrower(new_rules, old_rules, compat=compat)
 
 
 NARROWER: list[tuple[Any, Any]] = [
@@ -84,13 +80,13 @@ def test_a_restriction_that_admits_no_more_is_narrower(new: Any, old: Any) -> No
 @pytest.mark.parametrize(("new", "old"), WIDER, ids=str)
 def test_a_restriction_that_admits_more_is_not_whatever_is_taken_for_granted(new: Any, old: Any) -> None:
     assert not verdict(new, old)
-    assert not verdict(new, old, unknown=True)
+    assert not verdict(new, old, compat=True)
 
 
 @pytest.mark.parametrize(("new", "old"), UNDECIDED, ids=str)
 def test_what_cannot_be_decided_is_wider_and_narrower_for_the_reference(new: Any, old: Any) -> None:
     assert not verdict(new, old)
-    assert verdict(new, old, unknown=True)
+    assert verdict(new, old, compat=True)
 
 
 def policy(**tools: Any) -> WrittenPolicy:
@@ -109,17 +105,17 @@ def policy(**tools: Any) -> WrittenPolicy:
 def test_tools_and_arguments_that_one_side_lacks(
     new: WrittenPolicy, old: WrittenPolicy, expected: bool
 ) -> None:
-    assert is_narrower(new, old, first_only=False, unknown_is_narrower=False) is expected
+    assert is_narrower(new, old, compat=False) is expected
 
 
 def test_of_several_rules_any_counts_or_the_first_alone() -> None:
     old = policy(pay={"to": {"const": "a"}}) + policy(pay={"to": {"const": "b"}})
     new = policy(pay={"to": {"const": "b"}})
-    assert is_narrower(new, old, first_only=False, unknown_is_narrower=False)
-    assert not is_narrower(new, old, first_only=True, unknown_is_narrower=False)
+    assert is_narrower(new, old, compat=False)
+    assert not is_narrower(new, old, compat=True)
     more = old + policy(pay={})
-    assert not is_narrower(more, old, first_only=False, unknown_is_narrower=False)
-    assert is_narrower(more, old, first_only=True, unknown_is_narrower=False)
+    assert not is_narrower(more, old, compat=False)
+    assert is_narrower(more, old, compat=True)
 
 
 SCHEMAS = st.fixed_dictionaries(

@@ -26,7 +26,7 @@ from baselines.progent.progent_rules import (
 
 
 def forbid(priority: int, **conditions: Any) -> PolicyRule:
-    return PolicyRule(priority, RuleEffect.FORBID, conditions)
+    return PolicyRule(priority=priority, effect=RuleEffect.FORBID, conditions=conditions)
 
 
 def verdict(rules: Any, first_only: bool = False, **args: Any) -> bool:
@@ -63,7 +63,7 @@ def test_of_two_written_rules_the_reference_consults_the_first_and_ours_tries_bo
 def test_the_first_failure_is_reported_and_without_a_deciding_rule_the_last_ones_fallback_holds() -> None:
     rules = [
         allow_under(1, {"to": BOB}),
-        PolicyRule(2, conditions={"to": {"const": "Ann"}}, fallback=RefusalFallback.STOP),
+        PolicyRule(priority=2, conditions={"to": {"const": "Ann"}}, fallback=RefusalFallback.STOP),
     ]
     decision = decide_call({"pay": rules}, "pay", {"to": "Eve"}, first_only=False)
     assert not decision.allowed
@@ -77,7 +77,7 @@ def test_the_first_failure_is_reported_and_without_a_deciding_rule_the_last_ones
 
 
 def test_a_forbidding_rule_has_its_own_fallback() -> None:
-    stopping = PolicyRule(1, RuleEffect.FORBID, {"to": EVE}, RefusalFallback.STOP)
+    stopping = forbid(1, to=EVE).model_copy(update={"fallback": RefusalFallback.STOP})
     decision = decide_call({"pay": [stopping, allow_under(2)]}, "pay", {"to": "Eve"}, first_only=False)
     assert decision == PolicyDecision(False, decision.cause, RefusalFallback.STOP, stopping)
     assert verdict([stopping, allow_under(2)], to="Bob")
@@ -106,9 +106,6 @@ def test_a_missing_argument_never_refuses_and_every_argument_that_is_there_must_
         ("ab", "abc", True),
         ("b", "abc", False),
         ("7", 71, True),
-        (lambda value: value > 3, 4, True),
-        (lambda value: value > 3, 2, False),
-        (lambda value: 1 / value > 0, 0, False),
         (["a"], "a", False),
         (None, None, False),
     ],
@@ -197,8 +194,7 @@ def test_a_slip_in_rules_of_ones_own_is_told_with_its_place(rules: Any, said: st
 
 
 @pytest.mark.parametrize(
-    "option",
-    [{"wording": "formal"}, {"base_rules": "all"}, {"on_update_error": "stop"}, {"max_rounds": 0}],
+    "option", [{"wording": "formal"}, {"base_rules": "all"}, {"on_update_error": "stop"}, {"max_rounds": 0}]
 )
 def test_an_unknown_option_is_refused(option: Any) -> None:
     with pytest.raises(ConfigError, match=next(iter(option))):
