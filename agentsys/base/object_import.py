@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from agentsys.errors import ConfigError
 
-REGISTERED_NAMES = Path(__file__).with_name("registered_names.toml")
+REGISTERED_NAMES = Path(__file__).parents[1] / "registered_names.toml"
 _REGISTERED = "agentsys:"
 """What a registered name begins with in an identity; no import path of a user's has a colon."""
 

@@ -43,7 +43,9 @@ from agentsys.simulated.simulated_role import SimulatedRole
 class Scriptable(Protocol):
     """A model that plays from a script (the simulated one)."""
 
-    def scripted(self, playbook: Callable[[], Playbook], roles: Mapping[str, SimulatedRole]) -> ChatModel:
+    def with_playbook(
+        self, playbook: Callable[[], Playbook], roles: Mapping[str, SimulatedRole]
+    ) -> ChatModel:
         """A copy that can play these roles, and makes itself the script when it needs it."""
         ...
 
@@ -55,7 +57,7 @@ def make_scripter(benchmark: Benchmark, players: Iterable[object]) -> Callable[[
     def finish(model: ChatModel) -> ChatModel:
         if not isinstance(model, Scriptable):
             return model
-        return model.scripted(partial(build_benchmark_playbook, benchmark), roles)
+        return model.with_playbook(partial(build_benchmark_playbook, benchmark), roles)
 
     return finish
 

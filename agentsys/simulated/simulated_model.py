@@ -110,7 +110,7 @@ class SimulatedModel:
         if self._index is None:
             raise ConfigError(
                 f"Model '{self._name}' is simulated and has no playbook; "
-                "hand it one with `.scripted(playbook, roles)`."
+                "hand it one with `.with_playbook(playbook, roles)`."
             )
         knowledge = make_knowledge(self._index(), self.options, self._scene)
         handler = self._roles.get(request.role)

@@ -150,7 +150,7 @@ def _pairings(
 ) -> dict[Contest, Pairing]:
     return {
         Contest(by, field, baseline, side): pair_up(
-            found.get(baseline, []), found[side], errors, attrgetter("place")
+            found.get(baseline, []), found[side], errors, attrgetter("task_key")
         )
         for field, found in fields_of.items()
         for side in sorted(found)

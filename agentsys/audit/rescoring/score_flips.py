@@ -110,7 +110,7 @@ def score_with_fixes(
     """
     if not isinstance(tasks.user, BaseUserTask) or "measured" not in vars(suite):
         return None
-    scores = vars(suite)["measured"].under(fixes)
+    scores = vars(suite)["measured"].with_fixes(fixes)
     assert isinstance(scores, FixedScores)
     run = scores.build_execution(
         tasks.user, tasks.injection, (done.before, done.after), [_build_last_message(trajectory)]
