@@ -12,6 +12,7 @@ from agentsys.abilities import (
     DescribesItself,
     DrawsAtRandom,
     FollowsModel,
+    HasClock,
     HasInjectionMode,
     HoldsDefenses,
     KeepsFiles,

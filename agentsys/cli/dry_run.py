@@ -15,7 +15,7 @@ from agentsys.cli.cli_output import print_to_console
 from agentsys.errors import ConfigError
 from agentsys.models.model_card import ModelCard, parse_card
 from agentsys.runs.cell import resolve_model_config
-from agentsys.runs.plan import Jobs
+from agentsys.runs.plan import Job
 from agentsys.runs.preflight import group_by_cause
 from agentsys.runs.preview import CellKey, CostEstimate, can_cost_more, estimate_costs, rehearse_jobs
 from agentsys.runs.run_session import Session
@@ -31,8 +31,7 @@ def show_estimate(session: Session, config_dirs: Sequence[Path], console: Consol
     counts = count_cases_by_cell(session.plan.todo)
     with console.status("Estimating tokens on the simulated model ..."):
         estimates = estimate_costs(session.plan.todo, _load_role_cards(session, config_dirs))
-    blocks = session.plan.todo.blocks
-    needs = {block.labels: block.cell.lacks[0].needs for block in blocks if block.cell.lacks}
+    needs = {job.labels: job.cell.lacks[0].needs for job in session.plan.todo if job.cell.lacks}
     rows = [
         cells(*key, str(count), *_estimate_columns(estimates[key], needs.get(key)))
         for key, count in counts.items()
@@ -66,12 +65,9 @@ def refuse_if_expensive(session: Session, config_dirs: Sequence[Path], console: 
         )
 
 
-def count_cases_by_cell(jobs: Jobs) -> Counter[CellKey]:
+def count_cases_by_cell(jobs: Sequence[Job]) -> Counter[CellKey]:
     """How many cases each cell has."""
-    counts: Counter[CellKey] = Counter()
-    for block in jobs.blocks:
-        counts[block.labels] += len(block)
-    return counts
+    return Counter(job.labels for job in jobs)
 
 
 def _load_role_cards(session: Session, config_dirs: Sequence[Path]) -> dict[str, ModelCard]:

@@ -119,6 +119,9 @@ def _match_pattern(override: Override, pattern: Any, choices: Mapping[str, Seque
 
 
 def _check_choice(group: str, name: object, choices: Mapping[str, Sequence[str]]) -> None:
+    if isinstance(name, list) and group in choices:
+        names = ",".join(map(str, name))
+        raise ConfigError(f"{group}=[{names}] is a list; a sweep has commas alone: {group}={names or 'NAME'}")
     if isinstance(name, str) and group in choices and name not in choices[group]:
         instead = _REPLACEMENTS.get((group, name), "")
         raise ConfigError(f"{unknown_name(group, name, choices[group])}{instead}")

@@ -26,7 +26,7 @@ from agentsys.models.budget import Meter, RunBudgetReached
 from agentsys.records.schema import CaseRecord
 from agentsys.runs.claims import Claims
 from agentsys.runs.finish_case import RunSearches, build_lost_case, finish_case
-from agentsys.runs.plan import Job, Jobs
+from agentsys.runs.plan import Job
 from agentsys.runs.run_case import SearchStopped
 from agentsys.runs.run_control import CaseEnd, RunOrder, RunTally, defer_signals
 from agentsys.runs.run_totals import AbandonedCell, Listener, RunOutcome
@@ -177,7 +177,7 @@ _LOOK_EVERY_S = 1.0
 
 def run_on_nodes(
     work: Callable[[], RunOutcome],
-    jobs: Jobs,
+    jobs: Sequence[Job],
     executor: ExecutorSettings,
     *,
     store: Store,
@@ -227,7 +227,7 @@ class _NodeWatch:
         self,
         ray: Any,
         work: Callable[[], RunOutcome],
-        jobs: Jobs,
+        jobs: Sequence[Job],
         tally: RunTally,
         store: Store,
         workers: int,

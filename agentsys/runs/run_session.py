@@ -20,7 +20,7 @@ from agentsys.records.schema import CaseRecord
 from agentsys.runs.cell import Cell, CellBuilder
 from agentsys.runs.claims import Claims
 from agentsys.runs.compose import compose
-from agentsys.runs.plan import Job, Plan, plan_cases
+from agentsys.runs.plan import Job, Plan, list_cells, plan_cases
 from agentsys.runs.preflight import (
     BlockedCell,
     find_lacking_cells,
@@ -37,7 +37,6 @@ from agentsys.runs.search_plan import (
     check_searches,
     needs_search,
     plan_searches,
-    select_searched,
 )
 from agentsys.runs.settings import ExecutorKind, Settings
 from agentsys.runs.store import Store, StoreError
@@ -73,10 +72,14 @@ class Session:
     """What it was asked for, which other processes are asked for too."""
 
     @property
+    def cells(self) -> list[Cell]:
+        """The cells of which cases are left to run."""
+        return list_cells(self.plan.todo)
+
+    @property
     def folders(self) -> list[Path]:
         """The pipeline folders this run writes: what its tables are made of."""
-        names = (name for block in self.plan.jobs.blocks for name in block.pipelines)
-        return [self.store.root / name for name in dict.fromkeys(names)]
+        return [self.store.root / name for name in self.plan.pipelines]
 
     @property
     def searches(self) -> SearchPlan:
@@ -86,7 +89,7 @@ class Session:
     @property
     def artefacts(self) -> list[Path]:
         """The files with what this run's searches found, as far as they exist."""
-        searched = filter(needs_search, select_searched(self.plan.jobs))
+        searched = filter(needs_search, self.plan.jobs)
         paths = dict.fromkeys(artefact_path(self.store, job) for job in searched)
         return [path for path in paths if path.is_file()]
 
@@ -105,7 +108,7 @@ class Session:
             if self.again:
                 _check_alone(others, self.store)
                 set_records_aside(self.plan.jobs, self.store)
-            self.store.remember_plan(self.plan.jobs.plan_parts)
+            self.store.remember_plan(job.case for job in self.plan.jobs)
             for settings in self.settings:
                 self.store.remember_config(settings.config_hash, settings.identity)
                 store_recipe(self.store, settings)
@@ -125,7 +128,7 @@ class Session:
         from agentsys.runs.executors import run_on_threads
 
         todo, store = self.plan.todo, self.store
-        for cell in todo.cells:
+        for cell in self.cells:
             cell.warm_up()
         workers = executor.workers
         return run_on_threads(
@@ -145,7 +148,7 @@ class Session:
         """The same run less some cells."""
         gone = {id(obstacle.settings) for obstacle in obstacles}
         jobs, todo = (
-            some.of_cells(lambda cell: id(cell.settings) not in gone)
+            tuple(job for job in some if id(job.cell.settings) not in gone)
             for some in (self.plan.jobs, self.plan.todo)
         )
         left = tuple(one for one in self.settings if id(one) not in gone)
@@ -159,7 +162,7 @@ class Session:
         Raises:
             ConfigError: If some cannot be used, and their cells are not to be left out.
         """
-        cells = self.plan.todo.cells
+        cells = self.cells
         if not cells or not self.settings[0].preflight:
             return self
         obstacles, oddities = find_unreachable_cells(cells, self.books)
@@ -170,11 +173,11 @@ class Session:
 
     def _note_readings(self) -> Session:
         """The same run, in which the cells whose attack has to be read know whether the model can."""
-        cells = {id(cell): cell for cell in self.plan.todo.cells}
+        cells = {id(cell): cell for cell in self.cells}
         seen, unread = run_reading_tests(cells.values(), self.books)
         noted = {one: replace(cells[one], notes=(note,)) for one, note in seen.items()}
         jobs, todo = (
-            some.replace_cells(lambda cell: noted.get(id(cell), cell))
+            tuple(replace(job, cell=noted.get(id(job.cell), job.cell)) for job in some)
             for some in (self.plan.jobs, self.plan.todo)
         )
         plan = replace(self.plan, jobs=jobs, todo=todo)
@@ -224,7 +227,7 @@ def prepare_session(
     _check_prices(cells)
     found = plan_cases(cells, store, again=again)
     # What is finished needs nothing any more.
-    waiting = {id(cell) for cell in found.todo.cells}
+    waiting = {id(cell) for cell in list_cells(found.todo)}
     obstacles += find_lacking_cells(cell for cell in cells if id(cell) in waiting)
     if not again:
         check_searches(found.todo, store)

@@ -158,13 +158,13 @@ class Store:
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return None
 
-    def remember_plan(self, parts: Iterable[CaseGroup]) -> None:
+    def remember_plan(self, cases: Iterable[Case]) -> None:
         """Keep what a run is to do, so that readers can name what is missing.
 
         Raises:
             StoreError: If it cannot be written.
         """
-        path, data = encode_plan(self.root, build_stored_plan(parts))
+        path, data = encode_plan(self.root, build_stored_plan(_group_alone(case) for case in cases))
         try:
             if not path.exists():
                 write_atomically(path, data)
@@ -197,6 +197,10 @@ class Store:
             aside = path.with_suffix(".json.corrupt")
             path.replace(aside)
             _log.warning("%s did not parse; it was kept as %s and the case was run again", path, aside.name)
+
+
+def _group_alone(case: Case) -> CaseGroup:
+    return CaseGroup(case, [(case.user_task_id, case.injection_task_id)])
 
 
 def record_key(record: CaseRecord) -> str:

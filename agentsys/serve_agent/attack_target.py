@@ -38,7 +38,7 @@ from agentsys.records.schema import AttemptFacts, CaseRecord, SearchFacts
 from agentsys.runs.cell import Cell
 from agentsys.runs.claims import Claims
 from agentsys.runs.finish_case import build_final_record
-from agentsys.runs.jobs import Job, JobBlock, Jobs
+from agentsys.runs.plan import Job, make_job
 from agentsys.runs.run_case import SearchFailed
 from agentsys.runs.search_plan import (
     attempt_folders,
@@ -91,7 +91,7 @@ class ClientSearch:
 
     def __init__(self, job: Job, store: Store) -> None:
         fill_vectors(job, "")
-        check_searches(_plan_one_case(job), store)
+        check_searches([job], store)
         self._job, self._store, self._quest = job, store, build_quest([job])
         self._lock = threading.Lock()
         self._under_way: set[int] = set()
@@ -167,12 +167,6 @@ class ClientSearch:
         messages = [] if stored is None else stored.fields.get("messages") or []
         last = messages[-1] if messages and messages[-1]["role"] == "assistant" else {}
         return "\n".join(block["content"] for block in last.get("content") or ())
-
-
-def _plan_one_case(job: Job) -> Jobs:
-    """A plan of one attacked case."""
-    case = job.case
-    return Jobs([JobBlock(job.cell, case.suite, ((case.user_task_id, case.injection_task_id),), range(1))])
 
 
 def _load_tried(job: Job, store: Store) -> Sequence[_TriedQuery]:
@@ -303,7 +297,7 @@ class AttackTarget:
                 del self._cells[next(iter(self._cells))]
             self._cells[session] = self._build_attacked_cell(f"{CLIENT_ATTACK}-{session}")
         cell = self._cells[session]
-        return JobBlock(cell, suite, ((user_task, injection_task),), range(1))[0]
+        return make_job(cell, suite, (user_task, injection_task))
 
     def _build_attacked_cell(self, label: str) -> Cell:
         """The cell with a client in place of its attack."""
