@@ -20,7 +20,6 @@ from agentsys.base.ledger import sum_ledgers
 from agentsys.cli.cli_output import PluginPathOption, print_to_console, table_width
 from agentsys.cli.completion import complete_overrides
 from agentsys.cli.exit_status import raise_on_stop_signals
-from agentsys.cli.stored_runs import next_step_line
 from agentsys.cli.terminal import escape_controls
 from agentsys.errors import ConfigError
 
@@ -115,6 +114,8 @@ def run_cases_command(
     finally:
         # The same last lines in a terminal and in a log, however the run ended.
         if spent:
+            from agentsys.cli.stored_runs import next_step_line  # here: it loads what reads stored runs
+
             before = f"; {session.plan.finished} of them finished before" if session.plan.finished else ""
             print_to_console(console, f"{spent}{before}")
             print_to_console(console, next_step_line([session.store.root]))
@@ -140,7 +141,7 @@ def _print_plan(session: Session, console: Console) -> None:
         console,
         f"{format_count(len(plan.jobs), 'case')} in {format_count(len(session.settings), 'cell')}; "
         f"{plan.finished} finished before, "
-        f"{len(plan.todo)} to run{again}. Records: {session.store.root}",
+        f"{len(plan.open_jobs)} to run{again}. Records: {session.store.root}",
     )
     if plan.replaced:
         aside = session.store.own / "aside"
@@ -173,7 +174,7 @@ def _run_with_progress(session: Session, console: Console, *, verbose: bool) -> 
     from agentsys.cli.run_progress import LiveProgress, PlainProgress, VerboseProgress
     from agentsys.runs.run_totals import RunningTotals
 
-    totals = RunningTotals.of_jobs(session.plan.todo)
+    totals = RunningTotals.of_jobs(session.plan.open_jobs)
     meter = None if session.books is None else session.books.meter
     show = VerboseProgress if verbose else LiveProgress if console.is_terminal else PlainProgress
     try:
@@ -210,13 +211,13 @@ def _print_results(session: Session, console: Console, seconds: float) -> str:
     from agentsys.records.case_row import shorten_names
     from agentsys.records.stored_plan import find_unfinished
 
-    folders = [folder for folder in session.folders if session.store.holds(folder.name)]
+    folders = [folder for folder in session.folders if session.store.has_pipeline(folder.name)]
     if not folders:
         return ""
     many = len(session.plan.jobs) >= WORTH_AN_INDEX  # then the plan was looked up in the log folder's index
     # Pipelines that were not begun have no folder, and are missing all the same.
     if many:
-        read = read_cases([session.store.root], only=session.folders, looked=session.plan.looked)
+        read = read_cases([session.store.root], only=session.folders, looked=session.plan.index_table)
     else:
         read = replace(read_cases(folders), unfinished=find_unfinished(session.folders))
     reading = replace(read, cases=shorten_names(read.cases))

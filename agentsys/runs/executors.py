@@ -116,7 +116,7 @@ class _ThreadRun:
         """Whether the job is claimed for this run, to be run now."""
         taken = self.claims.take(job.case.key)
         # Looked at under the claim: nobody stores it from here on.
-        if self.store.renewed(job.case):
+        if self.store.changed_since_planned(job.case):
             self.claims.release(job.case.key)
             self.tally.count_stored_elsewhere()
             return False
@@ -158,18 +158,18 @@ def run_and_store(job: Job, store: Store, searches: RunSearches, claims: Claims)
         RunBudgetReached: If the run may spend no more.
     """
     try:
-        done = finish_case(job, store, searches)
-        store.write(done.record, done.agentdojo)
+        end = finish_case(job, store, searches)
+        store.write(end.record, end.agentdojo)
     except SearchStopped:
         return None
     except StoreError:
         raise
     except (Exception, SystemExit) as error:  # noqa: BLE001 - one odd case must not cost the others
-        done = build_lost_case(job, error)
-        store.write(done.record, done.agentdojo)
+        end = build_lost_case(job, error)
+        store.write(end.record, end.agentdojo)
     finally:
         claims.release(job.case.key)
-    return CaseEnd(done.record, done.fatal, done.cell_ended, done.agentdojo.get("error"))
+    return end
 
 
 _LOOK_EVERY_S = 1.0
@@ -292,10 +292,11 @@ class _NodeWatch:
     def _book_stored(self) -> None:
         store = self._store
         for place, job in enumerate(self._jobs):
-            found = store.read(job.case) if not self._stored[place] and store.renewed(job.case) else None
-            if found is not None:
+            if self._stored[place] or not store.changed_since_planned(job.case):
+                continue
+            if (found := store.load_record(job.case)) is not None:
                 self._stored[place] = True
-                self._tally.book(job, CaseEnd(found.record, error=found.error), self._running)
+                self._tally.book(job, CaseEnd(found.record, {"error": found.error}), self._running)
 
     @property
     def _running(self) -> int:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
 from typing import Any
@@ -165,20 +165,29 @@ class Plan:
 
     jobs: tuple[Job, ...]
     """Every case, finished ones included, in order."""
-    todo: tuple[Job, ...]
+    open_jobs: tuple[Job, ...]
     """The cases to run now."""
     finished: int
     """Cases whose record is already there."""
     failed_before: int
-    """Cases among `todo` whose record is an error."""
+    """Cases among `open_jobs` whose record is an error."""
     corrupt: tuple[str, ...]
     """Files that did not parse; their cases are run again."""
     skipped: tuple[ExcludedPairs, ...] = ()
     """What attacks do not apply to, one per attack that leaves something out."""
     replaced: int = 0
-    """Cases among `todo` whose record is kept aside first, as they are run anew."""
-    looked: FolderSnapshot | None = None
+    """Cases among `open_jobs` whose record is kept aside first, as they are run anew."""
+    index_table: FolderSnapshot | None = None
     """The log folder as it was looked at; None for a small plan, and where cases are left that add to it."""
+
+    def replace_cells(self, change: Callable[[Cell], Cell | None]) -> Plan:
+        """The same plan over other cells; where `change` gives None the cell's cases are left out."""
+        by_id = {id(cell): change(cell) for cell in list_cells(self.jobs)}
+        jobs, open_jobs = (
+            tuple(replace(job, cell=cell) for job in some if (cell := by_id[id(job.cell)]) is not None)
+            for some in (self.jobs, self.open_jobs)
+        )
+        return replace(self, jobs=jobs, open_jobs=open_jobs, finished=len(jobs) - len(open_jobs))
 
     @cached_property
     def pipelines(self) -> list[str]:
@@ -208,10 +217,10 @@ def plan_cases(cells: Sequence[Cell], store: Store, *, again: bool = False) -> P
     if not jobs and skipped:
         raise ConfigError(nothing_left_message(skipped))
     # A pipeline without a folder has no record: its cases need not be asked for one by one.
-    begun = {name for name in {job.case.pipeline for job in jobs} if store.holds(name)}
+    begun = {name for name in {job.case.pipeline for job in jobs} if store.has_pipeline(name)}
     stored = [job for job in jobs if job.case.pipeline in begun]
     if again:
-        replaced = sum(store.look(job.case).status != "missing" for job in stored)
+        replaced = sum(store.case_status(job.case).status != "missing" for job in stored)
         return Plan(jobs, jobs, 0, 0, (), skipped, replaced)
     looked = _load_finished_index(store, len(stored))
     known = {} if looked is None else looked.finished_hashes
@@ -220,7 +229,7 @@ def plan_cases(cells: Sequence[Cell], store: Store, *, again: bool = False) -> P
     corrupt = tuple(key for key, found in status.items() if found == "corrupt")
     failed = sum(found == "error" for found in status.values())
     unchanged = None if todo else looked
-    return Plan(jobs, todo, len(jobs) - len(todo), failed, corrupt, skipped, looked=unchanged)
+    return Plan(jobs, todo, len(jobs) - len(todo), failed, corrupt, skipped, index_table=unchanged)
 
 
 def _load_finished_index(store: Store, stored: int) -> FolderSnapshot | None:
@@ -234,7 +243,7 @@ def _load_finished_index(store: Store, stored: int) -> FolderSnapshot | None:
 def _find_status(job: Job, store: Store, known: Mapping[str, str]) -> RecordStatus:
     """State of a case that may be stored; `known`: hashes of the finished cases that the index has."""
     config_hash = known.get(job.case.key)
-    status = store.look(job.case) if config_hash is None else RecordStatus("ok", config_hash)
+    status = store.case_status(job.case) if config_hash is None else RecordStatus("ok", config_hash)
     if status.status == "ok" and not job.cell.made(status.config_hash):
         raise ConfigError(stale_message(job, status.config_hash, store))
     return status
@@ -338,7 +347,9 @@ def _check_tasks(cell: Cell, suites: Sequence[str]) -> None:
 
 def stale_message(job: Job, old_hash: str, store: Store) -> str:
     """One line: which settings differ between the stored case and the planned one."""
-    what = _describe_differences(store.config(old_hash), job.cell.settings.identity, "there", "now")
+    what = _describe_differences(
+        store.load_config_of_hash(old_hash), job.cell.settings.identity, "there", "now"
+    )
     return (
         f"{store.root} holds {job.case.pipeline} finished under other settings: {what}. Give another"
         " logdir=..., or the settings of then, or --again: it runs the cases anew and keeps the old records"

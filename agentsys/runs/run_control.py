@@ -6,10 +6,11 @@ import math
 import signal
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
+from typing import Any
 
 from agentsys.attacks.attacker_reply import ATTACKER_FAULTS
 from agentsys.models.budget import Meter
@@ -126,15 +127,15 @@ _MAX_TRACEBACKS = 3
 
 @dataclass(frozen=True)
 class CaseEnd:
-    """What came of a case whose record is stored."""
+    """What came of a case, and what is stored of it."""
 
     record: CaseRecord
+    agentdojo: Mapping[str, Any]
+    """The fields AgentDojo's loader wants, `error` among them."""
     fatal: str | None = None
     """Why no further case should be started."""
     cell_ended: str | None = None
     """Why no further case of its cell should be started."""
-    error: str | None = None
-    """What went wrong in it, in full."""
 
 
 class RunTally:
@@ -270,7 +271,7 @@ class RunTally:
         self.spending.add(job, end.record)
         if end.record.error_kind is not None:
             self._kinds[end.record.error_kind] += 1
-            self._messages.setdefault(end.record.error_kind, end.error or "")
+            self._messages.setdefault(end.record.error_kind, end.agentdojo.get("error") or "")
         if end.cell_ended is not None:
             self._given_up.setdefault(id(job.cell), (job.cell, end.cell_ended))
 

@@ -234,7 +234,7 @@ def check_searches(jobs: Iterable[Job], store: Store) -> None:
     """
     for job in find_first_of_searches(jobs):
         for path in _list_attempt_files(job, store):
-            stored = store.look_at(path)
+            stored = store.file_status(path)
             if stored.status == "ok" and not job.cell.made(stored.config_hash):
                 raise ConfigError(stale_message(job, stored.config_hash, store))
 

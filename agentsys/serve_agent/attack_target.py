@@ -310,7 +310,7 @@ class AttackTarget:
         attack = AttackerSearch(label, SearchOptions(mode=PER_CASE))
         if self._cell.stack.replays_runs:
             raise RequestRefused(Problem(400, "a model that replays runs says itself what is injected"))
-        self._store.remember_config(settings.config_hash, settings.identity)
+        self._store.store_config(settings.config_hash, settings.identity)
         return replace(self._cell, settings=settings, attack=attack)
 
     def _list_names(self, name: str) -> Iterator[str]:
