@@ -1,9 +1,8 @@
-"""Count the files and functions of ours that a command enters, and list them by room.
+"""Count the files and functions of ours that one case enters, from `agentsys run` to its table, by room.
 
-    python perf/trace_case.py OUT_FOLDER [OVERRIDE...]
+    python perf/trace_case.py LOG_FOLDER [OVERRIDE...]
 
-Follows `agentsys run` on one attacked case without a defense, from the command line to the table; every thread
-is traced. The bodies of modules and classes, comprehensions and lambdas count as part of what they stand in.
+Every thread is traced. Bodies of modules and classes, comprehensions and lambdas are left out.
 """
 
 from __future__ import annotations
@@ -15,21 +14,20 @@ from pathlib import Path
 from types import FrameType
 
 ROOT = Path(__file__).resolve().parents[1]
+PREFIXES = tuple(f"{ROOT / room}/" for room in ("agentsys", "baselines"))
 CASE = ["model=simulated", "defense=none", "benchmark.suites=[banking]", "user_tasks=[0]"]
 CASE += ["injection_tasks=[0]", "attack=important_instructions"]
+_IS_FUNCTION = 2  # `CO_NEWLOCALS`: bodies of modules and classes are without
 entered: dict[str, set[tuple[int, str]]] = defaultdict(set)
+"""File -> line and name of its functions that began."""
 
 
 def note_call(frame: FrameType, event: str, _: object) -> None:
     """Note the function of a frame that begins."""
     code = frame.f_code
-    if event == "call" and code.co_filename.startswith(PREFIXES) and code.co_flags & 2:  # 2: a function
-        name = code.co_qualname.rpartition(".")[2]
-        if not name.startswith("<"):
-            entered[code.co_filename].add((code.co_firstlineno, code.co_qualname))
-
-
-PREFIXES = tuple(f"{ROOT / room}/" for room in ("agentsys", "baselines"))
+    is_named = code.co_flags & _IS_FUNCTION and not code.co_name.startswith("<")
+    if event == "call" and is_named and code.co_filename.startswith(PREFIXES):
+        entered[code.co_filename].add((code.co_firstlineno, code.co_qualname))
 
 
 def main() -> None:
@@ -45,17 +43,15 @@ def main() -> None:
         print(f"exit status {ended.code or 0}")
     finally:
         sys.setprofile(None)
+    print(f"{len(entered)} files, {sum(map(len, entered.values()))} functions")
     rooms: dict[str, list[str]] = defaultdict(list)
     for file in sorted(entered):
         path = Path(file).relative_to(ROOT)
-        rooms[path.parts[1] if len(path.parts) > 2 else path.parts[0]].append(str(path))
-    print(f"{len(entered)} files, {sum(map(len, entered.values()))} functions")
+        rooms["/".join(path.parts[:-1][:2])].append(file)
     for room, files in sorted(rooms.items()):
-        count = sum(len(entered[str(ROOT / file)]) for file in files)
-        print(f"{room}: {len(files)} files, {count} functions")
+        print(f"{room}: {len(files)} files, {sum(len(entered[file]) for file in files)} functions")
         for file in files:
-            names = ", ".join(name for _, name in sorted(entered[str(ROOT / file)]))
-            print(f"  {file}: {len(entered[str(ROOT / file)])} ({names})")
+            print(f"  {Path(file).name}: {', '.join(name for _, name in sorted(entered[file]))}")
 
 
 if __name__ == "__main__":
