@@ -184,7 +184,7 @@ def run_on_nodes(
     listener: Listener,
     meter: Meter | None,
 ) -> RunOutcome:
-    """Run every job on the nodes of a cluster; for the rest as `threads.execute` does.
+    """Run every job on the nodes of a cluster; for the rest as `run_on_threads` does.
 
     Args:
         work: The command; called once on each node.

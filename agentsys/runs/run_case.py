@@ -52,7 +52,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass
 class CaseRun:
-    """Result of running a case; `record_of` turns it into what is stored."""
+    """Result of running a case; `build_record` turns it into what is stored."""
 
     job: Job
     tracer: Tracer
@@ -164,7 +164,7 @@ def run_guarded(run: CaseRun, action: Callable[[], None]) -> None:
 
 
 def play_case(run: CaseRun, texts: Mapping[str, str] | None = None, again: int = 0) -> None:
-    """Run the agent on the case and score it. Called under `guarded`.
+    """Run the agent on the case and score it. Called under `run_guarded`.
 
     Args:
         run: The run, which is filled in.
