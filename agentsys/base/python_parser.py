@@ -49,7 +49,7 @@ def literal_eval(text: str) -> Any:
 
 
 def release_parser_lock(function: Callable[_P, _T]) -> Callable[_P, _T]:
-    """The same function, which lets other threads parse while it runs; call it where `parser_lock` is held."""
+    """The same function, letting other threads parse while it runs; call it where `parser_lock` is held."""
 
     def called(*args: _P.args, **kwargs: _P.kwargs) -> _T:
         parser_lock.release()
