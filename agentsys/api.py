@@ -172,7 +172,7 @@ def run(
         skip_unavailable=skip_unavailable,
     )
     session = planned.preflight(skip_unavailable=skip_unavailable)
-    listener = _progress_listener(len(session.plan.todo), progress)
+    listener = _progress_listener(len(session.plan.open_jobs), progress)
     with redirect_stdout(io.StringIO()):  # some of AgentDojo's checks print
         outcome = session.execute(listener)
     ended = outcome.fatal or outcome.budget or ("interrupted" if outcome.interrupted else None)

@@ -28,11 +28,7 @@ InjectionTask: TypeAlias = BaseInjectionTask[Any]
 
 @runtime_checkable
 class Defense(Protocol):
-    """Turns a model and a suite into an agent that resists injections.
-
-    What it may be besides: `Described`, `NamesPrompts`, `ChecksItsNeeds`, `KeepsFiles`, `HoldsDefenses`,
-    `NeedsOwnModels`, `Rehearsable`, `WholeProgram`, `PlaysRoles`.
-    """
+    """Turns a model and a suite into an agent that resists injections."""
 
     name: str
 
@@ -64,11 +60,7 @@ class Victim:
 
 @runtime_checkable
 class Attack(Protocol):
-    """Writes the text that stands in the environment's injection vectors.
-
-    What it may be besides: `PicksPairs`, `SaysWhatIsLeftOut`, `SaysWhereFrom`, `NamesTasks`, `SearchesTexts`,
-    `ReplaysTexts`, `PlaysRoles`.
-    """
+    """Writes the text that stands in the environment's injection vectors."""
 
     name: str
 
@@ -124,13 +116,7 @@ class CaseScores:
 
 @runtime_checkable
 class Benchmark(Protocol):
-    """Suites of tasks in one version.
-
-    What it may be besides: `PlaysRoles`, `InjectsInAWay`, `HasClock`, `DeclaresFacts`.
-    Its suites are AgentDojo's `TaskSuite`s. What a suite may be besides: `StartsFrom`, `LeadsUsers`,
-    `WrapsModels`, `TakesTurns`, `MeasuresCases`, `SparesUserTasks`, `InjectsInAWay`,
-    `DrawsAtRandom`, `KnowsWays`.
-    """
+    """Suites of tasks in one version; suites are AgentDojo's `TaskSuite`s."""
 
     name: str
     version: str

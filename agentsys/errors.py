@@ -59,7 +59,7 @@ def require_known_name(kind: str, name: str, known: Collection[str]) -> str:
 
 
 def find_enum_member(kind: str, value: object, members: type[_Member]) -> _Member:
-    """The member of an enum that has this value; for names as in `known_name`.
+    """The member of an enum that has this value; names as in `require_known_name`.
 
     Raises:
         ConfigError: If none has.

@@ -1,7 +1,7 @@
 """Extensions: optional parts of the package, and the folders that configs are read from.
 
-An extension is found by an entry point. It brings commands and configs. It says so in an object `ROOM`,
-which an entry point of the group `agentsys.rooms` names; another distribution may bring one the same way.
+An extension brings commands and configs. It says so in an object `ROOM`, which an entry point of the group
+`agentsys.rooms` names; another distribution may bring one the same way.
 Where an extension is not installed its commands and configs are not there, and all else works.
 """
 

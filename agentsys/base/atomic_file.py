@@ -10,7 +10,6 @@ import platform
 import re
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -98,33 +97,16 @@ def remove_stale_files(folder: Path) -> int:
     Returns:
         How many were removed.
     """
-    removed = 0
-    for path in _find_temporary_files(folder):
-        if _is_stale(path):
-            path.unlink(missing_ok=True)
-            removed += 1
-    return removed
-
-
-def _find_temporary_files(folder: Path) -> Iterator[Path]:
-    """Half the CPU of `os.walk`, which asks of each folder whether it is a link."""
-    waiting = [os.fspath(folder)]
-    while waiting:
-        try:
-            with os.scandir(waiting.pop()) as found:
-                entries = list(found)
-        except OSError:  # gone, or out of reach
-            continue
-        for entry in entries:
-            if entry.is_dir(follow_symlinks=False):
-                waiting.append(entry.path)
-            elif entry.name.startswith(".") and entry.name.endswith(".tmp"):
-                yield Path(entry.path)
+    files = (Path(here, name) for here, _, names in os.walk(folder) for name in names if name[0] == ".")
+    stale = [path for path in files if path.suffix == ".tmp" and _is_stale(path)]
+    for path in stale:
+        path.unlink(missing_ok=True)
+    return len(stale)
 
 
 def _is_stale(path: Path) -> bool:
-    found = _TEMPORARY_NAME.search(path.name)
-    process = Process.from_mark(found[1]) if found else None
+    mark = _TEMPORARY_NAME.search(path.name)
+    process = Process.from_mark(mark[1]) if mark else None
     dead = process.is_dead if process else None
     if dead is not None:
         return dead
@@ -150,8 +132,8 @@ def _machine_id() -> str:
 def _read_start_ticks(pid: int) -> int | None:
     """When a process of this number started; None if there is none, or only what is left of an ended one."""
     _, _, fields = _read_text(f"/proc/{pid}/stat").rpartition(")")  # its name may hold anything
-    told = fields.split()
-    return int(told[19]) if len(told) > 19 and told[0] not in "ZX" else None
+    values = fields.split()
+    return int(values[19]) if len(values) > 19 and values[0] not in "ZX" else None
 
 
 def _read_text(path: str) -> str:

@@ -23,7 +23,7 @@ _MAX_INT_BITS = 996
 def to_json_bytes(value: object, *, indent: bool = False) -> bytes:
     """A value as JSON. There is none that cannot be written.
 
-    What JSON or its readers have no form for is replaced, see `storable`; everything else is written as
+    What JSON or its readers have no form for is replaced, see `to_plain_data`; everything else is written as
     it is, and fast. Controls that steer a terminal are escaped, so that a record can be printed as it lies.
 
     Args:
@@ -56,7 +56,7 @@ def to_plain_data(value: object, depth: int = 0) -> Any:
     r"""A copy as plain data that every JSON reader takes.
 
     Lone surrogates are spelled out (`\udc80`), numbers that are none become null, whole numbers that no
-    float can hold and values below `DEEPEST` levels become a remark in parentheses, other types text.
+    float can hold and values below `MAX_DEPTH` levels become a remark in parentheses, other types text.
     """
     if isinstance(value, Enum):
         return to_plain_data(value.value, depth)

@@ -47,7 +47,7 @@ def contains_payload(text: str, lines: PayloadLines) -> bool:
 
     Args:
         text: As a tool returned it or a message shows it.
-        lines: From `payload_lines`.
+        lines: From `find_payload_lines`.
     """
     if not lines or not text:
         return False
@@ -66,7 +66,7 @@ def find_payload_lines(written: Iterable[str]) -> PayloadLines:
         written: The injections as the attack wrote them.
 
     Returns:
-        One set of alternatives per line that has at least `SHORTEST` characters squeezed; per sentence,
+        One set of alternatives per line that has at least `MIN_LINE_CHARS` characters squeezed; per sentence,
         where the injection is a single line. An injection with shorter ones only counts as one, whole.
     """
     lines: dict[frozenset[str], None] = {}
@@ -82,7 +82,7 @@ def drop_own_words(lines: PayloadLines, own: Iterable[str]) -> PayloadLines:
     not, and say nothing about the injection.
 
     Args:
-        lines: From `payload_lines`.
+        lines: From `find_payload_lines`.
         own: What the user and the system message say before any tool has run.
     """
     squeezed = [squeeze(text) for text in own]

@@ -3,7 +3,7 @@
 CPython before 3.11.8 and 3.12.2 counts the depth of a syntax tree in one place for all threads (gh-106905):
 of two threads that build trees at once, one may get `SystemError: AST constructor recursion depth mismatch`.
 A run has as many threads as cases under way, and they parse what models wrote. So our code parses with the
-functions here, and AgentDojo's executor, which parses arguments, runs inside `parsing`
+functions here, and AgentDojo's executor, which parses arguments, runs under `parser_lock`
 (`agentsys.models.pipeline_elements`).
 """
 
@@ -33,7 +33,7 @@ def parse_module(source: str | bytes, filename: str = "<unknown>") -> ast.Module
 
 
 def parse_expression(source: str) -> ast.expr:
-    """Parse one expression as `ast.parse` does; it raises the same as `parse`."""
+    """Parse one expression as `ast.parse` does; it raises the same as `parse_module`."""
     with parser_lock:
         return ast.parse(source, mode="eval").body
 
@@ -49,7 +49,7 @@ def literal_eval(text: str) -> Any:
 
 
 def release_parser_lock(function: Callable[_P, _T]) -> Callable[_P, _T]:
-    """The same function, which lets other threads parse while it runs; call it where `parsing` is held."""
+    """The same function, letting other threads parse while it runs; call it where `parser_lock` is held."""
 
     def called(*args: _P.args, **kwargs: _P.kwargs) -> _T:
         parser_lock.release()

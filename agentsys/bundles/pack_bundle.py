@@ -272,7 +272,7 @@ def _is_scripted(model: Mapping[str, Any]) -> bool:
 def _build_bundled_cell(logdir: Path, config_hash: str, cell: PortableCell) -> BundledCell:
     """A cell as the manifest has it, under the versions that it was run with."""
     identity = check_bundled_settings(cell.settings, Path()).identity
-    known = Store(logdir).config(config_hash) or {}
+    known = Store(logdir).load_config_of_hash(config_hash) or {}
     return BundledCell(
         settings=cell.settings, identity=identity | {"versions": known.get("versions", identity["versions"])}
     )

@@ -23,17 +23,37 @@ _CORE_SECTIONS = (
         10,
         {
             "run": CommandSource(
-                ".run_command:run_cases_command", "Run cases: models x defenses x attacks x benchmarks."
+                ".run_command:run_cases_command",
+                "Run cases: models x defenses x attacks x benchmarks.",
+                (
+                    "agentsys run experiment=quickstart",
+                    "agentsys run defense=none,agentsys attack=none,important_instructions limit=5",
+                    "agentsys run model=gpt-4o-mini 'defense=glob(agentsys_*)' --dry-run",
+                ),
             ),
             "list": CommandSource(
-                ".list_show_command:list_command", "List what can be run, with one line on each."
+                ".list_show_command:list_command",
+                "List what can be run, with one line on each.",
+                ("agentsys list defenses --long", "agentsys list models --format json"),
             ),
             "show": CommandSource(
-                ".list_show_command:app", "Show a config, a defense's prompts, an attack's text."
+                ".list_show_command:app",
+                "Show a config, a defense's prompts, an attack's text.",
+                ("agentsys show prompts agentsys", "agentsys show config defense=none,agentsys limit=3"),
             ),
-            "fetch": CommandSource(".fetch_command:fetch_command", "Download public runs and data, checked."),
+            "fetch": CommandSource(
+                ".fetch_command:fetch_command",
+                "Download public runs and data, checked.",
+                (
+                    "agentsys fetch agentdojo-runs gpt-4o-mini-2024-07-18",
+                    "agentsys fetch drift-runs --to data",
+                    "agentsys fetch asb",
+                ),
+            ),
             "doctor": CommandSource(
-                ".doctor_command:doctor_command", "Check the installation, keys and a sample case."
+                ".doctor_command:doctor_command",
+                "Check the installation, keys and a sample case.",
+                ("agentsys doctor", "agentsys doctor --ping"),
             ),
         },
     ),
@@ -42,25 +62,60 @@ _CORE_SECTIONS = (
         20,
         {
             "results": CommandSource(
-                ".results_command:results_command", "Tabulate stored runs, ours or AgentDojo's."
+                ".results_command:results_command",
+                "Tabulate stored runs, ours or AgentDojo's.",
+                (
+                    "agentsys results results/runs",
+                    "agentsys results results/runs --format csv --out results.csv",
+                ),
             ),
             "compare": CommandSource(
-                ".compare_command:compare_command", "Compare defenses, models, attacks or runs."
+                ".compare_command:compare_command",
+                "Compare defenses, models, attacks or runs.",
+                (
+                    "agentsys compare results/runs --baseline none",
+                    "agentsys compare results/runs --format json",
+                ),
             ),
             "report": CommandSource(
-                ".report_command:report_command", "Write one HTML file: numbers and trajectories."
+                ".report_command:report_command",
+                "Write one HTML file: numbers and trajectories.",
+                (
+                    "agentsys report results/runs",
+                    "agentsys report results/runs --out report.html --max-cases 500",
+                ),
             ),
             "measures": CommandSource(
-                ".measures_command:measures_command", "Cost and untrusted text of stored runs."
+                ".measures_command:measures_command",
+                "Cost and untrusted text of stored runs.",
+                (
+                    "agentsys measures results/runs",
+                    "agentsys measures results/runs --format csv --out measures.csv",
+                ),
             ),
             "budget": CommandSource(
-                ".measures_command:budget_command", "Attack success by the queries a search may make."
+                ".measures_command:budget_command",
+                "Attack success by the queries a search may make.",
+                (
+                    "agentsys budget results/runs/searches",
+                    "agentsys budget results/runs/searches --figure figures/budget",
+                ),
             ),
             "table": CommandSource(
-                ".paper_command:table_command", "A table of the paper, ours beside the printed one."
+                ".paper_command:table_command",
+                "A table of the paper, ours beside the printed one.",
+                (
+                    "agentsys table 2 results/runs",
+                    "agentsys table 7 results/runs --format latex --out table7.tex",
+                ),
             ),
             "figure": CommandSource(
-                ".paper_command:figure_command", "A figure of the paper: PDF, PNG and numbers."
+                ".paper_command:figure_command",
+                "A figure of the paper: PDF, PNG and numbers.",
+                (
+                    "agentsys figure 3 results/runs",
+                    "agentsys figure 4 results/runs --model gpt-4o-mini --out figures",
+                ),
             ),
         },
     ),

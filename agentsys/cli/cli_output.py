@@ -91,7 +91,7 @@ def print_line(line: str, file: TextIO | None = None, hang: str = "") -> None:
 
 
 def print_to_console(console: Console, line: str, hang: str = "") -> None:
-    """`say` on a console, which may be a quiet one; without user and password of an address in the line."""
+    """Print a line on a console, which may be quiet; without user and password of an address in it."""
     text = without_credentials(escape_controls(line))
     console.print(between_words(text, terminal_width(), hang), markup=False, highlight=False, soft_wrap=True)
 

@@ -15,7 +15,7 @@ from agentsys.cli.cli_output import print_to_console
 from agentsys.errors import ConfigError
 from agentsys.models.model_card import ModelCard, parse_card
 from agentsys.runs.cell import resolve_model_config
-from agentsys.runs.plan import Jobs
+from agentsys.runs.plan import Job
 from agentsys.runs.preflight import group_by_cause
 from agentsys.runs.preview import CellKey, CostEstimate, can_cost_more, estimate_costs, rehearse_jobs
 from agentsys.runs.run_session import Session
@@ -28,11 +28,10 @@ _ESTIMATE_NOTE = (
 
 def show_estimate(session: Session, config_dirs: Sequence[Path], console: Console) -> None:
     """Print what each cell of a rehearsal will cost, and what cannot run here."""
-    counts = count_cases_by_cell(session.plan.todo)
+    counts = count_cases_by_cell(session.plan.open_jobs)
     with console.status("Estimating tokens on the simulated model ..."):
-        estimates = estimate_costs(session.plan.todo, _load_role_cards(session, config_dirs))
-    blocks = session.plan.todo.blocks
-    needs = {block.labels: block.cell.lacks[0].needs for block in blocks if block.cell.lacks}
+        estimates = estimate_costs(session.plan.open_jobs, _load_role_cards(session, config_dirs))
+    needs = {job.labels: job.cell.lacks[0].needs for job in session.plan.open_jobs if job.cell.lacks}
     rows = [
         cells(*key, str(count), *_estimate_columns(estimates[key], needs.get(key)))
         for key, count in counts.items()
@@ -53,10 +52,10 @@ def refuse_if_expensive(session: Session, config_dirs: Sequence[Path], console: 
         ConfigError: If it does, and the run has no budget of its own.
     """
     budget = session.settings[0].budget
-    if budget.usd is not None or not can_cost_more(session.plan.todo, budget.ask_above_usd):
+    if budget.usd is not None or not can_cost_more(session.plan.open_jobs, budget.ask_above_usd):
         return
     with console.status("Estimating the cost on the simulated model ..."):
-        jobs = rehearse_jobs(session.plan.todo, session.store, config_dirs)
+        jobs = rehearse_jobs(session.plan.open_jobs, session.store, config_dirs)
         found = estimate_costs(jobs, _load_role_cards(session, config_dirs)).values()
     usd = sum(guess.cost_usd or 0.0 for guess in found)
     if usd > budget.ask_above_usd:
@@ -66,12 +65,9 @@ def refuse_if_expensive(session: Session, config_dirs: Sequence[Path], console: 
         )
 
 
-def count_cases_by_cell(jobs: Jobs) -> Counter[CellKey]:
+def count_cases_by_cell(jobs: Sequence[Job]) -> Counter[CellKey]:
     """How many cases each cell has."""
-    counts: Counter[CellKey] = Counter()
-    for block in jobs.blocks:
-        counts[block.labels] += len(block)
-    return counts
+    return Counter(job.labels for job in jobs)
 
 
 def _load_role_cards(session: Session, config_dirs: Sequence[Path]) -> dict[str, ModelCard]:

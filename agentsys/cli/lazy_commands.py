@@ -1,12 +1,9 @@
-"""Commands that are imported when they are used, and the example lines that end their help.
-
-`agentsys --help` need not wait for any of them.
-"""
+"""Commands that are imported when they are used: `agentsys --help` need not wait for any of them."""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import typer
@@ -15,76 +12,6 @@ from typer.main import get_command
 
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.extensions import CommandSource
-
-EXAMPLES: dict[str, tuple[str, ...]] = {
-    "run": (
-        "agentsys run experiment=quickstart",
-        "agentsys run defense=none,agentsys attack=none,important_instructions limit=5",
-        "agentsys run model=gpt-4o-mini 'defense=glob(agentsys_*)' --dry-run",
-    ),
-    "results": (
-        "agentsys results results/runs",
-        "agentsys results results/runs --format csv --out results.csv",
-    ),
-    "table": (
-        "agentsys table 2 results/runs",
-        "agentsys table 7 results/runs --format latex --out table7.tex",
-    ),
-    "figure": (
-        "agentsys figure 3 results/runs",
-        "agentsys figure 4 results/runs --model gpt-4o-mini --out figures",
-    ),
-    "compare": (
-        "agentsys compare results/runs --baseline none",
-        "agentsys compare results/runs --format json",
-    ),
-    "measures": (
-        "agentsys measures results/runs",
-        "agentsys measures results/runs --format csv --out measures.csv",
-    ),
-    "budget": (
-        "agentsys budget results/runs/searches",
-        "agentsys budget results/runs/searches --figure figures/budget",
-    ),
-    "report": (
-        "agentsys report results/runs",
-        "agentsys report results/runs --out report.html --max-cases 500",
-    ),
-    "list": (
-        "agentsys list defenses --long",
-        "agentsys list models --format json",
-    ),
-    "show": (
-        "agentsys show prompts agentsys",
-        "agentsys show config defense=none,agentsys limit=3",
-    ),
-    "show config": (
-        "agentsys show config defense=none,agentsys limit=3",
-        "agentsys show config results results/runs --fixed",
-    ),
-    "show defense": (
-        "agentsys show defense agentsys",
-        "agentsys show defense mine --config-dir conf --plugin-path .",
-    ),
-    "show prompts": (
-        "agentsys show prompts agentsys",
-        "agentsys show prompts mine --config-dir conf --plugin-path .",
-    ),
-    "show attack": (
-        "agentsys show attack direct --suite banking --user-task 0 --injection-task 0",
-        "agentsys show attack dos --suite slack --user-task 1 --injection-task 1",
-    ),
-    "fetch": (
-        "agentsys fetch agentdojo-runs gpt-4o-mini-2024-07-18",
-        "agentsys fetch drift-runs --to data",
-        "agentsys fetch asb",
-    ),
-    "doctor": (
-        "agentsys doctor",
-        "agentsys doctor --ping",
-    ),
-}
-"""Command -> the lines."""
 
 
 class LazyCommand(TyperCommand):
@@ -97,7 +24,8 @@ class LazyCommand(TyperCommand):
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         """The context of the real command, which click then runs."""
         command = _load_command(self._source, info_name)
-        _add_examples(command, info_name or "", self._source.examples)
+        if self._source.examples:
+            command.epilog = format_examples(*self._source.examples)
         return command.make_context(info_name, args, parent=parent, **extra)
 
 
@@ -131,13 +59,10 @@ def make_lazy_group(sections: Mapping[str, Mapping[str, CommandSource]]) -> type
     return LazyGroup
 
 
-def _add_examples(command: Any, name: str, lines: Sequence[str] = ()) -> None:
-    """Let the help of a command, and those of its subcommands, end with lines to type."""
-    if lines := lines or EXAMPLES.get(name, ()):
-        # A blank line ends a line of the epilog; single ones are filled up.
-        command.epilog = "\n\n".join(["Examples:", *lines])
-    for subcommand, found in getattr(command, "commands", {}).items():
-        _add_examples(found, f"{name} {subcommand}")
+def format_examples(*lines: str) -> str:
+    """The end of a command's help: lines to type."""
+    # A blank line ends a line of the epilog; single ones are filled up.
+    return "\n\n".join(["Examples:", *lines])
 
 
 def _load_command(source: CommandSource, name: str | None) -> Any:

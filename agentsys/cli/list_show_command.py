@@ -14,7 +14,7 @@ from agentsys.base.config_catalog import CONFIG_GROUPS, find_config_file, list_c
 from agentsys.base.object_import import add_plugin_paths
 from agentsys.cli.cli_output import ConfigDirOption, PluginPathOption, print_line, table_width
 from agentsys.cli.completion import complete_names, complete_overrides
-from agentsys.cli.lazy_commands import LazyCommand
+from agentsys.cli.lazy_commands import LazyCommand, format_examples
 from agentsys.cli.terminal import escape_controls, escape_to_line
 from agentsys.errors import ConfigError, unknown_name
 
@@ -27,7 +27,14 @@ app = typer.Typer(
 )
 
 
-@app.command("config", context_settings={"ignore_unknown_options": True})
+@app.command(
+    "config",
+    context_settings={"ignore_unknown_options": True},
+    epilog=format_examples(
+        "agentsys show config defense=none,agentsys limit=3",
+        "agentsys show config results results/runs --fixed",
+    ),
+)
 def show_config(
     line: Annotated[
         list[str] | None,
@@ -88,7 +95,12 @@ def _print_document(values: Any) -> None:
     print(escape_controls(yaml.safe_dump(values, sort_keys=False)).rstrip())
 
 
-@app.command("defense")
+@app.command(
+    "defense",
+    epilog=format_examples(
+        "agentsys show defense agentsys", "agentsys show defense mine --config-dir conf --plugin-path ."
+    ),
+)
 def show_defense(
     name: Annotated[str, typer.Argument(help=_DEFENSE_HELP, autocompletion=complete_names("defense"))],
     config_dir: ConfigDirOption = None,
@@ -105,7 +117,12 @@ def describe_defense_named(name: str, config_dirs: list[Path], plugin_paths: lis
     return describe_defense(_build_defense(name, config_dirs, plugin_paths))
 
 
-@app.command("prompts")
+@app.command(
+    "prompts",
+    epilog=format_examples(
+        "agentsys show prompts agentsys", "agentsys show prompts mine --config-dir conf --plugin-path ."
+    ),
+)
 def show_prompts(
     defense: Annotated[str, typer.Argument(help=_DEFENSE_HELP, autocompletion=complete_names("defense"))],
     config_dir: ConfigDirOption = None,
@@ -132,7 +149,13 @@ def _build_defense(name: str, config_dirs: list[Path], plugin_paths: list[Path])
     return instantiate("defense", load_defense_config(name, config_dirs))
 
 
-@app.command("attack")
+@app.command(
+    "attack",
+    epilog=format_examples(
+        "agentsys show attack direct --suite banking --user-task 0 --injection-task 0",
+        "agentsys show attack dos --suite slack --user-task 1 --injection-task 1",
+    ),
+)
 def show_attack(
     name: Annotated[
         str,

@@ -37,7 +37,7 @@ def report_command(
         Path | None,
         typer.Option(
             metavar="FILE.html",
-            help=f"Where to write it; default: {DEFAULT_REPORT_NAME} in the first DIR; of foreign runs: here.",
+            help="Where to write it; default: report.html in the first DIR; of foreign runs: here.",
         ),
     ] = None,
     max_cases: Annotated[

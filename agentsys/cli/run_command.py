@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from agentsys.base.grouping import format_count
+from agentsys.base.ledger import sum_ledgers
+from agentsys.cli.cli_output import PluginPathOption, print_to_console, table_width
 from agentsys.cli.completion import complete_overrides
 from agentsys.cli.exit_status import raise_on_stop_signals
 from agentsys.cli.terminal import escape_controls
@@ -54,9 +56,7 @@ def run_cases_command(
         list[Path] | None,
         typer.Option("--config-dir", help="Your own config folder (defense/, attack/, model/, ...)."),
     ] = None,
-    plugin_path: Annotated[
-        list[Path] | None, typer.Option("--plugin-path", help="Folder your own modules are imported from.")
-    ] = None,
+    plugin_path: PluginPathOption = None,
     dry_run: _DryRunOption = False,
     again: Annotated[
         bool,
@@ -96,44 +96,14 @@ def run_cases_command(
 
         show_estimate(session, config_dir or [], console)
         return
-    if session.plan.todo and not yes:
-        _refuse_if_expensive(session, config_dir or [], chatter)
-    _preflight_and_run(session, console, chatter, skip_unavailable=skip_unavailable, verbose=verbose)
+    # A run that is finished, or simulated throughout, does without estimates.
+    if not yes and any(not card.simulated for cell in session.cells for card in cell.stack.cards):
+        from agentsys.cli.dry_run import refuse_if_expensive
 
-
-def _make_consoles(quiet: bool, verbose: bool, log_level: str) -> tuple[Console, Console]:
-    """Where results go, and where plan and progress go; what our modules log is set as well."""
-    if quiet and verbose:
-        raise ConfigError("-q and -v contradict each other: leave one out.")
-    from rich.console import Console
-
-    from agentsys.cli.cli_output import table_width
-
-    for room in ("agentsys", "baselines"):
-        logging.getLogger(room).setLevel(log_level.upper())
-    # This very stream, also while standard output is redirected.
-    console = Console(file=sys.stdout, width=table_width())
-    return console, Console(file=sys.stdout, width=table_width(), quiet=quiet)
-
-
-def _refuse_if_expensive(session: Session, config_dirs: list[Path], chatter: Console) -> None:
-    from agentsys.cli.dry_run import (
-        refuse_if_expensive,  # here: a run that is finished does without estimates
-    )
-
-    refuse_if_expensive(session, config_dirs, chatter)
-
-
-def _preflight_and_run(
-    session: Session, console: Console, chatter: Console, *, skip_unavailable: bool, verbose: bool
-) -> None:
+        refuse_if_expensive(session, config_dir or [], chatter)
     with chatter.status("Asking each model one question ..."):
         session = session.preflight(skip_unavailable=skip_unavailable)
     _print_preflight(session, chatter)
-    _run_and_print(session, console, chatter, verbose=verbose)
-
-
-def _run_and_print(session: Session, console: Console, chatter: Console, *, verbose: bool) -> None:
     started = time.monotonic()
     outcome = _run_with_progress(session, chatter, verbose=verbose)
     spent = ""
@@ -143,31 +113,49 @@ def _run_and_print(session: Session, console: Console, chatter: Console, *, verb
         _print_conclusion(session, outcome, console)
     finally:
         # The same last lines in a terminal and in a log, however the run ended.
-        _print_last_lines(session, console, spent)
+        if spent:
+            from agentsys.cli.stored_runs import next_step_line  # here: it loads what reads stored runs
+
+            before = f"; {session.plan.finished} of them finished before" if session.plan.finished else ""
+            print_to_console(console, f"{spent}{before}")
+            print_to_console(console, next_step_line([session.store.root]))
+
+
+def _make_consoles(quiet: bool, verbose: bool, log_level: str) -> tuple[Console, Console]:
+    """Where results go, and where plan and progress go; what our modules log is set as well."""
+    if quiet and verbose:
+        raise ConfigError("-q and -v contradict each other: leave one out.")
+    from rich.console import Console
+
+    for room in ("agentsys", "baselines"):
+        logging.getLogger(room).setLevel(log_level.upper())
+    # This very stream, also while standard output is redirected.
+    console = Console(file=sys.stdout, width=table_width())
+    return console, Console(file=sys.stdout, width=table_width(), quiet=quiet)
 
 
 def _print_plan(session: Session, console: Console) -> None:
     plan = session.plan
     again = f", {plan.failed_before} of them after an error" if plan.failed_before else ""
-    _print_line(
+    print_to_console(
         console,
         f"{format_count(len(plan.jobs), 'case')} in {format_count(len(session.settings), 'cell')}; "
         f"{plan.finished} finished before, "
-        f"{len(plan.todo)} to run{again}. Records: {session.store.root}",
+        f"{len(plan.open_jobs)} to run{again}. Records: {session.store.root}",
     )
     if plan.replaced:
         aside = session.store.own / "aside"
-        _print_line(
+        print_to_console(
             console,
             f"{plan.replaced} of them have a record: it is kept in {aside} and counts in"
             " no table. Should this run stop, go on without --again.",
         )
     for left_out in plan.skipped:
-        _print_line(console, left_out.summary_line)
-    if session.searches.summary_line:
-        _print_line(console, session.searches.summary_line)
+        print_to_console(console, left_out.summary_line)
+    if searches := session.searches.summary_line:
+        print_to_console(console, searches)
     for key in plan.corrupt[:5]:
-        _print_line(
+        print_to_console(
             console,
             f"{session.store.root / key} does not parse: it is run again, the old file kept as .corrupt",
         )
@@ -177,16 +165,16 @@ def _print_preflight(session: Session, console: Console) -> None:
     from agentsys.runs.preflight import group_by_cause
 
     for oddity in session.oddities:
-        _print_line(console, oddity)
+        print_to_console(console, oddity)
     for names, why in group_by_cause(session.obstacles):
-        _print_line(console, f"Left out: {names}. {why}")
+        print_to_console(console, f"Left out: {names}. {why}")
 
 
 def _run_with_progress(session: Session, console: Console, *, verbose: bool) -> RunOutcome:
     from agentsys.cli.run_progress import LiveProgress, PlainProgress, VerboseProgress
     from agentsys.runs.run_totals import RunningTotals
 
-    totals = RunningTotals.of_jobs(session.plan.todo)
+    totals = RunningTotals.of_jobs(session.plan.open_jobs)
     meter = None if session.books is None else session.books.meter
     show = VerboseProgress if verbose else LiveProgress if console.is_terminal else PlainProgress
     try:
@@ -199,7 +187,7 @@ def _run_with_progress(session: Session, console: Console, *, verbose: bool) -> 
         ):
             return session.execute(progress)
     except KeyboardInterrupt:
-        _print_line(
+        print_to_console(
             console, f"Stopped. Finished and on disk: {format_count(totals.done, 'case')}. {_RESUME_HINT}"
         )
         # Cases under way sit in threads that wait for a model; nothing of theirs is half written.
@@ -207,6 +195,10 @@ def _run_with_progress(session: Session, console: Console, *, verbose: bool) -> 
 
 
 _RESUME_HINT = "To go on, run the same command again: only what is missing is run."
+_REPLAY_HINT = (
+    "To use such texts again without an attacker, give the file to the same attack, in both kinds of quotes: "
+    """'attack.artefact="FILE"'"""
+)
 
 
 def _print_results(session: Session, console: Console, seconds: float) -> str:
@@ -218,13 +210,13 @@ def _print_results(session: Session, console: Console, seconds: float) -> str:
     from agentsys.records.case_row import shorten_names
     from agentsys.records.stored_plan import find_unfinished
 
-    folders = [folder for folder in session.folders if session.store.holds(folder.name)]
+    folders = [folder for folder in session.folders if session.store.has_pipeline(folder.name)]
     if not folders:
         return ""
     many = len(session.plan.jobs) >= WORTH_AN_INDEX  # then the plan was looked up in the log folder's index
     # Pipelines that were not begun have no folder, and are missing all the same.
     if many:
-        read = read_cases([session.store.root], only=session.folders, looked=session.plan.looked)
+        read = read_cases([session.store.root], only=session.folders, looked=session.plan.index_table)
     else:
         read = replace(read_cases(folders), unfinished=find_unfinished(session.folders))
     reading = replace(read, cases=shorten_names(read.cases))
@@ -234,80 +226,52 @@ def _print_results(session: Session, console: Console, seconds: float) -> str:
     return spent_line(reading.cases, seconds)
 
 
-def _print_last_lines(session: Session, console: Console, spent: str) -> None:
-    if not spent:
-        return
-    from agentsys.cli.stored_runs import next_step_line
-
-    before = f"; {session.plan.finished} of them finished before" if session.plan.finished else ""
-    _print_line(console, f"{spent}{before}")
-    _print_line(console, next_step_line([session.store.root]))
-
-
 def _print_conclusion(session: Session, outcome: RunOutcome, console: Console) -> None:
-    from agentsys.base.ledger import sum_ledgers
-
     for text in outcome.tracebacks:
-        _print_line(
+        print_to_console(
             console, f"Code broke; its cases are errors, and each record keeps this:\n{escape_controls(text)}"
         )
     for cell in outcome.ended_cells:
         left = format_count(cell.left, "case")
-        _print_line(console, f"Given up: {' / '.join(cell.labels)}, {left} not started: {cell.why}")
+        print_to_console(console, f"Given up: {' / '.join(cell.labels)}, {left} not started: {cell.why}")
     if paid := sum_ledgers([session.store.root]).summary_line:
-        _print_line(console, paid)
+        print_to_console(console, paid)
     if outcome.no_text:
-        _print_line(
+        print_to_console(
             console,
             f"Without a text: {format_count(outcome.no_text, 'case')}, for the attacker gave none to try "
             "(attacker_refused, attacker_unreadable); in no rate. Take another one: attack.attacker=NAME",
         )
     if outcome.errors > outcome.no_text:
         failed = outcome.errors - outcome.no_text
-        _print_line(
+        print_to_console(
             console, f"Ended in an error and in no rate: {format_count(failed, 'case')}. {_RESUME_HINT}"
         )
     if outcome.fatal is not None:
-        _print_line(console, f"Stopped early: {outcome.fatal} {_RESUME_HINT}")
+        print_to_console(console, f"Stopped early: {outcome.fatal} {_RESUME_HINT}")
         raise typer.Exit(1)
     if outcome.interrupted:
         done = format_count(outcome.finished, "case")
-        _print_line(console, f"Interrupted: {done} finished in this run, and on disk. {_RESUME_HINT}")
+        print_to_console(console, f"Interrupted: {done} finished in this run, and on disk. {_RESUME_HINT}")
         raise typer.Exit(128 + outcome.signal)
     if outcome.elsewhere:
-        _print_line(
+        print_to_console(
             console,
             f"Run by other processes meanwhile: {format_count(outcome.elsewhere, 'case')} of this plan.",
         )
     if outcome.budget is not None:
-        _print_line(console, f"Ended by its budget: {outcome.budget} {_RESUME_HINT}")
+        print_to_console(console, f"Ended by its budget: {outcome.budget} {_RESUME_HINT}")
         return
-    _print_artefacts(session, console)
+    if artefacts := session.artefacts:
+        for path in artefacts:
+            print_to_console(console, f"Searched texts: {path}")
+        print_to_console(console, _REPLAY_HINT)
     if outcome.finished and outcome.errors == outcome.finished and not session.plan.finished:
         from agentsys.runs.run_totals import describe_likely_cause
 
-        _print_line(
+        print_to_console(
             console, f"Nothing completed: {describe_likely_cause(outcome.troubles, session.settings)}"
         )
         raise typer.Exit(1)
     if outcome.ended_cells:
         raise typer.Exit(1)
-
-
-def _print_artefacts(session: Session, console: Console) -> None:
-    for path in session.artefacts:
-        _print_line(console, f"Searched texts: {path}")
-    if session.artefacts:
-        _print_line(console, _REPLAY_HINT)
-
-
-_REPLAY_HINT = (
-    "To use such texts again without an attacker, give the file to the same attack, in both kinds of quotes: "
-    """'attack.artefact="FILE"'"""
-)
-
-
-def _print_line(console: Console, line: str) -> None:
-    from agentsys.cli.cli_output import print_to_console
-
-    print_to_console(console, line)

@@ -24,16 +24,13 @@ LINE_EVERY_S = 60.0
 
 
 def _joined_text(processes: Sequence[int]) -> str:
-    who = (
-        "process " + ", ".join(map(str, processes[:8]))
-        if len(processes) == 1
-        else f"{len(processes)} processes"
-    )
+    who = f"process {processes[0]}" if len(processes) == 1 else f"{len(processes)} processes"
     return f"Already at work in this folder: {who}. This run helps: each case is run once, by one of them."
 
 
 def _stopping_text(why: str, running: int) -> str:
-    return f"stopping ({escape_to_line(why)}): finishing {format_count(running, 'case')}; Ctrl-C again drops them"
+    left = format_count(running, "case")
+    return f"stopping ({escape_to_line(why)}): finishing {left}; Ctrl-C again drops them"
 
 
 class _CountingListener:

@@ -44,7 +44,7 @@ FoldersArgument = Annotated[
     list[Path] | None,
     typer.Argument(metavar="DIR...", help="Folders of runs, ours or published ones.", show_default=False),
 ]
-"""The folders of `table` and `figure`, beside `RunsOption`; None as its default. See `given`."""
+"""The folders of `table` and `figure`, beside `RunsOption`; None as its default. See `require_folders`."""
 
 RunsOption = Annotated[
     list[Path] | None,

@@ -33,7 +33,7 @@ def escape_controls(text: str) -> str:
 
 
 def escape_to_line(text: str) -> str:
-    """`printable`, on a single line: newlines are spelled out too."""
+    """Escape as `escape_controls` does, on a single line: newlines are spelled out too."""
     return escape_controls(text).replace("\n", "\\n").replace("\t", " ")
 
 
@@ -43,7 +43,7 @@ class _EscapingFormatter(logging.Formatter):
 
 
 def filter_logs() -> None:
-    """Let warnings and logged lines, ours and other packages', pass through `printable` as well.
+    """Let warnings and logged lines, ours and other packages', pass through `escape_controls` as well.
 
     They may quote what a server said. Shown as without this: from warnings on, on stderr, the message alone.
     """

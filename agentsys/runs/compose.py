@@ -4,29 +4,57 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from copy import copy, deepcopy
+from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from hydra import compose as hydra_compose
+from hydra import initialize_config_dir
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra._internal.config_repository import ConfigRepository
+from hydra.core.config_search_path import ConfigSearchPath
+from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import ChoiceSweep, Glob, Override
 from hydra.errors import HydraException
+from hydra.plugins.config_source import ConfigResult
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 from agentsys.base.config_catalog import list_config_names
 from agentsys.errors import ConfigError, unknown_name
+from agentsys.extensions import shipped_config_dir, shipped_config_dirs
 from agentsys.models.secrets import without_credentials
-from agentsys.runs.composition import GROUPS, LABELLED, Composer, first_line, leaves, open_composer, plain
 from agentsys.runs.references import (
     add_contents,
     artefact_label,
     fill_auto_options,
     label_from_file,
+    refuse_environment,
     replay_label,
-    resolve_base_attack,
-    resolve_held_defenses,
+    resolve_names,
 )
 from agentsys.runs.settings import NOT_IDENTITY, Settings, not_in_name, validate_settings, without_keys
+
+LABELLED = ("model", "defense", "attack")
+GROUPS = ("model", "defense", "attack", "benchmark", "executor", "experiment")
+_HYDRA = threading.Lock()  # Hydra keeps its state in a global
+_APPLICATIONS = (
+    *("~hydra/launcher", "~hydra/sweeper", "~hydra/output", "~hydra/env"),
+    *("~hydra/help", "~hydra/hydra_help", "~hydra/hydra_logging", "~hydra/job_logging"),
+)
+"""What Hydra composes for applications that it starts itself: half the time, and no part of our configs."""
+# Hydra reads and joins the YAMLs of a combination in a tenth of a second, and a sweep has thousands of few
+# choices: files as read, and what choices come to, are kept as long as no file changes.
+_MOST_KEPT = 256
+"""Combinations kept before any value is set; a sweep may have thousands, of 0.1 MB each."""
+_Stamps = tuple[tuple[str, int, int], ...]
+"""Path, size in bytes and time of the last change in ns of every YAML that a composition may read."""
 
 
 def compose(overrides: Sequence[str], config_dirs: Sequence[Path] = ()) -> list[Settings]:
@@ -40,13 +68,13 @@ def compose(overrides: Sequence[str], config_dirs: Sequence[Path] = ()) -> list[
     parsed = _parse_overrides(overrides)
     choices = {group: list_config_names(group, config_dirs) for group in GROUPS}
     fixed = [o.input_line or "" for o in parsed if not o.is_sweep_override()]
-    swept = {_override_key(o): _expand_sweep(o, choices) for o in parsed if o.is_sweep_override()}
+    swept = {o.key_or_group: _expand_sweep(o, choices) for o in parsed if o.is_sweep_override()}
     for override in parsed:
-        for value in swept.get(_override_key(override), [override.value()]):
-            _check_choice(_override_key(override), value, choices)
+        for value in swept.get(override.key_or_group, [override.value()]):
+            _check_choice(override.key_or_group, value, choices)
     with open_composer(config_dirs) as resolve:
         shaping = [text for o, text in zip(parsed, overrides, strict=True) if _shapes_sweep(o)]
-        given = {_override_key(o) for o in parsed}
+        given = {o.key_or_group for o in parsed}
         # Without a preset there is no sweep to read.
         preset = (
             {k: v for k, v in _preset_sweep(resolve(shaping).config).items() if k not in given}
@@ -58,8 +86,7 @@ def compose(overrides: Sequence[str], config_dirs: Sequence[Path] = ()) -> list[
                 _check_choice(key, value, choices)
         axes = [[f"{key}={value}" for value in values] for key, values in {**preset, **swept}.items()]
         found = [_compose_settings([*fixed, *extra], resolve) for extra in _combinations(axes)]
-    named = [resolve_held_defenses(resolve_base_attack(one, config_dirs), config_dirs) for one in found]
-    return add_contents(named, config_dirs)
+    return add_contents([resolve_names(one, config_dirs) for one in found], config_dirs)
 
 
 def _parse_overrides(overrides: Sequence[str]) -> list[Override]:
@@ -71,13 +98,9 @@ def _parse_overrides(overrides: Sequence[str]) -> list[Override]:
         ) from None
 
 
-def _override_key(override: Override) -> str:
-    return override.key_or_group
-
-
 def _shapes_sweep(override: Override) -> bool:
     """Say whether it can change the preset's sweep; options of a group may not fit the default choice."""
-    return not override.is_sweep_override() and _override_key(override).split(".")[0] in {
+    return not override.is_sweep_override() and override.key_or_group.split(".")[0] in {
         "experiment",
         "sweep",
     }
@@ -97,7 +120,7 @@ def _expand_sweep(override: Override, choices: Mapping[str, Sequence[str]]) -> l
     except HydraException as error:
         raise ConfigError(
             f"{override.input_line}: no list of values ({first_line(error)})"
-            f" Write commas: {_override_key(override)}=A,B"
+            f" Write commas: {override.key_or_group}=A,B"
         ) from None
     if not isinstance(value, ChoiceSweep) or not any(isinstance(member, Glob) for member in value.list):
         return written
@@ -109,7 +132,7 @@ def _expand_sweep(override: Override, choices: Mapping[str, Sequence[str]]) -> l
 
 
 def _match_pattern(override: Override, pattern: Any, choices: Mapping[str, Sequence[str]]) -> list[str]:
-    group = _override_key(override)
+    group = override.key_or_group
     if group not in choices:
         raise ConfigError(f"{override.input_line}: a pattern chooses among {', '.join(choices)} only.")
     found: list[str] = pattern.filter(list(choices[group]))
@@ -119,6 +142,9 @@ def _match_pattern(override: Override, pattern: Any, choices: Mapping[str, Seque
 
 
 def _check_choice(group: str, name: object, choices: Mapping[str, Sequence[str]]) -> None:
+    if isinstance(name, list) and group in choices:
+        names = ",".join(map(str, name))
+        raise ConfigError(f"{group}=[{names}] is a list; a sweep has commas alone: {group}={names or 'NAME'}")
     if isinstance(name, str) and group in choices and name not in choices[group]:
         instead = _REPLACEMENTS.get((group, name), "")
         raise ConfigError(f"{unknown_name(group, name, choices[group])}{instead}")
@@ -149,7 +175,7 @@ def _compose_settings(overrides: Sequence[str], resolve: Composer) -> Settings:
         raise ConfigError(
             f"{wanted[0]} is not set: '{choices[wanted[0].split('.')[0]]}' needs {wanted[0]}=..."
         )
-    values = plain(config)
+    values = to_plain_config(config)
     del values["sweep"]
     shipped = resolve.shipped(composed)
     named = {group: _options_in_name(config[group]) for group in LABELLED}
@@ -187,8 +213,8 @@ def _make_label(
     What the YAML writes into the name itself is not told twice.
     """
     hidden = not_in_name(group, values) | in_name
-    before = leaves(without_keys(shipped, hidden))
-    after = leaves(without_keys(values, hidden))
+    before = flatten_options(without_keys(shipped, hidden))
+    after = flatten_options(without_keys(values, hidden))
     keys = sorted({*before, *after} - {"name"})  # the name is what stands in front
     # An option that was one value and became several (`sloppiness: {refusals: 0.1}`) shows the several alone.
     opened = {k for k in before.keys() - after.keys() if any(new.startswith(f"{k}.") for new in after)}
@@ -197,3 +223,165 @@ def _make_label(
     changed = [f"+{k}={without_credentials(str(after.get(k)))}" for k in differing]
     name = values.get("name") or label_from_file(choice, values) or choice
     return replay_label(str(name), values) + "".join(changed) + artefact_label(values)
+
+
+@dataclass(frozen=True)
+class Composition:
+    """One combination."""
+
+    config: DictConfig
+    choices: Mapping[str, str]
+    """Group -> name of the YAML that was chosen."""
+    chosen: tuple[str, ...]
+    """The overrides that chose them."""
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """What was read and composed so far from files that are still the same."""
+
+    files: dict[str, ConfigResult] = field(default_factory=dict)
+    """Name of a config -> as it was read."""
+    composed: dict[tuple[str, ...], Composition] = field(default_factory=dict)
+    """Overrides that choose -> what they come to, before any value is set."""
+    shipped: dict[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
+    """Group and choice -> its YAML, before any override."""
+
+
+class _KeptFiles(ConfigRepository):
+    """Reads configs for Hydra, which parses its own and ours anew for each combination otherwise."""
+
+    def __init__(self, places: ConfigSearchPath, kept: dict[str, ConfigResult]) -> None:
+        super().__init__(places)
+        self._kept = kept
+
+    def __deepcopy__(self, memo: object) -> _KeptFiles:
+        return copy(self)
+
+    def load_config(self, config_path: str) -> ConfigResult | None:
+        """Read a config, or give a copy of the one that was read before; Hydra writes into it."""
+        if config_path not in self._kept:
+            read = super().load_config(config_path)
+            if read is None:
+                return None
+            self._kept[config_path] = read
+        return deepcopy(self._kept[config_path])
+
+
+class Composer:
+    """Composes combinations of a run, which share the open Hydra session."""
+
+    def __init__(self, config_dirs: Sequence[Path]) -> None:
+        self._folders = [*shipped_config_dirs(), *config_dirs]
+        # Hydra has the first of them as its own.
+        paths = ",".join(f"'file://{path.resolve()}'" for path in self._folders[1:])
+        self._searchpath = [f"hydra.searchpath=[{paths}]"] if paths else []
+        self._kept = _kept(_stamps(self._folders))
+        loader = GlobalHydra.instance().config_loader()
+        assert isinstance(loader, ConfigLoaderImpl)
+        loader.repository = _KeptFiles(loader.get_search_path(), self._kept.files)
+
+    def __call__(self, overrides: Sequence[str]) -> Composition:
+        """One combination.
+
+        Raises:
+            ConfigError: For an unknown key, a value that does not fit, or one read from the environment.
+        """
+        try:
+            parsed = OverridesParser.create().parse_overrides(list(overrides))
+            before = self._composed([str(one.input_line) for one in parsed if self._is_choice(one)])
+            config = deepcopy(before.config)
+            values = [override for override in parsed if not self._is_choice(override)]
+            ConfigLoaderImpl._apply_overrides_to_config(values, config)
+            refuse_environment(OmegaConf.to_container(config))
+            OmegaConf.resolve(config.model)
+        except (HydraException, OmegaConfBaseException) as error:
+            raise ConfigError(_explain(error, overrides, self)) from None
+        return Composition(config, before.choices, before.chosen)
+
+    def shipped(self, composed: Composition) -> dict[str, Mapping[str, Any]]:
+        """Model, defense and attack as their YAMLs have them: no value set, neither typed nor by a preset."""
+        names = [(group, composed.choices[group]) for group in LABELLED]
+        if any(name not in self._kept.shipped for name in names):
+            no_preset = all(word.split("=")[0] in GROUPS[:-1] for word in composed.chosen)
+            alone = self(composed.chosen if no_preset else ["=".join(name) for name in names])
+            values = to_plain_config(alone.config)
+            self._kept.shipped.update({(group, choice): values[group] for group, choice in names})
+        return {group: self._kept.shipped[group, choice] for group, choice in names}
+
+    def _is_choice(self, override: Override) -> bool:
+        """Tell a choice from a value, as Hydra does: it names a folder of YAMLs (or is Hydra's own)."""
+        key = override.key_or_group
+        names_folder = any((folder / key).is_dir() for folder in self._folders)
+        return key.startswith("hydra") or (names_folder and not isinstance(override.value(), dict))
+
+    def _composed(self, chosen: Sequence[str]) -> Composition:
+        key = tuple(chosen)
+        if key not in self._kept.composed:
+            words = [*_APPLICATIONS, *self._searchpath, *chosen]
+            config = hydra_compose("config", words, return_hydra_config=True)
+            choices = {str(k): str(v) for k, v in config.hydra.runtime.choices.items()}
+            # Hydra's own node cannot be resolved outside a Hydra job.
+            ours = OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
+            OmegaConf.set_struct(ours, True)
+            if len(self._kept.composed) >= _MOST_KEPT:
+                del self._kept.composed[next(iter(self._kept.composed))]
+            self._kept.composed[key] = Composition(ours, choices, key)
+        return self._kept.composed[key]
+
+
+@contextmanager
+def open_composer(config_dirs: Sequence[Path]) -> Iterator[Composer]:
+    """A composer, with Hydra for itself."""
+    with _HYDRA:
+        if GlobalHydra.instance().is_initialized():  # a notebook that used Hydra itself
+            GlobalHydra.instance().clear()
+        with initialize_config_dir(str(shipped_config_dir().resolve()), version_base="1.3"):
+            yield Composer(config_dirs)
+
+
+@lru_cache(maxsize=8)
+def _kept(stamps: _Stamps) -> _Kept:
+    """What is kept of these files; nothing, once one of them has changed."""
+    return _Kept()
+
+
+def _stamps(folders: Iterable[Path]) -> _Stamps:
+    files = [path for folder in folders for path in sorted(folder.resolve().rglob("*.yaml"))]
+    return tuple((str(path), stat.st_size, stat.st_mtime_ns) for path in files for stat in [path.stat()])
+
+
+def to_plain_config(config: DictConfig) -> dict[str, Any]:
+    """A config as plain data, everything resolved."""
+    values = OmegaConf.to_container(config, resolve=True)
+    assert isinstance(values, dict)
+    return {str(key): value for key, value in values.items()}
+
+
+def flatten_options(node: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """The values in nested options, by their dotted names."""
+    found: dict[str, Any] = {}
+    for key, value in node.items():
+        if isinstance(value, dict):
+            found |= flatten_options(value, f"{prefix}{key}.")
+        else:
+            found[f"{prefix}{key}"] = value
+    return found
+
+
+def _explain(error: Exception, overrides: Sequence[str], compose: Composer) -> str:
+    """One line about a composition error; for an unknown key, the nearest known ones."""
+    text = first_line(error)
+    for override in overrides:
+        key = override.split("=")[0].lstrip("+~")
+        if f"'{key}'" in text and "Could not override" in text:
+            known = flatten_options(to_plain_config(compose([o for o in overrides if o != override]).config))
+            names = [*GROUPS, *(name for name in known if "._" not in name)]
+            return unknown_name("setting", key, names).split(" Known:")[0] + " See `agentsys show config`."
+    return text
+
+
+def first_line(error: Exception) -> str:
+    """The first line of an error of Hydra's, as a sentence."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return (lines[0] if lines else type(error).__name__).rstrip(".") + "."

@@ -26,7 +26,7 @@ from agentsys.models.budget import Meter, RunBudgetReached
 from agentsys.records.schema import CaseRecord
 from agentsys.runs.claims import Claims
 from agentsys.runs.finish_case import RunSearches, build_lost_case, finish_case
-from agentsys.runs.plan import Job, Jobs
+from agentsys.runs.plan import Job
 from agentsys.runs.run_case import SearchStopped
 from agentsys.runs.run_control import CaseEnd, RunOrder, RunTally, defer_signals
 from agentsys.runs.run_totals import AbandonedCell, Listener, RunOutcome
@@ -116,7 +116,7 @@ class _ThreadRun:
         """Whether the job is claimed for this run, to be run now."""
         taken = self.claims.take(job.case.key)
         # Looked at under the claim: nobody stores it from here on.
-        if self.store.renewed(job.case):
+        if self.store.changed_since_planned(job.case):
             self.claims.release(job.case.key)
             self.tally.count_stored_elsewhere()
             return False
@@ -158,18 +158,18 @@ def run_and_store(job: Job, store: Store, searches: RunSearches, claims: Claims)
         RunBudgetReached: If the run may spend no more.
     """
     try:
-        done = finish_case(job, store, searches)
-        store.write(done.record, done.agentdojo)
+        end = finish_case(job, store, searches)
+        store.write(end.record, end.agentdojo)
     except SearchStopped:
         return None
     except StoreError:
         raise
     except (Exception, SystemExit) as error:  # noqa: BLE001 - one odd case must not cost the others
-        done = build_lost_case(job, error)
-        store.write(done.record, done.agentdojo)
+        end = build_lost_case(job, error)
+        store.write(end.record, end.agentdojo)
     finally:
         claims.release(job.case.key)
-    return CaseEnd(done.record, done.fatal, done.cell_ended, done.agentdojo.get("error"))
+    return end
 
 
 _LOOK_EVERY_S = 1.0
@@ -177,14 +177,14 @@ _LOOK_EVERY_S = 1.0
 
 def run_on_nodes(
     work: Callable[[], RunOutcome],
-    jobs: Jobs,
+    jobs: Sequence[Job],
     executor: ExecutorSettings,
     *,
     store: Store,
     listener: Listener,
     meter: Meter | None,
 ) -> RunOutcome:
-    """Run every job on the nodes of a cluster; for the rest as `threads.execute` does.
+    """Run every job on the nodes of a cluster; for the rest as `run_on_threads` does.
 
     Args:
         work: The command; called once on each node.
@@ -227,7 +227,7 @@ class _NodeWatch:
         self,
         ray: Any,
         work: Callable[[], RunOutcome],
-        jobs: Jobs,
+        jobs: Sequence[Job],
         tally: RunTally,
         store: Store,
         workers: int,
@@ -292,10 +292,11 @@ class _NodeWatch:
     def _book_stored(self) -> None:
         store = self._store
         for place, job in enumerate(self._jobs):
-            found = store.read(job.case) if not self._stored[place] and store.renewed(job.case) else None
-            if found is not None:
+            if self._stored[place] or not store.changed_since_planned(job.case):
+                continue
+            if (found := store.load_record(job.case)) is not None:
                 self._stored[place] = True
-                self._tally.book(job, CaseEnd(found.record, error=found.error), self._running)
+                self._tally.book(job, CaseEnd(found.record, {"error": found.error}), self._running)
 
     @property
     def _running(self) -> int:

@@ -6,10 +6,9 @@ Each search is made once: the first case that needs it makes it, the others wait
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any
 
 from agentsys.attacks.attack_search import Attempt, find_attacker_fault, select_attempts
 from agentsys.attacks.attacker_prompt import ATTACKER_ROLES
@@ -29,6 +28,7 @@ from agentsys.runs.run_case import (
     run_case,
     run_guarded,
 )
+from agentsys.runs.run_control import CaseEnd
 from agentsys.runs.search_plan import (
     SearchArtefacts,
     SearchKey,
@@ -164,20 +164,7 @@ def _artefact_entries(lead: Job, facts: SearchFacts, kept: Sequence[Attempt]) ->
     ]
 
 
-@dataclass(frozen=True)
-class FinishedJob:
-    """The parts of a case that are to be stored."""
-
-    record: CaseRecord
-    agentdojo: Mapping[str, Any]
-    """The fields AgentDojo's loader wants."""
-    fatal: str | None = None
-    """Why no further case should be started."""
-    cell_ended: str | None = None
-    """Why no further case of its cell should be started."""
-
-
-def finish_case(job: Job, store: Store, searches: RunSearches) -> FinishedJob:
+def finish_case(job: Job, store: Store, searches: RunSearches) -> CaseEnd:
     """Run a case, with the text that its search found where the attack searches.
 
     Raises:
@@ -188,7 +175,7 @@ def finish_case(job: Job, store: Store, searches: RunSearches) -> FinishedJob:
     return _finish_searched(job, store, searches)
 
 
-def build_lost_case(job: Job, error: BaseException) -> FinishedJob:
+def build_lost_case(job: Job, error: BaseException) -> CaseEnd:
     """Make what is stored where making a record of a case went wrong: that it did, and where."""
     run = new_case_run(job)
     run.error_kind, run.error = "record", f"{type(error).__name__}: {error}"
@@ -196,14 +183,12 @@ def build_lost_case(job: Job, error: BaseException) -> FinishedJob:
     return _finish_run(run)
 
 
-def _finish_run(run: CaseRun) -> FinishedJob:
+def _finish_run(run: CaseRun) -> CaseEnd:
     record, fields = build_record(run), build_agentdojo_fields(run)
-    return FinishedJob(
-        record, fields, run.error if run.ends_run else None, run.error if run.ends_cell else None
-    )
+    return CaseEnd(record, fields, run.error if run.ends_run else None, run.error if run.ends_cell else None)
 
 
-def _finish_searched(job: Job, store: Store, searches: RunSearches) -> FinishedJob:
+def _finish_searched(job: Job, store: Store, searches: RunSearches) -> CaseEnd:
     run = new_case_run(job)
     found: list[SearchResult] = []
 
@@ -219,7 +204,7 @@ def _finish_searched(job: Job, store: Store, searches: RunSearches) -> FinishedJ
         # The attempt that was this very case with the text the search chose; it need not be run again.
         stored = load_attempt(store, job, found[0].attempt)
         if stored is not None:
-            return FinishedJob(build_final_record(stored, found[0].facts), stored.fields)
+            return CaseEnd(build_final_record(stored, found[0].facts), stored.fields)
     run_guarded(run, lambda: _play_found(run, found[0]))
     return _finish_run(run)
 

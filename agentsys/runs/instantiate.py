@@ -92,7 +92,7 @@ def resolve_auto_options(attack: Mapping[str, Any], model: Mapping[str, Any]) ->
 
 
 def label_of_file(attack: Mapping[str, Any], file: Path) -> str:
-    """What an attack's option `file` adds to its name (`NamedByFile`)."""
+    """What an attack's option `file` adds to its name (`NamesFromFile`)."""
     found = _load_class("attack", attack)
     return found.name_of_file(file) if isinstance(found, abilities.NamesFromFile) else file.stem
 

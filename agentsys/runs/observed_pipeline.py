@@ -1,4 +1,4 @@
-"""`Observed`: the pipeline of one case, run once per turn of its user, under a root span per attempt."""
+"""`ObservedPipeline`: one case's pipeline, run once per turn of its user, with a root span per attempt."""
 
 from __future__ import annotations
 

@@ -1,65 +1,198 @@
-"""Settings -> cases: every pair of tasks of every cell, less what is finished."""
+"""Settings -> cases: every pair of tasks of every cell that its attack applies to, less what is finished."""
 
 from __future__ import annotations
 
 import json
 import logging
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, product
+from functools import cached_property
+from itertools import product
 from typing import Any
 
-from agentsys.abilities import NamesTasks
+from agentsys.abilities import NamesExclusions, NamesTasks, PicksPairs, SparesUserTasks
+from agentsys.base.grouping import group_by
 from agentsys.contracts import AttackKind
 from agentsys.errors import ConfigError, unknown_name
-from agentsys.records.case import safe_name
+from agentsys.records.case import Case
 from agentsys.records.case_reader import WORTH_AN_INDEX
 from agentsys.records.folder_index import FolderSnapshot, load_index
 from agentsys.records.listing import list_files
 from agentsys.runs.cell import Cell
 from agentsys.runs.instantiate import check_abilities
-from agentsys.runs.jobs import (
-    CellPairs,
-    ExcludedPairs,
-    Job,
-    JobBlock,
-    Jobs,
-    TaskPair,
-    find_applicable_pairs,
-    nothing_left_message,
-    sum_excluded,
-)
 from agentsys.runs.store import RecordStatus, Store
-
-__all__ = ["Job", "Jobs", "Plan", "plan_cases", "stale_message"]
 
 _log = logging.getLogger(__name__)
 
 _MAX_NAMED = 5
 """Tasks that a warning names; of others it gives the number."""
 
+TaskPair = tuple[str, str | None]
+"""Ids of a user task and of an injection task (None: no attack)."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """A case with the cell it belongs to."""
+
+    case: Case
+    cell: Cell
+
+    @property
+    def labels(self) -> tuple[str, str, str]:
+        """Labels of model, defense and attack."""
+        return self.case.model, self.case.defense, self.case.attack
+
+
+def make_job(cell: Cell, suite: str, pair: TaskPair, epoch: int = 0) -> Job:
+    """Make the case of a cell on one pair of tasks."""
+    labels, (user_task, injection_task) = cell.settings.labels, pair
+    case = Case(
+        benchmark=cell.benchmark.name,
+        version=cell.benchmark.version,
+        suite=suite,
+        user_task_id=user_task,
+        injection_task_id=injection_task,
+        attack=labels["attack"],
+        model=labels["model"],
+        defense=labels["defense"],
+        epoch=epoch,
+    )
+    return Job(case, cell)
+
+
+def list_cells(jobs: Iterable[Job]) -> list[Cell]:
+    """The cells that have a case among these, each once."""
+    return list({id(job.cell): job.cell for job in jobs}.values())
+
+
+@dataclass(frozen=True)
+class CellPairs:
+    """The pairs of one cell."""
+
+    fit: Mapping[str, tuple[TaskPair, ...]]
+    """Suite -> the pairs that its attack applies to."""
+    unfit: frozenset[tuple[str, TaskPair]]
+    """(suite, pair) of the others."""
+
+
+@dataclass(frozen=True)
+class ExcludedPairs:
+    """The pairs that one attack does not apply to."""
+
+    attack: str
+    """Its label."""
+    why: str
+    """What stands between the attack's label and the number of pairs."""
+    pairs: int
+    """Pairs of tasks, each counted once."""
+    cases: int
+    """Cases that would have been planned of these pairs: once per defense, model and epoch."""
+    empty: bool
+    """Whether no case of this attack is left."""
+
+    @property
+    def summary_line(self) -> str:
+        """One line, e.g. `24 cases left out: injection_round+round=2 has nowhere to write in 12 pairs`."""
+        cases = "1 case" if self.cases == 1 else f"{self.cases} cases"
+        pairs = "1 pair" if self.pairs == 1 else f"{self.pairs} pairs"
+        nothing = " (all there are: it has no case in this run)" if self.empty else ""
+        return f"{cases} left out: {self.attack} {self.why} {pairs}{nothing}."
+
+
+def find_applicable_pairs(cell: Cell, pairs: Mapping[str, Sequence[TaskPair]]) -> CellPairs:
+    """Sort a cell's pairs by its attack's own `applies_to`; without one it applies to all.
+
+    A user task that its suite lists in `without_vectors` has no attacked pairs at all.
+
+    Args:
+        cell: The cell.
+        pairs: Suite -> pairs.
+    """
+    asked = cell.attack.applies_to if isinstance(cell.attack, PicksPairs) else None
+    fit: dict[str, tuple[TaskPair, ...]] = {}
+    unfit: set[tuple[str, TaskPair]] = set()
+    for name, listed in pairs.items():
+        suite = cell.benchmark.suite(name)
+        without_vectors = suite.without_vectors if isinstance(suite, SparesUserTasks) else ()
+        # Once for all pairs: AgentDojo's suites look for the version of each task whenever they are asked.
+        users, injections = suite.user_tasks, suite.injection_tasks
+        fit[name] = tuple(
+            (user, injection)
+            for user, injection in listed
+            if injection is None
+            or (
+                user not in without_vectors
+                and (asked is None or asked(suite, users[user], injections[injection]))
+            )
+        )
+        unfit |= {(name, pair) for pair in set(listed).difference(fit[name])}
+    return CellPairs(fit, frozenset(unfit))
+
+
+def sum_excluded(cells: Sequence[tuple[Cell, CellPairs]]) -> tuple[ExcludedPairs, ...]:
+    """Sum up what several cells leave out, one per attack, in the order of the cells."""
+    by_attack = group_by(cells, lambda cell: cell[0].settings.labels["attack"])
+    return tuple(
+        _sum_of_attack(label, found) for label, found in by_attack.items() if any(p.unfit for _, p in found)
+    )
+
+
+def _sum_of_attack(label: str, found: Sequence[tuple[Cell, CellPairs]]) -> ExcludedPairs:
+    attack = found[0][0].attack
+    return ExcludedPairs(
+        attack=label,
+        why=attack.left_out if isinstance(attack, NamesExclusions) else "does not apply to",
+        pairs=len(frozenset().union(*(pairs.unfit for _, pairs in found))),
+        cases=sum(len(pairs.unfit) * cell.settings.epochs for cell, pairs in found),
+        empty=not any(fitting for _, pairs in found for fitting in pairs.fit.values()),
+    )
+
+
+def nothing_left_message(skipped: Sequence[ExcludedPairs]) -> str:
+    """One line for a run in which no case is left."""
+    first = skipped[0]
+    more = f" (nor do the other {len(skipped) - 1} attacks)" if len(skipped) > 1 else ""
+    return (
+        f"No case to run: attack {first.attack} {first.why} {first.pairs} pairs, which are all that were"
+        f" chosen{more}. Choose other suites, user_tasks or injection_tasks, or another attack."
+    )
+
 
 @dataclass(frozen=True)
 class Plan:
     """The cases that a run is to do."""
 
-    jobs: Jobs
+    jobs: tuple[Job, ...]
     """Every case, finished ones included, in order."""
-    todo: Jobs
+    open_jobs: tuple[Job, ...]
     """The cases to run now."""
     finished: int
     """Cases whose record is already there."""
     failed_before: int
-    """Cases among `todo` whose record is an error."""
+    """Cases among `open_jobs` whose record is an error."""
     corrupt: tuple[str, ...]
     """Files that did not parse; their cases are run again."""
     skipped: tuple[ExcludedPairs, ...] = ()
     """What attacks do not apply to, one per attack that leaves something out."""
     replaced: int = 0
-    """Cases among `todo` whose record is kept aside first, as they are run anew."""
-    looked: FolderSnapshot | None = None
+    """Cases among `open_jobs` whose record is kept aside first, as they are run anew."""
+    index_table: FolderSnapshot | None = None
     """The log folder as it was looked at; None for a small plan, and where cases are left that add to it."""
+
+    def replace_cells(self, change: Callable[[Cell], Cell | None]) -> Plan:
+        """The same plan over other cells; where `change` gives None the cell's cases are left out."""
+        by_id = {id(cell): change(cell) for cell in list_cells(self.jobs)}
+        jobs, open_jobs = (
+            tuple(replace(job, cell=cell) for job in some if (cell := by_id[id(job.cell)]) is not None)
+            for some in (self.jobs, self.open_jobs)
+        )
+        return replace(self, jobs=jobs, open_jobs=open_jobs, finished=len(jobs) - len(open_jobs))
+
+    @cached_property
+    def pipelines(self) -> list[str]:
+        """The folders that the records of all cases lie in."""
+        return list(dict.fromkeys(job.case.pipeline for job in self.jobs))
 
 
 def plan_cases(cells: Sequence[Cell], store: Store, *, again: bool = False) -> Plan:
@@ -77,95 +210,58 @@ def plan_cases(cells: Sequence[Cell], store: Store, *, again: bool = False) -> P
         ConfigError: If tasks are unknown, if finished cases were made under another configuration, or if
             two cells of different configurations would write the same records.
     """
-    known: dict[tuple[TaskPair, ...], tuple[TaskPair, ...]] = {}
-    sorted_out = [(cell, _share_pairs(_find_cell_pairs(cell), known)) for cell in cells]
-    skipped = sum_excluded(sorted_out)
+    fitting = [(cell, _find_cell_pairs(cell)) for cell in cells]
+    skipped = sum_excluded(fitting)
     _warn_unmatched(cells)
-    planned = Jobs(block for cell, pairs in sorted_out for block in _make_blocks(cell, pairs, known))
-    jobs = Jobs(_drop_duplicates(planned.blocks))
+    jobs = tuple(drop_duplicates(job for cell, found in fitting for job in _make_jobs(cell, found)))
     if not jobs and skipped:
         raise ConfigError(nothing_left_message(skipped))
-    begun = Jobs(block for block in jobs.blocks if any(map(store.holds, block.pipelines)))
+    # A pipeline without a folder has no record: its cases need not be asked for one by one.
+    begun = {name for name in {job.case.pipeline for job in jobs} if store.has_pipeline(name)}
+    stored = [job for job in jobs if job.case.pipeline in begun]
     if again:
-        stored = sum(store.look(job.case).status != "missing" for job in begun)
-        return Plan(jobs, jobs, 0, 0, (), skipped, stored)
-    looked = _load_finished_index(store, begun)
-    look = _FinishedLookup(store, {} if looked is None else looked.finished_hashes)
-    open_ = {id(block): block.select(look.is_open) for block in begun.blocks}
-    todo = Jobs(open_.get(id(block), block) for block in jobs.blocks)
-    finished, corrupt = len(jobs) - len(todo), tuple(look.corrupt)
+        replaced = sum(store.case_status(job.case).status != "missing" for job in stored)
+        return Plan(jobs, jobs, 0, 0, (), skipped, replaced)
+    looked = _load_finished_index(store, len(stored))
+    known = {} if looked is None else looked.finished_hashes
+    status = {job.case.key: _find_status(job, store, known).status for job in stored}
+    todo = tuple(job for job in jobs if status.get(job.case.key) != "ok")
+    corrupt = tuple(key for key, found in status.items() if found == "corrupt")
+    failed = sum(found == "error" for found in status.values())
     unchanged = None if todo else looked
-    return Plan(jobs, todo, finished, look.failed, corrupt, skipped, looked=unchanged)
+    return Plan(jobs, todo, len(jobs) - len(todo), failed, corrupt, skipped, index_table=unchanged)
 
 
-def _load_finished_index(store: Store, begun: Jobs) -> FolderSnapshot | None:
+def _load_finished_index(store: Store, stored: int) -> FolderSnapshot | None:
     """The log folder and its index, which knows what is finished; None where each record is read instead."""
-    if len(begun) < WORTH_AN_INDEX:
+    if stored < WORTH_AN_INDEX:
         return None
     listing = list_files(store.root)
     return FolderSnapshot(listing, load_index(listing))
 
 
-class _FinishedLookup:
-    """What is found of the cases that may be finished."""
-
-    def __init__(self, store: Store, finished: Mapping[str, str]) -> None:
-        self._store, self._finished = store, finished
-        self.failed = 0
-        self.corrupt: list[str] = []
-
-    def is_open(self, job: Job) -> bool:
-        """Whether a case is to be run."""
-        known = self._finished.get(job.case.key) if self._finished else None
-        found = self._store.look(job.case) if known is None else RecordStatus("ok", known)
-        if found.status == "ok":
-            if not job.cell.made(found.config_hash):
-                raise ConfigError(stale_message(job, found.config_hash, self._store))
-            return False
-        self.failed += found.status == "error"
-        if found.status == "corrupt":
-            self.corrupt.append(job.case.key)
-        return True
+def _find_status(job: Job, store: Store, known: Mapping[str, str]) -> RecordStatus:
+    """State of a case that may be stored; `known`: hashes of the finished cases that the index has."""
+    config_hash = known.get(job.case.key)
+    status = store.case_status(job.case) if config_hash is None else RecordStatus("ok", config_hash)
+    if status.status == "ok" and not job.cell.made(status.config_hash):
+        raise ConfigError(stale_message(job, status.config_hash, store))
+    return status
 
 
-def _drop_duplicates(blocks: Sequence[JobBlock]) -> Iterator[JobBlock]:
-    """The blocks, every case of them in one; a cell that is named twice is one cell.
+def drop_duplicates(jobs: Iterable[Job]) -> Iterator[Job]:
+    """The cases, each once: a cell that is named twice is one, and several tasks may have one file's name.
 
-    Keys are made and kept only where two cases might share one: a million of them take a third of a GB.
+    Raises:
+        ConfigError: If two cells that differ in their configuration would write one record.
     """
-    folders = [[(name, safe_name(b.suite), safe_name(b.labels[2])) for name in b.pipelines] for b in blocks]
-    met, unseen = Counter(chain.from_iterable(folders)), _FirstSeen()
-    for block, places in zip(blocks, folders, strict=True):
-        alone = all(met[place] == 1 for place in places) and not _has_name_clash(block.pairs)
-        yield block if alone else block.select(unseen.first)
-
-
-def _has_name_clash(pairs: Sequence[TaskPair]) -> bool:
-    """Whether several tasks of one suite have one name on the disk."""
-    users, injections = ({one[side] or "none" for one in pairs} for side in (0, 1))
-    return any(len(set(map(safe_name, names))) < len(names) for names in (users, injections))
-
-
-class _FirstSeen:
-    """Tells the first of several cases that would have one record."""
-
-    def __init__(self) -> None:
-        self._found: dict[str, Job] = {}
-        self._compared: set[tuple[int, int]] = set()
-
-    def first(self, job: Job) -> bool:
-        """Whether no case before had this one's record.
-
-        Raises:
-            ConfigError: If one had, of a cell that was made under another configuration.
-        """
-        first = self._found.setdefault(job.case.key, job)
-        cells = id(first.cell), id(job.cell)
-        if first.cell is not job.cell and cells not in self._compared:
-            self._compared.add(cells)
-            if first.cell.config_hash != job.cell.config_hash:
-                raise ConfigError(_shared_record_message(first, job))
-        return first is job
+    by_key: dict[str, Job] = {}
+    for job in jobs:
+        first = by_key.setdefault(job.case.key, job)
+        if first is job:
+            yield job
+        elif first.cell.config_hash != job.cell.config_hash:
+            raise ConfigError(_shared_record_message(first, job))
 
 
 def _warn_unmatched(cells: Iterable[Cell]) -> None:
@@ -189,17 +285,12 @@ def _find_cell_pairs(cell: Cell) -> CellPairs:
     return find_applicable_pairs(cell, {name: list(_list_pairs(cell, name)) for name in names})
 
 
-def _share_pairs(pairs: CellPairs, known: dict[tuple[TaskPair, ...], tuple[TaskPair, ...]]) -> CellPairs:
-    """The same pairs, as other cells have them already: a thousand cells mostly plan the same."""
-    return replace(pairs, fit={name: known.setdefault(fit, fit) for name, fit in pairs.fit.items()})
-
-
-def _make_blocks(
-    cell: Cell, found: CellPairs, known: dict[tuple[TaskPair, ...], tuple[TaskPair, ...]]
-) -> Iterator[JobBlock]:
-    for name, fitting in found.fit.items():
+def _make_jobs(cell: Cell, found: CellPairs) -> Iterator[Job]:
+    """The cases of a cell: by suite, then by epoch, then by pair."""
+    for suite, fitting in found.fit.items():
         pairs = _spread_pairs(fitting, cell.settings.limit)
-        yield JobBlock(cell, name, known.setdefault(pairs, pairs), range(cell.settings.epochs))
+        for epoch in range(cell.settings.epochs):
+            yield from (make_job(cell, suite, pair, epoch) for pair in pairs)
 
 
 def _list_pairs(cell: Cell, name: str) -> Iterator[TaskPair]:
@@ -256,7 +347,9 @@ def _check_tasks(cell: Cell, suites: Sequence[str]) -> None:
 
 def stale_message(job: Job, old_hash: str, store: Store) -> str:
     """One line: which settings differ between the stored case and the planned one."""
-    what = _describe_differences(store.config(old_hash), job.cell.settings.identity, "there", "now")
+    what = _describe_differences(
+        store.load_config_of_hash(old_hash), job.cell.settings.identity, "there", "now"
+    )
     return (
         f"{store.root} holds {job.case.pipeline} finished under other settings: {what}. Give another"
         " logdir=..., or the settings of then, or --again: it runs the cases anew and keeps the old records"

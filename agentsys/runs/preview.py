@@ -8,9 +8,8 @@ candidate succeeded.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from agentsys.abilities import NamesSources
 from agentsys.attacks.attack_search import Attempt, AttemptPosition, Judgement, Proposal
 from agentsys.attacks.attacker_prompt import ATTACKER_ROLES
 from agentsys.attacks.injection_vectors import unescape_for_suite
+from agentsys.base.grouping import group_by
 from agentsys.contracts import AttackKind, NotInjectable, Victim
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.models.chat import ChatModel, Usage
@@ -29,16 +29,9 @@ from agentsys.runs.build_record import sum_usage_by_role
 from agentsys.runs.cell import CellBuilder, resolve_model_config
 from agentsys.runs.compose import compose
 from agentsys.runs.instantiate import instantiate
-from agentsys.runs.jobs import JobBlock
-from agentsys.runs.plan import Job, Jobs
+from agentsys.runs.plan import Job, list_cells
 from agentsys.runs.run_case import case_scene, run_case
-from agentsys.runs.search_plan import (
-    find_search_cases,
-    needs_search,
-    search_key,
-    searched_attack,
-    select_searched,
-)
+from agentsys.runs.search_plan import find_first_of_searches, find_search_cases, searched_attack
 from agentsys.runs.search_target import build_quest
 from agentsys.runs.store import Store
 
@@ -61,41 +54,41 @@ class CostEstimate:
     """Why its cases cannot run here; then nothing is known of what they cost."""
 
 
-def rehearse_jobs(jobs: Jobs, store: Store, config_dirs: Sequence[Path] = ()) -> Jobs:
+def rehearse_jobs(jobs: Sequence[Job], store: Store, config_dirs: Sequence[Path] = ()) -> list[Job]:
     """The same cases over the simulated model, to estimate what they will cost."""
     builder = CellBuilder(store, tuple(config_dirs), rehearsal=True)
-    twins = {id(cell): builder.build(cell.settings) for cell in jobs.cells}
-    return jobs.replace_cells(lambda cell: twins[id(cell)])
+    twins = {id(cell): builder.build(cell.settings) for cell in list_cells(jobs)}
+    return [replace(job, cell=twins[id(job.cell)]) for job in jobs]
 
 
 _MOST_PER_CASE = Usage(prompt=200_000, completion=5_000)
 """More than a case takes under any shipped defense."""
 
 
-def can_cost_more(jobs: Jobs, usd: float) -> bool:
+def can_cost_more(jobs: Sequence[Job], usd: float) -> bool:
     """Say whether some cases could cost more than this. Quick and generous: if not, no estimate is needed."""
-    by_cell = [(cell, Jobs(block for block in jobs.blocks if block.cell is cell)) for cell in jobs.cells]
     most = 0.0
-    for cell, some in by_cell:
-        dearest = max(cost_usd(_MOST_PER_CASE, card.price) or 0.0 for card in cell.stack.cards)
+    for some in group_by(jobs, lambda job: id(job.cell)).values():
+        dearest = max(cost_usd(_MOST_PER_CASE, card.price) or 0.0 for card in some[0].cell.stack.cards)
         most += (len(some) + count_queries(some)) * dearest
     return most > usd
 
 
-def estimate_costs(jobs: Jobs, cards: Mapping[str, ModelCard]) -> dict[CellKey, CostEstimate]:
+def estimate_costs(jobs: Sequence[Job], cards: Mapping[str, ModelCard]) -> dict[CellKey, CostEstimate]:
     """Tokens and cost of every cell among `jobs`.
 
     Args:
         jobs: Cases over the simulated model (a session prepared as a rehearsal), in the plan's order.
         cards: Model name -> card, for the models that play single roles.
     """
-    grouped: defaultdict[CellKey, defaultdict[str, list[JobBlock]]] = defaultdict(lambda: defaultdict(list))
-    for block in jobs.blocks:
-        grouped[block.labels][block.suite].append(block)
-    return {key: _estimate_cell([*map(Jobs, suites.values())], cards) for key, suites in grouped.items()}
+    by_cell = group_by(jobs, lambda job: job.labels)
+    return {
+        labels: _estimate_cell([*group_by(some, lambda job: job.case.suite).values()], cards)
+        for labels, some in by_cell.items()
+    }
 
 
-def _estimate_cell(suites: Sequence[Jobs], cards: Mapping[str, ModelCard]) -> CostEstimate:
+def _estimate_cell(suites: Sequence[Sequence[Job]], cards: Mapping[str, ModelCard]) -> CostEstimate:
     tokens, cost = 0.0, 0.0
     known = True
     for jobs in suites:
@@ -128,20 +121,20 @@ _FEEDBACK = "x" * 450
 """As long as what an attacker is usually told of an attempt."""
 
 
-def count_queries(jobs: Jobs) -> int:
+def count_queries(jobs: Sequence[Job]) -> int:
     """Queries that the searches behind some cases can make."""
-    searches = {search_key(job): searched_attack(job) for job in select_searched(jobs) if needs_search(job)}
-    return sum(attack.budget * attack.search_on for attack in searches.values())
+    searches = map(searched_attack, find_first_of_searches(jobs))
+    return sum(attack.budget * attack.search_on for attack in searches)
 
 
-def estimate_attacker_usage(jobs: Jobs) -> list[tuple[int, str, RoleUsage]]:
+def estimate_attacker_usage(jobs: Sequence[Job]) -> list[tuple[int, str, RoleUsage]]:
     """(searches, role, usage of one whole search) of the attacker behind some cases of one suite.
 
     Args:
         jobs: Cases over the simulated model, which also plays the attacker.
     """
-    first = {search_key(job): job for job in reversed(select_searched(jobs)) if needs_search(job)}
-    for job in first.values():
+    first = find_first_of_searches(jobs)
+    for job in first:
         try:
             used = _rehearse_search(find_search_cases(job))
             return [(len(first), role, usage) for role, usage in used.items() if role in ATTACKER_ROLES]

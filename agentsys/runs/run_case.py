@@ -14,7 +14,6 @@ from typing import Any
 
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.agent_pipeline.tool_execution import tool_result_to_str
-from agentdojo.functions_runtime import TaskEnvironment
 from agentdojo.logging import LOGGER_STACK
 from agentdojo.types import ChatMessage
 
@@ -53,7 +52,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass
 class CaseRun:
-    """Result of running a case; `record_of` turns it into what is stored."""
+    """Result of running a case; `build_record` turns it into what is stored."""
 
     job: Job
     tracer: Tracer
@@ -165,7 +164,7 @@ def run_guarded(run: CaseRun, action: Callable[[], None]) -> None:
 
 
 def play_case(run: CaseRun, texts: Mapping[str, str] | None = None, again: int = 0) -> None:
-    """Run the agent on the case and score it. Called under `guarded`.
+    """Run the agent on the case and score it. Called under `run_guarded`.
 
     Args:
         run: The run, which is filled in.
@@ -190,14 +189,17 @@ def play_case(run: CaseRun, texts: Mapping[str, str] | None = None, again: int =
     goal = getattr(injection_task, "GOAL", None)
     run.watch = ExposureWatch(run.written, own_words=(user_task.PROMPT,), goal=goal)
     run.tracer.watchers.append(run.watch)
-    loaded, before = (_load_environment(suite, run.written) for _ in range(2))
+    load = partial(suite.load_and_inject_default_environment, dict(run.written))
+    loaded, before = load(), load()
     model = cell.stack.for_scene(scene)
     driven = suite.driven(model, user_task, injection_task) if isinstance(suite, WrapsModels) else model
     talker = (
         partial(suite.user_turns, model, user_task, injection_task) if isinstance(suite, LeadsUsers) else None
     )
     observed = ObservedPipeline(_build_pipeline(cell.defense, driven, suite), run.tracer, talker)
-    generator = CaseRandom(_draws_key(run.job), _load_recorded_draws(run, scene, suite, user_task))
+    # What its random numbers depend on: the same under every defense, model and attack.
+    key = cell.settings.seed, case.suite, case.user_task_id, case.injection_task_id, case.epoch
+    generator = CaseRandom(key, _load_recorded_draws(run, scene, suite, user_task))
     try:
         with use_case_clock(find_clock_start(cell.benchmark)), use_case_random(generator):
             tasks = user_task, injection_task, dict(run.written)
@@ -215,16 +217,8 @@ def play_case(run: CaseRun, texts: Mapping[str, str] | None = None, again: int =
     if isinstance(suite, MeasuresCases) and observed.environment is not None:
         facts = fresh, observed.environment, run.messages, run.tracer, model
         scores = run.utility, run.security, cell.attack.kind
-        _measure(run, suite, FinishedCase(user_task, injection_task, *facts, *scores))
-
-
-def _measure(run: CaseRun, suite: MeasuresCases, finished: FinishedCase) -> None:
-    found = suite.measured(finished)
-    run.utility, run.security, run.measured = found.utility, found.security, found.facts
-
-
-def _load_environment(suite: Suite, texts: Mapping[str, str]) -> TaskEnvironment:
-    return suite.load_and_inject_default_environment(dict(texts))
+        measured = suite.measured(FinishedCase(user_task, injection_task, *facts, *scores))
+        run.utility, run.security, run.measured = measured.utility, measured.security, measured.facts
 
 
 def _write_injections(
@@ -269,12 +263,6 @@ def case_scene(job: Job) -> Scene:
     case = job.case
     seed = job.cell.settings.seed
     return Scene(case.suite, case.user_task_id, case.injection_task_id, case.attack, case.epoch, seed)
-
-
-def _draws_key(job: Job) -> tuple[object, ...]:
-    """What a case's random numbers depend on: the same under every defense, model and attack."""
-    case = job.case
-    return (job.cell.settings.seed, case.suite, case.user_task_id, case.injection_task_id, case.epoch)
 
 
 def _load_recorded_draws(

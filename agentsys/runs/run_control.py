@@ -5,20 +5,19 @@ from __future__ import annotations
 import math
 import signal
 import threading
-from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import islice
 from types import FrameType
-from typing import TypeAlias
+from typing import Any
 
 from agentsys.attacks.attacker_reply import ATTACKER_FAULTS
 from agentsys.models.budget import Meter
 from agentsys.records.case import Case
 from agentsys.records.schema import CaseRecord
 from agentsys.runs.cell import Cell
-from agentsys.runs.jobs import Job
+from agentsys.runs.plan import Job
 from agentsys.runs.run_totals import AbandonedCell, ErrorCount, Listener, RunOutcome, RunSpending
 
 _STOP_SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
@@ -60,101 +59,66 @@ def defer_signals() -> Iterator[Callable[[], None]]:
             signal.signal(number, handler)
 
 
-DurationKey: TypeAlias = tuple[str | None, ...]
 _LAST_PER_WORKER = 8
 """Cases for each worker, at the end of a plan, that are not begun in its order."""
+_MOST_AT_END = 1024
+"""As many of them at most: all that are left are compared whenever one is begun."""
 
 
 class RunOrder(Iterator[Job]):
     """Gives out a plan's cases in order, but of the last ones those first that are expected to take longest.
-
-    Who begins a long case last keeps all other workers waiting. 64 of them that did nothing but wait for
-    their model would stand idle for 7% of the time that AgentDojo's 949 attacked cases take in the plan's
-    order, and for 2% of it in this one. What cases take is learned from those that ended.
 
     Args:
         jobs: The cases.
         workers: Cases under way at once. One has nobody to wait for, and takes all of them in order.
     """
 
+    # Who begins a long case last keeps all other workers waiting: in the plan's order 64 of them that do
+    # nothing but wait for their model stand idle for 7% of the time of AgentDojo's 949 attacked cases.
+
     def __init__(self, jobs: Sequence[Job], workers: int) -> None:
-        in_order = len(jobs) if workers == 1 else max(0, len(jobs) - _LAST_PER_WORKER * workers)
-        self._in_order = islice(jobs, in_order)
-        self._last = (jobs[place] for place in range(len(jobs) - 1, in_order - 1, -1))
-        self._left: list[Job] = []
-        self._seconds = _CaseDurations()
-        self._every, self._to_go = max(1, workers // 4), 0
+        at_end = 0 if workers == 1 else min(_LAST_PER_WORKER * workers, _MOST_AT_END)
+        in_order = max(0, len(jobs) - at_end)
+        self._in_order, self._left = iter(jobs[:in_order]), list(jobs[in_order:])
+        self._begun: set[tuple[str, ...]] = set()
+        self._seconds: dict[tuple[str, ...], tuple[float, int]] = {}
 
     def __next__(self) -> Job:
-        job = next(self._in_order, None) or self._pop_longest()
-        self._seconds.mark_begun(job.case)
+        job = next(self._in_order, None)
+        if job is None:
+            if not self._left:
+                raise StopIteration
+            job = max(self._left, key=self._expected_seconds)
+            self._left.remove(job)
+        self._begun.add(_task_keys(job.case)[0])
         return job
 
     def learn_duration(self, case: Case, seconds: float) -> None:
         """Learn from a case that took so long."""
-        self._seconds.add(case, seconds)
-
-    def _pop_longest(self) -> Job:
-        self._left.extend(self._last)
-        if not self._left:
-            raise StopIteration
-        if not self._to_go:  # not for each case: what is known changes little from one to the next
-            self._sort()
-            self._to_go = self._every
-        self._to_go -= 1
-        return self._left.pop()
-
-    def _sort(self) -> None:
-        """Put the longest last, as cases are taken from there; behind them one of each unknown user task."""
-        firsts = set(map(id, self._seconds.first_of_unknown_tasks(self._left)))
-        expected = self._seconds.expected_seconds
-        self._left.sort(key=lambda job: math.inf if id(job) in firsts else expected(job.case))
-
-
-class _CaseDurations:
-    """What cases took: with each injection task, and how much more or less that was for each user task.
-
-    Not what each user task took: the first that ended of one may have been with a short injection task.
-    """
-
-    def __init__(self) -> None:
-        self._took: defaultdict[DurationKey, list[float]] = defaultdict(lambda: [0.0, 0.0])
-        self._begun: set[DurationKey] = set()
-
-    def mark_begun(self, case: Case) -> None:
-        """Note that a case of its user task is under way."""
-        self._begun.add(_duration_keys(case)[1])
-
-    def first_of_unknown_tasks(self, jobs: Sequence[Job]) -> Iterator[Job]:
-        """Of each user task that no case was begun of the last one."""
-        by_task = {_duration_keys(job.case)[1]: job for job in jobs}
-        return (job for key, job in by_task.items() if key not in self._begun)
-
-    def add(self, case: Case, seconds: float) -> None:
-        """Learn what a case took."""
-        suite, user_task, injection_task = _duration_keys(case)
-        self._add_seconds(suite, seconds)
+        user_task, injection_task = _task_keys(case)
         self._add_seconds(injection_task, seconds)
-        self._add_seconds(user_task, seconds - self._mean(injection_task, seconds))
+        # How much more or less than others with this injection task: the first case of a user task to end may
+        # have been with a short one.
+        self._add_seconds(user_task, seconds - self._mean(injection_task))
 
-    def expected_seconds(self, case: Case) -> float:
-        """Seconds that a case will take, as far as is known; 0 where nothing is."""
-        suite, user_task, injection_task = _duration_keys(case)
-        return self._mean(injection_task, self._mean(suite, 0.0)) + self._mean(user_task, 0.0)
+    def _expected_seconds(self, job: Job) -> float:
+        """What a case will take; one of each user task that none was begun of comes first."""
+        user_task, injection_task = _task_keys(job.case)
+        known = user_task in self._begun
+        return self._mean(injection_task) + self._mean(user_task) if known else math.inf
 
-    def _add_seconds(self, key: DurationKey, seconds: float) -> None:
-        took = self._took[key]
-        took[0] += seconds
-        took[1] += 1.0
+    def _add_seconds(self, key: tuple[str, ...], seconds: float) -> None:
+        total, count = self._seconds.get(key, (0.0, 0))
+        self._seconds[key] = total + seconds, count + 1
 
-    def _mean(self, key: DurationKey, unknown: float) -> float:
-        total, number = self._took.get(key, (unknown, 1.0))
-        return total / number
+    def _mean(self, key: tuple[str, ...]) -> float:
+        total, count = self._seconds.get(key, (0.0, 1))
+        return total / count
 
 
-def _duration_keys(case: Case) -> tuple[DurationKey, DurationKey, DurationKey]:
-    suite = case.model, case.defense, case.attack, case.suite
-    return suite, (*suite, "user task", case.user_task_id), (*suite, "injection task", case.injection_task_id)
+def _task_keys(case: Case) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    cell = case.model, case.defense, case.attack, case.suite
+    return (*cell, case.user_task_id), (*cell, "attacked by", case.injection_task_id or "")
 
 
 _MAX_TRACEBACKS = 3
@@ -163,15 +127,15 @@ _MAX_TRACEBACKS = 3
 
 @dataclass(frozen=True)
 class CaseEnd:
-    """What came of a case whose record is stored."""
+    """What came of a case, and what is stored of it."""
 
     record: CaseRecord
+    agentdojo: Mapping[str, Any]
+    """The fields AgentDojo's loader wants, `error` among them."""
     fatal: str | None = None
     """Why no further case should be started."""
     cell_ended: str | None = None
     """Why no further case of its cell should be started."""
-    error: str | None = None
-    """What went wrong in it, in full."""
 
 
 class RunTally:
@@ -307,7 +271,7 @@ class RunTally:
         self.spending.add(job, end.record)
         if end.record.error_kind is not None:
             self._kinds[end.record.error_kind] += 1
-            self._messages.setdefault(end.record.error_kind, end.error or "")
+            self._messages.setdefault(end.record.error_kind, end.agentdojo.get("error") or "")
         if end.cell_ended is not None:
             self._given_up.setdefault(id(job.cell), (job.cell, end.cell_ended))
 

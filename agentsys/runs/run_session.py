@@ -20,7 +20,7 @@ from agentsys.records.schema import CaseRecord
 from agentsys.runs.cell import Cell, CellBuilder
 from agentsys.runs.claims import Claims
 from agentsys.runs.compose import compose
-from agentsys.runs.plan import Job, Plan, plan_cases
+from agentsys.runs.plan import Job, Plan, list_cells, plan_cases
 from agentsys.runs.preflight import (
     BlockedCell,
     find_lacking_cells,
@@ -37,7 +37,6 @@ from agentsys.runs.search_plan import (
     check_searches,
     needs_search,
     plan_searches,
-    select_searched,
 )
 from agentsys.runs.settings import ExecutorKind, Settings
 from agentsys.runs.store import Store, StoreError
@@ -73,20 +72,24 @@ class Session:
     """What it was asked for, which other processes are asked for too."""
 
     @property
+    def cells(self) -> list[Cell]:
+        """The cells of which cases are left to run."""
+        return list_cells(self.plan.open_jobs)
+
+    @property
     def folders(self) -> list[Path]:
         """The pipeline folders this run writes: what its tables are made of."""
-        names = (name for block in self.plan.jobs.blocks for name in block.pipelines)
-        return [self.store.root / name for name in dict.fromkeys(names)]
+        return [self.store.root / name for name in self.plan.pipelines]
 
     @property
     def searches(self) -> SearchPlan:
         """The searches that the cases to run need."""
-        return plan_searches(self.plan.todo, self.store)
+        return plan_searches(self.plan.open_jobs, self.store)
 
     @property
     def artefacts(self) -> list[Path]:
         """The files with what this run's searches found, as far as they exist."""
-        searched = filter(needs_search, select_searched(self.plan.jobs))
+        searched = filter(needs_search, self.plan.jobs)
         paths = dict.fromkeys(artefact_path(self.store, job) for job in searched)
         return [path for path in paths if path.is_file()]
 
@@ -98,38 +101,35 @@ class Session:
             ConfigError: If all is to be run anew while another process runs it.
         """
         with Claims(self.store) as claims, self._shared_budget:
-            todo = self.plan.todo
+            todo = self.plan.open_jobs
             others = claims.find_living_processes() if self.again else claims.other_processes()
             if others:
                 listener.joined([process.pid for process in others])
             if self.again:
                 _check_alone(others, self.store)
                 set_records_aside(self.plan.jobs, self.store)
-            self.store.remember_plan(self.plan.jobs.plan_parts)
+            self.store.store_plan(job.case for job in self.plan.jobs)
             for settings in self.settings:
-                self.store.remember_config(settings.config_hash, settings.identity)
+                self.store.store_config(settings.config_hash, settings.identity)
                 store_recipe(self.store, settings)
             return self._run(claims, listener) if todo else RunOutcome(finished=0, errors=0)
 
     def _run(self, claims: Claims, listener: Listener) -> RunOutcome:
-        store_code_state(self.store)
-        executor, meter = self.settings[0].executor, None if self.books is None else self.books.meter
-        if executor.kind is ExecutorKind.RAY:
-            from agentsys.runs.executors import run_on_nodes
+        # Here: a run in which nothing is left to do needs nothing that runs cases.
+        from agentsys.runs.executors import run_on_nodes, run_on_threads
 
+        store_code_state(self.store)
+        executor, jobs, store = self.settings[0].executor, self.plan.open_jobs, self.store
+        meter = None if self.books is None else self.books.meter
+        if executor.kind is ExecutorKind.RAY:
             hashes = frozenset(one.config_hash for one in self.settings)
             work = partial(run_as_node, self.request, executor.workers, hashes)
-            todo, store = self.plan.todo, self.store
-            return run_on_nodes(work, todo, executor, store=store, listener=listener, meter=meter)
-        # Here: a run in which nothing is left to do needs nothing that runs cases.
-        from agentsys.runs.executors import run_on_threads
-
-        todo, store = self.plan.todo, self.store
-        for cell in todo.cells:
+            return run_on_nodes(work, jobs, executor, store=store, listener=listener, meter=meter)
+        for cell in self.cells:
             cell.warm_up()
         workers = executor.workers
         return run_on_threads(
-            todo, workers=workers, store=store, claims=claims, listener=listener, meter=meter
+            jobs, workers=workers, store=store, claims=claims, listener=listener, meter=meter
         )
 
     @property
@@ -144,14 +144,12 @@ class Session:
     def without_cells(self, obstacles: Sequence[BlockedCell]) -> Session:
         """The same run less some cells."""
         gone = {id(obstacle.settings) for obstacle in obstacles}
-        jobs, todo = (
-            some.of_cells(lambda cell: id(cell.settings) not in gone)
-            for some in (self.plan.jobs, self.plan.todo)
-        )
+        plan = self.plan.replace_cells(lambda cell: None if id(cell.settings) in gone else cell)
+        if plan.failed_before:
+            failed = sum(self.store.case_status(job.case).status == "error" for job in plan.open_jobs)
+            plan = replace(plan, failed_before=failed)
         left = tuple(one for one in self.settings if id(one) not in gone)
-        failed = self.plan.failed_before and sum(self.store.look(job.case).status == "error" for job in todo)
-        kept = replace(self.plan, jobs=jobs, todo=todo, finished=len(jobs) - len(todo), failed_before=failed)
-        return replace(self, settings=left, plan=kept, obstacles=tuple(obstacles))
+        return replace(self, settings=left, plan=plan, obstacles=tuple(obstacles))
 
     def preflight(self, *, skip_unavailable: bool = False) -> Session:
         """Ask every model that the run needs one small question (`preflight=false`: none).
@@ -159,7 +157,7 @@ class Session:
         Raises:
             ConfigError: If some cannot be used, and their cells are not to be left out.
         """
-        cells = self.plan.todo.cells
+        cells = self.cells
         if not cells or not self.settings[0].preflight:
             return self
         obstacles, oddities = find_unreachable_cells(cells, self.books)
@@ -170,14 +168,10 @@ class Session:
 
     def _note_readings(self) -> Session:
         """The same run, in which the cells whose attack has to be read know whether the model can."""
-        cells = {id(cell): cell for cell in self.plan.todo.cells}
-        seen, unread = run_reading_tests(cells.values(), self.books)
-        noted = {one: replace(cells[one], notes=(note,)) for one, note in seen.items()}
-        jobs, todo = (
-            some.replace_cells(lambda cell: noted.get(id(cell), cell))
-            for some in (self.plan.jobs, self.plan.todo)
+        notes, unread = run_reading_tests(self.cells, self.books)
+        plan = self.plan.replace_cells(
+            lambda cell: replace(cell, notes=(notes[id(cell)],)) if id(cell) in notes else cell
         )
-        plan = replace(self.plan, jobs=jobs, todo=todo)
         return replace(self, plan=plan, oddities=(*self.oddities, *unread))
 
 
@@ -224,10 +218,10 @@ def prepare_session(
     _check_prices(cells)
     found = plan_cases(cells, store, again=again)
     # What is finished needs nothing any more.
-    waiting = {id(cell) for cell in found.todo.cells}
+    waiting = {id(cell) for cell in list_cells(found.open_jobs)}
     obstacles += find_lacking_cells(cell for cell in cells if id(cell) in waiting)
     if not again:
-        check_searches(found.todo, store)
+        check_searches(found.open_jobs, store)
     session = Session(
         tuple(settings),
         store,

@@ -6,7 +6,7 @@ Nothing here runs a case: a session that has nothing left to do needs no more th
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple, cast
@@ -32,7 +32,7 @@ from agentsys.models.trace import ModelCall, Span
 from agentsys.records.case import safe_name
 from agentsys.records.schema import AttemptFacts, CaseRecord, StoredCall, StoredSpan
 from agentsys.runs.claims import Claims
-from agentsys.runs.plan import Job, Jobs, stale_message
+from agentsys.runs.plan import Job, stale_message
 from agentsys.runs.store import Store
 
 
@@ -54,9 +54,12 @@ def needs_search(job: Job) -> bool:
     return attacked and is_searched(job.cell.attack) and not job.cell.stack.replays_runs
 
 
-def select_searched(jobs: Jobs) -> Jobs:
-    """The cases of the cells some of whose texts have to be searched for."""
-    return jobs.of_cells(lambda cell: is_searched(cell.attack) and not cell.stack.replays_runs)
+def find_first_of_searches(jobs: Iterable[Job]) -> list[Job]:
+    """The first case of each search that some cases need."""
+    first: dict[SearchKey, Job] = {}
+    for job in filter(needs_search, jobs):
+        first.setdefault(search_key(job), job)
+    return list(first.values())
 
 
 def searched_attack(job: Job) -> SearchedAttack:
@@ -217,21 +220,21 @@ class SearchPlan:
         )
 
 
-def plan_searches(jobs: Jobs, store: Store) -> SearchPlan:
+def plan_searches(jobs: Iterable[Job], store: Store) -> SearchPlan:
     """The searches of cases that are to be run; attempts made in an earlier run are not counted."""
-    first = {search_key(job): job for job in reversed(select_searched(jobs)) if needs_search(job)}
-    return SearchPlan(len(first), sum(_count_queries_left(job, store) for job in first.values()))
+    first = find_first_of_searches(jobs)
+    return SearchPlan(len(first), sum(_count_queries_left(job, store) for job in first))
 
 
-def check_searches(jobs: Jobs, store: Store) -> None:
+def check_searches(jobs: Iterable[Job], store: Store) -> None:
     """Refuse to go on with searches that were begun under other settings: their attempts are paid for.
 
     Raises:
         ConfigError: If a finished attempt was made under another configuration.
     """
-    for job in {search_key(job): job for job in select_searched(jobs) if needs_search(job)}.values():
+    for job in find_first_of_searches(jobs):
         for path in _list_attempt_files(job, store):
-            stored = store.look_at(path)
+            stored = store.file_status(path)
             if stored.status == "ok" and not job.cell.made(stored.config_hash):
                 raise ConfigError(stale_message(job, stored.config_hash, store))
 

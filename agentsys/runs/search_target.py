@@ -148,11 +148,10 @@ def calls_after_exposure(tracer: Tracer, exposing: int | None) -> tuple[ToolCall
 
 def list_blocked(spans: Sequence[Span]) -> Iterator[str]:
     """List what defenses denied, cut or withheld, one line each, read from the decisions of their spans."""
-    for finished in spans:
-        done = _describe_block(finished.decision)
-        if done:
-            where = f" ({finished.name})" if finished.name else ""
-            yield f"{finished.kind}{where} {done}"
+    for one in spans:
+        if done := _describe_block(one.decision):
+            where = f" ({one.name})" if one.name else ""
+            yield f"{one.kind}{where} {done}"
 
 
 def _describe_block(decision: Mapping[str, Any]) -> str | None:
@@ -175,7 +174,7 @@ LASTING_ERRORS = frozenset({ErrorKind.CONTENT_REFUSED, ErrorKind.CONTEXT_LENGTH}
 
 @dataclass
 class RunTarget:
-    """Numbers, makes and stores the attempts of one search (see agentsys.attacks.attack_search.SearchTarget)."""
+    """Numbers, makes and stores the attempts of one search (a `SearchTarget` of attacks)."""
 
     homes: Sequence[Job]
     """The cases each candidate is tried on; the first one's attempts hold the whole search."""

@@ -108,7 +108,7 @@ class Settings(BaseModel):
     files: dict[str, str] = {}
     """Option -> hash of the content it names; see `agentsys.runs.references`."""
     code: dict[str, str] = {}
-    """Source file outside this package -> hash of its content; see `agentsys.runs.source_code`."""
+    """Source file outside this package -> hash of its content; see `agentsys.runs.references`."""
     others: dict[str, dict[str, Any]] = {}
     """Name -> YAML of each further model that plays a role."""
     labels: dict[str, str]

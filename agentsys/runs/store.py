@@ -72,7 +72,7 @@ class Store:
         self.own = root / OWN_FOLDER
         self.marker: Path | None = None
         """A file of the run that writes here: where it is missing, the folder was removed under the run."""
-        self._looked: dict[str, FileVersion] = {}
+        self._versions_when_planned: dict[str, FileVersion] = {}
         """Of the records that were there and not finished; a million missing ones take no room."""
         try:
             probe = self.own / "probe"
@@ -84,25 +84,25 @@ class Store:
             ) from None
         unpack_shards(str(root))
 
-    def holds(self, pipeline: str) -> bool:
+    def has_pipeline(self, pipeline: str) -> bool:
         """Say whether anything of a pipeline (`Case.pipeline`) is stored: if not, none of its cases is."""
         return (self.root / pipeline).exists()
 
-    def look(self, case: Case) -> RecordStatus:
+    def case_status(self, case: Case) -> RecordStatus:
         """Say whether the case is finished. A file that does not parse counts as not run."""
         key = case.key
         version = self._version(key)
         if version is None:
             return RecordStatus("missing")
-        found = self.look_at(self.root / key)
+        found = self.file_status(self.root / key)
         if found.status != "ok":
-            self._looked[key] = version
+            self._versions_when_planned[key] = version
         return found
 
-    def renewed(self, case: Case) -> bool:
+    def changed_since_planned(self, case: Case) -> bool:
         """Say whether somebody has stored the case since this process saw that it was not finished."""
         now = self._version(case.key)
-        return now is not None and now != self._looked.get(case.key)
+        return now is not None and now != self._versions_when_planned.get(case.key)
 
     def check_there(self) -> None:
         """See that the log folder is still the one this run began in.
@@ -122,7 +122,7 @@ class Store:
             "logdir=...."
         )
 
-    def look_at(self, path: Path) -> RecordStatus:
+    def file_status(self, path: Path) -> RecordStatus:
         """The same of any record's file, an attempt's for one."""
         try:
             block = orjson.loads(path.read_bytes())["agentsys"]
@@ -144,13 +144,13 @@ class Store:
         block["spans"] = block.pop("spans")  # the longest part last, for people who look into the file
         data = to_json_bytes({**agentdojo, "agentsys": block}, indent=True)
         try:
-            self._keep_aside_if_corrupt(path)
+            self._rename_corrupt(path)
             write_atomically(path, data)
         except OSError as error:
             raise self.unwritable(path, error) from None
         return path
 
-    def read(self, case: Case) -> RecordContent | None:
+    def load_record(self, case: Case) -> RecordContent | None:
         """The stored record of a case; None if there is none that can be read."""
         try:
             fields = orjson.loads((self.root / case.key).read_bytes())
@@ -158,26 +158,26 @@ class Store:
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return None
 
-    def remember_plan(self, parts: Iterable[CaseGroup]) -> None:
+    def store_plan(self, cases: Iterable[Case]) -> None:
         """Keep what a run is to do, so that readers can name what is missing.
 
         Raises:
             StoreError: If it cannot be written.
         """
-        path, data = encode_plan(self.root, build_stored_plan(parts))
+        path, data = encode_plan(self.root, build_stored_plan(_group_alone(case) for case in cases))
         try:
             if not path.exists():
                 write_atomically(path, data)
         except OSError as error:
             raise self.unwritable(path, error) from None
 
-    def remember_config(self, config_hash: str, identity: Mapping[str, Any]) -> None:
+    def store_config(self, config_hash: str, identity: Mapping[str, Any]) -> None:
         """Keep a resolved config beside the records that name its hash."""
         path = self.own / "configs" / f"{config_hash}.config"
         if not path.exists():
             write_atomically(path, json.dumps(identity, indent=2, sort_keys=True, default=str).encode())
 
-    def config(self, config_hash: str) -> dict[str, Any] | None:
+    def load_config_of_hash(self, config_hash: str) -> dict[str, Any] | None:
         """The resolved config of a hash, if it was kept; our classes by their registered names."""
         try:
             found = json.loads((self.own / "configs" / f"{config_hash}.config").read_bytes())
@@ -192,11 +192,15 @@ class Store:
             return None
         return FileVersion(found.st_mtime_ns, found.st_ino, found.st_size)
 
-    def _keep_aside_if_corrupt(self, path: Path) -> None:
-        if path.exists() and self.look_at(path).status == "corrupt":
+    def _rename_corrupt(self, path: Path) -> None:
+        if path.exists() and self.file_status(path).status == "corrupt":
             aside = path.with_suffix(".json.corrupt")
             path.replace(aside)
             _log.warning("%s did not parse; it was kept as %s and the case was run again", path, aside.name)
+
+
+def _group_alone(case: Case) -> CaseGroup:
+    return CaseGroup(case, [(case.user_task_id, case.injection_task_id)])
 
 
 def record_key(record: CaseRecord) -> str:

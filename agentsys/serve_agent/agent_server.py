@@ -45,7 +45,7 @@ DIALOGUE_VERSION = "1"
 
 def make_dialogue_writer(store: Store, cell: Cell) -> Any:
     """What stores each conversation of an agent, as it stands."""
-    store.remember_config(cell.settings.config_hash, cell.settings.identity)
+    store.store_config(cell.settings.config_hash, cell.settings.identity)
 
     def keep(dialogue: Dialogue) -> None:
         record = build_dialogue_record(dialogue, cell)

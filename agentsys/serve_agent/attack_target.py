@@ -39,7 +39,7 @@ from agentsys.records.schema import AttemptFacts, CaseRecord, SearchFacts
 from agentsys.runs.cell import Cell
 from agentsys.runs.claims import Claims
 from agentsys.runs.finish_case import build_final_record
-from agentsys.runs.jobs import Job, JobBlock, Jobs
+from agentsys.runs.plan import Job, make_job
 from agentsys.runs.run_case import SearchFailed
 from agentsys.runs.search_plan import (
     attempt_folders,
@@ -93,9 +93,7 @@ class ClientSearch:
 
     def __init__(self, job: Job, store: Store) -> None:
         fill_vectors(job, "")
-        case = job.case
-        pairs = ((case.user_task_id, case.injection_task_id),)
-        check_searches(Jobs([JobBlock(job.cell, case.suite, pairs, range(1))]), store)
+        check_searches([job], store)
         self._job, self._store, self._quest = job, store, build_quest([job])
         self._lock = threading.Lock()
         self._under_way: set[int] = set()
@@ -297,7 +295,7 @@ class AttackTarget:
                 del self._cells[next(iter(self._cells))]
             self._cells[session] = self._build_attacked_cell(f"{CLIENT_ATTACK}-{session}")
         cell = self._cells[session]
-        return JobBlock(cell, suite, ((user_task, injection_task),), range(1))[0]
+        return make_job(cell, suite, (user_task, injection_task))
 
     def _build_attacked_cell(self, label: str) -> Cell:
         """The cell with a client in place of its attack."""
@@ -307,7 +305,7 @@ class AttackTarget:
         attack = AttackerSearch(label, SearchOptions(mode=PER_CASE))
         if self._cell.stack.replays_runs:
             raise _refuse(400, "a model that replays runs says itself what is injected")
-        self._store.remember_config(settings.config_hash, settings.identity)
+        self._store.store_config(settings.config_hash, settings.identity)
         return replace(self._cell, settings=settings, attack=attack)
 
     def _list_names(self, name: str) -> Iterator[str]:

@@ -42,7 +42,7 @@ def test_a_run_looks_into_its_folder_again_for_the_table_only_after_it_has_run_a
     listed = case_reader.list_files
     for place in (plan, case_reader):
         monkeypatch.setattr(place, "WORTH_AN_INDEX", 1)
-        monkeypatch.setattr(place, "listed", noted)
+        monkeypatch.setattr(place, "list_files", noted)
     table = said(tmp_path)
     again = said(tmp_path)
     assert "2 finished before, 0 to run" in again and table.partition("Benign")[2][:200] in again

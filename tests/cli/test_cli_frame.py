@@ -63,7 +63,7 @@ def test_interrupt_exits_with_130(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_interrupt_inside_a_command_exits_with_130(monkeypatch: pytest.MonkeyPatch) -> None:
-    source = CommandSource(".list:list_configs", "List.")
+    source = CommandSource(".list_show_command:list_command", "List.")
     monkeypatch.setattr("agentsys.cli.list_show_command.list_command", lambda: _raise(KeyboardInterrupt()))
     group = typer.Typer(cls=make_lazy_group({"Run": {"list": source}}), add_completion=False)
     group.callback()(lambda: None)

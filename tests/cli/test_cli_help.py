@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from agentsys.cli import COMMANDS, SECTIONS, app, lazy_commands
+from agentsys.cli import COMMANDS, SECTIONS, app
 from agentsys.cli.lazy_commands import LazyCommand
 from agentsys.runs.compose import compose
 
-OF_ROOMS = {name: source.examples for name, source in COMMANDS.items() if source.examples}
-EXAMPLES = lazy_commands.EXAMPLES | OF_ROOMS
+EXAMPLES = {name: source.examples for name, source in COMMANDS.items() if source.examples}
 SHOWN = [(command, line) for command, lines in EXAMPLES.items() for line in lines]
 
 

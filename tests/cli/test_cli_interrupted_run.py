@@ -30,7 +30,7 @@ def test_a_run_stopped_within_its_first_searches_tells_how_to_go_on(
         path.write_text("{}")
         return outcome
 
-    monkeypatch.setattr(Session, "run_on_threads", attempts_only)
+    monkeypatch.setattr(Session, "execute", attempts_only)
     plan = ["model=simulated", "defense=none", "attack=pair", "benchmark.suites=[slack]", "limit=1"]
     ended = CliRunner().invoke(app, ["run", *plan, f"logdir={tmp_path}"])
     assert ended.exit_code == code, ended.output
@@ -42,7 +42,7 @@ def test_code_that_broke_is_shown_once_and_steers_no_terminal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broke = RunOutcome(2, 2, elsewhere=1, tracebacks=("Traceback:\n  File x\nKeyError: '\x1b[31m'",))
-    monkeypatch.setattr(Session, "run_on_threads", lambda *_: broke)
+    monkeypatch.setattr(Session, "execute", lambda *_: broke)
     plan = ["model=simulated", "defense=none", "benchmark.suites=[slack]", "limit=3"]
     ended = CliRunner().invoke(app, ["run", *plan, f"logdir={tmp_path}"])
     assert ended.output.count("Traceback:") == 1

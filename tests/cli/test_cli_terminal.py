@@ -55,14 +55,14 @@ def test_logged_lines_and_warnings_cannot_steer_the_terminal() -> None:
 
 
 def test_what_a_server_said_is_filtered_when_a_run_stops() -> None:
-    from agentsys.cli.run_command import _print_line
+    from agentsys.cli.cli_output import print_to_console
     from agentsys.cli.run_progress import PlainProgress
     from agentsys.runs.run_totals import RunningTotals
 
     console = Console(file=io.StringIO(), force_terminal=True, width=1000)
     with console.capture() as capture:
         PlainProgress(RunningTotals(1), console).stopping("unknown_model: \x1b]0;PWNED\x07", 1)
-        _print_line(console, "Stopped early: \x1b[31mred at http://me:secret@host/v1")
+        print_to_console(console, "Stopped early: \x1b[31mred at http://me:secret@host/v1")
     assert "\x1b" not in capture.get()
     assert "\\x1b]0;PWNED" in capture.get()
     assert "http://***@host/v1" in capture.get()

@@ -151,28 +151,16 @@ def test_a_cut_word_and_a_wide_line_would_be_seen() -> None:
     assert telling(["ran 0:00:07 at 127.0.0.1:4321 (12.5)"]) == {"12.5"}
 
 
-class PlannedCell:
-    """A hundred cases of one cell, as far as the screen of a dry run asks for them."""
-
-    cell = SimpleNamespace(lacks=())
-
-    def __init__(self, labels: tuple[str, str, str]) -> None:
-        self.labels = labels
-
-    def __len__(self) -> int:
-        return 100
-
-
 @pytest.mark.parametrize("width", WIDTHS)
 def test_a_dry_run_fits_and_names_every_cell(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     keys = [("gpt-4o-mini-2024-07-18", defense, attack) for defense in DEFENSES for attack in ATTACKS]
-    blocks = [PlannedCell(key) for key in keys]
+    jobs = [SimpleNamespace(labels=key, cell=SimpleNamespace(lacks=())) for key in keys]
     guesses = {key: CostEstimate(123456789, 1234.56) for key in keys}
     monkeypatch.setattr(dry_run, "estimate_costs", lambda *_: guesses)
     monkeypatch.setattr(dry_run, "_load_role_cards", lambda *_: {})
     monkeypatch.setenv("COLUMNS", str(width))
     said = io.StringIO()
-    session: Any = SimpleNamespace(plan=SimpleNamespace(todo=SimpleNamespace(blocks=blocks)), obstacles=())
+    session: Any = SimpleNamespace(plan=SimpleNamespace(open_jobs=jobs), obstacles=())
     dry_run.show_estimate(session, (), Console(file=said, width=width))
     lines = said.getvalue().splitlines()
     assert [line for line in lines if cell_len(line) > width] == []

@@ -91,9 +91,9 @@ def test_two_pipelines_of_one_folder_go_into_one_log_folder_and_fill_their_rows(
         )
 
     both = replayed(f"{MINI},{FILTERED}", "none,tool_filter_compat")
-    assert (len(both.plan.todo), len({job.case.key for job in both.plan.jobs})) == (64, 64)
+    assert (len(both.plan.open_jobs), len({job.case.key for job in both.plan.jobs})) == (64, 64)
     both.execute(Silent())
-    assert replayed(MINI, "none").plan.todo == ()
+    assert replayed(MINI, "none").plan.open_jobs == ()
     reading = read_cases([tmp_path / "runs"])
     ok = [case for case in reading.cases if case.status == "ok"]
     recorded = {

@@ -35,7 +35,7 @@ def test_what_does_not_apply_is_left_out_and_counted_once_per_pair(tmp_path: Pat
     (left_out,) = found.skipped
     pairs = (21 - len(users)) * 5
     assert (left_out.pairs, left_out.cases, left_out.empty) == (pairs, pairs * 4, False)
-    assert left_out.line == (
+    assert left_out.summary_line == (
         f"{pairs * 4} cases left out: injection_round+round=2 has nowhere to write in {pairs} pairs."
     )
 
@@ -65,7 +65,7 @@ def test_an_empty_cell_among_others_is_said_and_a_run_without_a_case_is_refused(
     one = [*SLACK, "user_tasks=[0]"]
     found = planned(tmp_path, *one, "attack.round=1,2")
     assert [left_out.empty for left_out in found.skipped] == [True]
-    assert "it has no case in this run" in found.skipped[0].line
+    assert "it has no case in this run" in found.skipped[0].summary_line
     with pytest.raises(ConfigError, match=r"No case to run: attack injection_round\+round=2 .* 5 pairs"):
         planned(tmp_path, *one, "attack.round=2")
 

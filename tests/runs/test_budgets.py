@@ -90,7 +90,7 @@ def test_a_budget_is_no_identity(tmp_path: Path) -> None:
     session = prepare_session(
         [*SLACK, "model=simulated", "limit=2", "budget.case_tokens=5", f"logdir={tmp_path / 'runs'}"]
     )
-    assert (session.plan.finished, len(session.plan.todo)) == (2, 0)
+    assert (session.plan.finished, len(session.plan.open_jobs)) == (2, 0)
 
 
 @pytest.mark.parametrize("limit", ["budget.case_tokens=500", "budget.case_seconds=0.000001"])

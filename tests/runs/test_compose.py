@@ -241,6 +241,7 @@ def test_the_seed_is_part_of_what_a_case_depends_on() -> None:
         (["defense=agentsy"], r"Unknown defense 'agentsy'\. Did you mean agentsys"),
         (["model=simulate"], r"Unknown model 'simulate'\. Did you mean simulated"),
         (["defense=none,agentsy"], r"Unknown defense 'agentsy'"),
+        (["defense=[none,agentsys]"], r"is a list; a sweep has commas alone: defense=none,agentsys$"),
         (["+experiment=quick"], r"Unknown experiment 'quick'\. Did you mean quickstart"),
         (["limi=3"], r"Unknown setting 'limi'\. Did you mean limit"),
         (["defens=none"], r"Did you mean defense"),

@@ -67,16 +67,16 @@ def prompts(user: Path) -> set[str]:
 
 def test_an_edited_defense_is_refused_by_its_file_and_run_anew_on_demand(user: Path) -> None:
     planned(user, "defense=my_wall").execute(Silent())
-    assert planned(user, "defense=my_wall").plan.todo == ()
+    assert planned(user, "defense=my_wall").plan.open_jobs == ()
     (user / "plug/my_words.py").write_text("GREETING = 'Be better.'\n")
     assert "code of my_words.py" in refusal(user, "defense=my_wall")
 
     again = planned(user, "defense=my_wall", again=True)
-    assert (len(again.plan.todo), again.plan.finished, again.plan.replaced) == (2, 0, 2)
+    assert (len(again.plan.open_jobs), again.plan.finished, again.plan.replaced) == (2, 0, 2)
     assert prompts(user) == {"Be good."}, "planning alone moves nothing"
     again.execute(Silent())
     assert prompts(user) == {"Be better."}
-    assert planned(user, "defense=my_wall").plan.todo == ()
+    assert planned(user, "defense=my_wall").plan.open_jobs == ()
 
 
 def test_what_is_run_anew_is_kept_aside_and_counts_nowhere(user: Path) -> None:
@@ -141,7 +141,7 @@ def test_errors_bind_nobody_to_the_settings_they_were_made_under(user: Path) -> 
     planned(user, "model=told").execute(Silent())
     write_model(user, "Hello")
     mended = planned(user, "model=told")
-    assert (len(mended.plan.todo), mended.plan.failed_before) == (2, 2)
+    assert (len(mended.plan.open_jobs), mended.plan.failed_before) == (2, 2)
     mended.execute(Silent())
     assert {record["agentsys"]["status"] for record in records_in(user / "runs").values()} == {"ok"}
     write_model(user, "Bye")

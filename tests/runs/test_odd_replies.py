@@ -104,7 +104,7 @@ def test_an_odd_reply_is_stored_and_read_and_costs_no_other_case(tmp_path: Path,
     # The next run takes what is finished for finished and goes on with what is not.
     again = session(tmp_path, how)
     errors = [block for block in blocks if block["status"] == "error"]
-    assert len(again.plan.todo) == len(errors) <= 2
+    assert len(again.plan.open_jobs) == len(errors) <= 2
     assert again.plan.corrupt == ()
     assert again.execute(Silent()).fatal is None
 

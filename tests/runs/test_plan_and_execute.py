@@ -64,9 +64,9 @@ def planned(tmp_path: Path, overrides: list[str]) -> Any:
 
 def test_a_plan_has_a_case_per_user_task_and_pair(tmp_path: Path) -> None:
     session = planned(tmp_path, [*SMALL, "attack=none,direct,dos", "injection_tasks=[1,2]", "epochs=2"])
-    attacks = [job.case.attack for job in session.plan.todo]
+    attacks = [job.case.attack for job in session.plan.open_jobs]
     assert (attacks.count("none"), attacks.count("direct"), attacks.count("dos")) == (6, 12, 6)
-    assert len({job.case.key for job in session.plan.todo}) == 24
+    assert len({job.case.key for job in session.plan.open_jobs}) == 24
 
 
 @pytest.mark.parametrize(("limit", "users"), [(7, 7), (25, 16)])
@@ -87,10 +87,10 @@ def test_a_limit_meets_many_user_and_injection_tasks_in_every_suite(
 def test_finished_cases_are_not_run_again(run_cases: Run, tmp_path: Path) -> None:
     first = run_cases(SMALL)
     stamps = {path: (tmp_path / "runs" / path).stat().st_mtime_ns for path in first}
-    assert planned(tmp_path, SMALL).plan.todo == ()
+    assert planned(tmp_path, SMALL).plan.open_jobs == ()
     (tmp_path / "runs" / next(iter(first))).write_text("{")
     again = planned(tmp_path, SMALL)
-    assert (len(again.plan.todo), len(again.plan.corrupt)) == (1, 1)
+    assert (len(again.plan.open_jobs), len(again.plan.corrupt)) == (1, 1)
     again.execute(Silent())
     changed = [p for p, stamp in stamps.items() if (tmp_path / "runs" / p).stat().st_mtime_ns != stamp]
     assert changed == [next(iter(first))]
@@ -109,7 +109,7 @@ def test_errors_are_stored_and_tried_again(tmp_path: Path) -> None:
         assert "ZeroDivisionError: a bug" in record["agentsys"]["traceback"]
         assert len(record["messages"]) >= 2
     again = planned(tmp_path, broken(tmp_path, "bug"))
-    assert (len(again.plan.todo), again.plan.failed_before) == (3, 3)
+    assert (len(again.plan.open_jobs), again.plan.failed_before) == (3, 3)
 
 
 def test_a_model_error_ends_the_case_and_keeps_its_kind(tmp_path: Path) -> None:
@@ -310,15 +310,15 @@ def test_a_large_finished_run_is_recognised_by_its_index(
     records = sorted(tmp_path.rglob("user_task_*/none/none.json"))
     for path in records:
         os.utime(path, ns=(10**18, 10**18))  # long ago: the index is trusted about it
-    assert not prepare_session(command).plan.todo
+    assert not prepare_session(command).plan.open_jobs
     monkeypatch.setattr(Store, "look_at", _never)
-    assert not prepare_session(command).plan.todo
+    assert not prepare_session(command).plan.open_jobs
     with pytest.raises(ConfigError, match=r"finished under other settings: seed \(0 there, 1 now\)"):
         prepare_session([*command, "seed=1"])
     monkeypatch.undo()
     monkeypatch.setattr(plan_module, "WORTH_AN_INDEX", 2)
     records[0].write_text("{")
-    assert [job.case.key for job in prepare_session(command).plan.todo] == [
+    assert [job.case.key for job in prepare_session(command).plan.open_jobs] == [
         str(records[0].relative_to(tmp_path))
     ]
     assert len(prepare_session(command).plan.corrupt) == 1

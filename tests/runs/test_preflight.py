@@ -140,7 +140,7 @@ def test_a_server_that_is_down_is_refused_and_the_other_model_runs(tmp_path: Pat
     with pytest.raises(ConfigError, match=r"1 of 2 cells cannot run here .*is the server up"):
         session.preflight()
     looked = session.preflight(skip_unavailable=True)
-    assert [job.case.model for job in looked.plan.todo] == ["simulated"]
+    assert [job.case.model for job in looked.plan.open_jobs] == ["simulated"]
     assert looked.execute(Silent()).errors == 0
 
 

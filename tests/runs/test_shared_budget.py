@@ -104,9 +104,9 @@ from agentsys.models.budget import Budget, Meter
 from agentsys.models.budget import Amount
 from agentsys.models.chat import Usage
 meter = Meter(Budget(tokens=100))
-with meter.shared(Path(sys.argv[1])):
-    meter.add(Usage(prompt=30), None)
-    meter.set_aside(Amount(tokens=60, requests=1))
+with meter.share_budget(Path(sys.argv[1])):
+    meter.add_usage(Usage(prompt=30), None)
+    meter.reserve_amount(Amount(tokens=60, requests=1))
     print("aside", flush=True)
     time.sleep(600)
 """

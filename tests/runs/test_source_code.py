@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agentsys.runs.source_code import hash_source_files
+from agentsys.runs.references import hash_source_files
 
 
 @pytest.fixture

@@ -27,9 +27,9 @@ RECORD = CaseRecord(case=CASE, status="ok", simulated=True, utility=True, securi
 
 def test_a_stored_case_is_found_with_its_configuration(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    assert store.look(CASE).status == "missing"
+    assert store.case_status(CASE).status == "missing"
     path = store.write(RECORD, {"messages": [], "utility": True})
-    assert (store.look(CASE).status, store.look(CASE).config_hash) == ("ok", "abc")
+    assert (store.case_status(CASE).status, store.case_status(CASE).config_hash) == ("ok", "abc")
     assert CaseRecord.model_validate(orjson.loads(path.read_bytes())["agentsys"]) == RECORD
 
 
@@ -41,9 +41,9 @@ def test_a_file_that_does_not_parse_counts_as_not_run_and_is_kept_aside(
     path = tmp_path / CASE.key
     path.parent.mkdir(parents=True)
     path.write_bytes(content)
-    assert store.look(CASE).status == "corrupt"
+    assert store.case_status(CASE).status == "corrupt"
     store.write(RECORD, {})
-    assert store.look(CASE).status == "ok"
+    assert store.case_status(CASE).status == "ok"
     assert path.with_suffix(".json.corrupt").read_bytes() == content
 
 

@@ -44,7 +44,7 @@ def planned(tmp_path: Path, mode: str) -> int:
         config_dirs=[tmp_path / "configs"],
         plugin_paths=[tmp_path],
     )
-    return len(session.plan.todo)
+    return len(session.plan.open_jobs)
 
 
 @pytest.mark.parametrize("mode", ["faithful", "clean_plan", "hidden_tool"])

@@ -99,7 +99,7 @@ def test_the_same_files_elsewhere_finish_no_case_anew_and_changed_ones_do(
 
     def left(folder: Path) -> int:
         chosen = ["benchmark=agentdyn", f"benchmark.source={folder}", "model=simulated", "attack=none"]
-        return len(prepare_session([*chosen, f"logdir={tmp_path / 'runs'}"]).plan.todo)
+        return len(prepare_session([*chosen, f"logdir={tmp_path / 'runs'}"]).plan.open_jobs)
 
     assert left(tiny_checkout(tmp_path / "copy")) == 0
     assert left(tiny_checkout(tmp_path / "changed", maker="another")) == 3

@@ -41,7 +41,7 @@ def test_a_case_whose_record_could_not_be_made_is_stored_as_an_error(
     job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
 ) -> None:
     end = ended(job, tmp_path, error, monkeypatch)
-    assert end is not None and end.error is not None and str(error) in end.error
+    assert end is not None and str(error) in end.agentdojo["error"]
     (record,) = records_in(tmp_path).values()
     assert (record["agentsys"]["status"], record["agentsys"]["error_kind"]) == ("error", "record")
     assert "breaks" in record["agentsys"]["traceback"]

@@ -11,7 +11,7 @@ import pytest
 
 from agentsys.records.case import Case
 from agentsys.runs.cell import Cell
-from agentsys.runs.jobs import Job
+from agentsys.runs.plan import Job
 from agentsys.runs.run_control import RunOrder
 
 

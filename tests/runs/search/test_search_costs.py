@@ -40,7 +40,7 @@ def test_an_estimate_counts_the_whole_budget_of_target_and_attacker(tmp_path: Pa
             ["model=simulated", "benchmark.suites=[banking]", *overrides, f"logdir={tmp_path}"],
             rehearsal=True,
         )
-        (guess,) = estimate_costs(session.plan.todo, {}).values()
+        (guess,) = estimate_costs(session.plan.open_jobs, {}).values()
         return guess.tokens
 
     plain = tokens("attack=important_instructions", "limit=20")

@@ -180,7 +180,7 @@ def test_a_task_without_a_vector_is_the_usual_error_and_nothing_is_searched_on_i
     find = injection_vectors._find_vectors
     monkeypatch.setattr(
         injection_vectors,
-        "_vectors",
+        "_find_vectors",
         lambda suite, task: () if task.ID == "user_task_0" else find(suite, task),
     )
     run_cases([*TWO_TASKS, f"attack.mode={mode}"])
