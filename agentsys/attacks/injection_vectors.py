@@ -37,14 +37,14 @@ def once_per_task(work: Callable[[Suite, UserTask], _Result]) -> Callable[[Suite
     lock = Lock()
 
     @wraps(work)
-    def found(suite: Suite, user_task: UserTask) -> _Result:
+    def look_up(suite: Suite, user_task: UserTask) -> _Result:
         key = id(suite), id(user_task)
         with lock:
             if key not in known:
                 known[key] = suite, user_task, work(suite, user_task)
             return known[key][2]
 
-    return found
+    return look_up
 
 
 def find_injectable_vectors(suite: Suite, user_task: UserTask) -> list[str]:

@@ -102,7 +102,7 @@ class Cell:
     def _hash_of_0_1(self) -> str:
         return self.settings.hash_of_0_1
 
-    def made(self, config_hash: str) -> bool:
+    def is_settings_hash(self, config_hash: str) -> bool:
         """Say whether a stored record's hash is that of these settings, as hashed today or by version 0.1."""
         return config_hash == self.config_hash or config_hash == self._hash_of_0_1
 

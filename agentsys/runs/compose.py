@@ -237,7 +237,7 @@ class Composition:
 
 
 @dataclass(frozen=True)
-class _Kept:
+class _ComposedFiles:
     """What was read and composed so far from files that are still the same."""
 
     files: dict[str, ConfigResult] = field(default_factory=dict)
@@ -276,7 +276,7 @@ class Composer:
         # Hydra has the first of them as its own.
         paths = ",".join(f"'file://{path.resolve()}'" for path in self._folders[1:])
         self._searchpath = [f"hydra.searchpath=[{paths}]"] if paths else []
-        self._kept = _kept(_stamps(self._folders))
+        self._kept = _load_composed(_stamps(self._folders))
         loader = GlobalHydra.instance().config_loader()
         assert isinstance(loader, ConfigLoaderImpl)
         loader.repository = _KeptFiles(loader.get_search_path(), self._kept.files)
@@ -341,9 +341,9 @@ def open_composer(config_dirs: Sequence[Path]) -> Iterator[Composer]:
 
 
 @lru_cache(maxsize=8)
-def _kept(stamps: _Stamps) -> _Kept:
+def _load_composed(stamps: _Stamps) -> _ComposedFiles:
     """What is kept of these files; nothing, once one of them has changed."""
-    return _Kept()
+    return _ComposedFiles()
 
 
 def _stamps(folders: Iterable[Path]) -> _Stamps:

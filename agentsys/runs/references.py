@@ -163,9 +163,9 @@ def resolve_defense_names(
     """
     from agentsys.runs.instantiate import find_defense_options
 
-    def found(option: str, value: Any) -> Any:
+    def resolve(option: str, value: Any) -> Any:
         if isinstance(value, list):
-            return [found(option, one) for one in value]
+            return [resolve(option, one) for one in value]
         name = value if isinstance(value, str) else None
         if name in inside:
             raise ConfigError(f"defense.{option}: '{name}' holds itself; take it out there.")
@@ -176,7 +176,7 @@ def resolve_defense_names(
 
     return {
         **defense,
-        **{one: found(one, defense[one]) for one in find_defense_options(defense) if one in defense},
+        **{one: resolve(one, defense[one]) for one in find_defense_options(defense) if one in defense},
     }
 
 

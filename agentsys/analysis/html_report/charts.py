@@ -50,9 +50,9 @@ def make_interval_chart(sheet: Sheet) -> View:
         "panels": [
             {
                 "title": title,
-                "left": _left(place),
+                "left": _panel_x(place),
                 "ticks": [
-                    (_left(place) + _PANEL * percent / 100, percent) for percent in (0, 25, 50, 75, 100)
+                    (_panel_x(place) + _PANEL * percent / 100, percent) for percent in (0, 25, 50, 75, 100)
                 ],
             }
             for place, title in enumerate(shown.values())
@@ -61,13 +61,13 @@ def make_interval_chart(sheet: Sheet) -> View:
     }
 
 
-def _left(panel: int) -> float:
+def _panel_x(panel: int) -> float:
     return _LABELS + panel * (_PANEL + _GAP)
 
 
 def _make_row(line: ResultsLine, place: int, titles: Mapping[str, str]) -> View:
     dots = [
-        _make_dot(number, _left(panel), f"{line.name}, {title}")
+        _make_dot(number, _panel_x(panel), f"{line.name}, {title}")
         for panel, (metric, title) in enumerate(titles.items())
         if (number := line.numbers.get((metric, OVERALL))) is not None and not math.isnan(number.value)
     ]

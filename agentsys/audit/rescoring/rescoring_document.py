@@ -122,10 +122,10 @@ def count_fixed_rows(cases: Iterable[RescoredCase]) -> list[FixedRow]:
                 key = (done.shown_pipeline, case.version, done.attack, suite)
                 rows.setdefault(key, FixedRow(*key)).add(case)
 
-    def place(row: FixedRow) -> tuple[int, bool, str, bool]:
+    def sort_key(row: FixedRow) -> tuple[int, bool, str, bool]:
         return order[row.pipeline, row.version], row.attack != NO_ATTACK, row.attack, row.suite == ALL_SUITES
 
-    return sorted(rows.values(), key=place)
+    return sorted(rows.values(), key=sort_key)
 
 
 def select_changed_cases(cases: Iterable[RescoredCase]) -> list[RescoredCase]:
