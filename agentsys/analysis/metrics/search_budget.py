@@ -300,7 +300,7 @@ def budget_rows(
         searches: Searches in any order.
         budgets: Which to tabulate, up to each cell's own; by default 1, 2, 5, 10, 20, ... and the cells' own.
         replicates: Number of bootstrap replicates. Injection tasks are drawn, and user tasks
-            where a search was made on several; see `agentsys.analysis.statistics.bootstrap`.
+            where a search was made on several; see `agentsys.analysis.statistics.outcome_grid`.
 
     Returns:
         Rows sorted by cell (`none` before other defenses), then suite with `overall` last.

@@ -44,7 +44,7 @@ class ErrorRule(StrEnum):
 
 
 NO_TEXT = ("attacker_refused", "attacker_unreadable")
-"""Error kinds of cases whose search had no text to try (agentsys.attacks.attacker_reply.Fault)."""
+"""Error kinds of cases whose search had no text to try (agentsys.attacks.attacker_reply.ReplyFault)."""
 
 
 class CountedOutcome(NamedTuple):

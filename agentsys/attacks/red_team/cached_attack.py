@@ -32,7 +32,7 @@ class CachedAttack:
     out of a plan.
 
     Args:
-        file: A JSON or JSONL file, or a folder with one per suite; the forms: `agentsys.attacks.cache_files`.
+        file: A JSON or JSONL file, or a folder with one per suite; the forms: `agentsys.attacks.red_team.cache_files`.
         name: The attack's name in results; by default `cached-` and the file's name without its ending, for a
             folder or another's file with the fingerprint of its texts.
         variant: Which of several texts for one place; null: the first, and texts without a number.

@@ -1,6 +1,6 @@
 """The paired test errs about as often as it says, finds what it should, and its intervals hold the truth.
 
-A reduced form of `perf/interval_coverage.py`, whose figures stand in docs/statistics.md. Bounds are those of
+A reduced form of the simulation whose figures stand in docs/statistics.md. Bounds are those of
 the full runs, with room for the noise of few: three standard errors.
 """
 
