@@ -21,10 +21,10 @@ ONE = LedgerEntry(1.0, "m__none/slack/user_task_0/none/none.json", "m", "agent",
 WRITER = """
 import sys
 from pathlib import Path
-from agentsys.base.ledger import Entry, Ledger
+from agentsys.base.ledger import Ledger, LedgerEntry
 ledger = Ledger(Path(sys.argv[1]))
 for number in range(int(sys.argv[2])):
-    ledger.add(Entry(0.0, sys.argv[3] * 50, "m", "agent", number, 1))
+    ledger.add(LedgerEntry(0.0, sys.argv[3] * 50, "m", "agent", number, 1))
 """
 
 
@@ -58,7 +58,7 @@ def test_a_thread_does_not_wait_while_another_writes(tmp_path: Path, monkeypatch
             ended.wait(60)
         return write(file, data)
 
-    monkeypatch.setattr(os, "write_policy", slow)
+    monkeypatch.setattr(os, "write", slow)
     threads = [threading.Thread(target=ledger.add, args=(ONE,), name=name) for name in ("slow", "quick")]
     threads[0].start()
     begun.wait(60)

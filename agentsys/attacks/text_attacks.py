@@ -134,3 +134,16 @@ _WRITERS: Mapping[str, Callable[[str, str, str], str]] = {
 
 def _join_lines(text: str) -> str:
     return " ".join(text.split())
+
+
+class NoAttack:
+    """Writes nothing; the environment holds its defaults."""
+
+    name = "none"
+    kind = AttackKind.NONE
+
+    def injections(
+        self, suite: Suite, user_task: UserTask, injection_task: InjectionTask, victim: Victim
+    ) -> Mapping[str, str]:
+        """No injection in any vector."""
+        return {}

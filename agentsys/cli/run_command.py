@@ -18,8 +18,8 @@ import typer
 from agentsys.base.grouping import format_count
 from agentsys.base.ledger import sum_ledgers
 from agentsys.cli.cli_output import PluginPathOption, print_to_console, table_width
-from agentsys.cli.completion import complete_overrides
 from agentsys.cli.exit_status import raise_on_stop_signals
+from agentsys.cli.lazy_commands import complete_overrides
 from agentsys.cli.terminal import escape_controls
 from agentsys.errors import ConfigError
 

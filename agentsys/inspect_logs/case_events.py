@@ -35,7 +35,7 @@ from inspect_ai.model import (
 from inspect_ai.scorer import Score
 from inspect_ai.tool import ToolCall
 
-from agentsys.analysis.html_report.stored_json import as_text, mapping, name, number, objects
+from agentsys.analysis.html_report.case_views import as_text, mapping, name, number, objects
 from agentsys.inspect_logs.inspect_messages import (
     build_refusal_error,
     build_tool_error,

@@ -37,8 +37,7 @@ from inspect_ai.scorer import Score
 
 import agentsys
 from agentsys.analysis.html_report.case_list import find_config
-from agentsys.analysis.html_report.case_views import read_own_block, read_stored_json
-from agentsys.analysis.html_report.stored_json import as_text, mapping, name
+from agentsys.analysis.html_report.case_views import as_text, mapping, name, read_own_block, read_stored_json
 from agentsys.analysis.metrics.rates import MeasuredCell
 from agentsys.base.grouping import group_by
 from agentsys.errors import ConfigError

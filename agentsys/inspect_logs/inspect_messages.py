@@ -19,7 +19,7 @@ from inspect_ai.model import (
 )
 from inspect_ai.tool import ToolCall, ToolCallError
 
-from agentsys.analysis.html_report.stored_json import as_text, mapping, name, number, objects
+from agentsys.analysis.html_report.case_views import as_text, mapping, name, number, objects
 from agentsys.records.schema import RoleUsage
 
 

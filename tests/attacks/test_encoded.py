@@ -7,12 +7,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from agentsys.attacks.injection_vectors import escape_yaml, unescape_for_suite, unescape_yaml
-from agentsys.attacks.no_attack import NoAttack
 from agentsys.attacks.red_team.chat_injection import ChatInject
 from agentsys.attacks.red_team.encoded_attack import TEXT_CODES, EncodedAttack
 from agentsys.attacks.registered_attack import RegisteredAttack
 from agentsys.attacks.search_attacks import PairAttack
-from agentsys.attacks.text_attacks import TemplateAttack
+from agentsys.attacks.text_attacks import NoAttack, TemplateAttack
 from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.benchmarks.case_watch import ExposureWatch
 from agentsys.contracts import Attack, Victim

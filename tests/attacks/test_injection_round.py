@@ -11,8 +11,8 @@ import pytest
 
 from agentsys.attacks.injection_round import InjectionRound, find_first_rounds
 from agentsys.attacks.injection_vectors import find_injectable_vectors
-from agentsys.attacks.no_attack import NoAttack
 from agentsys.attacks.registered_attack import RegisteredAttack
+from agentsys.attacks.text_attacks import NoAttack
 from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.contracts import Attack, NotInjectable, Victim
 from agentsys.errors import ConfigError

@@ -18,8 +18,8 @@ from agentdojo.task_suite.load_suites import get_suite
 from agentdojo.task_suite.task_suite import TaskSuite
 
 from agentsys.attacks import injection_vectors
-from agentsys.attacks.no_attack import NoAttack
 from agentsys.attacks.registered_attack import RegisteredAttack
+from agentsys.attacks.text_attacks import NoAttack
 from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.contracts import Attack, AttackKind, NotInjectable, Victim
 from agentsys.errors import ConfigError

@@ -141,7 +141,7 @@ def test_unpacking_writes_into_its_folder_and_only_what_is_as_it_was(tmp_path: P
     ]
 
 
-def _with(target: str = "agentsys.attacks.no_attack.NoAttack", **benchmark: Any) -> Manifest:
+def _with(target: str = "agentsys.attacks.text_attacks.NoAttack", **benchmark: Any) -> Manifest:
     attack = {"_target_": target}
     cell = BundledCell(settings={"attack": attack, "benchmark": benchmark}, identity={})
     return Manifest(**{**EMPTY, "cells": {"h": cell}}, members={})

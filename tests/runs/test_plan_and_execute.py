@@ -311,7 +311,7 @@ def test_a_large_finished_run_is_recognised_by_its_index(
     for path in records:
         os.utime(path, ns=(10**18, 10**18))  # long ago: the index is trusted about it
     assert not prepare_session(command).plan.open_jobs
-    monkeypatch.setattr(Store, "look_at", _never)
+    monkeypatch.setattr(Store, "file_status", _never)
     assert not prepare_session(command).plan.open_jobs
     with pytest.raises(ConfigError, match=r"finished under other settings: seed \(0 there, 1 now\)"):
         prepare_session([*command, "seed=1"])

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from agentsys.analysis.html_report.case_views import View, read_own_block
-from agentsys.analysis.html_report.stored_json import name, number
+from agentsys.analysis.html_report.case_views import View, name, number, read_own_block
 from agentsys.analysis.metrics.rates import BENIGN_UTILITY, TARGETED_ASR, UTILITY_UNDER_ATTACK
 from agentsys.analysis.tables.results_document import ResultsLine, Sheet
 from agentsys.analysis.tables.table_document import MISSING, Grid, GridCell, plain

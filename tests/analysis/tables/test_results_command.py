@@ -218,8 +218,8 @@ def test_results_of_a_thousand_files_need_neither_pandas_nor_agentdojo(tmp_path:
             fields = {"user_task_id": f"user_task_{user}", "injection_task_id": f"injection_task_{goal}"}
             store_published(tmp_path, **fields)
     program = (
-        "import sys; from pathlib import Path; from agentsys.cli.results_command import results\n"
-        f"results([Path({str(tmp_path)!r})])\n"
+        "import sys; from pathlib import Path; from agentsys.cli.results_command import results_command\n"
+        f"results_command([Path({str(tmp_path)!r})])\n"
         "heavy = {'pandas', 'agentdojo', 'openai', 'anthropic', 'hydra', 'google.genai'} & set(sys.modules)\n"
         "sys.exit(f'imported {heavy}' if heavy else 0)"
     )
