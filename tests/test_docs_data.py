@@ -36,7 +36,7 @@ def test_every_kind_of_error_is_explained() -> None:
     page = (DOCS / "errors.md").read_text(encoding="utf-8")
     assert {f"`{kind.value}`" for kind in ErrorKind} <= set(re.findall(r"`\w+`", page))
     source = Path(__file__).parents[1] / "agentsys" / "runs" / "run_case.py"
-    raised = set(re.findall(r'_(?:failed|broke)\(run, "(\w+)"', source.read_text(encoding="utf-8")))
+    raised = set(re.findall(r'_mark_(?:failed|broken)\(run, "(\w+)"', source.read_text(encoding="utf-8")))
     assert len(raised) > 3
     assert {f"`{kind}`" for kind in raised} <= set(re.findall(r"`\w+`", page))
 

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.extensions import shipped_config_dir, shipped_config_dirs
 
@@ -71,6 +69,8 @@ def load_config(group: str, name: str, config_dirs: Sequence[Path] = ()) -> dict
     Raises:
         ConfigError: If there is no such config, or it is not a YAML mapping.
     """
+    import yaml  # here, because tables of stored runs seldom need it and should start fast
+
     path = find_config_file(group, name, config_dirs)
     try:
         values = yaml.safe_load(_read_config(path))
@@ -83,6 +83,8 @@ def load_config(group: str, name: str, config_dirs: Sequence[Path] = ()) -> dict
 
 def list_setting_names() -> list[str]:
     """The keys of a run that are on no account an option of a command: groups and plain values."""
+    import yaml
+
     top = yaml.safe_load(_read_config(shipped_config_dir() / "config.yaml"))
     chosen = [group for choice in top["defaults"] if isinstance(choice, dict) for group in choice]
     return [*chosen, "experiment", *(key for key in top if key not in ("defaults", "sweep"))]

@@ -25,12 +25,12 @@ from agentsys.base.grouping import format_count
 from agentsys.cli.cli_output import print_line
 from agentsys.cli.exit_status import raise_on_stop_signals
 from agentsys.cli.terminal import escape_to_line
-from agentsys.runs.run_totals import Listener
 
 if TYPE_CHECKING:
     from agentsys.bundles.verify_bundle import Verification, VerifiedCase
     from agentsys.records.schema import CaseRecord
     from agentsys.runs.plan import Job
+    from agentsys.runs.run_totals import Listener
 
 
 def bundle(
@@ -99,7 +99,7 @@ def verify(
     warnings.filterwarnings("ignore", message="Model output was None")
     # Some of AgentDojo's checkers print.
     with raise_on_stop_signals(), redirect_stdout(io.StringIO()):
-        found = verified(file, listener=_ProgressPrinter, workers=workers, trust_code=trust_code)
+        found = verified(file, listener=_make_progress_printer, workers=workers, trust_code=trust_code)
     if output is VerifyOutput.JSON:
         sys.stdout.write(f"{json.dumps(_build_document(found), indent=2)}\n")
     else:
@@ -108,25 +108,30 @@ def verify(
         raise typer.Exit(EXIT_DIFFERS)
 
 
-class _ProgressPrinter(Listener):
-    """Says on standard error how far it is, now and then."""
+def _make_progress_printer(jobs: Sequence[Job]) -> Listener:
+    """A listener that says on standard error how far it is, now and then."""
+    # Here, because what runs need takes longer to import than `--help` may.
+    from agentsys.runs.run_totals import Listener
 
-    def __init__(self, jobs: Sequence[Job]) -> None:
-        self._planned, self._done = len(jobs), 0
-        self._print_line(f"Running {format_count(len(jobs), 'case')} again; no model is asked.")
+    class ProgressPrinter(Listener):
+        def __init__(self) -> None:
+            self._planned, self._done = len(jobs), 0
+            self._print_line(f"Running {format_count(len(jobs), 'case')} again; no model is asked.")
 
-    def finished(self, record: CaseRecord) -> None:
-        """Count a case."""
-        self._done += 1
-        if self._done % max(_REPORT_EVERY, self._planned // 10) == 0:
-            self._print_line(f"{self._done:,} of {self._planned:,}")
+        def finished(self, record: CaseRecord) -> None:
+            """Count a case."""
+            self._done += 1
+            if self._done % max(_REPORT_EVERY, self._planned // 10) == 0:
+                self._print_line(f"{self._done:,} of {self._planned:,}")
 
-    def stopping(self, why: str, running: int) -> None:
-        """Say that it is ending early."""
-        self._print_line(escape_to_line(f"Stopping: {why}"))
+        def stopping(self, why: str, running: int) -> None:
+            """Say that it is ending early."""
+            self._print_line(escape_to_line(f"Stopping: {why}"))
 
-    def _print_line(self, line: str) -> None:
-        print(line, file=sys.stderr)
+        def _print_line(self, line: str) -> None:
+            print(line, file=sys.stderr)
+
+    return ProgressPrinter()
 
 
 def _print_verification(found: Verification) -> None:

@@ -34,6 +34,9 @@ _DryRunOption = Annotated[
     bool, typer.Option("--dry-run", help="Print the plan and an estimate; run nothing.")
 ]
 
+_YesOption = Annotated[
+    bool, typer.Option("--yes", help="Start also where the estimate is above budget.ask_above_usd.")
+]
 _QuietOption = Annotated[
     bool, typer.Option("-q", "--quiet", help="No plan and no progress: results and last lines alone.")
 ]
@@ -66,9 +69,7 @@ def run_cases_command(
         bool,
         typer.Option("--skip-unavailable", help="Leave out cells that cannot run here, and run the others."),
     ] = False,
-    yes: Annotated[
-        bool, typer.Option("--yes", help="Start also where the estimate is above budget.ask_above_usd.")
-    ] = False,
+    yes: _YesOption = False,
     quiet: _QuietOption = False,
     verbose: _VerboseOption = False,
     log_level: _LogLevelOption = "warning",
@@ -104,6 +105,11 @@ def run_cases_command(
     with chatter.status("Asking each model one question ..."):
         session = session.preflight(skip_unavailable=skip_unavailable)
     _print_preflight(session, chatter)
+    _run_and_print(session, console, chatter, verbose=verbose)
+
+
+def _run_and_print(session: Session, console: Console, chatter: Console, *, verbose: bool) -> None:
+    """Run the open cases, then print table, conclusion and the last lines."""
     started = time.monotonic()
     outcome = _run_with_progress(session, chatter, verbose=verbose)
     spent = ""

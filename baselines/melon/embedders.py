@@ -138,7 +138,7 @@ class EmbeddingEndpoint(OpenAIModel):
 
     _path: ClassVar[str] = "/embeddings"
 
-    def _encode_body(self, request: ChatRequest) -> bytes:
+    def _build_body(self, request: ChatRequest) -> bytes:
         texts = [text_of(message) for message in request.messages]
         return encode_for_wire({"model": self.model_id, "input": texts, "encoding_format": "float"})
 

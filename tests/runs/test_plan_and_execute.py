@@ -143,7 +143,7 @@ def test_a_full_disk_stops_the_run_with_one_line(tmp_path: Path, monkeypatch: py
         stored.append(write(record, agentdojo))
         return stored[0]
 
-    monkeypatch.setattr(session.store, "write_policy", fills_up)
+    monkeypatch.setattr(session.store, "write", fills_up)
     outcome = session.execute(Silent())
     assert outcome.fatal == "Cannot write x: No space left on device."
     assert len(records_in(tmp_path / "runs")) == 1
