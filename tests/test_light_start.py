@@ -105,7 +105,7 @@ def test_what_the_index_knows_is_read_without_the_formats_of_files(tmp_path: Pat
     results = "results", str(tmp_path / "runs"), "--format", "csv"
     for used in (True, False):
         (modules,) = imported_by(results, cwd=tmp_path)
-        for name in ("schema", "formats.agentdojo"):
+        for name in ("schema", "agentdojo_format"):
             assert (f"agentsys.records.{name}" in modules) is used
 
 

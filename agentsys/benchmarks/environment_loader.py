@@ -3,13 +3,13 @@
 Two ways to put injections in, chosen by `benchmark.injection`:
 
 * `folded`, the default: AgentDojo's own substitution into YAML text, with everything it does to
-  line breaks and escapes, parsed by libyaml where that reads the same (see `environment_text`). Any other
-  injection goes to AgentDojo's own method.
+  line breaks and escapes: the parsed text with its holes filled (see `environment_text`). An injection
+  that could leave its quotes goes to AgentDojo's own method.
 * `exact`: the literal text stands where the placeholder stood, whatever its characters. Vectors
   that the attack leaves alone keep the value AgentDojo gives them.
 
-`InjectionBreaksEnvironment` is raised for a text with which the environment cannot be loaded;
-`hash_suite_data` says which data a result was made with, because AgentDojo's versions pin tasks, not data.
+`InjectionBreaksEnvironment` is raised for a text with which the environment cannot be loaded; `hash_suite_data`
+says which data a result was made with, because AgentDojo's versions pin tasks, not data.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from pydantic_core import SchemaValidator
 from pydantic_core.core_schema import CoreConfig
 
 from agentsys.benchmarks.environment_text import (
+    HoledText,
     find_breaking_character,
     is_plain,
-    is_read_alike,
-    parse_with_libyaml,
+    parse_holed_text,
 )
 from agentsys.contracts import Suite
 from agentsys.errors import ConfigError
@@ -107,6 +107,8 @@ def _hash_of(*texts: str) -> str:
 _FILES = ("environment.yaml", "injection_vectors.yaml")
 
 
+__all__ = ["EnvironmentLoader", "Injection", "InjectionBreaksEnvironment"]
+
 Injection = Literal["folded", "exact"]
 """How injections get into the environment (see the module's docstring)."""
 
@@ -149,9 +151,9 @@ class EnvironmentLoader:
         return dict(suite.get_injection_vector_defaults()), text
 
     @cached_property
-    def _is_read_alike(self) -> bool:
+    def _holed_text(self) -> HoledText | None:
         defaults, text = self._data
-        return not self._own_way and _is_read_alike(text, tuple(defaults.items()))
+        return None if self._own_way else _holed_once(text, tuple(defaults.items()))
 
     @cached_property
     def _validator(self) -> Callable[[Any], Any]:
@@ -190,12 +192,13 @@ class EnvironmentLoader:
     def _load(self, injections: dict[str, str]) -> TaskEnvironment:
         if self._injection == "exact" and injections:
             return self._validate(self._inject_exactly(injections))
-        if self._is_read_alike and all(map(is_plain, injections.values())):
-            defaults, text = self._data
-            with suppress(*_BROKEN):  # then by the package, for its own error
-                return self._validate(
-                    pickle.loads(parse_with_libyaml(text.format(**{**defaults, **injections})))
-                )
+        if self._holed_text is not None and all(is_plain(text) for text in injections.values()):
+            values = {**self._data[0], **injections}
+            try:
+                document = self._holed_text.fill(values, frozenset(injections))
+            except _BROKEN:
+                return self._load_by_package(injections)
+            return self._validate(document)
         return self._load_by_package(injections)
 
     def _load_by_package(self, injections: dict[str, str]) -> TaskEnvironment:
@@ -240,9 +243,9 @@ class EnvironmentLoader:
 
 
 @lru_cache(maxsize=32)
-def _is_read_alike(text: str, defaults: tuple[tuple[str, str], ...]) -> bool:
-    """`is_read_alike`, which takes 0.2 s for a suite: versions that have the same data share it."""
-    return is_read_alike(text, dict(defaults))
+def _holed_once(text: str, defaults: tuple[tuple[str, str], ...]) -> HoledText | None:
+    """`parse_holed_text`, which takes 0.2 s for a suite: versions that have the same data share it."""
+    return parse_holed_text(text, dict(defaults))
 
 
 def _make_mark(vector: str) -> str:

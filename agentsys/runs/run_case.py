@@ -30,7 +30,7 @@ from agentsys.benchmarks.case_random import (
 from agentsys.benchmarks.case_watch import ExposureWatch, TracedRuntime
 from agentsys.benchmarks.clock import find_clock_start, use_case_clock
 from agentsys.benchmarks.environment_loader import InjectionBreaksEnvironment
-from agentsys.benchmarks.scoring import are_equal
+from agentsys.benchmarks.scoring import are_equal, use_quick_copy
 from agentsys.contracts import (
     AttackKind,
     Defense,
@@ -200,8 +200,9 @@ def play_case(run: CaseRun, texts: Mapping[str, str] | None = None, again: int =
     # What its random numbers depend on: the same under every defense, model and attack.
     key = cell.settings.seed, case.suite, case.user_task_id, case.injection_task_id, case.epoch
     generator = CaseRandom(key, _load_recorded_draws(run, scene, suite, user_task))
+    copies = use_quick_copy(suite, user_task, loaded, before, load)
     try:
-        with use_case_clock(find_clock_start(cell.benchmark)), use_case_random(generator):
+        with use_case_clock(find_clock_start(cell.benchmark)), use_case_random(generator), copies:
             tasks = user_task, injection_task, dict(run.written)
             run.utility, run.security = suite.run_task_with_pipeline(
                 observed, *tasks, runtime_class=TracedRuntime, environment=loaded

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from functools import cache
 from typing import Any
 
@@ -16,7 +15,7 @@ from hypothesis import strategies as st
 from agentsys.attacks.registered_attack import RegisteredAttack
 from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.benchmarks.environment_loader import InjectionBreaksEnvironment
-from agentsys.benchmarks.environment_text import is_plain, is_read_alike, parse_with_libyaml
+from agentsys.benchmarks.environment_text import is_plain
 from agentsys.contracts import Victim
 
 VERSIONS = [version for version, suites in load_suites._SUITES.items() if suites]
@@ -238,28 +237,6 @@ def test_objects_that_stand_in_two_places_do_in_every_environment() -> None:
 @pytest.mark.parametrize("name", SUITES)
 def test_every_suite_of_the_package_takes_the_fast_way(name: str) -> None:
     loader = ours(name).load_and_inject_default_environment.__self__
-    assert loader._is_read_alike
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["'single {v}'\n", '"a": {v}\n', '"a": "{v!r}"\n', '"a": "{}"\n', '"a": "{unknown}"\n', '"a": "{v}\n'],
-)
-def test_a_text_of_which_it_is_not_known_is_not_given_to_libyaml(text: str) -> None:
-    assert not is_read_alike(text, {"v": "1"})
-    assert is_read_alike('"{{x}} {v}": "{v}"\n', {"v": "1"})
-
-
-LETTERS = st.characters(min_codepoint=0x20, exclude_categories=["Cs"], exclude_characters='"\\')
-
-
-@settings(max_examples=300, deadline=None, derandomize=True)
-@given(st.lists(st.sampled_from(PIECES) | LETTERS, max_size=14).map("".join).filter(is_plain))
-def test_a_plain_text_is_read_by_libyaml_as_by_pyyaml(inner: str) -> None:
-    try:
-        expected = yaml.safe_load(f'"{inner}"')
-    except yaml.YAMLError:
-        with pytest.raises(yaml.YAMLError):
-            parse_with_libyaml(f'"{inner}"')
-    else:
-        assert pickle.loads(parse_with_libyaml(f'"{inner}"')) == expected
+    assert loader._holed_text is not None
+    fields = sum(len(hole.vectors) for hole in loader._holed_text.holes)
+    assert fields >= len(loader.get_defaults())

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import gc
+import threading
+from functools import partial
 from typing import Any
+from weakref import ref
 
 import pytest
+from agentdojo.agent_pipeline.ground_truth_pipeline import GroundTruthPipeline
 from agentdojo.functions_runtime import TaskEnvironment
 from deepdiff import DeepDiff
 from hypothesis import given, settings
@@ -18,6 +23,7 @@ from agentsys.benchmarks.scoring import (
     check_on_copies,
     copy_environments,
     deep_copy,
+    use_quick_copy,
 )
 
 
@@ -33,6 +39,10 @@ class World(TaskEnvironment):
 def pair(name: str = "workspace") -> tuple[Any, Any]:
     suite = AgentDojo("v1.2.2").suite(name)
     return suite.load_and_inject_default_environment({}), suite.load_and_inject_default_environment({})
+
+
+def load(suite: Any) -> Any:
+    return partial(suite.load_and_inject_default_environment, {})
 
 
 def test_environments_that_did_not_change_become_one() -> None:
@@ -173,10 +183,26 @@ class Seen:
             after.shelf.append(2)
         return grown
 
+    @property
+    def distinct(self) -> int:
+        return len({(id(before), id(after)) for before, after in self.pairs})
+
 
 def worlds() -> tuple[World, World]:
     before = World(items={"a": Item(value=1)}, shelf=[1])
     return before, before.model_copy(deep=True)
+
+
+def test_a_cases_two_checks_are_given_one_pair_of_copies_and_the_next_cases_another() -> None:
+    seen, (before, after) = Seen(), worlds()
+    scored = check_on_copies(seen)
+    for _ in range(2):
+        scored(None, [], before, after, [])
+    assert (len(seen.pairs), seen.distinct) == (2, 1)
+    scored(None, [], before, after, [])
+    assert seen.distinct == 2, "a pair is given out once more, not for ever"
+    scored(None, [], *worlds(), [])
+    assert seen.distinct == 3
 
 
 def test_copies_that_a_check_changed_are_not_given_to_the_next() -> None:
@@ -184,6 +210,7 @@ def test_copies_that_a_check_changed_are_not_given_to_the_next() -> None:
     scored = check_on_copies(seen)
     assert [scored(None, [], before, after, []) for _ in range(2)] == [False, False]
     assert [len(second.shelf) for _, second in seen.pairs] == [2, 2, 2, 2], "each began with what was there"
+    assert seen.distinct == 4
 
 
 def test_a_world_that_changed_between_two_checks_is_seen_by_the_second() -> None:
@@ -192,6 +219,26 @@ def test_a_world_that_changed_between_two_checks_is_seen_by_the_second() -> None
     assert scored(None, [], before, after, []) is False
     after.shelf.append(2)
     assert scored(None, [], before, after, []) is True
+
+
+def test_two_threads_that_check_one_case_share_no_copies() -> None:
+    seen, (before, after) = Seen(), worlds()
+    scored = check_on_copies(seen)
+    scored(None, [], before, after, [])
+    other = threading.Thread(target=lambda: scored(None, [], before, after, []))
+    other.start()
+    other.join()
+    assert seen.distinct == 2
+
+
+def test_a_check_keeps_no_environment_alive() -> None:
+    before, after = worlds()
+    scored = check_on_copies(Seen())
+    scored(None, [], before, after, [])
+    gone = ref(before), ref(after)
+    del before, after
+    gc.collect()
+    assert [one() for one in gone] == [None, None]
 
 
 def test_a_checks_own_failure_is_let_through() -> None:
@@ -259,3 +306,86 @@ def test_a_check_that_changes_both_sides_at_once_is_asked_again_where_they_conta
 def test_comparing_part_by_part_is_pydantics_own_comparison(one: World, other: World) -> None:
     for first, second in ((one, other), (one, deep_copy(one))):
         assert _are_parts_equal(first, second) == (first == second)
+
+
+class Looking(GroundTruthPipeline):  # type: ignore[misc]
+    """Does the task, and keeps the environment as it was given."""
+
+    def query(self, query: str, runtime: Any, env: Any = None, *rest: Any) -> Any:
+        self.given, self.names = deep_copy(env), list(vars(env))
+        return super().query(query, runtime, env, *rest)
+
+
+def test_the_copy_before_a_case_is_made_quickly_once_and_by_nobody_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    suite = AgentDojo("v1.2.2").suite("workspace")
+    task, loaded = suite.user_tasks["user_task_7"], suite.load_and_inject_default_environment({})
+    compared: list[tuple[Any, Any]] = []
+    check = suite._check_task_result
+
+    def checked(task: Any, output: Any, before: Any, after: Any, calls: Any) -> bool:
+        compared.append((before, after))
+        return bool(check(task, output, before, after, calls))
+
+    monkeypatch.setitem(vars(suite), "_check_task_result", checked)
+    slow: list[object] = []
+    monkeypatch.setattr(type(loaded), "model_copy", lambda self, **how: slow.append(how))
+    truth, again = Looking(task), deep_copy(loaded)
+    with use_quick_copy(suite, task, loaded, again, load(suite)):
+        assert suite.run_task_with_pipeline(truth, task, None, {}, environment=loaded)[0]
+    [(before, after)] = compared
+    assert not slow
+    assert truth.names == list(type(loaded).model_fields)
+    assert before == truth.given == suite.load_and_inject_default_environment({})
+    assert after is loaded and before is not loaded and before != after
+    assert before is not again, "this check is not known to leave it as it is"
+
+
+def test_what_was_loaded_a_second_time_is_the_copy_where_checks_leave_it_as_it_is() -> None:
+    suite = AgentDojo("v1.2.2").suite("workspace")
+    task, theft = suite.user_tasks["user_task_7"], suite.injection_tasks["injection_task_6"]
+    loaded, again = (suite.load_and_inject_default_environment({}) for _ in range(2))
+    with use_quick_copy(suite, task, loaded, again, load(suite)):
+        assert suite.run_task_with_pipeline(Looking(task), task, theft, {}, environment=loaded)[0]
+    assert again == suite.load_and_inject_default_environment({}) != loaded
+    with use_quick_copy(suite, task, loaded, again, load(suite)):
+        assert loaded.model_copy(deep=True) not in (again, None), "it is another world by now"
+    with use_quick_copy(suite, task, again, other := deep_copy(again), load(suite)):
+        assert again.model_copy(deep=True) is other
+
+
+@pytest.mark.parametrize("truthful", [True, False])
+def test_checks_see_the_world_before_loaded_once_more_but_never_another_world(truthful: bool) -> None:
+    suite, given = AgentDojo("v1.2.2").suite("workspace"), list[Any]()
+    task, theft = suite.user_tasks["user_task_7"], suite.injection_tasks["injection_task_6"]
+
+    def once_more() -> Any:
+        given.append(load(suite)())
+        if not truthful:
+            given[-1].inbox.emails.clear()
+        return given[-1]
+
+    loaded, again = load(suite)(), load(suite)()
+    with use_quick_copy(suite, task, loaded, again, once_more):
+        scores = suite.run_task_with_pipeline(Looking(task), task, theft, {}, environment=loaded)
+    assert scores == (True, False)
+    assert given
+    given.clear()
+    copy_environments(again, loaded)
+    assert not given, "it is for the case alone"
+
+
+def test_an_environment_that_may_be_asked_for_other_copies_answers_as_pydantic_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    suite = AgentDojo("v1.2.2").suite("banking")
+    task, loaded = suite.user_tasks["user_task_0"], suite.load_and_inject_default_environment({})
+    with use_quick_copy(suite, task, loaded, loaded, load(suite)):
+        assert loaded.model_copy(update={"filesystem": None}).filesystem is None
+    with use_quick_copy(suite, task, loaded, loaded, load(suite)):
+        pass
+    monkeypatch.setattr(type(task), "init_environment", staticmethod(lambda environment: environment))
+    with use_quick_copy(suite, task, loaded, loaded, load(suite)):
+        assert "model_copy" not in vars(loaded)
+    assert list(vars(loaded)) == list(type(loaded).model_fields)

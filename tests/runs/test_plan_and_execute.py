@@ -279,15 +279,15 @@ def test_a_finished_run_needs_no_script_and_one_to_run_has_it_before_its_first_c
     made: list[str] = []
     for module, name in (
         (cell, "build_playbook"),
-        (environment_loader, "is_read_alike"),
+        (environment_loader, "parse_holed_text"),
         (finish_case, "run_case"),
     ):
         monkeypatch.setattr(module, name, _noting(made, name, getattr(module, name)))
-    environment_loader._is_read_alike.cache_clear()
+    environment_loader._holed_once.cache_clear()
     session = prepare_session(command)
     assert made == []
     session.execute(Silent())
-    assert sorted(made[:2]) == ["build_playbook", "is_read_alike"] and made[2:] == ["run_case"]
+    assert sorted(made[:2]) == ["build_playbook", "parse_holed_text"] and made[2:] == ["run_case"]
     assert prepare_session(command).execute(Silent()).finished == 0
     assert len(made) == 3
 
