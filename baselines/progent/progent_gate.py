@@ -138,9 +138,8 @@ class GatedRuntime(FunctionsRuntime):  # type: ignore[misc]
         except ValidationError:
             return None
         everything: dict[str, Any] = valid.model_dump(mode="json", fallback=str)
-        if (
-            self.policy.settings.compat
-        ):  # Of an argument that was left out the default is checked; null fails.
+        # Reference: of an argument that was left out the default is checked, and null fails.
+        if self.policy.settings.compat:
             return everything
         # Null where the tool would put it itself, too: models write it for "not given".
         nulls = {name for name, of in tool.parameters.model_fields.items() if of.default is None}

@@ -117,8 +117,37 @@ def test_a_changed_rule_of_evaluation_is_noticed(
     assert disagreeing(tasks[::6], known) > 0
 
 
+def every_rule_of_a_tool_is_tried(patch: Patch) -> None:
+    decide = progent_rules.decide_call
+    patch.setattr(
+        progent_gate,
+        "decide_call",
+        lambda rules, tool, args, first_only: decide(rules, tool, args, first_only=False),
+    )
+
+
+def only_supplied_arguments_are_checked(patch: Patch) -> None:
+    prepare = progent_gate.GatedRuntime._prepare_arguments
+
+    def prepared(self: Any, function: str, args: Any) -> Any:
+        policy, self.policy = self.policy, replace(self.policy, settings=MENDED)
+        try:
+            return prepare(self, function, args)
+        finally:
+            self.policy = policy
+
+    patch.setattr(progent_gate.GatedRuntime, "_prepare_arguments", prepared)
+
+
+MENDED = replace(REFERENCE, compat=False)
+CHANGED = {every_rule_of_a_tool_is_tried: 175, only_supplied_arguments_are_checked: 8}
+"""Mended defect -> runs that come out differently once it alone is mended."""
+
+
 @pytest.mark.slow
-def test_the_mended_defects_change_the_runs_that_show_them(
-    tasks: list[RecordedTask], known: Arguments
+@pytest.mark.parametrize("mend", CHANGED)
+def test_a_mended_defect_changes_the_runs_that_show_it(
+    tasks: list[RecordedTask], known: Arguments, monkeypatch: Patch, mend: Callable[[Patch], None]
 ) -> None:
-    assert disagreeing(tasks, known, replace(REFERENCE, compat=False)) > 0
+    mend(monkeypatch)
+    assert disagreeing(tasks, known) == CHANGED[mend]
