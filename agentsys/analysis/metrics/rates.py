@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -129,9 +130,17 @@ class MeasuredCell(NamedTuple):
         return (*self[:3], self.defense != NO_DEFENSE, self.defense, self.attack != NO_ATTACK, self.attack)
 
 
+_CELL_FIELDS = attrgetter("benchmark", "version", "model", "apart", "simulated", "defense", "attack")
+"""What the name of a case's cell is made of."""
+
+
 def scored_cells(cases: Iterable[CaseRow]) -> dict[MeasuredCell, list[CaseRow]]:
     """Cell -> those of its cases that metrics are made of; cells and cases in the order met."""
-    return group_by((case for case in cases if case.is_scored), MeasuredCell.of)
+    scored = [case for case in cases if case.is_scored]
+    # By plain fields first: a cell made for each of 50,000 cases takes as long as reading their index.
+    alike = group_by(scored, _CELL_FIELDS)
+    cells = {MeasuredCell.of(group[0]): group for group in alike.values()}
+    return cells if len(cells) == len(alike) else group_by(scored, MeasuredCell.of)
 
 
 def measure(
