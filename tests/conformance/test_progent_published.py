@@ -140,7 +140,10 @@ def only_supplied_arguments_are_checked(patch: Patch) -> None:
 
 
 MENDED = replace(REFERENCE, compat=False)
-CHANGED = {every_rule_of_a_tool_is_tried: 175, only_supplied_arguments_are_checked: 8}
+CHANGED: dict[Callable[[Patch], None], int] = {
+    every_rule_of_a_tool_is_tried: 175,
+    only_supplied_arguments_are_checked: 8,
+}
 """Mended defect -> runs that come out differently once it alone is mended."""
 
 
