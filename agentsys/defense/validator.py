@@ -27,7 +27,7 @@ from agentsys.defense.call_trace import (
 from agentsys.defense.gate import ends_subtask
 from agentsys.defense.prompts import VALIDATOR, VALIDATOR_SECTIONS, write_sections
 from agentsys.models.chat import ChatModel, ChatRequest, ModelError, system, text_of, user
-from agentsys.models.trace import span
+from agentsys.models.trace import mark_reply_unreadable, span
 
 
 class RuleDecision(Enum):
@@ -246,6 +246,8 @@ def validate(
             opened.decision |= {"model_error": error.kind.value}
             return ValidatorVerdict(allow=False, reply="")
         verdict = ValidatorVerdict(is_clear_true(text_of(reply)), text_of(reply))
+        if not (verdict.allow or _is_clear_word(verdict.reply, "false")):
+            mark_reply_unreadable()
         opened.messages = [*messages, reply]
         opened.decision |= {"allow": verdict.allow}
     return verdict
@@ -260,4 +262,8 @@ def note_ruling(call: TracedCall, ruling: Ruling) -> None:
 
 def is_clear_true(reply: str) -> bool:
     """Whether a reply is the one word True, give or take case, a full stop, quotes and emphasis marks."""
-    return reply.strip().strip("*_`\"'.").casefold() == "true"
+    return _is_clear_word(reply, "true")
+
+
+def _is_clear_word(reply: str, word: str) -> bool:
+    return reply.strip().strip("*_`\"'.").casefold() == word

@@ -25,6 +25,7 @@ from agentsys.analysis.metrics.attack_success import (
 )
 from agentsys.analysis.metrics.best_attack import at_least_once, best_attack, least_repeats, overall_asr
 from agentsys.analysis.metrics.case_measures import is_control
+from agentsys.analysis.metrics.cell_verdict import count_ends, describe_ends
 from agentsys.analysis.metrics.rates import Number, scored_cells
 from agentsys.analysis.metrics.task_tags import (
     Bound,
@@ -83,21 +84,19 @@ def _notes_on_replies(lines: _Lines) -> Iterator[str]:
     cases = [case for some in lines.values() for case in some]
     for note in sorted({note for case in cases for note in case.notes if note.startswith(SLOPPY)}):
         yield f"{note}: replies depart from what was asked for at these rates (docs/sloppiness.md)."
-    for line, some in lines.items():
-        ran = [case for case in some if case.status == "ok" and case.trajectory_length is not None]
-        if ran and not any(case.calls or case.trajectory_length for case in ran):
-            yield (
-                f"{_name(*line)}: no tool was called in any of {len(ran)} cases. Does the model's server "
-                "parse tool calls (docs/models.md)?"
-            )
+    ended = {line: ends for line, some in lines.items() if (ends := count_ends(some))}
+    if ended:
+        told = (f"{_name(*line)} {describe_ends(ends)} of {len(lines[line])}" for line, ends in ended.items())
+        yield f"Ended at a bound, scored as they stand: {'; '.join(told)}."
     odd: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
     for case in cases:
         for model_id, kinds in case.odd_replies.items():
             for kind, count in kinds.items():
-                odd[model_id, kind].append(count)
+                if kind in _ODD:
+                    odd[model_id, kind].append(count)
     for (model_id, kind), counts in sorted(odd.items()):
         yield (
-            f"Replies of {model_id or 'a model without a name'} that were {_ODD.get(kind, kind)}: "
+            f"Replies of {model_id or 'a model without a name'} that were {_ODD[kind]}: "
             f"{sum(counts)}, in {len(counts)} cases."
         )
     if met := [case for case in cases if case.error_kind == "context_length"]:
