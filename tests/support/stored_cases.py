@@ -10,7 +10,6 @@ from agentsys.records.case import Case
 from agentsys.records.case_row import CaseRow
 from agentsys.records.schema import CaseRecord
 
-
 CALLING: list[dict[str, Any]] = [
     {"role": "user", "content": "hi"},
     {"role": "assistant", "content": "", "tool_calls": [{"function": "get_iban", "args": {}}]},

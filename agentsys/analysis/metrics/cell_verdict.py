@@ -17,7 +17,7 @@ IS_CONTROL = "control"
 """Fact: the payload was empty."""
 _MOST_UNREADABLE = 0.1
 """Share of a role's replies that may be unreadable."""
-_MOST_BOUND = 0.05
+MOST_BOUND = 0.05
 """Share of a cell's cases that may end at a bound, outgrow the context, or hold a call written as text."""
 _RARE = 0.1
 """Share of a cell's cases below which a role that was never readable cannot have broken it."""
@@ -103,8 +103,12 @@ _Reasons = Iterator[tuple[str, str]]
 """Grade and reason."""
 
 
+def _is_hollow(case: CaseRow) -> bool:
+    return case.proposed is None and case.trajectory_length is None
+
+
 def _find_hollow(done: Sequence[CaseRow]) -> _Reasons:
-    hollow = Counter(case.suite for case in done if case.proposed is None and case.trajectory_length is None)
+    hollow = Counter(case.suite for case in done if _is_hollow(case))
     if hollow.total() == len(done):
         yield BROKEN, f"no messages (in {len(done)} records)"
     elif hollow:
@@ -136,7 +140,7 @@ def _find_unreadable(done: Sequence[CaseRow]) -> _Reasons:
 def _find_silence(done: Sequence[CaseRow]) -> _Reasons:
     """No call in any case; an element that asks no model is a control, and not silent."""
     made = any(case.proposed or case.trajectory_length or case.calls for case in done)
-    asked = any(case.foreign or any(case.replies_by_role.values()) for case in done)
+    asked = any(case.foreign or any(case.replies_by_role.values()) for case in done if not _is_hollow(case))
     needed = any(case.ground_truth_length != 0 for case in done)
     if asked and needed and not made:
         yield BROKEN, f"no tool call (in {len(done)} cases; does the model's server parse tool calls?)"
@@ -144,7 +148,7 @@ def _find_silence(done: Sequence[CaseRow]) -> _Reasons:
 
 def _find_flaws(done: Sequence[CaseRow]) -> _Reasons:
     as_text = sum(any("unparsed_call" in odd for odd in case.odd_replies.values()) for case in done)
-    if as_text > _MOST_BOUND * len(done):
+    if as_text > MOST_BOUND * len(done):
         yield SUSPECT, f"calls written as text (in {as_text} of {len(done)} cases)"
     known = [case for case in done if case.exposed_raw is not None]
     met = any(case.exposed_raw or case.exposed_shown or case.measured.get(IS_CONTROL) for case in known)
@@ -155,10 +159,10 @@ def _find_flaws(done: Sequence[CaseRow]) -> _Reasons:
 
 def _find_ends(done: Sequence[CaseRow], cases: Sequence[CaseRow]) -> _Reasons:
     ends = count_ends(done)
-    if ends.total() > _MOST_BOUND * len(done):
+    if ends.total() > MOST_BOUND * len(done):
         yield SUSPECT, f"ended at a bound ({describe_ends(ends)}, of {len(done)} cases)"
     long = sum(case.error_kind == "context_length" for case in cases)
-    if long > _MOST_BOUND * len(cases):
+    if long > MOST_BOUND * len(cases):
         yield SUSPECT, f"context too small (in {long} of {len(cases)} cases)"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from agentsys.analysis.metrics.cell_verdict import verdict_notes
+from agentsys.analysis.metrics.cell_verdict import BROKEN, verdict_notes
 from agentsys.analysis.metrics.task_tags import SCORE_FIXED
 from agentsys.analysis.paper import paper_notes
 from agentsys.analysis.paper.paper_tables import (
@@ -137,6 +137,8 @@ def _write_ours(cell: PaperCell, row: PaperRow) -> GridCell:
         return GridCell("")
     if cell.ours is None or row.line is None:
         return GridCell(paper_notes.NO_RUNS)
+    if cell.ours.verdict == BROKEN:
+        return GridCell(BROKEN)
     marks = paper_notes.SIMULATED if row.line.simulated else ""
     if cell.spot.suite == OVERALL and row.line.list_missing_suites(cell.spot.attack):
         marks += paper_notes.FEWER_SUITES

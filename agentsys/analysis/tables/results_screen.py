@@ -11,7 +11,7 @@ from typing import NamedTuple
 from rich.cells import cell_len
 
 from agentsys.analysis.metrics.case_measures import total_dollars, total_tokens
-from agentsys.analysis.metrics.cell_verdict import VALID, verdict_notes
+from agentsys.analysis.metrics.cell_verdict import BROKEN, SUSPECT, VALID, shorten_verdict, verdict_notes
 from agentsys.analysis.metrics.comparison import ALL_CASES, DifferenceRow, compare_sides
 from agentsys.analysis.metrics.rates import (
     BENIGN_UTILITY,
@@ -217,6 +217,7 @@ QUALITY = "Quality"
 _N, _ERRORS, _TOKENS = "n", "Errors", "Tokens"
 _TITLES = {UTILITY_UNDER_ATTACK: "Under attack", TARGETED_ASR: "ASR", DEFENSE_QUALITY: QUALITY}
 """Metric -> heading, where a shorter one does."""
+_SUSPECT_MARK = "?"
 _LEGEND = f"%, 95% intervals; n benign + attacked; {BEST} best."
 _WORST_CASE = "simulated"
 """The scripted agent as it is shipped: it does all that it reads. Changed options change its name."""
@@ -234,7 +235,7 @@ def results_screen(found: Report, cases: Sequence[CaseRow], findings: Sequence[s
         (_sheet_title(sheet), _sheet_grid(sheet, relative)) for sheet in sheets(found.rows, found.titles)
     ]
     grave = list(verdict_notes(found.rows, [DEFENSE_QUALITY]))
-    told_already = all(grid.legend == _BESIDE_PAPER for _, grid in grids)
+    told_already = all(grid.legend.endswith(_BESIDE_PAPER) for _, grid in grids)
     others = [note for note in found.notes if note not in (*grave, *([SIMULATED_NOTE] * told_already))]
     return Document(
         [(title, [grid]) for title, grid in grids],
@@ -290,11 +291,16 @@ def _sheet_grid(sheet: Sheet, relative: Mapping[MeasuredCell, float]) -> Grid:
     ends = frozenset(i for i in range(1, len(lines)) if lines[i].attack != lines[i - 1].attack)
     header = (*names, *(title for title, _ in columns))
     legend = _BESIDE_PAPER if beside_paper else _LEGEND
+    if any(cell.text.endswith(_SUSPECT_MARK) for row in rows for cell in row):
+        legend = f"{_SUSPECT_MARK} suspect, see below. {legend}"
     return Grid("overall", header, rows, len(names), breaks=ends, legend=legend)
 
 
 def _names(line: ResultsLine, count: int) -> Sequence[str | GridCell]:
-    return (line.attack, GridCell(line.defense, line.verdict))[-count:]
+    # A suspect row is marked at its numbers: there is no room for its reason, which stands below.
+    return (line.attack, GridCell(line.defense, line.verdict if line.verdict.startswith(BROKEN) else ""))[
+        -count:
+    ]
 
 
 _Column = tuple[str, list[GridCell]]
@@ -314,7 +320,12 @@ def _columns_beside_paper(
         attacks = [NO_ATTACK if metric == BENIGN_UTILITY else line.attack for line in lines]
         keys = [(line.defense, attack, metric) for line, attack in zip(lines, attacks, strict=True)]
         if metric != DEFENSE_QUALITY:
-            found.append((title, [cell._replace(text=cell.text.rstrip(f"{BEST} ")) for cell in numbers]))
+            plain_texts = [cell.text.replace(BEST, " ") for cell in numbers]
+            if all(text.endswith(" ") for text in plain_texts):
+                plain_texts = [text.rstrip() for text in plain_texts]
+            found.append(
+                (title, [cell._replace(text=text) for cell, text in zip(numbers, plain_texts, strict=True)])
+            )
             if printed.keys() & keys:
                 texts = [f"{printed[key]:.1f}" if key in printed else "" for key in keys]
                 found.append((_PAPER, [GridCell(text) for text in texts]))
@@ -331,7 +342,9 @@ def _number(line: ResultsLine, metric: str, lines: Sequence[ResultsLine]) -> Gri
     values = [round(one.value, 1) for one in believed if not math.isnan(one.value)]
     best = min(values, default=0.0) if metric == TARGETED_ASR else max(values, default=0.0)
     is_best = number in believed and round(number.value, 1) == best and min(values) < max(values)
-    return GridCell(f"{number.value:.1f}{BEST if is_best else ' '}", interval_text(number, digits=0))
+    doubted = number.verdict == SUSPECT and shorten_verdict(number.verdict, number.reasons)
+    mark = BEST if is_best else _SUSPECT_MARK if doubted else " "
+    return GridCell(f"{number.value:.1f}{mark}", interval_text(number, digits=0))
 
 
 def _times_text(ratio: float | None) -> str:
