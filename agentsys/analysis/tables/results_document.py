@@ -16,7 +16,7 @@ from agentsys.analysis.metrics.case_measures import (
     metric_of,
     unsolved_suites,
 )
-from agentsys.analysis.metrics.cell_verdict import CellVerdict, shorten_verdict
+from agentsys.analysis.metrics.cell_verdict import BROKEN, CellVerdict, shorten_verdict
 from agentsys.analysis.metrics.rates import (
     BENIGN_UTILITY,
     METRIC_TITLES,
@@ -160,7 +160,7 @@ class Report:
         share = self.unexposed.get(
             MeasuredCell(sheet.benchmark, sheet.version, sheet.model, line.defense, line.attack)
         )
-        return "" if share is None else f"{share:.1f}"
+        return "" if share is None or line.verdict.startswith(BROKEN) else f"{share:.1f}"
 
     @property
     def long_form(self) -> list[MetricRow]:
