@@ -283,7 +283,7 @@ def build_own_row(stored: Mapping[str, Any], source: str) -> CaseRow:
         injection_success=None if benign else block.security,
         status=block.status,
         error_kind=block.error_kind,
-        simulated=is_simulated_block(block),
+        simulated=block.simulated or any(map(is_simulated_id, tree.replies)),
         exposed_raw=None if benign else block.exposure.exposed_raw,
         exposed_shown=None if benign else block.exposure.exposed_shown,
         raw_round=block.exposure.raw_round,

@@ -82,9 +82,13 @@ def join_content_text(content: object) -> str:
         return content
     if not isinstance(content, list):
         return ""
-    blocks = [block for block in content if isinstance(block, dict) and block.get("type") not in _THOUGHTS]
-    parts = [block.get("content") for block in blocks]
-    return "\n".join(part for part in parts if isinstance(part, str))
+    parts = []
+    for block in content:
+        if isinstance(block, dict) and block.get("type") not in _THOUGHTS:
+            text = block.get("content")
+            if isinstance(text, str):
+                parts.append(text)
+    return "\n".join(parts)
 
 
 def tool_result_text(message: Mapping[str, Any]) -> str:
