@@ -114,6 +114,12 @@ def test_a_fourth_empty_reply_is_delivered() -> None:
     assert model.asked == 4
 
 
+def test_an_empty_reply_that_a_bound_cut_would_be_cut_again_and_is_delivered() -> None:
+    model = Fates(replace(EMPTY, cut=True), GOOD)
+    assert RetryingModel(model, RetryPolicy(), Clock().timing()).complete(ASK).cut
+    assert model.asked == 1
+
+
 @given(st.floats(0.0, 0.999), st.integers(1, 12))
 def test_jittered_waits_stay_below_their_bounds(draw: float, failures: int) -> None:
     clock = Clock()
