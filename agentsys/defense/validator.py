@@ -27,7 +27,7 @@ from agentsys.defense.call_trace import (
 from agentsys.defense.gate import ends_subtask
 from agentsys.defense.prompts import VALIDATOR, VALIDATOR_SECTIONS, write_sections
 from agentsys.models.chat import ChatModel, ChatRequest, ModelError, system, text_of, user
-from agentsys.models.trace import span
+from agentsys.models.trace import mark_reply_unreadable, span
 
 
 class RuleDecision(Enum):
@@ -246,6 +246,8 @@ def validate(
             opened.decision |= {"model_error": error.kind.value}
             return ValidatorVerdict(allow=False, reply="")
         verdict = ValidatorVerdict(is_clear_true(text_of(reply)), text_of(reply))
+        if not verdict.allow and "false" not in verdict.reply.casefold():
+            mark_reply_unreadable()
         opened.messages = [*messages, reply]
         opened.decision |= {"allow": verdict.allow}
     return verdict
