@@ -1,4 +1,4 @@
-"""`agentsys serve`: a defended agent, or the simulated model, for the vendors' SDKs and any other harness."""
+"""`agentsys serve`: a defended agent, or the simulated model, for OpenAI's SDK and any other harness."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def serve_command(
     ] = None,
     idle_s: Annotated[float, typer.Option(min=0.1, help="Agents: how long a client is waited for.")] = 600.0,
     at_once: Annotated[
-        int, typer.Option(min=1, max=10_000, help="Agents: conversations under way at once.")
+        int, typer.Option(min=1, max=10_000, help="Agents: conversations under way for one key.")
     ] = 256,
     rounds: Annotated[
         int | None, typer.Option(min=1, help="Agents: rounds of calls that clients take; then it answers.")
@@ -80,7 +80,7 @@ def serve_command(
         float, typer.Option(min=0.0, max=1.0, help="Rate of slips in its replies: docs/sloppiness.md.")
     ] = 0.0,
 ) -> None:
-    """Serve a defended agent, or the simulated model (not an LLM), to SDKs of OpenAI, Anthropic, Google."""
+    """Serve a defended agent, or the simulated model (not an LLM), as OpenAI's chat completions."""
     tokens = read_tokens(token_env)
     if not tokens:
         # A slip in the cheap options should not wait for the model.
@@ -180,20 +180,14 @@ def _choose_faults(faults: str | None, fail_rate: float) -> tuple[FaultKind, ...
 
 def _format_banner(server: Server) -> str:
     root = server.base_url
-    return (
-        f"Serving the simulated model (not an LLM): OpenAI at {root}/v1, Anthropic at {root}, "
-        f"Gemini at {root}; use it with `agentsys run model=served model.base_url={root}/v1`; Ctrl-C stops."
-    )
+    return f"Serving the simulated model (not an LLM) as OpenAI's chat completions at {root}/v1; use it with `agentsys run model=served model.base_url={root}/v1`; Ctrl-C stops."
 
 
 def format_agent_banner(served: ServedAgent) -> str:
     """Say where an agent is reached, what it is and where its conversations go."""
     root = served.server.base_url
     simulated = " (a simulated model, not an LLM)" if served.cell.stack.is_simulated else ""
-    return (
-        f"Serving {served.router.name}{simulated}: OpenAI at {root}/v1, Anthropic at {root},"
-        f" Gemini at {root}; `agentsys report {served.folder}` shows its conversations; Ctrl-C stops."
-    )
+    return f"Serving {served.router.name}{simulated} as OpenAI's chat completions at {root}/v1; `agentsys report {served.folder}` shows its conversations; Ctrl-C stops."
 
 
 def wait_for_interrupt() -> None:
