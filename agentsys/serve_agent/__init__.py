@@ -44,7 +44,7 @@ ROOM = Extension(
             "serve": CommandSource(
                 "agentsys.serve_agent.serve_command:serve_command",
                 "Serve a defended agent, or the simulated model.",
-                ("agentsys serve --port 8321", "agentsys serve benchmark=asb --fail-rate 0.05"),
+                ("agentsys serve --port 8321", "agentsys serve model=simulated defense=agentsys"),
             )
         },
     )

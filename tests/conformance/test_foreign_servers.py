@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from served_faults import serve
 from small_runs import Silent, records_in
 from started_servers import command, started
 
-from agentsys.models.serving import serve
 from agentsys.runs.run_session import prepare_session
 from agentsys.serve_agent.agent_server import build_served_model
 

@@ -46,14 +46,14 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedAgent]:
 
 
 def told(target: AttackTarget, session: str, payload: str, **more: Any) -> dict[str, Any]:
-    model = target.for_caller(WireCaller("me", f"{CASE}/{session}"))
-    found: dict[str, Any] = json.loads(text_of(model.complete(ChatRequest([user(payload)], **more)).message))
+    reply = target.answer(WireCaller("me", f"{CASE}/{session}"), ChatRequest([user(payload)], **more))
+    found: dict[str, Any] = json.loads(text_of(reply.message))
     return found
 
 
 def refusal(target: AttackTarget, model: str, payload: str = HARMLESS) -> tuple[int, str]:
     with pytest.raises(RequestRefused) as slip:
-        target.for_caller(WireCaller("me", model)).complete(ChatRequest([user(payload)]))
+        target.answer(WireCaller("me", model), ChatRequest([user(payload)]))
     return slip.value.problem.status, slip.value.problem.message
 
 

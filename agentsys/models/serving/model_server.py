@@ -11,15 +11,14 @@ import hashlib
 import logging
 import resource
 import socket
-import struct
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import h11
 import orjson
@@ -37,7 +36,6 @@ from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatModel, ChatReply, ErrorKind, ModelError, text_of
 from agentsys.models.pricing import reported_or_estimated_usage
 from agentsys.models.providers.sdk_model import ROLE_HEADER
-from agentsys.models.serving.faults import FAULT_PROBLEMS, FaultKind, FaultPlan, Faults, spoil_answer
 from agentsys.models.serving.served_openai import OPENAI, write_model_list
 from agentsys.models.serving.wire_format import (
     AccessCheck,
@@ -70,8 +68,6 @@ _LARGE_BODY = 2**18
 """Bytes of a body that is read in a thread, as it would hold up everybody else."""
 _MODEL_THREADS = 256
 """Questions to a plain model side by side."""
-_LINGER = struct.pack("ii", 1, 0)  # On, for 0 seconds: a close then sends a reset.
-_SIGNAL_FREE = "critical"  # uvicorn reports connections that faults break off as errors.
 
 _MODEL_STATUS = {
     ErrorKind.RATE_LIMITED: 429,
@@ -88,13 +84,21 @@ _MODEL_STATUS = {
 
 
 @dataclass(frozen=True)
-class CapturedRequest:
-    """One request as it arrived, for tests."""
+class WireQuestion:
+    """One question, read."""
 
-    path: str
-    headers: Mapping[str, str]
-    """Names in lower case."""
-    body: bytes
+    wire: WireFormat
+    number: int
+    """The request's number on this server, from 1."""
+    asked: WireRequest
+    raw: bytes
+    """Its body."""
+    digest: str
+    """Hash of wire, role and body."""
+    caller: WireCaller
+    request: Request
+    streams: bool
+    """Whether the reply is asked for as a stream."""
 
 
 class PlainEndpoint:
@@ -115,19 +119,17 @@ class PlainEndpoint:
 
 
 class ModelApplication:
-    """The application behind a server: access, counting, reading, the endpoint's answer, and faults."""
+    """The application behind a server: access, counting, reading, and the endpoint's answer."""
 
     def __init__(
         self,
         endpoint: ServedEndpoint,
-        plan: FaultPlan,
-        latency_s: float,
-        access: AccessCheck,
-        wires: Sequence[WireFormat],
+        latency_s: float = 0.0,
+        access: AccessCheck = AccessCheck(),  # noqa: B008 - frozen
+        wires: Sequence[WireFormat] = (OPENAI,),
     ) -> None:
-        self._endpoint, self._plan, self._latency_s, self._access = endpoint, plan, latency_s, access
+        self._endpoint, self._latency_s, self._access = endpoint, latency_s, access
         self.requests = 0
-        self.captured: list[CapturedRequest] | None = None
         self._unread: Counter[str] = Counter()
         """Bytes of unfinished bodies, by key."""
         routes = [Route(wire.path, partial(self._post, wire), methods=["POST"]) for wire in wires]
@@ -138,17 +140,10 @@ class ModelApplication:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Take one request, as ASGI has it."""
         self.requests += 1
-        problem = self._access.find_refusal((request := Request(scope)).headers)
-        if self.captured is not None and scope["method"] == "GET":
-            self._capture(request, b"")
+        problem = self._access.find_refusal(Request(scope).headers)
         await (self._routes if problem is None else build_problem_response(OPENAI, problem))(
             scope, receive, send
         )
-
-    def _capture(self, request: Request, body: bytes) -> None:
-        if self.captured is not None:
-            path = request.url.path + (f"?{request.url.query}" if request.url.query else "")
-            self.captured.append(CapturedRequest(path, dict(request.headers), body))
 
     async def _refuse_path(self, request: Request, refused: Exception) -> Response:
         status = getattr(refused, "status_code", 404)
@@ -168,32 +163,41 @@ class ModelApplication:
         caller = WireCaller(owner_mark(request.headers), request.path_params.get("model", ""))
         try:
             raw = await self._read_body(request, caller.owner)
-            self._capture(request, raw)
             role = request.headers.get(ROLE_HEADER) or "agent"
             read = partial(read_request, wire, raw, role, request.headers.get(TRACE_HEADER) or "")
             asked, body = await asyncio.to_thread(read) if len(raw) > _LARGE_BODY else read()
         except RequestRefused as refused:
             return build_problem_response(wire, refused.problem)
         digest = hashlib.blake2b(f"{wire.name}\n{role}\n".encode() + raw, digest_size=16).hexdigest()
-        fault = self._plan.draw(digest.encode())
-        kind = fault.kind if fault else None
-        if (early := await self._fail_early(wire, kind, request)) is not None:
-            return early
         caller = replace(caller, model=str(body.get("model") or caller.model))
-        reply = await self._ask(wire, asked, caller, request)
-        if isinstance(reply, Response):
-            return reply
-        if fault and not reply.message["tool_calls"]:
-            kind = fault.without_calls
-            if (early := await self._fail_early(wire, kind, request)) is not None:
-                return early
-        if kind is not None:
-            self._plan.count_served(kind)
-        await asyncio.sleep(max(0.0, started + self._latency_s - time.perf_counter()))
-        answer = build_answer(number, self._endpoint.name, asked, reply, digest)
-        whole = wire.write(spoil_answer(answer, kind, (tool.name for tool in asked.tools)))
-        streamed = wire.stream(whole) if wire.stream is not None and body.get("stream") else None
-        return _build_reply_response(whole, streamed, reply, kind)
+        response = await self.respond(
+            WireQuestion(wire, number, asked, raw, digest, caller, request, bool(body.get("stream")))
+        )
+        if response.status_code == 200:
+            await asyncio.sleep(max(0.0, started + self._latency_s - time.perf_counter()))
+        return response
+
+    async def respond(self, question: WireQuestion) -> Response:
+        """Answer a question that was read."""
+        reply = await self.ask(question)
+        return reply if isinstance(reply, Response) else self.build_response(question, reply)
+
+    def build_response(
+        self,
+        question: WireQuestion,
+        reply: ChatReply,
+        change: Callable[[Answer], Answer] = lambda answer: answer,
+    ) -> Response:
+        """A reply as it goes out; `change` is for tests."""
+        wire = question.wire
+        answer = change(
+            build_answer(question.number, self._endpoint.name, question.asked, reply, question.digest)
+        )
+        whole = wire.write(answer)
+        headers = {TRACE_HEADER: reply.trace} if isinstance(reply, TracedReply) and reply.trace else {}
+        if question.streams and wire.stream is not None:
+            return Response(wire.stream(whole), media_type="text/event-stream", headers=headers)
+        return Response(orjson.dumps(whole, default=str), media_type="application/json", headers=headers)
 
     async def _read_body(self, request: Request, owner: str) -> bytes:
         """The request's body.
@@ -226,36 +230,11 @@ class ModelApplication:
                 del self._unread[owner]
         return b"".join(read)
 
-    async def _fail_early(
-        self, wire: WireFormat, kind: FaultKind | None, request: Request
-    ) -> Response | None:
-        """A fault that strikes before the model is asked; None for kinds that spoil its reply."""
-        problem: Problem | None = None
-        if kind in FAULT_PROBLEMS:
-            wait = self._plan.faults.retry_after_s if kind is FaultKind.RATE_LIMIT else None
-            problem = Problem(*FAULT_PROBLEMS[kind], retry_after_s=wait)
-        elif kind is FaultKind.CONTEXT_LENGTH:
-            problem = _overflow_problem(wire)
-        elif kind not in (FaultKind.RESET, FaultKind.TIMEOUT):
-            return None
-        assert kind is not None
-        self._plan.count_served(kind)
-        if problem is not None:
-            return build_problem_response(wire, problem)
-        transport: asyncio.Transport = request.state.connection.transport
-        if kind is FaultKind.TIMEOUT:
-            await asyncio.sleep(self._plan.faults.hold_s)
-        else:
-            transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER)
-        transport.abort()
-        return Response(status_code=500)
-
-    async def _ask(
-        self, wire: WireFormat, asked: WireRequest, caller: WireCaller, request: Request
-    ) -> ChatReply | Response:
+    async def ask(self, question: WireQuestion) -> ChatReply | Response:
         """The endpoint's reply, or what there is in its place."""
-        reply = asyncio.ensure_future(self._endpoint.answer(asked, caller))
-        gone = asyncio.ensure_future(_wait_until_gone(request))
+        wire = question.wire
+        reply = asyncio.ensure_future(self._endpoint.answer(question.asked, question.caller))
+        gone = asyncio.ensure_future(_wait_until_gone(question.request))
         try:
             await asyncio.wait({reply, gone}, return_when=asyncio.FIRST_COMPLETED)
             if not reply.done():
@@ -265,7 +244,7 @@ class ModelApplication:
             return build_problem_response(wire, refused.problem, refused.trace)
         except ModelError as failed:
             if failed.kind is ErrorKind.CONTEXT_LENGTH:
-                return build_problem_response(wire, _overflow_problem(wire))
+                return build_problem_response(wire, build_overflow_problem(wire))
             status = _MODEL_STATUS.get(failed.kind, 500)
             return build_problem_response(
                 wire, Problem(status, str(failed), retry_after_s=failed.retry_after_s)
@@ -332,21 +311,6 @@ def build_answer(number: int, model: str, request: WireRequest, reply: ChatReply
     return Answer(number, reply.model_id or model, text, calls, usage)
 
 
-def _build_reply_response(
-    whole: Json, streamed: bytes | None, reply: ChatReply, kind: FaultKind | None
-) -> Response:
-    body = orjson.dumps(whole, default=str) if streamed is None else streamed
-    headers = {TRACE_HEADER: reply.trace} if isinstance(reply, TracedReply) and reply.trace else {}
-    if kind is FaultKind.INVALID_JSON:
-        body = body.replace(b"{", b"{{", 1)
-    if kind is FaultKind.TRUNCATED:  # Half of what is announced: uvicorn then breaks the connection off.
-        headers["content-length"] = str(len(body))
-        body = body[: len(body) // 2]
-    return Response(
-        body, media_type="application/json" if streamed is None else "text/event-stream", headers=headers
-    )
-
-
 def _json_response(body: Json) -> Response:
     return Response(orjson.dumps(body), media_type="application/json")
 
@@ -359,7 +323,8 @@ def build_problem_response(wire: WireFormat, problem: Problem, trace: str = "") 
     return Response(orjson.dumps(wire.error(problem)), problem.status, headers, media_type="application/json")
 
 
-def _overflow_problem(wire: WireFormat) -> Problem:
+def build_overflow_problem(wire: WireFormat) -> Problem:
+    """The vendor's way of saying that a request does not fit into the model's context."""
     return Problem(400, wire.context_overflow, code="context_length_exceeded")
 
 
@@ -438,8 +403,16 @@ class Server:
     Made by `serve`. All counters may be read while requests are under way.
     """
 
-    def __init__(self, application: ModelApplication, plan: FaultPlan, listening: socket.socket) -> None:
-        self._application, self._plan = application, plan
+    def __init__(self, application: ModelApplication, host: str, port: int) -> None:
+        self._application = application
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        try:
+            listening = socket.create_server((host, port), family=family, backlog=2048)
+        except (OSError, OverflowError) as slip:
+            raise ConfigError(
+                f"Cannot listen on {host}:{port} ({slip}); give another port, or 0 for any."
+            ) from slip
+        _raise_file_limit()
         self._address = listening.getsockname()
         config = uvicorn.Config(
             application,
@@ -447,7 +420,7 @@ class Server:
             ws="none",
             lifespan="off",
             log_config=None,
-            log_level=_SIGNAL_FREE,
+            log_level="critical",
             access_log=False,
             server_header=False,
             date_header=False,
@@ -478,22 +451,12 @@ class Server:
         """HTTP requests received so far, those that failed included."""
         return self._application.requests
 
-    @property
-    def faults(self) -> dict[FaultKind, int]:
-        """Faults served so far, by kind."""
-        return self._plan.counts()
-
-    @property
-    def captured(self) -> list[CapturedRequest]:
-        """Every request so far, if the server was started with `capture=True`; else nothing."""
-        return list(self._application.captured or ())
-
     def stop(self) -> None:
         """Stop listening and end every connection. May be called twice."""
         self._listener.end()
         self._thread.join()
 
-    def __enter__(self) -> Server:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -503,43 +466,26 @@ class Server:
 def serve(
     model: ChatModel | ServedEndpoint,
     *,
-    faults: Faults | None = None,
     latency_s: float = 0.0,
     host: str = "127.0.0.1",
     port: int = 0,
-    capture: bool = False,
     tokens: Sequence[str] = (),
-    wires: Sequence[WireFormat] = (OPENAI,),
 ) -> Server:
     """Start serving, from threads of its own.
 
     Args:
         model: The model that answers, or an endpoint of several.
-        faults: Shares and kinds of requests that fail; None: none do.
         latency_s: Seconds each answered request takes at least; requests wait side by side.
         host: A loopback address; any address where tokens are asked for.
         port: The port; 0 takes a free one.
-        capture: Whether to keep every request in memory, for tests.
         tokens: Keys one of which a client must send; none: whoever is on this machine may ask.
-        wires: The formats that are spoken.
 
     Raises:
         ConfigError: If the host is not loopback, or the port cannot be had.
     """
-    plan = FaultPlan(faults or Faults())
     endpoint = PlainEndpoint(model) if isinstance(model, ChatModel) else model
-    application = ModelApplication(endpoint, plan, latency_s, AccessCheck(tuple(tokens)), wires)
-    application.captured = [] if capture else None
-    try:
-        address = host if tokens else require_loopback(host, "a model is served")
-        family = socket.AF_INET6 if ":" in address else socket.AF_INET
-        listening = socket.create_server((address, port), family=family, backlog=2048)
-    except (OSError, OverflowError) as slip:
-        raise ConfigError(
-            f"Cannot listen on {host}:{port} ({slip}); give another port, or 0 for any."
-        ) from slip
-    _raise_file_limit()
-    return Server(application, plan, listening)
+    address = host if tokens else require_loopback(host, "a model is served")
+    return Server(ModelApplication(endpoint, latency_s, AccessCheck(tuple(tokens))), address, port)
 
 
 def _raise_file_limit() -> None:

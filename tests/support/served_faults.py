@@ -1,18 +1,35 @@
-"""`Faults`: how a served model fails on purpose, repeatably."""
+"""`serve`: the product's server with the wires of other vendors' SDKs, requests kept, and faults on purpose."""
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
+import socket
+import struct
 import threading
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Any
 
 import orjson
+from responses_wire import RESPONSES
+from starlette.responses import Response
+from vendor_wires import ANTHROPIC, GEMINI
 
 from agentsys.errors import ConfigError, find_enum_member
-from agentsys.models.serving.wire_format import Answer
+from agentsys.models.chat import ChatModel
+from agentsys.models.serving.model_server import (
+    ModelApplication,
+    PlainEndpoint,
+    Server,
+    WireQuestion,
+    build_overflow_problem,
+    build_problem_response,
+)
+from agentsys.models.serving.served_openai import OPENAI
+from agentsys.models.serving.wire_format import Answer, Problem, ServedEndpoint
 
 
 class FaultKind(StrEnum):
@@ -150,16 +167,15 @@ class FaultPlan:
             return dict(self._served)
 
 
-FAULT_PROBLEMS = {
+_PROBLEMS = {
     FaultKind.RATE_LIMIT: (429, "Too many requests; wait before the next one."),
     FaultKind.SERVER_ERROR: (500, "Something went wrong on the server."),
     FaultKind.UNAVAILABLE: (503, "The service is not available for the moment."),
     FaultKind.OVERLOADED: (529, "Overloaded"),
 }
-"""Status and words of the faults that are a refusal."""
 
 
-def spoil_answer(whole: Answer, kind: FaultKind | None, tools: Iterable[str]) -> Answer:
+def spoil_answer(whole: Answer, kind: FaultKind | None) -> Answer:
     """The answer with a fault in its content; other kinds of fault leave it as it is."""
     if kind is FaultKind.EMPTY_REPLY:
         return replace(whole, text=None, calls=())
@@ -168,8 +184,110 @@ def spoil_answer(whole: Answer, kind: FaultKind | None, tools: Iterable[str]) ->
         cut = [replace(call, arguments=orjson.dumps(call.arguments)[:-1].decode()) for call in whole.calls]
         return replace(whole, calls=tuple(cut))
     if kind is FaultKind.UNKNOWN_TOOL:
-        longest = max(tools, key=len, default="")
-        return replace(
-            whole, calls=tuple(replace(call, name=f"{longest}_{call.name}_unknown") for call in whole.calls)
-        )
+        return replace(whole, calls=tuple(replace(call, name=f"{call.name}_unknown") for call in whole.calls))
     return whole
+
+
+@dataclass(frozen=True)
+class CapturedRequest:
+    """One question as it arrived."""
+
+    path: str
+    headers: Mapping[str, str]
+    """Names in lower case."""
+    body: bytes
+
+
+class FaultyApplication(ModelApplication):
+    """The product's application, which keeps what it is asked, and fails on purpose."""
+
+    def __init__(self, endpoint: ServedEndpoint, faults: Faults, **more: Any) -> None:
+        super().__init__(endpoint, **more)
+        self.plan = FaultPlan(faults)
+        self.captured: list[CapturedRequest] = []
+
+    async def respond(self, question: WireQuestion) -> Response:
+        url = question.request.url
+        path = url.path + (f"?{url.query}" if url.query else "")
+        self.captured.append(CapturedRequest(path, dict(question.request.headers), question.raw))
+        fault = self.plan.draw(question.digest.encode())
+        if fault is None:
+            return await super().respond(question)
+        if (early := await self._fail_early(question, fault.kind)) is not None:
+            return early
+        reply = await self.ask(question)
+        if isinstance(reply, Response):
+            return reply
+        kind = fault.kind if reply.message["tool_calls"] else fault.without_calls
+        if (early := await self._fail_early(question, kind)) is not None:
+            return early
+        if kind is not None:
+            self.plan.count_served(kind)
+        response = self.build_response(question, reply, lambda answer: spoil_answer(answer, kind))
+        if kind is FaultKind.INVALID_JSON:
+            return Response(bytes(response.body).replace(b"{", b"{{", 1), media_type="application/json")
+        if kind is FaultKind.TRUNCATED:  # Half of what is announced: uvicorn then breaks the connection off.
+            half = bytes(response.body)[: len(response.body) // 2]
+            return Response(half, headers=dict(response.headers))
+        return response
+
+    async def _fail_early(self, question: WireQuestion, kind: FaultKind | None) -> Response | None:
+        """A fault that strikes before the model is asked; None for kinds that spoil its reply."""
+        if kind in _PROBLEMS:
+            wait = self.plan.faults.retry_after_s if kind is FaultKind.RATE_LIMIT else None
+            problem = Problem(*_PROBLEMS[kind], retry_after_s=wait)
+        elif kind is FaultKind.CONTEXT_LENGTH:
+            problem = build_overflow_problem(question.wire)
+        elif kind in (FaultKind.RESET, FaultKind.TIMEOUT):
+            self.plan.count_served(kind)
+            transport: asyncio.Transport = question.request.state.connection.transport
+            if kind is FaultKind.TIMEOUT:
+                await asyncio.sleep(self.plan.faults.hold_s)
+            else:
+                linger = struct.pack("ii", 1, 0)  # On, for 0 seconds: the close then sends a reset.
+                transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+            transport.abort()
+            return Response(status_code=500)
+        else:
+            return None
+        assert kind is not None
+        self.plan.count_served(kind)
+        return build_problem_response(question.wire, problem)
+
+
+class TestServer(Server):
+    """A running server, and what it was asked."""
+
+    __test__ = False
+
+    def __init__(self, application: FaultyApplication) -> None:
+        super().__init__(application, "127.0.0.1", 0)
+        self._faulty = application
+
+    @property
+    def faults(self) -> dict[FaultKind, int]:
+        """Faults served so far, by kind."""
+        return self._faulty.plan.counts()
+
+    @property
+    def captured(self) -> list[CapturedRequest]:
+        """Every question so far."""
+        return list(self._faulty.captured)
+
+
+WIRES = (OPENAI, RESPONSES, ANTHROPIC, GEMINI)
+
+
+def serve(
+    model: ChatModel, *, faults: Faults | None = None, latency_s: float = 0.0, wires: Sequence[Any] = WIRES
+) -> TestServer:
+    """Serve a model in the formats of all vendors.
+
+    Args:
+        model: The model that answers.
+        faults: Shares and kinds of requests that fail; None: none do.
+        latency_s: Seconds each answered request takes at least.
+        wires: The formats that are spoken.
+    """
+    more = {"latency_s": latency_s, "wires": wires}
+    return TestServer(FaultyApplication(PlainEndpoint(model), faults or Faults(), **more))
