@@ -7,20 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from front_clients import desk_of
+from front_clients import served_desk
 from interop_page import ANSWER, TOOLS, Clerk, at, block
 
 from agentsys.defense.agentsys import AgentSys
-from agentsys.models.serving import Server, serve
+from agentsys.models.serving import Server
 from baselines.none import NoDefense
 
 
 @pytest.fixture(params=[NoDefense, AgentSys])
 def server(request: pytest.FixtureRequest) -> Iterator[Server]:
-    desk = desk_of(Clerk(), request.param())
-    with serve(desk) as running:
+    with served_desk(Clerk(), request.param()) as running:
         yield running
-    desk.stop()
 
 
 @pytest.mark.parametrize("sdk", ["import openai\n", "import anthropic", "from google import genai"])

@@ -339,6 +339,8 @@ class _Connection(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        # asyncio sets this for sockets that name their protocol alone, and head and body are written apart.
+        transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._watch_head()
 
     def data_received(self, data: bytes) -> None:
