@@ -30,7 +30,7 @@ RunClientTool = Callable[[str, dict[str, Any]], Any]
 _MAX_CACHED_TOOLS = 4096
 """Tools whose parameters are remembered: a client sends the same ones with every request."""
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
-MAX_CHECK_S = 0.25
+MAX_CHECK_S = 0.1
 """Seconds that a check of a call's arguments may take; schemas and arguments are a client's and a model's."""
 _DEADLINE: ContextVar[float] = ContextVar("check_deadline", default=float("inf"))
 

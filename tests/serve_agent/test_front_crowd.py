@@ -127,6 +127,7 @@ class Greeter:
     name = "greeter"
 
     def complete(self, request: ChatRequest) -> ChatReply:
+        time.sleep(0.05)  # A real model takes longer.
         call = calls(("read", {"page": "a" * 40 + "!"}))
         return call if text_of(request.messages[-1]).startswith("CALL") else says("Hello.")
 
@@ -143,25 +144,21 @@ def evil_tools(**page: Any) -> dict[str, Any]:
 
 @contextmanager
 def redos(url: str) -> Iterator[None]:
-    """A pattern that takes for ever, in a few requests at once."""
-    tools = evil_tools(pattern="^(a|aa)+$")
-    with httpx.Client(timeout=300) as client:
-        threads = [
-            threading.Thread(
-                target=ask,
-                args=(
-                    client,
-                    url,
-                    "evil",
-                    "CALL",
-                ),
-                kwargs=tools,
-            )
-            for _ in range(4)
-        ]
-        for thread in threads:
-            thread.start()
+    """A pattern that takes for ever, in request after request of four clients."""
+    over = threading.Event()
+
+    def keep_asking() -> None:
+        with httpx.Client(timeout=300) as client:
+            while not over.is_set():
+                ask(client, url, "evil", "CALL", **evil_tools(pattern="^(a|aa)+$"))
+
+    threads = [threading.Thread(target=keep_asking) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    try:
         yield
+    finally:
+        over.set()
         for thread in threads:
             thread.join()
 
@@ -193,7 +190,7 @@ def half_sent(url: str) -> Iterator[None]:
 def test_another_key_is_answered_as_ever(attack: Callable[[str], Any]) -> None:
     def timed(client: httpx.Client, url: str) -> float:
         took = []
-        for _ in range(40):
+        for _ in range(20):
             started = time.perf_counter()
             assert ask(client, url, "honest", "hi") == 200
             took.append(time.perf_counter() - started)
@@ -206,4 +203,4 @@ def test_another_key_is_answered_as_ever(attack: Callable[[str], Any]) -> None:
         with attack(url):
             meanwhile = timed(client, url)
     print(json.dumps({"usual_ms": usual * 1000, "meanwhile_ms": meanwhile * 1000}))
-    assert meanwhile < 2 * usual + 0.005
+    assert meanwhile < 2 * usual
