@@ -27,7 +27,9 @@ AT_ONCE = 200
 LATENCY_S = 0.2
 SAMPLE = 100
 """Conversations that CPU a call is measured over."""
-TOOLS = [{"type": "function", "function": {"name": name, "parameters": {"type": "object"}}} for name in ("a", "b")]
+TOOLS = [
+    {"type": "function", "function": {"name": name, "parameters": {"type": "object"}}} for name in ("a", "b")
+]
 
 
 @contextmanager
@@ -116,9 +118,14 @@ def measure_waits() -> Sequence[float]:
 def serve_rows() -> Iterator[tuple[str, str]]:
     """What is measured, and its figures."""
     few, many = measure_cpu()
-    yield f"`agentsys serve`, CPU a call, ms: none kept / {KEPT:,} conversations kept", f"{few:.1f} / {many:.1f}"
+    yield (
+        f"`agentsys serve`, CPU a call, ms: none kept / {KEPT:,} conversations kept",
+        f"{few:.1f} / {many:.1f}",
+    )
     direct, served = measure_waits()
-    what = f"median call at {AT_ONCE} conversations and {LATENCY_S * 1000:.0f} ms upstream, ms: direct / served"
+    what = (
+        f"median call at {AT_ONCE} conversations and {LATENCY_S * 1000:.0f} ms upstream, ms: direct / served"
+    )
     yield what, f"{direct:.0f} / {served:.0f} ({served / direct:.1f} times)"
 
 
