@@ -93,7 +93,7 @@ def price_reply(
     except ModelError as raised:
         error = truncated_reply_error(usage) if cut and raised.kind is ErrorKind.MALFORMED_REPLY else raised
         # An answer that cannot be used and says nothing of its tokens counts as none, as an error page does.
-        error.usage = Usage() if usage.uncounted else usage
+        error.usage, error.answered_uncounted = (Usage() if usage.uncounted else usage), bool(usage.uncounted)
         error.cost_usd = 0.0 if error.usage == Usage() else cost
         raise error from None
     notes = (CUT_NOTE,) if cut else ()
