@@ -32,7 +32,7 @@ def test_a_file_and_then_its_name_are_flushed_to_the_disk(
     sync = os.fsync
 
     def noted(file: int) -> None:
-        flushed.append(os.readlink(f"/proc/self/fd/{file}"))
+        flushed.append(str(Path(f"/proc/self/fd/{file}").readlink()))
         sync(file)
 
     monkeypatch.setattr(os, "fsync", noted)

@@ -102,6 +102,7 @@ def run_worker(
         else:
             gate = session.settings.gate.value
             opened.decision |= {"gate": gate, "failure": None, "keys_dropped": outcome.dropped}
+            opened.decision |= {"echoed": outcome.echoed} if outcome.echoed else {}
     return outcome
 
 
