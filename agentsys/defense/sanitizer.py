@@ -27,12 +27,8 @@ from agentsys.defense.gate import ends_subtask
 from agentsys.defense.prompts import SANITIZER, SANITIZER_AGAIN, SANITIZER_SECTIONS, write_sections
 from agentsys.models.chat import ChatModel, ChatRequest, JsonSchema, ModelError, system, text_of, user
 from agentsys.models.loose_json import find_json_values
-<<<<<<< HEAD
-from agentsys.models.trace import Span, span
-from agentsys.models.untrusted import Reader, Untrusted
-=======
 from agentsys.models.trace import Span, mark_reply_unreadable, span
->>>>>>> main
+from agentsys.models.untrusted import Reader, Untrusted
 
 _HEX = "[0-9A-Fa-f]"
 _LAYOUT = "\\s\"'`‘’“”„«»\u00ad\u200b-\u200f\u2060\ufeff"

@@ -23,12 +23,8 @@ from agentsys.defense.prompts import (
 )
 from agentsys.defense.tool_turn import ask_next_message
 from agentsys.models.chat import ModelError, ToolSpec, system, text_of, user
-<<<<<<< HEAD
-from agentsys.models.trace import Span, span
-from agentsys.models.untrusted import Reader, Untrusted
-=======
 from agentsys.models.trace import Span, mark_reply_unreadable, span
->>>>>>> main
+from agentsys.models.untrusted import Reader, Untrusted
 
 WORKER_ROLE = "worker"
 MAIN_DEPTH = 0
@@ -155,7 +151,7 @@ def _converse(
 def _is_unusable(outcome: AcceptedValue | Failure, intent: Intent) -> bool:
     """Whether a reply brought nothing: no value, and no word that there is none; or the intent itself."""
     if isinstance(outcome, AcceptedValue):
-        return outcome.value == intent
+        return outcome.value == intent or outcome.echoed > 0
     return outcome is not Failure.INFEASIBLE
 
 

@@ -91,22 +91,15 @@ def price_reply(
     cost = cost_usd(usage, price)
     try:
         message = read()
-<<<<<<< HEAD
-    except ModelError as raised:
-        error = truncated_reply_error(usage) if cut and raised.kind is ErrorKind.MALFORMED_REPLY else raised
-        # An answer that cannot be used and says nothing of its tokens counts as none, as an error page does.
-        error.usage, error.answered_uncounted = (Usage() if usage.uncounted else usage), bool(usage.uncounted)
-        error.cost_usd = 0.0 if error.usage == Usage() else cost
-        raise error from None
-=======
     except ModelError as error:
         if not (cut and error.kind is ErrorKind.MALFORMED_REPLY):
-            # An answer that cannot be used and says nothing of its tokens counts as none, as an error page does.
+            # An answer that cannot be used and says nothing of its tokens counts as none, as an error page does;
+            # a budget counts it as the most that it can have cost.
             error.usage = Usage() if usage.uncounted else usage
+            error.answered_uncounted = bool(usage.uncounted)
             error.cost_usd = 0.0 if error.usage == Usage() else cost
             raise
         message = assistant(None)
->>>>>>> main
     notes = (CUT_NOTE,) if cut else ()
     return ChatReply(message, usage=usage, cost_usd=cost, model_id=str(model_id or ""), notes=notes, cut=cut)
 
