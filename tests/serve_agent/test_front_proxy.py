@@ -60,9 +60,7 @@ def by_google(proxy: str, key: str) -> str:
     exec(TOOLS, names)
     client = genai.Client(api_key=key, http_options={"base_url": proxy, "api_version": "v1beta"})  # type: ignore[arg-type]
     tools: Any = {"tools": [names["weather"], names["time"]]}
-    assert (
-        client.models.generate_content(model="served", contents="How is Rome?", config=tools).text == ANSWER
-    )
+    return str(client.models.generate_content(model="served", contents="How is Rome?", config=tools).text)
 
 
 def by_responses(proxy: str, key: str) -> str:
