@@ -15,7 +15,7 @@ from agentsys.defense.intent import NoIntent, parse_intent
 from agentsys.defense.prompts import WORKER_SECTIONS, read_sections
 from agentsys.defense.sanitizer import parse_spans
 from agentsys.defense.validator import is_clear_true
-from agentsys.models.loose_json import find_json_values
+from agentsys.models.text_tools import TEXT_PROTOCOLS
 from baselines.drift.drift_settings import read_permission_reply
 from baselines.promptarmor.armor_guard import read_armor_verdict
 from baselines.result_parsing.result_parser import read_json_text
@@ -36,10 +36,10 @@ def test_intents_of_the_main_agent_are_read_but_for_a_missing_one(replies: list[
     read: Counter[str] = Counter()
     for reply in of_role(replies, "main"):
         calls = [call["args"] for call in reply["tool_calls"]]
-        if not calls:  # written as text: the call stands in a fence
-            found = next((value for value in find_json_values(reply["reply"]) if isinstance(value, dict)), {})
-            calls = [found.get("arguments", found.get("parameters", {}))]
-        for args in calls:
+        # Where the server read no call, it stands in the reply's text.
+        written = TEXT_PROTOCOLS["hermes"].parse_calls(reply["reply"])
+        assert calls or written
+        for args in calls or [call.args for call in written]:
             try:
                 read["nothing wanted" if not parse_intent(args.get("intent")) else "fields"] += 1
             except NoIntent as mistake:
