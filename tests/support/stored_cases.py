@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from agentsys.records.case import Case
-from agentsys.records.case_row import CaseRow
+from agentsys.records.case_row import COLUMNS, CaseRow
 from agentsys.records.schema import CaseRecord
 
 CALLING: list[dict[str, Any]] = [
@@ -38,6 +38,8 @@ def case_of(**fields: Any) -> Case:
 def store_own(logdir: Path, case: Case, **record: Any) -> Path:
     """Write a record as our store does: AgentDojo's keys, and our block beside them."""
     plain: dict[str, Any] = {"status": "ok", "simulated": False, "utility": True, "security": False}
+    if "receipts" in CaseRecord.model_fields:
+        plain["receipts"] = ()
     block = CaseRecord(case=case, **(plain | record))
     stored = {
         "suite_name": case.suite,
@@ -111,6 +113,8 @@ def row(**fields: Any) -> CaseRow:
         "foreign": False,
         "proposed": 1,
     }
+    if "receipts" in COLUMNS:
+        plain["receipts"] = 0
     if fields.get("attack") == "none":
         plain |= {"injection_task_id": None, "injection_success": None}
     return CaseRow(**(plain | fields))
