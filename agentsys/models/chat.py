@@ -7,7 +7,7 @@ Providers translate their SDK's exceptions into these kinds; nobody else looks a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass, field, fields
+from dataclasses import astuple, dataclass, field, fields, replace
 from enum import Enum
 from operator import add
 from typing import Any, Protocol, runtime_checkable
