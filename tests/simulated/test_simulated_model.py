@@ -132,7 +132,7 @@ def test_another_value_in_the_field_of_a_fact_is_believed_under_the_hostile_read
         ("hostile", {"to": "IBAN99", "amount": 7.0}),
     ):
         model = SimulatedModel(reader=reader).with_playbook(lambda: PLAYBOOK, {})
-        (call,) = model.complete(asked(*FOUND, *opened)).message["tool_calls"] or ()
+        (call,) = model.complete(asked(*FOUND, *opened)).message["tool_calls"]
         assert {name: call.args[name] for name in wanted} == wanted
 
 
