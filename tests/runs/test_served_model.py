@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from served_faults import serve
 from small_runs import Silent
 
 from agentsys.base.config_catalog import list_config_names
 from agentsys.errors import ConfigError
-from agentsys.models.serving import serve
 from agentsys.runs.run_session import prepare_session
 from agentsys.serve_agent.agent_server import build_served_model
 
