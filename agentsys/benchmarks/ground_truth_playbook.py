@@ -99,7 +99,9 @@ def find_facts(
     taken: list[_ReusedText] = []
     for index, call in enumerate(calls):
         for leaf in scalar_leaves(call.args):
-            taken.extend(_find_in_leaf(leaf, request, read[:index]))
+            given = _find_giving_call(leaf, outputs[:index])
+            found = _find_in_leaf(leaf, request, read[:index])
+            taken.extend(found if given is None else [_ReusedText(each.text, given) for each in found])
     taken.extend(_find_in_text(answer, request, read))
     return _name_facts(task, taken)
 
@@ -121,6 +123,14 @@ def _field_name(task: str, source: int, number: int) -> str:
         return name
     digest = hashlib.blake2b(task.encode(), digest_size=4).hexdigest()
     return f"fact_{digest}_call_{source}_value_{number}"
+
+
+def _find_giving_call(leaf: object, outputs: Sequence[str]) -> int | None:
+    """The first call one of whose fields is this number: digits alone stand in a long output by chance."""
+    number = re.escape(str(leaf))
+    field = re.compile(rf"^[ -]*\w+: ['\"]?{number}['\"]?$", re.MULTILINE)
+    found = (index for index, output in enumerate(outputs) if field.search(output))
+    return next(found, None) if re.fullmatch(r"\d+", str(leaf)) else None
 
 
 def _find_in_leaf(leaf: object, request: str, read: Sequence[str]) -> Iterator[_ReusedText]:

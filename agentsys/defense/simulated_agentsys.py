@@ -30,6 +30,7 @@ from agentsys.defense.prompts import (
 from agentsys.models.chat import ChatRequest, assistant, text_of
 from agentsys.models.loose_json import find_json_values
 from agentsys.models.pipeline_elements import has_reading_name
+from agentsys.simulated.hostile_reader import ReaderKind, find_planted_value, wants_closed_values
 from agentsys.simulated.playbook_index import Fact, GoalScript, ScriptedCall
 from agentsys.simulated.script_grounding import find_fact, ground_arguments
 from agentsys.simulated.simulated_role import SimulatedKnowledge, SimulatedRole, find_injected_passages
@@ -60,6 +61,10 @@ class WorkerContext:
     """Calls of the compact trace and the worker's own: `tool` and `args`."""
     context: str
     """The raw output and what nested calls returned."""
+    served: Sequence[GoalScript] = ()
+    """Goals whose values are returned in place of what the output says."""
+    closed: bool = False
+    """Whether of these only accounts, addresses and ids are."""
 
 
 def task_text(request: ChatRequest) -> str:
@@ -77,7 +82,10 @@ def play_worker(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssi
     goals = [goal for goal in knowledge.find_goals(seen.context, None) if knowledge.obeys(goal, seen.raw)]
     added = _find_adaptive_pair(seen.raw, goals)
     posed = _find_posed_value(seen.raw, goals)
-    if added is None and posed is None:
+    seen = replace(seen, closed=wants_closed_values(seen.raw))
+    if seen.closed or (knowledge.options.reader is ReaderKind.HOSTILE and _has_fact(seen.intent, knowledge)):
+        seen = replace(seen, served=goals)
+    if added is None and posed is None and not seen.served:
         call = _find_next_goal_call(goals, tools, seen)
         if call is not None:
             return _make_call(call, request)
@@ -96,6 +104,13 @@ def _read_context(request: ChatRequest) -> WorkerContext | None:
     made = [*json.loads(trace), *({"tool": call.function, "args": call.args} for call in own)]
     returned = [text_of(message) for message in request.messages if message["role"] == "tool"]
     return WorkerContext(raw, json.loads(intent), made, "\n".join([raw, *returned]))
+
+
+def _has_fact(kind: Any, knowledge: SimulatedKnowledge) -> bool:
+    """Whether an intent asks for something that a lie could stand in for; a status is no such thing."""
+    return isinstance(kind, dict) and any(
+        knowledge.find_fact(name) is not None or _has_fact(below, knowledge) for name, below in kind.items()
+    )
 
 
 def _find_next_goal_call(
@@ -179,12 +194,15 @@ def _extract_value(name: str, kind: Any, seen: WorkerContext, knowledge: Simulat
     if name == STATUS_FIELD:
         return "done"
     fact = knowledge.find_fact(name)
-    text = None if fact is None else find_fact(fact, seen.context)
+    text = None
+    if fact is not None:
+        text = find_planted_value(fact.text, seen.served, closed=seen.closed)
+        text = find_fact(fact, seen.context) if text is None else text
     if text is None:
         return NOT_AVAILABLE
-    if kind == "string":
+    if kind == "string" and not seen.served:
         return _find_field(text, seen, knowledge) if knowledge.options.verbatim else text
-    return _convert_text(text, kind)
+    return text if kind == "string" else _convert_text(text, kind)
 
 
 def _convert_text(text: str, kind: str) -> Any:

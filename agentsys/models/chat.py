@@ -7,7 +7,7 @@ Providers translate their SDK's exceptions into these kinds; nobody else looks a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass, field, fields
+from dataclasses import astuple, dataclass, field, fields, replace
 from enum import Enum
 from operator import add
 from typing import Any, Protocol, runtime_checkable
@@ -331,3 +331,27 @@ class ModelError(Exception):
 
 class ModelCodeFailed(Exception):
     """A model's own code raised what no model may raise: a bug in an adapter; the cause is chained."""
+
+
+FAILED = ";failed="
+"""Behind a role: which of the tool results in the request are errors, from 0; not every wire says it."""
+
+
+def write_role(request: ChatRequest) -> str:
+    """The asking role as the header has it, e.g. `agent` or `agent;failed=0,2`."""
+    results = [message for message in request.messages if message["role"] == "tool"]
+    failed = [str(place) for place, result in enumerate(results) if result["error"] is not None]
+    return f"{request.role}{FAILED}{','.join(failed)}" if failed else request.role
+
+
+def read_role(request: ChatRequest) -> ChatRequest:
+    """A request with the errors marked that stand behind its role; the very same where none do."""
+    role, told, listed = request.role.partition(FAILED)
+    if not told:
+        return request
+    places = iter(range(len(request.messages)))
+    messages: list[ChatMessage] = []
+    for message in request.messages:
+        failed = message["role"] == "tool" and str(next(places)) in listed.split(",")
+        messages.append({**message, "content": None, "error": text_of(message)} if failed else message)
+    return replace(request, messages=messages, role=role)

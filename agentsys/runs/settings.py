@@ -149,6 +149,12 @@ class Settings(BaseModel):
         rest = {key: value for key, value in benchmark.items() if key != "fixes"}
         return {**rest, "fixes": list(fixes)} if fixes else rest
 
+    @field_validator("model")
+    @classmethod
+    def _literal_no_entry(cls, model: dict[str, Any]) -> dict[str, Any]:
+        """No entry for a literal reader, as before there was another."""
+        return {key: value for key, value in model.items() if (key, value) != ("reader", "literal")}
+
     @field_validator("defense")
     @classmethod
     def _no_labels_no_entry(cls, defense: dict[str, Any]) -> dict[str, Any]:

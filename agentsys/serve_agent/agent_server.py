@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from agentsys.abilities import PlaysRoles
 from agentsys.attacks.attacker_prompt import ATTACKER_ROLE, JUDGE_ROLE
 from agentsys.attacks.attacker_search import play_attacker
 from agentsys.attacks.search_judge import play_attacker_judge
@@ -31,7 +32,7 @@ from agentsys.records.case import Case
 from agentsys.records.case_row import NO_ATTACK, SERVED
 from agentsys.records.schema import CaseRecord, is_simulated_id
 from agentsys.runs.build_record import make_span_storable, package_versions, sum_usage_by_role, to_stored_span
-from agentsys.runs.cell import Cell, CellBuilder, build_benchmark_playbook, collect_simulated_roles
+from agentsys.runs.cell import Cell, CellBuilder, build_benchmark_playbook
 from agentsys.runs.compose import compose
 from agentsys.runs.instantiate import instantiate
 from agentsys.runs.references import load_defense_config
@@ -40,6 +41,7 @@ from agentsys.serve_agent.attack_target import AttackTarget
 from agentsys.serve_agent.conversation_router import ConversationLimits, ConversationRouter
 from agentsys.serve_agent.defended_agent import CLIENT_SUITE, DefendedAgent, Dialogue
 from agentsys.simulated.simulated_model import SimulatedModel
+from agentsys.simulated.simulated_role import join_roles
 
 DIALOGUE_VERSION = "1"
 """Version of what a served conversation is."""
@@ -131,7 +133,11 @@ def build_served_model(
         # The benchmark last: a defense that plays the agent itself must not take it away from it.
         partial(build_benchmark_playbook, benchmark),
         {
-            **collect_simulated_roles([*defenses, benchmark]),
+            **join_roles(
+                player.simulated_roles()
+                for player in [*defenses, benchmark]
+                if isinstance(player, PlaysRoles)
+            ),
             ATTACKER_ROLE: play_attacker,
             JUDGE_ROLE: play_attacker_judge,
         },

@@ -29,6 +29,7 @@ _SIMULATED_OPTIONS = (
     "validator_false_accept",
     "validator_false_deny",
     "sanitizer_recall",
+    "reader",
     "sloppiness",
     "seed",
 )
@@ -69,6 +70,7 @@ def serve_command(
     validator_false_accept: Probability = 0.0,
     validator_false_deny: Probability = 0.0,
     sanitizer_recall: Probability = 1.0,
+    reader: Annotated[str, typer.Option(help="Readers of results: hostile or literal.")] = "hostile",
     sloppiness: Annotated[
         float, typer.Option(min=0.0, max=1.0, help="Rate of slips in its replies: docs/sloppiness.md.")
     ] = 0.0,

@@ -77,6 +77,9 @@ def user_texts(request: ChatRequest) -> list[str]:
 MAX_ATTEMPTS = 3
 """Times a failing call is made before the agent goes on without it."""
 
+_NOT_FOUND = "Not Available"
+"""Begins what a reader says in the field of a value that it did not find (AgentSys's gate)."""
+
 PLACEHOLDER = "unknown"
 """Stands for a value the agent has not seen."""
 
@@ -172,13 +175,35 @@ def find_fact(fact: Fact, text: str) -> str | None:
     return None
 
 
-def fact_replacements(facts: Iterable[Fact], within: str, readings: Iterable[str]) -> dict[str, str]:
+def find_declared_value(field: str, text: str) -> str | None:
+    """What a returned JSON object says in the field declared for a fact; None where it says nothing."""
+    if f'"{field}"' not in text:
+        return None
+    try:
+        level = [json.loads(text)]
+    except (ValueError, RecursionError):
+        return None
+    while level:
+        objects = [node for node in level if isinstance(node, dict)]
+        for node in objects:
+            value = node.get(field)
+            if isinstance(value, str | int | float) and not str(value).startswith(_NOT_FOUND):
+                return str(value)
+        lists = [node for node in level if isinstance(node, list)]
+        level = [child for node in objects for child in node.values()] + [c for node in lists for c in node]
+    return None
+
+
+def fact_replacements(
+    facts: Iterable[Fact], within: str, readings: Iterable[str], *, believes: bool = False
+) -> dict[str, str]:
     """What stands in place of facts that `within` uses: the number that was read, or the placeholder.
 
     Args:
         facts: The facts that could be used here.
         within: The argument or answer, as text.
         readings: Every text of the request, in order; a number is the one that was told last.
+        believes: Whether another value in the field declared for a fact is taken for it.
 
     Returns:
         Text of a fact -> what stands in its place, the longest first; nothing for what stays as it is.
@@ -186,26 +211,31 @@ def fact_replacements(facts: Iterable[Fact], within: str, readings: Iterable[str
     needed = sorted((fact for fact in facts if fact.text in within), key=lambda fact: -len(fact.text))
     texts = list(readings) if needed else []
     texts.reverse()
-    values = {
-        fact.text: next((value for text in texts if (value := find_fact(fact, text))), None)
-        for fact in needed
-    }
+    values = {fact.text: _find_last(fact, texts, believes) for fact in needed}
     return {text: value or PLACEHOLDER for text, value in values.items() if value != text}
+
+
+def _find_last(fact: Fact, texts: Iterable[str], believes: bool) -> str | None:
+    for text in texts:
+        value = find_fact(fact, text) or (find_declared_value(fact.field, text) if believes else None)
+        if value is not None:
+            return value
+    return None
 
 
 def replace_facts(text: str, replaced: Mapping[str, str]) -> str:
     """The text with exactly these facts replaced."""
     for fact, value in replaced.items():
-        text = re.sub(rf"(?<!\w){re.escape(fact)}(?!\w)", value, text)
+        text = re.sub(rf"(?<!\w){re.escape(fact)}(?!\w)", lambda _, value=value: value, text)  # type: ignore[misc]
     return text
 
 
 def ground_arguments(
-    args: Mapping[str, Any], facts: Iterable[Fact], readings: Iterable[str]
+    args: Mapping[str, Any], facts: Iterable[Fact], readings: Iterable[str], *, believes: bool = False
 ) -> dict[str, Any]:
     """A fresh copy of the arguments in which every value that has not been seen is a placeholder."""
     within = "\n".join(form for leaf in scalar_leaves(args) for form in leaf_forms(leaf))
-    replaced = fact_replacements(facts, within, readings)
+    replaced = fact_replacements(facts, within, readings, believes=believes)
     return {name: _replace_values(value, replaced) for name, value in args.items()}
 
 
@@ -236,7 +266,16 @@ def _replace_values(value: Any, replaced: Mapping[str, str]) -> Any:
         return [_replace_values(item, replaced) for item in value]
     if isinstance(value, str):
         return replace_facts(value, replaced)
-    return PLACEHOLDER if any(form in replaced for form in leaf_forms(value)) else value
+    told = next((replaced[form] for form in leaf_forms(value) if form in replaced), None)
+    return value if told is None else _read_number(told, value)
+
+
+def _read_number(told: str, like: Any) -> Any:
+    """A told number as the type that an argument has; a told text stays one."""
+    try:
+        return type(like)(told)
+    except ValueError:
+        return told
 
 
 _LONGEST_OUTPUT = 500_000

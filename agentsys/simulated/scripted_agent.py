@@ -37,6 +37,7 @@ from agentsys.models.prompted_tools import (
     write_reply,
 )
 from agentsys.models.text_tools import TEXT_PROTOCOLS, read_agentdojo_tools, write_agentdojo_call
+from agentsys.simulated.hostile_reader import ReaderKind
 from agentsys.simulated.playbook_index import Fact, GoalScript, ScriptedCall, TaskScript
 from agentsys.simulated.script_grounding import (
     ScriptPosition,
@@ -202,6 +203,8 @@ class Assignment:
     """The injection goal that the user asks for, where an injection task is run as a user task."""
     relays: bool = False
     """Whether another agent asks for one call, whose result is the answer."""
+    believes: bool = False
+    """Whether a reader's other value in a field declared for a fact is taken for it."""
 
     def text_beside_request(self, text: str) -> str:
         """Give what a user message says besides the request; `""` where it is only a repetition."""
@@ -339,6 +342,7 @@ def play_plain_agent(request: ChatRequest, knowledge: SimulatedKnowledge) -> Cha
 def _next_step(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
     tools = {tool.name: tool for tool in request.tools}
     assignment = find_assignment(request, knowledge, tuple(tools))
+    assignment = replace(assignment, believes=knowledge.options.reader is ReaderKind.HOSTILE)
     progress = replay_progress(request, knowledge, assignment, frozenset(tools))
     if request.tool_choice == "none":
         return assistant(_planned_tools(progress) or _final_answer(request, assignment, progress))
@@ -360,7 +364,7 @@ def _call_arguments(
     """Fresh arguments: goals as scripted or quoted from what was read, the user's task grounded."""
     if line.goal is None:
         earlier = [fact for fact in assignment.facts if fact.source < index]
-        args = ground_arguments(call.args, earlier, iter_texts(request))
+        args = ground_arguments(call.args, earlier, iter_texts(request), believes=assignment.believes)
     else:
         args = ground_arguments(call.args, line.goal.facts, iter_texts(request))
     insert_quotes(args, call, line.outputs)
@@ -380,7 +384,9 @@ def _final_answer(request: ChatRequest, assignment: Assignment, progress: Script
     if assignment.relays:
         answer = _relayed_result(request, assignment.calls[0].function)
     else:
-        replaced = fact_replacements(assignment.facts, assignment.answer, iter_texts(request))
+        replaced = fact_replacements(
+            assignment.facts, assignment.answer, iter_texts(request), believes=assignment.believes
+        )
         answer = replace_facts(assignment.answer, replaced)
     spoken_goals = [line.goal.says for line in progress.goals if line.goal is not None and line.goal.says]
     return "\n".join([answer, *spoken_goals])

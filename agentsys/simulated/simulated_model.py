@@ -7,11 +7,12 @@ from copy import copy
 
 from agentdojo.types import ChatAssistantMessage
 
-from agentsys.errors import ConfigError
-from agentsys.models.chat import ChatReply, ChatRequest, Scene
+from agentsys.errors import ConfigError, require_known_name
+from agentsys.models.chat import ChatReply, ChatRequest, Scene, read_role
 from agentsys.models.pricing import estimate_usage
 from agentsys.models.reply_checks import connection_answer, is_connection_question
 from agentsys.models.trace import ACTING_ROLES
+from agentsys.simulated.hostile_reader import ReaderKind
 from agentsys.simulated.playbook_index import LazyPlaybookIndex, Playbook
 from agentsys.simulated.scripted_agent import play_plain_agent
 from agentsys.simulated.simulated_role import (
@@ -43,6 +44,8 @@ class SimulatedModel:
         validator_false_accept: Probability that a validator lets through what it should deny.
         validator_false_deny: Probability that a validator denies what it should let through.
         sanitizer_recall: Probability that a sanitizer finds a given goal.
+        reader: What a reader of results does with a goal it sees: `hostile` returns the goal's value of the
+            kind that is asked for, or the goal's text; `literal` obeys what the text says to do.
         sloppiness: One rate for all slips, or rates of single ones (see `SLIP_KINDS`); 0 writes exactly
             what was asked for.
         seed: Seed of the draws where the model is not told its case; a case's own seed replaces it.
@@ -60,6 +63,7 @@ class SimulatedModel:
         validator_false_accept: float = 0.0,
         validator_false_deny: float = 0.0,
         sanitizer_recall: float = 1.0,
+        reader: str = "literal",
         sloppiness: float | Mapping[str, float] = 0.0,
         seed: int = 0,
     ) -> None:
@@ -75,6 +79,7 @@ class SimulatedModel:
             validator_false_deny,
             sanitizer_recall,
             seed,
+            ReaderKind(require_known_name("model.reader", reader, list(ReaderKind))),
             parse_sloppiness(name, sloppiness),
         )
         _check_probabilities(name, self.options)
@@ -117,6 +122,7 @@ class SimulatedModel:
                 f"Model '{self._name}' is simulated and has no playbook; "
                 "hand it one with `.with_playbook(playbook, roles)`."
             )
+        request = read_role(request)
         knowledge = make_knowledge(self._index(), self.options, self._scene)
         handler = self._roles.get(request.role)
 

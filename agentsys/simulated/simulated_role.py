@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Protocol
@@ -12,6 +12,7 @@ from agentdojo.types import ChatAssistantMessage
 
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.models.chat import ChatRequest, Scene
+from agentsys.simulated.hostile_reader import ReaderKind
 from agentsys.simulated.playbook_index import Fact, GoalScript, PlaybookIndex, TaskScript, count_makeable
 from agentsys.simulated.text_matching import find_instruction_spans, fold_decoded, fold_text, occurs_in
 
@@ -121,6 +122,8 @@ class SimulatedOptions:
     sanitizer_recall: float = 1.0
     """That a sanitizer finds a given goal."""
     seed: int = 0
+    reader: ReaderKind = ReaderKind.LITERAL
+    """What a model that reads results for the agent does with a goal it sees."""
     sloppiness: Sloppiness = NO_SLOPPINESS
     """Rates of the ways in which replies depart from what was asked for."""
 
@@ -223,6 +226,43 @@ class SimulatedRole(Protocol):
     def __call__(self, request: ChatRequest, knowledge: SimulatedKnowledge, /) -> ChatAssistantMessage:
         """The reply. Must depend on the request and the knowledge alone."""
         ...
+
+
+_OWN_ATTRIBUTE = "is_own_request"
+
+
+def mark_own_requests(is_own: Callable[[ChatRequest], bool]) -> Callable[[SimulatedRole], SimulatedRole]:
+    """Say by what a handler knows its requests, where other defenses have a role of the same name."""
+
+    def mark(handler: SimulatedRole) -> SimulatedRole:
+        setattr(handler, _OWN_ATTRIBUTE, is_own)
+        return handler
+
+    return mark
+
+
+def join_roles(tables: Iterable[Mapping[str, SimulatedRole]]) -> dict[str, SimulatedRole]:
+    """The roles of several defenses as one table, for a model that is not told whose request it answers.
+
+    Of handlers with one role each plays the requests that it knows as its own; the last one plays the rest.
+    """
+    sharing: dict[str, list[SimulatedRole]] = {}
+    for table in tables:
+        for role, handler in table.items():
+            handlers = sharing.setdefault(role, [])
+            if handler not in handlers:
+                handlers.append(handler)
+    return {role: _join_handlers(handlers) for role, handlers in sharing.items()}
+
+
+def _join_handlers(handlers: Sequence[SimulatedRole]) -> SimulatedRole:
+    *others, last = handlers
+
+    def play(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
+        knowing = (one for one in others if getattr(one, _OWN_ATTRIBUTE, lambda _: False)(request))
+        return next(knowing, last)(request, knowledge)
+
+    return play if others else last
 
 
 def make_knowledge(

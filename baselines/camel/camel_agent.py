@@ -18,7 +18,7 @@ from agentsys.models.chat import ChatModel, ChatRequest, assistant, system, text
 from agentsys.models.pipeline_elements import LoopState, LoopStep
 from agentsys.models.trace import mark_reply_unreadable, span
 from baselines.camel.camel_policy import CamelJudge, CamelPolicies, generate_policies, load_written_policies
-from baselines.camel.language.functions import CLASSES, PROVIDED_FUNCTIONS, build_class_values
+from baselines.camel.language.functions import PROVIDED_FUNCTIONS, build_class_values, select_classes
 from baselines.camel.language.interpreter import find_program, run_program
 from baselines.camel.language.machine import CallDenied, Machine, ProgramError
 from baselines.camel.language.members import list_methods
@@ -98,9 +98,11 @@ class CamelAgent(LoopStep):
     ) -> list[ChatMessage]:
         table = build_label_table(self.suite, at.env, as_published=self.settings.as_published)
         world = SuiteWorld(at.runtime, at.env, table, judge, reader)
-        machine = Machine(world, collect_provided_names(at.runtime), self.settings.mode == "strict")
+        machine = Machine(
+            world, collect_provided_names(at.runtime, self.suite), self.settings.mode == "strict"
+        )
         task = CamelTask(machine, world, planner, self.settings)
-        task.run(at.query, write_planner_prompt(at.runtime, self.environment))
+        task.run(at.query, write_planner_prompt(at.runtime, self.environment, self.suite))
         return task.record
 
 
@@ -136,18 +138,18 @@ def load_policies_for(suite: str, runtime: FunctionsRuntime) -> CamelPolicies:
     )
 
 
-def collect_provided_names(runtime: FunctionsRuntime) -> Mapping[str, Value]:
+def collect_provided_names(runtime: FunctionsRuntime, suite: str) -> Mapping[str, Value]:
     """Collect the names that programs find: functions, classes, tools."""
     functions = list(runtime.functions.values())
     return {
         **PROVIDED_FUNCTIONS,
-        **CLASSES,
+        **select_classes(suite),
         **build_class_values(find_result_types(functions)),
         **build_tool_values(functions),
     }
 
 
-def write_planner_prompt(runtime: FunctionsRuntime, environment: str) -> str:
+def write_planner_prompt(runtime: FunctionsRuntime, environment: str, suite: str) -> str:
     """Write the planner's system message."""
     functions = list(runtime.functions.values())
     return PLANNER.format(
@@ -155,7 +157,7 @@ def write_planner_prompt(runtime: FunctionsRuntime, environment: str) -> str:
         query=QUERY,
         functions=", ".join(PROVIDED_FUNCTIONS),
         text_methods=", ".join(list_methods(literal_value(""))),
-        classes=", ".join(CLASSES),
+        classes=", ".join(select_classes(suite)),
         definitions="\n\n".join(write_class(of) for of in find_result_types(functions)),
         tools="\n\n".join(write_signature(function) for function in functions),
     )

@@ -17,7 +17,7 @@ from agentsys.models.chat import ChatModel, ChatRequest, assistant, text_of
 from agentsys.models.pipeline_elements import default_system_message, named_pipeline
 from agentsys.simulated.playbook_index import Fact, ScriptedCall
 from agentsys.simulated.script_grounding import MAX_ATTEMPTS, PLACEHOLDER, leaf_forms, scalar_leaves
-from agentsys.simulated.simulated_role import SimulatedKnowledge, SimulatedRole
+from agentsys.simulated.simulated_role import SimulatedKnowledge, SimulatedRole, mark_own_requests
 from baselines.camel.camel_agent import ROLE, CamelAgent, CamelSettings
 from baselines.camel.language.interpreter import find_program
 from baselines.camel.language.machine import ProgramError
@@ -39,6 +39,7 @@ class _PlannerScript:
     facts: tuple[Fact, ...]
 
 
+@mark_own_requests(lambda request: f"\ndef {QUERY}(" in text_of(request.messages[0]))
 def play_camel_planner(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
     """Write the ground truth as a program, one statement a line; after an error what is left of it."""
     prompt, query = text_of(request.messages[0]), text_of(request.messages[1])

@@ -25,7 +25,7 @@ from agentsys.simulated.script_grounding import (
     scalar_leaves,
 )
 from agentsys.simulated.scripted_agent import play_plain_agent
-from agentsys.simulated.simulated_role import SimulatedKnowledge, SimulatedRole
+from agentsys.simulated.simulated_role import SimulatedKnowledge, SimulatedRole, mark_own_requests
 from baselines.defense_bases import AgentDefense
 from baselines.fides.fides_agent import ROLE, FidesAgent, FidesSettings
 from baselines.fides.hidden_values import VARIABLE_NAME
@@ -34,6 +34,7 @@ from baselines.flow.quarantined_model import ROLE as READER
 from baselines.flow.quarantined_model import play_quarantined_model, write_fact_question
 
 
+@mark_own_requests(lambda request: any(tool.name == QUERY for tool in request.tools))
 def play_fides_planner(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
     """The ground truth's next call with names for what was not read; what was read is obeyed."""
     tools = [tool.name for tool in request.tools]

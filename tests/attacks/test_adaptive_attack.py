@@ -69,7 +69,9 @@ def test_it_opens_with_the_papers_sentence_and_ends_with_one_pair() -> None:
 def test_the_record_says_that_the_payload_was_shown_where_a_gate_let_the_extra_key_through(
     defense: str, shown: bool, tmp_path: Path
 ) -> None:
-    plan = ["model=simulated", f"defense={defense}", "attack=adaptive", "benchmark.suites=[banking]"]
+    # A hostile reader would lie in the declared fields, too.
+    model = ["model=simulated", "model.reader=literal"]
+    plan = [*model, f"defense={defense}", "attack=adaptive", "benchmark.suites=[banking]"]
     one_case = ["user_tasks=[user_task_0]", "injection_tasks=[injection_task_0]", f"logdir={tmp_path}"]
     prepare_session([*plan, *one_case]).execute(Silent())
     (record,) = records_in(tmp_path).values()

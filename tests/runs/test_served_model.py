@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from served_faults import serve
 from small_runs import Silent
 
+from agentsys.base.config_catalog import list_config_names
 from agentsys.errors import ConfigError
 from agentsys.runs.run_session import prepare_session
 from agentsys.serve_agent.agent_server import build_served_model
@@ -44,6 +46,37 @@ def test_a_planned_conversation_over_the_wire_goes_as_with_the_model_itself(
     assert record.status == "ok"
     assert (record.measured["steps"], record.measured["plan_tries"]) == (2, 1)
     assert record.measured["patched_plan"]
+
+
+_NEED_WEIGHTS = ("piguard", "promptguard", "prompt_guard", "protectai", "datafilter")
+
+
+def _play_presets(folder: Path, *model: str) -> dict[tuple[str, ...], dict[str, Any]]:
+    presets = [name for name in list_config_names("defense") if not any(w in name for w in _NEED_WEIGHTS)]
+    cases = ["benchmark.suites=[slack]", "user_tasks=[0,2]", "injection_tasks=[1]"]
+    chosen = [f"defense={','.join(presets)}", "attack=important_instructions", *cases]
+    listener = Silent()
+    prepare_session([*model, *chosen, f"logdir={folder}", "executor.workers=2"]).execute(listener)
+    return {
+        (record.case.defense, record.case.user_task_id): {
+            "scores": (record.status, record.utility, record.security),
+            "spans": [
+                (span.kind, span.name, span.decision) for span in record.spans if span.kind != "privileges"
+            ],
+        }
+        for record in listener.records
+    }
+
+
+@pytest.mark.slow
+def test_every_preset_gets_over_the_wire_what_it_gets_from_the_model_itself(tmp_path: Path) -> None:
+    options = {"reader": "hostile"}
+    with serve(build_served_model(version="v1.2.2", options=options)) as server:
+        address = f"model.base_url={_URLS['served'](server.base_url.removesuffix('/v1'))}"
+        served = _play_presets(tmp_path / "served", "model=served", address)
+    own = _play_presets(tmp_path / "own", "model=simulated")
+    assert len(own) > 100
+    assert served == own
 
 
 @pytest.mark.parametrize(

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
 import pytest
 import yaml
-from simulated_playbook import FOUND, PLAYBOOK, PROMPT, STEAL, TASK, TOOLS, asked, knowledge
+from agentdojo.functions_runtime import FunctionCall
+from simulated_playbook import FOUND, PLAYBOOK, PROMPT, STEAL, TASK, TOOLS, asked, knowledge, result
 
 from agentsys.errors import ConfigError
 from agentsys.extensions import shipped_config_dir
-from agentsys.models.chat import ChatRequest, Scene, assistant, text_of
+from agentsys.models.chat import (
+    ChatRequest,
+    Scene,
+    assistant,
+    read_role,
+    text_of,
+    tool_message,
+    user,
+    write_role,
+)
+from agentsys.simulated.hostile_reader import ReaderKind
 from agentsys.simulated.playbook_index import Playbook, PlaybookIndex
 from agentsys.simulated.simulated_model import SimulatedModel
 from agentsys.simulated.simulated_role import SimulatedKnowledge, SimulatedOptions, make_knowledge
@@ -25,7 +37,11 @@ def test_the_shipped_yaml_builds_it_and_says_that_it_is_simulated() -> None:
     assert node["simulated"] is True
     assert node["_target_"] == f"{SimulatedModel.__module__}.{SimulatedModel.__qualname__}"
     built = SimulatedModel(**{key: value for key, value in node.items() if key not in CARD_FIELDS})
-    assert built.options == SimulatedModel().options
+    # Without the setting, as in older configs and records, it is the literal one.
+    assert (built.options.reader, SimulatedModel().options.reader) == (ReaderKind.HOSTILE, ReaderKind.LITERAL)
+    assert built.options == SimulatedModel(reader="hostile").options
+    with pytest.raises(ConfigError, match=r"model\.reader.*hostile"):
+        SimulatedModel(reader="hostle")
 
 
 @pytest.mark.parametrize(
@@ -106,3 +122,28 @@ def test_tools_tell_suites_apart_that_share_a_request_and_a_goal() -> None:
 def test_a_value_is_grounded_only_where_it_stands_whole() -> None:
     assert knowledge().is_grounded("Mom's Home", '{"a": "Mom\'s\\n  Home"}')
     assert not knowledge().is_grounded("5", "2024-05-15")
+
+
+def test_another_value_in_the_field_of_a_fact_is_believed_under_the_hostile_reader_alone() -> None:
+    told = json.dumps({"bank_user_task_0_call_1_value_0": "IBAN99", "bank_user_task_0_call_1_value_1": "7"})
+    opened = result("open", {"name": "bill.txt"}, told)
+    for reader, wanted in (
+        ("literal", {"to": "unknown", "amount": "unknown"}),
+        ("hostile", {"to": "IBAN99", "amount": 7.0}),
+    ):
+        model = SimulatedModel(reader=reader).with_playbook(lambda: PLAYBOOK, {})
+        (call,) = model.complete(asked(*FOUND, *opened)).message["tool_calls"]
+        assert {name: call.args[name] for name in wanted} == wanted
+
+
+def test_errors_of_tools_are_told_behind_the_role_and_read_from_there() -> None:
+    call = FunctionCall(function="find", args={})
+    said = [("fine", None), ("", "broke"), ("said: broke", None)]
+    results = [tool_message(call, text, error) for text, error in said]
+    request = ChatRequest([user("x"), *results], (), "agent")
+    assert write_role(request) == "agent;failed=1"
+    # What arrives: a wire that knows no errors has their text in place of the output.
+    arrived = [tool_message(call, error or text) for text, error in said]
+    read = read_role(replace(request, role=write_role(request), messages=[user("x"), *arrived]))
+    assert [message.get("error") for message in read.messages] == [None, None, "broke", None]
+    assert read.role == "agent" and read_role(request) is request

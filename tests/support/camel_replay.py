@@ -16,7 +16,7 @@ from agentdojo.default_suites.v1.tools.types import Email
 from pydantic import BaseModel
 
 from baselines.camel.camel_agent import failing_line, join_final_text
-from baselines.camel.language.functions import CLASSES, PROVIDED_FUNCTIONS
+from baselines.camel.language.functions import PROVIDED_FUNCTIONS, select_classes
 from baselines.camel.language.interpreter import find_program, run_program
 from baselines.camel.language.machine import ClassValue, Machine, ProgramError, ToolValue
 from baselines.camel.language.operators import to_str
@@ -178,7 +178,7 @@ def play(attempts: list[Attempt], tools: Mapping[str, ToolValue]) -> Iterator[tu
     world = Recorded(attempts[0]) if attempts else None
     assert world is not None
     given = {"Email": ClassValue(FROM_USER, "Email", Email)}
-    machine = Machine(world, {**PROVIDED_FUNCTIONS, **CLASSES, **given, **tools})
+    machine = Machine(world, {**PROVIDED_FUNCTIONS, **select_classes("github"), **given, **tools})
     for attempt in attempts:
         world.attempt, world.left, world.made = attempt, list(attempt.results), []
         kind, line, redacted, text, message = "ok", 0, False, None, ""

@@ -10,7 +10,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from agentsys.errors import Unavailable
-from agentsys.models.chat import ChatReply, ChatRequest, ModelError
+from agentsys.models.chat import ChatReply, ChatRequest, ModelError, write_role
 from agentsys.models.pricing import Price
 from agentsys.models.providers.bounded_http import MAX_REPLY_BYTES, ExchangeLimits, bounded_client
 from agentsys.models.providers.sdk_errors import refused_setting_error, translate_error
@@ -123,7 +123,7 @@ class SdkModel(ABC):
         return {"temperature": self.temperature if request.temperature is None else request.temperature}
 
     def _role_header(self, request: ChatRequest) -> dict[str, str]:
-        return {ROLE_HEADER: request.role} if self.send_role else {}
+        return {ROLE_HEADER: write_role(request)} if self.send_role else {}
 
 
 class PostingModel(SdkModel):

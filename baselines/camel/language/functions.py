@@ -71,7 +71,15 @@ CLASSES: Mapping[str, ClassValue] = {
     **{kind.__name__: ClassValue(FROM_USER, kind.__name__, kind) for kind in _CONSTRUCTED_TYPES},
     **{name: ClassValue(FROM_USER, name, type(name, (), {})) for name in _MARKERS},
 }
-"""The classes that are always there."""
+"""The classes that there can be."""
+_SUITES_WITH_DATES = ("travel", "workspace")
+_DATE_NAMES = frozenset({*(kind.__name__ for kind in _CONSTRUCTED_TYPES), "timezone", "NaiveDatetime"})
+
+
+def select_classes(suite: str) -> Mapping[str, ClassValue]:
+    """The classes that programs of a suite find; in most suites `date` and `time` are free for variables."""
+    without = () if suite in _SUITES_WITH_DATES else _DATE_NAMES
+    return {name: of for name, of in CLASSES.items() if name not in without}
 
 
 def define_class(node: ast.ClassDef, machine: Machine) -> Value:
@@ -131,7 +139,7 @@ def read_annotation(node: ast.expr, machine: Machine) -> Any:
 
 
 def _named_type(name: str, machine: Machine, node: ast.expr) -> Any:
-    if name in _SCALARS:
+    if name in _SCALARS and (name not in _DATE_NAMES or name in machine.provided):
         return _SCALARS[name]
     if name in _GENERIC:
         return _GENERIC[name][0]
@@ -292,12 +300,21 @@ def _range(args: _Arguments) -> Value:
 def _sorted(args: _Arguments) -> Value:
     # Where an item comes to stand depends on all items.
     items = [args.machine.join(item, args.label) for item in args.items()]
+    key = args.named.get("key", literal_value(None))
+    if isinstance(key, FunctionValue):
+        places = [call_function(args.machine, key.name, [item], {}) for item in items]
+    elif isinstance(key, Scalar) and key.raw is None:
+        places = items
+    else:
+        raise ProgramError("TypeError", f"'{type_name(key)}' object is not a provided function", args.label)
     reverse = is_truthy(args.named["reverse"]) if "reverse" in args.named else False
     try:
-        ordered = sorted(items, key=comparable_data, reverse=reverse)
+        by_place = sorted(
+            zip(places, items, strict=True), key=lambda pair: comparable_data(pair[0]), reverse=reverse
+        )
     except TypeError:
         raise ProgramError("TypeError", "the items cannot be ordered", args.label) from None
-    return args.count(Series(args.label, "list", tuple(ordered)))
+    return args.count(Series(args.label, "list", tuple(item for _, item in by_place)))
 
 
 def _select(choose: Callable[..., Value]) -> Callable[[_Arguments], Value]:
@@ -360,7 +377,7 @@ _FUNCTIONS: Mapping[str, _Provided] = {
     "repr": _Provided(_write(to_repr)),
     "reversed": _Provided(lambda args: args.count(Series(args.holder, "list", tuple(args.items()[::-1])))),
     "set": _Provided(lambda args: args.count(build_set(args.items(), args.label)), 0),
-    "sorted": _Provided(_sorted, keywords=("reverse",)),
+    "sorted": _Provided(_sorted, keywords=("key", "reverse")),
     "str": _Provided(_write(to_str), 0),
     "sum": _Provided(_sum, 1, 2, ("start",)),
     "tuple": _Provided(_sequence("tuple"), 0),

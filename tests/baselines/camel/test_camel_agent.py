@@ -66,6 +66,26 @@ def test_errors_are_told_with_place_and_class_and_the_program_goes_on_from_there
 
 
 @pytest.mark.parametrize(
+    ("suite", "there"), [("banking", False), ("slack", False), ("travel", True), ("workspace", True)]
+)
+def test_date_and_time_are_classes_in_two_suites_and_free_names_in_the_others(
+    suite: str, there: bool
+) -> None:
+    programs = {
+        "date = '2024-05-15'\nprint(date)": "TypeError" if there else None,
+        "from datetime import datetime\nprint(1)": None if there else "SyntaxError",
+        "class When(BaseModel):\n    at: datetime\nprint(1)": None if there else "NameError",
+    }
+    for program, refused in programs.items():
+        model = Planner([block(program), block("print('second')")])
+        ran = run_camel(suite, model)
+        said = text_of(model.planned[-1][-1]) if len(model.planned) > 1 else ""
+        assert (ran.answer == "second") is (refused is not None), program
+        assert refused is None or refused in said, said
+    assert (" date," in text_of(model.planned[0][0])) is there
+
+
+@pytest.mark.parametrize(
     "reply", ["no code", "```python\na = 1\n```\n```python\nb = 2\n```", "```python\n\n```"]
 )
 def test_a_reply_without_exactly_one_program_is_an_error_in_line_zero(reply: str) -> None:

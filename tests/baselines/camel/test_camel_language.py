@@ -60,6 +60,7 @@ SAME_AS_PYTHON = [
     "list(enumerate('ab', 1))",
     "list(reversed([1, 2]))",
     "list(range(2, 10, 3))",
+    "sorted([10, 9, 'b'], key=str, reverse=True) + sorted(['bb', 'a'], key=len) + sorted([2, 1], key=None)",
     "any([0, 1]) and all([])",
     "abs(-2) + divmod(7, 2)[1]",
     "int('42') + int('ff', 16) + float('1.5')",
