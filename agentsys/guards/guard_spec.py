@@ -177,7 +177,8 @@ def guard_python(spec: GuardSpec) -> Path:
         return Path(sys.executable)
     if not (spec.folder / _DIGESTS).is_file():
         raise Unavailable(
-            f"The guard {spec.package} is not installed here: agentsys guards add NAME.", needs=str(spec.package)
+            f"The guard {spec.package} is not installed here: agentsys guards add NAME.",
+            needs=str(spec.package),
         )
     return spec.folder / "venv" / "bin" / "python"
 
