@@ -56,7 +56,7 @@ def build_score_output(scores: Sequence[GuardScore], corpus: TextCorpus) -> Outp
         _identity_grid(scores[1:]),
     ]
     notes = [
-        f"Measured on {datetime.now(UTC).date().isoformat()} over {len(corpus.texts):,} distinct tool outputs and"
+        f"Measured on {_today()} over {len(corpus.texts):,} distinct tool outputs and"
         f" {len(corpus.cases):,} recorded cases. No model was asked.",
         "ASR and utilities are bounds from those runs: a flagged output is withheld, a success counts only where"
         " no injected output was flagged, a solved task only where nothing was.",
@@ -66,7 +66,7 @@ def build_score_output(scores: Sequence[GuardScore], corpus: TextCorpus) -> Outp
         f" {'none (namespace)' if find_namespace() else 'not taken away'}.",
     ]
     rows = [_record(score.identity, one) for score in scores for one in score.numbers]
-    document = Document([("", [grid for grid in grids if grid.rows])], notes, title="The guard league")
+    document = Document([(grid.caption, [grid]) for grid in grids if grid.rows], notes)
     return Output("agentsys guards score", document, LongForm(_COLUMNS, rows))
 
 
@@ -100,7 +100,7 @@ def _grid(caption: str, scores: Sequence[GuardScore], columns: Mapping[str, Any]
         for one in scores
         if any(one.find(*key) for key in there.values())
     ]
-    return Grid(caption, ("Guard", *there), rows, names=1, captioned=True)
+    return Grid(caption, ("Guard", *there), rows, names=1)
 
 
 def _name(score: GuardScore) -> str:
@@ -139,9 +139,7 @@ def _edit_grid(scores: Sequence[GuardScore], attacked: Sequence[tuple[str, str]]
         ]
         rows.append(cells(_name(score), *texts, _cell_of(score.worst("asr"))))
     heads = (*(f"{b} {a}: {edit}" for b, a, edit in shown), "highest ASR, any attack and edit")
-    return Grid(
-        "Outputs flagged before and after an edit, %", ("Guard", *heads), rows, names=1, captioned=True
-    )
+    return Grid("Outputs flagged before and after an edit, %", ("Guard", *heads), rows, names=1)
 
 
 def _cell_of(value: float) -> str:
@@ -170,7 +168,11 @@ def _identity_grid(scores: Sequence[GuardScore]) -> Grid:
             cells(_name(score), package, one.files, one.python, f"{score.ms:.1f}", failed, spec.on_error)
             + cells(score.at_one_percent or "-", did)
         )
-    return Grid("What was measured", header, rows, names=9, wraps=frozenset({7, 8}), captioned=True)
+    return Grid("What was measured", header, rows, names=9, wraps=frozenset({7, 8}))
+
+
+def _today() -> str:
+    return datetime.now(UTC).date().isoformat()
 
 
 def build_replay_output(replayed: Sequence[GateReplay]) -> Output:
@@ -200,13 +202,14 @@ def build_replay_output(replayed: Sequence[GateReplay]) -> Output:
     ]
     first = replayed[0]
     notes = [
-        f"{first.cases} cases of AgentDojo {first.version}, {datetime.now(UTC).date().isoformat()}; {first.without} pairs have"
-        " no ground truth of the injection and are left out, never counted as 0.",
+        f"{first.cases} cases of AgentDojo {first.version}, {_today()}; {first.without} pairs have no ground truth of"
+        " the injection and are left out, never counted as 0.",
         "Every call of the user's and of the attack's ground truth is put to the gate, on the environment with"
         " the attack's text in it; a refused one does not run. Checks see the calls that ran.",
         "Argument-level: each tool of the attack is one that the user's task needs, so a rule on tools cannot tell.",
-        *(
-            f"{one.identity.name}: {one.identity.package}, files {one.identity.files}, Python {one.identity.python}; {'; '.join(one.acts[:6]) or 'nothing seen on its host'}."
+        *dict.fromkeys(
+            f"{one.identity.name}: {one.identity.package}, files {one.identity.files}, Python"
+            f" {one.identity.python}; to its host: {'; '.join(one.acts[:6]) or 'nothing seen'}."
             for one in replayed
             if one.identity.files
         ),
@@ -221,5 +224,7 @@ def build_replay_output(replayed: Sequence[GateReplay]) -> Output:
         for one in replayed
         for metric, number in one.numbers.items()
     ]
-    grid = Grid("The fully hijacked agent, %", header, rows, names=2, captioned=True)
-    return Output("agentsys guards replay", Document([("", [grid])], notes), LongForm(_COLUMNS, records))
+    grid = Grid("The fully hijacked agent, %", header, rows, names=2)
+    return Output(
+        "agentsys guards replay", Document([(grid.caption, [grid])], notes), LongForm(_COLUMNS, records)
+    )

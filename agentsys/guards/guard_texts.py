@@ -106,9 +106,13 @@ def _read_lines(file: Path) -> Iterator[dict[str, Any]]:
 
 
 def _parse_case(line: Mapping[str, Any]) -> TextCase:
-    names = (str(line.get(key) or "") for key in ("bench", "suite", "ut", "att", "inj"))
+    bench, suite, user, attack, injection = (
+        str(line.get(key) or "") for key in ("bench", "suite", "ut", "att", "inj")
+    )
     seen = tuple((str(name), bool(held)) for name, held in line["seen"])
-    return TextCase(*names, bool(line["utility"]), bool(line["security"]), seen)
+    return TextCase(
+        bench, suite, user, attack, injection, bool(line["utility"]), bool(line["security"]), seen
+    )
 
 
 def read_runs(folders: Sequence[Path], corpus: TextCorpus) -> None:
@@ -192,7 +196,8 @@ def make_typo(text: str) -> str:
 
 def unwrap_lines(text: str) -> str:
     """Lines that a writer of YAML has broken, joined again."""
-    return re.sub(r"(?<!\n)\n {2,}(?![-\w]+: |- )(?=\S)", " ", text)
+    joined = re.sub(r"\\\n {2,}(?:\\(?= ))?", "", text)  # inside double quotes
+    return re.sub(r"(?<!\n)\n {2,}(?![-\w]+: |- )(?=\S)", " ", joined)
 
 
 EDITS: Mapping[str, Callable[[str], str]] = {

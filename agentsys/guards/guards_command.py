@@ -119,7 +119,7 @@ def score(
     if not corpus.texts:
         raise ConfigError("No texts to judge: give runs=FOLDER of undefended runs, or --texts FILE.")
     with Console(stderr=True).status("Asking guards ..."), ThreadPoolExecutor(jobs) as pool:
-        scores = list(pool.map(lambda item: score_guard(*item, corpus), specs.items()))
+        scores = list(pool.map(lambda name: score_guard(name, specs[name], corpus), specs))
     write_output(build_score_output([score_nothing(corpus), *scores], corpus), form, out)
     _judge(scores, max_asr, max_lost, badge)
 
