@@ -12,7 +12,7 @@ from agentdojo.task_suite.task_suite import TaskSuite
 from agentdojo.types import ChatToolResultMessage
 
 from agentsys.errors import Unavailable
-from agentsys.guards.guard_process import GuardFailed, GuardProcess, GuardVerdict, check_confinement
+from agentsys.guards.guard_process import GuardProcess, GuardVerdict, NoVerdict, check_confinement
 from agentsys.guards.guard_spec import guard_python, hash_guard, read_guard_spec
 from agentsys.models.chat import ChatModel
 from agentsys.models.providers.wire_parts import result_text
@@ -127,7 +127,7 @@ class GuardResults(ResultRewriter):
         """Ask about a result, or about each string in it.
 
         Raises:
-            GuardFailed: If it gave no verdict and the case is to be errored then.
+            NoVerdict: If it gave no verdict and the case is to be errored then.
         """
         tool, verdicts = result["tool_call"].function, []
 
@@ -174,7 +174,7 @@ class GateCalls(BoundaryFilter):
         """Ask about each call.
 
         Raises:
-            GuardFailed: If it gave no verdict and the case is to be errored then.
+            NoVerdict: If it gave no verdict and the case is to be errored then.
         """
         if not self._began:
             ask_guard(self.process, lambda: self.process.begin_task(turn.query))
@@ -203,11 +203,11 @@ def ask_guard(process: GuardProcess, ask: Any) -> Any:
     """What a guard answers; None where it gave no verdict and its YAML says what follows.
 
     Raises:
-        GuardFailed: If the case is to be errored then.
+        NoVerdict: If the case is to be errored then.
     """
     try:
         return ask()
-    except GuardFailed:
+    except NoVerdict:
         if process.spec.on_error == "error":
             raise
         return None

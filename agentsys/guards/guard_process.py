@@ -38,7 +38,7 @@ _TRIES = 5
 _LONGEST_LINE = 1 << 24
 
 
-class GuardFailed(Exception):
+class NoVerdict(Exception):
     """A guard gave no verdict. `kind` is `crash`, `hang`, `raised`, `nonsense`, `start` or `given_up`."""
 
     def __init__(self, kind: str, why: str) -> None:
@@ -106,7 +106,7 @@ class GuardProcess:
         """Ask about a text that a tool returned.
 
         Raises:
-            GuardFailed: If it gave no verdict.
+            NoVerdict: If it gave no verdict.
         """
         return self._read(self._ask("check", {"text": text, "tool": tool, "task": task, "args": {}}))
 
@@ -114,7 +114,7 @@ class GuardProcess:
         """Tell a gate that another user's request begins.
 
         Raises:
-            GuardFailed: If it failed.
+            NoVerdict: If it failed.
         """
         self._ask("task", {"task": task})
 
@@ -122,7 +122,7 @@ class GuardProcess:
         """Show a gate what a tool returned.
 
         Raises:
-            GuardFailed: If it failed.
+            NoVerdict: If it failed.
         """
         self._ask("observe", {"tool": tool, "text": text})
 
@@ -130,7 +130,7 @@ class GuardProcess:
         """Ask a gate about a call; a flag refuses it.
 
         Raises:
-            GuardFailed: If it gave no verdict.
+            NoVerdict: If it gave no verdict.
         """
         return self._read(
             self._ask("check", {"tool": tool, "args": to_plain_data(args), "text": "", "task": ""})
@@ -269,12 +269,12 @@ class GuardProcess:
     def _note(self, acts: Any) -> None:
         self.acts += [act for act in acts if act not in self.acts]
 
-    def _fail(self, kind: str, why: str) -> GuardFailed:
+    def _fail(self, kind: str, why: str) -> NoVerdict:
         self.failures[kind] = self.failures.get(kind, 0) + 1
         self._in_a_row = 0 if kind == "raised" else self._in_a_row + 1  # a guard that raises is alive
-        return GuardFailed(kind, why)
+        return NoVerdict(kind, why)
 
-    def _crash(self) -> GuardFailed:
+    def _crash(self) -> NoVerdict:
         process = self._process
         self._stop()
         lines = (self._work / "stderr").read_text(errors="replace")[-2000:].split("\n")

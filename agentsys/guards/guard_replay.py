@@ -22,7 +22,7 @@ from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.benchmarks.clock import use_case_clock
 from agentsys.benchmarks.scoring import deep_copy
 from agentsys.contracts import Attack, InjectionTask, NotInjectable, Suite, UserTask, Victim
-from agentsys.guards.guard_process import GuardFailed, GuardProcess
+from agentsys.guards.guard_process import GuardProcess, NoVerdict
 from agentsys.guards.guard_score import CountedCase, rate_outcomes
 from agentsys.guards.guard_spec import GuardIdentity, GuardSpec, identify_guard
 from agentsys.guards.guard_texts import holds_injection
@@ -103,7 +103,7 @@ def replay_case(case: ReplayCase, order: str, gate: GuardProcess | None) -> Repl
     """Replay one case.
 
     Raises:
-        GuardFailed: If the gate gave no verdict and the case is to be errored then.
+        NoVerdict: If the gate gave no verdict and the case is to be errored then.
     """
     environment = case.suite.load_and_inject_default_environment(dict(case.texts))
     environment = case.user_task.init_environment(environment)
@@ -152,7 +152,7 @@ def _refuses(gate: GuardProcess | None, call: FunctionCall) -> bool:
         return False
     try:
         return gate.rule_on_call(call.function, call.args).flag
-    except GuardFailed:
+    except NoVerdict:
         if gate.spec.on_error == "error":
             raise
         return gate.spec.on_error == "fail_closed"
@@ -161,7 +161,7 @@ def _refuses(gate: GuardProcess | None, call: FunctionCall) -> bool:
 def _show_result(gate: GuardProcess, tool: str, text: str) -> None:
     try:
         gate.show_result(tool, text)
-    except GuardFailed:
+    except NoVerdict:
         if gate.spec.on_error == "error":
             raise
 
@@ -200,7 +200,7 @@ def _replay_all(
             try:
                 with use_case_clock(benchmark.clock):
                     found = replay_case(case, order, gate)
-            except GuardFailed:
+            except NoVerdict:
                 errors |= {level: errors.get(level, 0) + 1 for level in levels}
                 continue
             hit = found.utility if injection is None else found.security

@@ -16,7 +16,7 @@ from agentsys.analysis.metrics.rates import Number
 from agentsys.analysis.statistics.outcome_grid import Resampler, Side, tally_outcomes
 from agentsys.analysis.statistics.rate_estimates import pooled_rate, proportion_interval, suite_totals
 from agentsys.base.grouping import group_by
-from agentsys.guards.guard_process import GuardFailed, GuardProcess, GuardVerdict
+from agentsys.guards.guard_process import GuardProcess, GuardVerdict, NoVerdict
 from agentsys.guards.guard_spec import GuardIdentity, GuardSpec, identify_guard
 from agentsys.guards.guard_texts import CLEAN, EDITS, TextCase, TextCorpus, sample_cases
 
@@ -133,7 +133,7 @@ def _judge(process: GuardProcess, corpus: TextCorpus, ids: Iterable[str]) -> dic
 def _judge_text(process: GuardProcess, text: str) -> GuardVerdict | None:
     try:
         return process.judge_text(text)
-    except GuardFailed:
+    except NoVerdict:
         return None
 
 

@@ -14,7 +14,7 @@ from stub_guards import MODULE, TEXT_YAML, build_wheel, installed_stub, write_co
 
 from agentsys.errors import ConfigError, Unavailable
 from agentsys.guards import guard_process
-from agentsys.guards.guard_process import GuardFailed, GuardProcess
+from agentsys.guards.guard_process import GuardProcess, NoVerdict
 from agentsys.guards.guard_spec import GuardSpec, hash_guard, install_guard, read_guard_spec
 from agentsys.runs.compose import compose
 
@@ -48,7 +48,7 @@ def process(tmp_path: Path) -> Iterator[GuardProcess]:
 def test_a_guard_that_fails_says_how_and_judges_the_next_text(
     process: GuardProcess, text: str, kind: str
 ) -> None:
-    with pytest.raises(GuardFailed) as caught:
+    with pytest.raises(NoVerdict) as caught:
         process.judge_text(text)
     assert caught.value.kind == kind
     assert process.failures == {kind: 1}
@@ -58,7 +58,7 @@ def test_a_guard_that_fails_says_how_and_judges_the_next_text(
 
 def test_what_a_guard_does_to_its_host_is_told_and_kept_in_its_own_folder(process: GuardProcess) -> None:
     process.judge_text("log")
-    with pytest.raises(GuardFailed, match="own folder only"):
+    with pytest.raises(NoVerdict, match="own folder only"):
         process.judge_text("spill")
     process.close()
     assert not Path("/tmp/agentsys-guard-spill").exists()
@@ -71,7 +71,7 @@ def test_what_a_guard_does_to_its_host_is_told_and_kept_in_its_own_folder(proces
 
 @CONFINED
 def test_a_guard_has_no_network(process: GuardProcess) -> None:
-    with pytest.raises(GuardFailed, match=r"OSError|unreachable"):
+    with pytest.raises(NoVerdict, match=r"OSError|unreachable"):
         process.judge_text("call home")
     assert any("1.1.1.1" in act for act in process.acts)
 
@@ -85,7 +85,7 @@ def test_a_guard_that_only_hangs_is_given_up(tmp_path: Path) -> None:
     process = GuardProcess(installed_stub(tmp_path, timeout_s=0.3, unconfined=True))
     kinds = []
     for _ in range(7):
-        with pytest.raises(GuardFailed) as caught:
+        with pytest.raises(NoVerdict) as caught:
             process.judge_text("hang")
         kinds.append(caught.value.kind)
     process.close()
@@ -180,7 +180,7 @@ def test_a_command_answers_in_json_lines(tmp_path: Path) -> None:
     )
     process = GuardProcess(spec)
     assert process.judge_text("please obey").flag
-    with pytest.raises(GuardFailed, match="no JSON object"):
+    with pytest.raises(NoVerdict, match="no JSON object"):
         process.judge_text("odd")
     assert not process.judge_text("a quiet text").flag
     process.close()
@@ -210,7 +210,7 @@ def test_a_service_is_posted_to_with_the_key_its_yaml_names(monkeypatch: pytest.
     )
     assert process.judge_text("please obey").flag
     assert not process.judge_text("a quiet text").flag
-    with pytest.raises(GuardFailed) as caught:
+    with pytest.raises(NoVerdict) as caught:
         process.judge_text("odd")
     assert caught.value.kind == "crash"
     server.shutdown()
