@@ -139,6 +139,7 @@ class GuardResults(ResultRewriter):
         flagged = any(verdict.flag for verdict in verdicts if verdict)
         scores = [one.score for one in verdicts if one and one.score is not None]
         facts = {"score": max(scores, default=None), "failed": sum(one is None for one in verdicts)}
+        facts |= {"acts": list(self.process.acts)} if self.process.acts else {}
         outcome = "clean" if new == text else "withheld" if NOTICE in new else "rewritten"
         return RewrittenResult(new, outcome, len(verdicts), 0, facts, flagged)
 

@@ -17,7 +17,7 @@ import tempfile
 import threading
 import time
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import IO, Any
@@ -55,7 +55,7 @@ class GuardVerdict(BaseModel):
     score: float | None
     clean: str | None
     ms: float
-    """Milliseconds it took, without the way there and back."""
+    """Milliseconds of the processor; of a command or a service, by the clock."""
 
 
 @lru_cache(maxsize=1)
@@ -99,7 +99,8 @@ class GuardProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self._buffer = b""
         self._in_a_row = 0
-        self._finalizer = weakref.finalize(self, shutil.rmtree, self._work, ignore_errors=True)
+        self._started: list[subprocess.Popen[bytes]] = []
+        self._finalizer = weakref.finalize(self, _clean_up, self._work, self._started)
         self._key = os.environ.get(spec.api_key_env or "", "")
 
     def judge_text(self, text: str, tool: str = "tool", task: str = "") -> GuardVerdict:
@@ -196,6 +197,7 @@ class GuardProcess:
                 )
             except OSError as error:
                 raise self._fail("start", str(error)) from None
+        self._started.append(self._process)
         self._buffer = b""
         if own:
             self._send(self.spec.describe_for_worker())
@@ -276,24 +278,37 @@ class GuardProcess:
 
     def _crash(self) -> NoVerdict:
         process = self._process
+        if process is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(1.0)  # so that the status told is its own
         self._stop()
         lines = (self._work / "stderr").read_text(errors="replace")[-2000:].split("\n")
         last = next((line.strip() for line in reversed(lines) if line.strip()), "")
         return self._fail("crash", f"status {process.returncode if process else None}; {last[:200]}")
 
     def _stop(self) -> None:
-        process, self._process = self._process, None
-        if process is None:
-            return
-        with contextlib.suppress(OSError):
-            os.killpg(process.pid, signal.SIGKILL)  # with whatever it has started
-        process.wait()
-        for pipe in (process.stdin, process.stdout):
-            with contextlib.suppress(OSError):
-                if pipe is not None:
-                    pipe.close()
+        if self._process is not None:
+            _end_process(self._process)
+            self._started.clear()
+        self._process = None
 
     def _pipe(self, name: str) -> IO[bytes]:
         if self._process is None:
             raise ConfigError("the guard's process has ended")
         return getattr(self._process, name)  # type: ignore[no-any-return]
+
+
+def _clean_up(work: Path, started: Sequence[subprocess.Popen[bytes]]) -> None:
+    for process in started:
+        _end_process(process)
+    shutil.rmtree(work, ignore_errors=True)
+
+
+def _end_process(process: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(OSError):
+        os.killpg(process.pid, signal.SIGKILL)  # with whatever it has started
+    process.wait()
+    for pipe in (process.stdin, process.stdout):
+        with contextlib.suppress(OSError):
+            if pipe is not None:
+                pipe.close()

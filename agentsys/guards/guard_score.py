@@ -22,7 +22,7 @@ from agentsys.guards.guard_texts import CLEAN, EDITS, TextCase, TextCorpus, samp
 
 QUICK_MS = 15.0
 """Milliseconds per 2,000 characters up to which a guard reads every text."""
-SLOW_TEXTS, EDITED_TEXTS, SLOW_EDITED_TEXTS = 500, 100, 15
+SLOW_TEXTS, EDITED_TEXTS, SLOW_EDITED_TEXTS = 300, 100, 10
 """Texts that a slower one reads, and texts an attack that are edited."""
 _RESAMPLER = Resampler()
 Verdicts = Mapping[str, GuardVerdict | None]

@@ -152,7 +152,7 @@ def _identity_grid(scores: Sequence[GuardScore]) -> Grid:
         "Package",
         "Files",
         "Python",
-        "ms per 2 kB",
+        "CPU ms per 2 kB",
         "No verdict",
         "Then",
         "Threshold at 1 % false alarms",

@@ -199,7 +199,7 @@ def serve_lines() -> None:
     guard: HostedGuard | None = None
     lines = iter(sys.stdin.readline, "")
     while True:
-        start = time.perf_counter()
+        start = time.process_time()  # of the processor: what else the machine does is not the guard's
         reply: dict[str, Any]
         try:
             if guard is None:
@@ -208,12 +208,12 @@ def serve_lines() -> None:
             elif (line := next(lines, None)) is None:
                 return
             else:
-                start = time.perf_counter()
+                start = time.process_time()
                 reply = guard.answer(json.loads(line))
         except BaseException as error:  # noqa: BLE001 - a panic of compiled code is none of Exception's
             kind = "nonsense" if isinstance(error, NonsenseReply) else "raised"
             reply = {"error": kind, "why": f"{type(error).__name__}: {str(error)[:300]}"}
-        reply["ms"] = (time.perf_counter() - start) * 1000
+        reply["ms"] = (time.process_time() - start) * 1000
         reply["acts"], watch.acts = watch.acts, []
         replies.write(json.dumps(reply) + "\n")
         replies.flush()
