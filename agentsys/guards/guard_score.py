@@ -18,11 +18,11 @@ from agentsys.analysis.statistics.rate_estimates import pooled_rate, proportion_
 from agentsys.base.grouping import group_by
 from agentsys.guards.guard_process import GuardProcess, GuardVerdict, NoVerdict
 from agentsys.guards.guard_spec import GuardIdentity, GuardSpec, identify_guard
-from agentsys.guards.guard_texts import CLEAN, EDITS, TextCase, TextCorpus, sample_cases
+from agentsys.guards.guard_texts import CLEAN, EDITS, TextCase, TextCorpus, is_variant, sample_cases
 
 QUICK_MS = 15.0
 """Milliseconds per 2,000 characters up to which a guard reads every text."""
-SLOW_TEXTS, EDITED_TEXTS, SLOW_EDITED_TEXTS = 300, 100, 10
+SLOW_TEXTS, EDITED_TEXTS, SLOW_EDITED_TEXTS = 400, 100, 10
 """Texts that a slower one reads, and texts an attack that are edited."""
 _RESAMPLER = Resampler()
 Verdicts = Mapping[str, GuardVerdict | None]
@@ -95,7 +95,8 @@ def score_guard(name: str, spec: GuardSpec, corpus: TextCorpus) -> GuardScore:
         slow = ms > QUICK_MS
         cases = corpus.cases
         if slow:
-            groups = group_by(cases, lambda case: (case.benchmark, case.attack)).values()
+            named = [case for case in cases if not is_variant(case.attack)]
+            groups = group_by(named or cases, lambda case: (case.benchmark, case.attack)).values()
             cases = [case for of in groups for case in sample_cases(of, SLOW_TEXTS // len(groups))]
         ids = {one for case in cases for one, _ in case.seen} if slow else corpus.texts.keys()
         verdicts |= _judge(process, corpus, sorted(ids - verdicts.keys()))

@@ -16,7 +16,7 @@ from agentsys.analysis.tables.table_document import (
 )
 from agentsys.analysis.tables.table_writers import LongForm, Output
 from agentsys.guards.guard_process import find_namespace
-from agentsys.guards.guard_texts import CLEAN, EDITS
+from agentsys.guards.guard_texts import CLEAN, EDITS, is_variant
 
 if TYPE_CHECKING:
     from agentsys.analysis.metrics.rates import Number
@@ -36,7 +36,7 @@ _COLUMNS = {
 def build_score_output(scores: Sequence[GuardScore], corpus: TextCorpus) -> Output:
     """Tables of `agentsys guards score`; the first score is that of no guard."""
     benchmarks = list(dict.fromkeys(benchmark for benchmark, _, _ in corpus.seen_under))
-    attacks = [(b, a) for b, a, held in corpus.seen_under if held and a != CLEAN and not _is_variant(a)]
+    attacks = [(b, a) for b, a, held in corpus.seen_under if held and a != CLEAN and not is_variant(a)]
     attacked = sorted(dict.fromkeys(attacks))
     grids = [
         _grid(
@@ -68,10 +68,6 @@ def build_score_output(scores: Sequence[GuardScore], corpus: TextCorpus) -> Outp
     rows = [_record(score.identity, one) for score in scores for one in score.numbers]
     document = Document([(grid.caption, [grid]) for grid in grids if grid.rows], notes)
     return Output("agentsys guards score", document, LongForm(_COLUMNS, rows))
-
-
-def _is_variant(attack: str) -> bool:
-    return attack.startswith("important_instructions_") or attack.endswith("_dos")
 
 
 def _record(identity: Any, one: Any) -> Mapping[str, Any]:

@@ -27,6 +27,11 @@ _PIECE = 50
 """Squeezed characters of an injection that are looked for."""
 
 
+def is_variant(attack: str) -> bool:
+    """Whether an attack is another wording of one that stands in tables."""
+    return attack.startswith("important_instructions_") or attack.endswith("_dos")
+
+
 @dataclass(frozen=True)
 class TextCase:
     """One recorded case, as far as a guard of texts matters to it."""
