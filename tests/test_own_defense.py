@@ -63,7 +63,7 @@ def outcomes(logdir: Path, defense: str) -> list[dict[str, Any]]:
     return [record for record in records if f"__{defense}__" in record["pipeline_name"]]
 
 
-@pytest.mark.parametrize("defense", ["my_defense", "judging_defense"])
+@pytest.mark.parametrize("defense", [pytest.param("my_defense", marks=pytest.mark.slow), "judging_defense"])
 def test_an_example_runs_from_the_command_line_and_stops_the_attack(tmp_path: Path, defense: str) -> None:
     ran = agentsys(
         "run",

@@ -27,7 +27,7 @@ from agentsys.defense.gate import ends_subtask
 from agentsys.defense.prompts import SANITIZER, SANITIZER_AGAIN, SANITIZER_SECTIONS, write_sections
 from agentsys.models.chat import ChatModel, ChatRequest, JsonSchema, ModelError, system, text_of, user
 from agentsys.models.loose_json import find_json_values
-from agentsys.models.trace import Span, span
+from agentsys.models.trace import Span, mark_reply_unreadable, span
 
 _HEX = "[0-9A-Fa-f]"
 _LAYOUT = "\\s\"'`‘’“”„«»\u00ad\u200b-\u200f\u2060\ufeff"
@@ -273,7 +273,10 @@ def _ask_sanitizer(model: ChatModel, output: str, opened: Span) -> CleanedOutput
                 raise
             return replace(cleaned, well_formed=False)
         context.append(reply)
-        cleaned = _cut_again(output, named, parse_spans(text_of(reply)), cleaned)
+        spans = parse_spans(text_of(reply))
+        if spans is None:
+            mark_reply_unreadable()
+        cleaned = _cut_again(output, named, spans, cleaned)
         if cleaned.complete:
             break
         context.append(user(SANITIZER_AGAIN["missed" if cleaned.well_formed else "malformed"]))

@@ -23,7 +23,7 @@ from agentsys.defense.prompts import (
 )
 from agentsys.defense.tool_turn import ask_next_message
 from agentsys.models.chat import ModelError, ToolSpec, system, text_of, user
-from agentsys.models.trace import Span, span
+from agentsys.models.trace import Span, mark_reply_unreadable, span
 
 WORKER_ROLE = "worker"
 MAIN_DEPTH = 0
@@ -130,6 +130,8 @@ def _converse(
             context += serve_turn(session, message["tool_calls"], agent)
             continue
         outcome = admit_reply(text_of(message), task.intent, settings.gate)
+        if _is_unusable(outcome, task.intent):
+            mark_reply_unreadable()
         if isinstance(outcome, AcceptedValue):
             if not (later and lacks_value(outcome.value, task.intent)):
                 return outcome
@@ -141,6 +143,13 @@ def _converse(
         failures.append(outcome)
         context.append(user(WORKER_AGAIN[outcome.value]))
     return found or (failures[-1] if failures else Failure.BUDGET_EXHAUSTED)
+
+
+def _is_unusable(outcome: AcceptedValue | Failure, intent: Intent) -> bool:
+    """Whether a reply brought nothing: no value, and no word that there is none; or the intent itself."""
+    if isinstance(outcome, AcceptedValue):
+        return outcome.value == intent
+    return outcome is not Failure.INFEASIBLE
 
 
 def _offer_tools(session: AgentSession, task: WorkerTask) -> tuple[Sequence[ToolSpec], Sequence[ToolSpec]]:

@@ -271,7 +271,6 @@ class ErrorKind(Enum):
     TIMEOUT = "timeout"
     CONNECTION = "connection"
     MALFORMED_REPLY = "malformed_reply"
-    CUT_REPLY = "cut_reply"
     CONTEXT_LENGTH = "context_length"
     CONTENT_REFUSED = "content_refused"
     BAD_REQUEST = "bad_request"
@@ -295,7 +294,6 @@ _CONSEQUENCES = {
     ErrorKind.TIMEOUT: Consequence.RETRY,
     ErrorKind.CONNECTION: Consequence.RETRY,
     ErrorKind.MALFORMED_REPLY: Consequence.RETRY,
-    ErrorKind.CUT_REPLY: Consequence.END_CASE,
     ErrorKind.CONTEXT_LENGTH: Consequence.END_CASE,
     ErrorKind.CONTENT_REFUSED: Consequence.END_CASE,
     ErrorKind.BAD_REQUEST: Consequence.END_CASE,

@@ -110,6 +110,22 @@ def _answer_chars(messages: Sequence[Any]) -> int | None:
     return len(join_content_text(last.get("content")))
 
 
+def count_message_calls(messages: Sequence[Any]) -> int:
+    """Calls that assistant messages make."""
+    return sum(len(message_calls(message)) for message in messages)
+
+
+def message_calls(message: Any) -> Sequence[Any]:
+    """The calls that an assistant message makes; none in any other."""
+    made = message.get("tool_calls") if isinstance(message, dict) else None
+    return made if isinstance(made, list) and message.get("role") == "assistant" else ()
+
+
+def find_bound(messages: Sequence[Any]) -> str | None:
+    """`rounds` where the last message still makes calls, which nobody carried out any more."""
+    return "rounds" if messages and message_calls(messages[-1]) else None
+
+
 def estimate_tokens(chars: int) -> int:
     """Tokens of so many characters, by the fixed rate that every defense is measured with."""
     return round(chars / CHARS_PER_TOKEN)
