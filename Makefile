@@ -8,6 +8,8 @@ WORKERS ?= 2
 # Of `make paper`: the folder of runs, and where tables and figures go.
 LOGDIR ?= results/runs/paper
 OUT ?= results/figures
+# Of `make league`: recorded tool outputs (docs/guards.md).
+TEXTS ?= ../shared/data/guards/texts.jsonl.gz
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -22,7 +24,7 @@ PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run paper notebooks pictures docs bench test test-slow test-detectors lint clean
+.PHONY: help setup run paper notebooks pictures league docs bench test test-slow test-detectors lint clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -88,6 +90,9 @@ notebooks: setup ## Run the notebooks top to bottom and leave them as pages in r
 
 pictures: setup ## Draw the pictures of README and docs anew, with Chromium
 	$(BIN)/python scripts/draw_pictures.py
+
+league: setup ## Measure other people's guards, from the package index, and write docs/league.md anew (TEXTS=FILE)
+	PATH="$(CURDIR)/$(BIN):$$PATH" scripts/league.sh "$(TEXTS)"
 
 docs: setup ## Build the documentation as a site, offline, into site/; a broken link is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

@@ -90,6 +90,16 @@ class KeepsFiles(Protocol):
 
 
 @runtime_checkable
+class HasContents(Protocol):
+    """A defense that depends on what its config only names, e.g. packages. Asked of the class."""
+
+    @staticmethod
+    def contents(config: Mapping[str, Any]) -> Mapping[str, str]:
+        """Name -> hash of what a case of this config depends on besides: part of every record's identity."""
+        ...
+
+
+@runtime_checkable
 class NeedsOwnModels(Protocol):
     """A defense some of whose roles take a model made for them: with the agent's it is another defense."""
 

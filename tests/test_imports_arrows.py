@@ -72,6 +72,17 @@ ALLOWED: dict[str, set[str]] = {
         "agentsys.benchmarks",
         "agentsys.runs",
     },
+    "agentsys.guards": FOUNDATION
+    | {
+        "agentsys.records",
+        "agentsys.models",
+        "agentsys.contracts",
+        "agentsys.benchmarks",
+        "agentsys.attacks",
+        "agentsys.analysis",
+        "agentsys.runs",
+        "baselines",
+    },
     "agentsys.audit": FOUNDATION
     | {
         "agentsys.records",

@@ -48,6 +48,7 @@ OF_ROOMS = {
     "bundles": ("bundle", "verify"),
     "serve_agent": ("serve",),
     "inspect_logs": ("export",),
+    "guards": ("guards", "kiwi_skin"),
     "middleware": ("guard", "middleware_policy"),
     "red_team": ("chatinject", "cached", "encoded", "evolve"),
 }

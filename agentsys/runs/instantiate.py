@@ -25,7 +25,7 @@ _ABILITIES: Mapping[str, tuple[type, ...]] = {
     "defense": (
         *(abilities.DescribesItself, abilities.NamesPrompts, abilities.ChecksItsNeeds, abilities.KeepsFiles),
         *(abilities.HoldsDefenses, abilities.NeedsOwnModels, abilities.Rehearsable, abilities.WholeProgram),
-        abilities.PlaysRoles,
+        *(abilities.PlaysRoles, abilities.HasContents),
     ),
     "attack": (
         *(abilities.PicksPairs, abilities.NamesExclusions, abilities.NamesSources, abilities.NamesFromFile),
@@ -71,6 +71,17 @@ def find_kept_folders(config: Mapping[str, Any]) -> Mapping[str, str]:
     """Ask the class of a defense's config what it keeps (`KeepsFiles`); nothing if there is none."""
     found = _load_class("defense", config)
     return found.keeps if isinstance(found, abilities.KeepsFiles) else {}
+
+
+def find_contents(config: Any) -> Mapping[str, str]:
+    """Ask the classes of a defense's config, and of those it holds, what they depend on (`HasContents`)."""
+    if isinstance(config, list):
+        config = dict(enumerate(config))
+    if not isinstance(config, dict):
+        return {}
+    inner = {f"{key}.{name}": one for key, of in config.items() for name, one in find_contents(of).items()}
+    found = _load_class("defense", config) if "_target_" in config else None
+    return {**inner, **found.contents(config)} if isinstance(found, abilities.HasContents) else inner
 
 
 def find_defense_options(config: Mapping[str, Any]) -> Sequence[str]:

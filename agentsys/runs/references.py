@@ -41,10 +41,13 @@ def add_contents(cells: Sequence[Settings], config_dirs: Sequence[Path]) -> list
 def _add_content(
     settings: Settings, config_dirs: Sequence[Path], digests: dict[tuple[Path, str], str]
 ) -> Settings:
+    from agentsys.runs.instantiate import find_contents
+
     nodes = {group: getattr(settings, group) for group in NOT_IDENTITY}
     groups = {group: without_keys(node, not_identity(group, node)) for group, node in nodes.items()}
     found = [*_find_option_files(groups), *_find_named_files(settings.attack, "attack")]
     files = {key: _digest_file(key, path) for key, path in found}
+    files |= {f"defense.{name}": one for name, one in find_contents(settings.defense).items()}
     folder = find_recorded_folder(settings.model)
     if folder is not None:
         key = folder, settings.labels["attack"]

@@ -7,6 +7,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "bundles": ("agentsys.bundles",),
     "serve_agent": ("agentsys.serve_agent", "agentsys.models.serving"),
     "inspect_logs": ("agentsys.inspect_logs",),
+    "guards": ("agentsys.guards",),
     "middleware": ("baselines.middleware",),
     "red_team": ("agentsys.attacks.red_team",),
 }

@@ -1,0 +1,29 @@
+"""Guards: packages of other people that judge texts or calls, measured without a model and run as defenses.
+
+A guard is one YAML. It works in a process and an environment of its own; nothing of it is imported here.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from agentsys.extensions import CommandSection, CommandSource, Extension
+
+ROOM = Extension(
+    CommandSection(
+        "Guard an agent",
+        51,
+        {
+            "guards": CommandSource(
+                "agentsys.guards.guards_command:app",
+                "Measure other people's guards without a model.",
+                (
+                    "agentsys guards add injectionguard",
+                    "agentsys guards score injectionguard kiwi_skin --data ../shared/data/guards",
+                    "agentsys guards replay catraca",
+                ),
+            )
+        },
+    ),
+    configs=Path(__file__).parent / "configs",
+)

@@ -1,0 +1,307 @@
+"""`GuardSpec`: a guard's YAML, its own virtual environment, and what makes it this guard and no other.
+
+A guard changes with what is installed beside it, so its identity is the hash of every installed file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from agentsys.base.atomic_file import write_atomically
+from agentsys.errors import ConfigError, Unavailable
+from agentsys.extensions import user_data_folder
+
+_EXACT = r"[A-Za-z0-9][\w.-]*(?:\[[\w,.-]+\])?==[\w.!+-]+"
+ExactPackage = Annotated[str, Field(pattern=f"^{_EXACT}$")]
+"""`name==version`."""
+HERE = "here"
+"""A guard of this installation: a control, with its YAML and our own code."""
+
+
+class GuardStep(BaseModel):
+    """One call into a guard's package."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    call: str
+    """`module:function`, `module:Class.method`, or `$object.method` of an object made before."""
+    give: list[Any] = []
+    """Arguments; `{text}`, `{tool}`, `{args}`, `{task}` and `$object` stand for what they name."""
+    named: dict[str, Any] = {}
+    """Arguments by name."""
+
+
+class GuardSpec(BaseModel):
+    """A guard as its YAML describes it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: Literal["text", "call", "command", "http"] = "text"
+    """`text` reads what tools return; `call` rules on calls; `command` and `http` are texts judged elsewhere."""
+    package: ExactPackage | Literal["here"] | None = None
+    beside: tuple[ExactPackage, ...] = ()
+    """Further packages in its environment."""
+    version: str | None = None
+    """Of a `command` or `http` guard, which has no files to tell it by."""
+    call: str | None = None
+    """`module:function`."""
+    make: str | None = None
+    """`module:Class`, where a `method` of an object is called; `args` are the class's."""
+    args: dict[str, Any] = {}
+    method: str | None = None
+    give: list[Any] = ["{text}"]
+    named: dict[str, Any] = {}
+    objects: dict[str, GuardStep] = {}
+    """Of a gate: what is made afresh for each task, in order."""
+    task: GuardStep | None = None
+    """Of a gate: what it is told of the user's request."""
+    observe: GuardStep | None = None
+    """Of a gate: what it is told of a tool's result."""
+    check: GuardStep | None = None
+    """Of a gate: the question whether a call may run."""
+    command: tuple[str, ...] = ()
+    url: str | None = None
+    api_key_env: str | None = None
+    flag: str | None = None
+    """Path into the answer; without one the score decides."""
+    flag_is: list[Any] | None = None
+    """Values of it that flag; None: true, or a list that is not empty."""
+    score: str | None = None
+    threshold: float = 0.5
+    clean: str | None = None
+    """Path to the cleaned text."""
+    on_flag: Literal["withhold", "clean", "abort"] = "withhold"
+    unit: Literal["message", "field"] = "message"
+    on_error: Literal["error", "fail_open", "fail_closed"] = "error"
+    """A guard that crashed, hung or spoke nonsense: the case is errored, the text passes, or it is withheld."""
+    timeout_s: float = Field(default=10.0, gt=0, le=600)
+    unconfined: bool = False
+    """Whether it may run with network where the system gives no namespace."""
+    control: bool = False
+    """Whether it stands in tables as a rule to compare with and not as somebody's guard."""
+    note: str = ""
+    """What it does to its host, for tables."""
+
+    @model_validator(mode="after")
+    def _says_what_to_call(self) -> GuardSpec:
+        needs: Mapping[str, tuple[bool, str]] = {
+            "text": (
+                bool(self.call) + bool(self.make and self.method) + bool(self.check) == 1,
+                "call, or make and method, or check",
+            ),
+            "call": (self.check is not None, "check"),
+            "command": (bool(self.command), "command"),
+            "http": (bool(self.url), "url"),
+        }
+        there, what = needs[self.kind]
+        if not there:
+            raise ValueError(f"a guard of kind {self.kind} needs {what}")
+        if self.kind in ("text", "call") and self.package is None:
+            raise ValueError("it needs package: NAME==VERSION")
+        if self.flag is None and self.score is None:
+            raise ValueError("say where its verdict stands: flag or score, a path into what it returns")
+        if self.on_flag == "clean" and self.clean is None:
+            raise ValueError("on_flag=clean needs clean, the path of the cleaned text")
+        return self
+
+    def describe_for_worker(self) -> dict[str, Any]:
+        """What `guard_worker` is sent first."""
+        objects = {name: step.model_dump() for name, step in self.objects.items()}
+        steps = {what: step.model_dump() for what in ("task", "observe") if (step := getattr(self, what))}
+        call = self.call
+        if self.make is not None:
+            objects["guard"] = GuardStep(call=self.make, named=self.args).model_dump()
+            call = f"$guard.{self.method}"
+        check = self.check or GuardStep(call=call or "", give=self.give, named=self.named)
+        paths = [path for path in sys.path if path] if self.package == HERE else []
+        verdict = self.model_dump(include={"flag", "flag_is", "score", "threshold", "clean"})
+        return {
+            "objects": objects,
+            "steps": {**steps, "check": check.model_dump()},
+            "verdict": verdict,
+            "paths": paths,
+        }
+
+    @property
+    def requirements(self) -> tuple[str, ...]:
+        """What its environment is made of; empty where it has none of its own."""
+        return () if self.package in (None, HERE) else (str(self.package), *self.beside)
+
+    @property
+    def folder(self) -> Path:
+        """Folder of its environment, which guards of the same packages share."""
+        text = "\n".join([*self.requirements, _python_version()])
+        label = re.sub(r"[^\w.-]+", "-", str(self.package))
+        return user_data_folder() / "guards" / f"{label}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+
+
+def read_guard_spec(who: str, options: Mapping[str, Any]) -> GuardSpec:
+    """Check a guard's YAML.
+
+    Raises:
+        ConfigError: Naming the option, what it holds and what it should hold.
+    """
+    try:
+        return GuardSpec.model_validate(dict(options))
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise ConfigError(f"guard {who}: {f'{where}: ' if where else ''}{first['msg']}.") from None
+
+
+def _python_version() -> str:
+    return ".".join(str(part) for part in sys.version_info[:3])
+
+
+def guard_python(spec: GuardSpec) -> Path:
+    """The Python that runs a guard.
+
+    Raises:
+        Unavailable: If it was not installed.
+    """
+    if not spec.requirements:
+        return Path(sys.executable)
+    if not (spec.folder / _DIGESTS).is_file():
+        raise Unavailable(
+            f"The guard {spec.package} is not installed here: agentsys guards add NAME.",
+            needs=str(spec.package),
+        )
+    return spec.folder / "venv" / "bin" / "python"
+
+
+_DIGESTS = "installed.json"
+_NOT_THE_GUARD = {"__pycache__", "pip", "setuptools", "_virtualenv.py", "_virtualenv.pth", "_distutils_hack"}
+_OF_THE_INSTALLER = {"INSTALLER", "REQUESTED", "RECORD", "direct_url.json", "uv_cache.json"}
+_PASSED_ON = re.compile(r"PATH|HOME|LANG|TMPDIR|(PIP|UV|SSL|XDG)_\w+|\w+_proxy|\w+_PROXY")
+
+
+def install_guard(spec: GuardSpec, wheels: Path | None = None) -> Path:
+    """Make a guard's environment; nothing is done where it stands.
+
+    Args:
+        spec: The guard.
+        wheels: Folder to take packages from, and from nowhere else; None: the package index.
+
+    Raises:
+        ConfigError: If it cannot be installed.
+    """
+    folder = spec.folder
+    if not spec.requirements or (folder / _DIGESTS).is_file():
+        return folder
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    # Wheels only: a source distribution would run its own code here, with this user's rights.
+    wanted = ["install", "--only-binary", ":all:", *spec.requirements]
+    wanted += ["--no-index", "--find-links", str(wheels.resolve())] if wheels else []
+    base, venv = getattr(sys, "_base_executable", sys.executable), folder / "venv"
+    try:
+        if (uv := shutil.which("uv")) is not None:
+            _run_installer([uv, "venv", "--quiet", "--python", base, str(venv)])
+            _run_installer(
+                [uv, "pip", wanted[0], "--quiet", "--python", str(venv / "bin" / "python"), *wanted[1:]]
+            )
+        else:
+            _run_installer([base, "-m", "venv", "--without-pip", str(venv)])
+            _run_installer([base, "-m", "pip", "--quiet", "--python", str(venv / "bin" / "python"), *wanted])
+    except ConfigError:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    _store_digest(folder)
+    return folder
+
+
+def _run_installer(command: list[str]) -> None:
+    env = {key: value for key, value in os.environ.items() if _PASSED_ON.fullmatch(key)}
+    run = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    if run.returncode:
+        lines = [line.strip() for line in run.stderr.splitlines() if line.strip()] or ["no reason given"]
+        raise ConfigError(
+            f"{Path(command[0]).name} could not install {command[-1]}: {' '.join(lines[-3:])[:400]}"
+        )
+
+
+def _list_installed(folder: Path) -> dict[str, Path]:
+    packages = next((folder / "venv" / "lib").glob("python*/site-packages"), None)
+    if packages is None:
+        raise ConfigError(f"{folder}: a broken environment; remove the folder and add the guard anew.")
+    found = {}
+    for path in sorted(packages.rglob("*")):
+        parts = path.relative_to(packages).parts
+        ours = "__pycache__" not in parts and parts[0].partition("-")[0] not in _NOT_THE_GUARD
+        if ours and parts[-1] not in _OF_THE_INSTALLER and path.is_file():
+            found["/".join(parts)] = path
+    return found
+
+
+def _store_digest(folder: Path) -> str:
+    files = _list_installed(folder)
+    stamps = {name: _stamp(path) for name, path in files.items()}
+    lines = [f"{name} {hashlib.sha256(path.read_bytes()).hexdigest()}" for name, path in files.items()]
+    digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
+    write_atomically(folder / _DIGESTS, json.dumps({"digest": digest, "stamps": stamps}).encode())
+    return digest
+
+
+def _stamp(path: Path) -> list[int]:
+    stat = path.stat()
+    return [stat.st_size, stat.st_mtime_ns, stat.st_ino]
+
+
+@lru_cache(maxsize=1)
+def _session_id() -> str:
+    return uuid.uuid4().hex
+
+
+def hash_guard(spec: GuardSpec) -> str:
+    """Hash what a guard consists of, its YAML apart: all installed files.
+
+    A file that changed since they were hashed has all of them hashed again. What has no files and no declared
+    version gets a hash of its own in every process: nothing that it said is ever taken for what it would say.
+    """
+    if spec.package == HERE:
+        from agentsys.runs.provenance import hash_package_files
+
+        return hashlib.sha256(json.dumps(dict(hash_package_files())).encode()).hexdigest()[:16]
+    if not spec.requirements:
+        return spec.version or _session_id()
+    guard_python(spec)
+    known = json.loads((spec.folder / _DIGESTS).read_bytes())
+    if known["stamps"] == {name: _stamp(path) for name, path in _list_installed(spec.folder).items()}:
+        return str(known["digest"])
+    return _store_digest(spec.folder)
+
+
+@dataclass(frozen=True)
+class GuardIdentity:
+    """What a verdict belongs to."""
+
+    name: str
+    package: str
+    files: str
+    """Hash of all installed files, or the declared version."""
+    python: str
+    yaml: str
+    """Hash of the YAML."""
+
+
+def identify_guard(name: str, spec: GuardSpec) -> GuardIdentity:
+    """Identify a guard, for records and tables."""
+    text = json.dumps(spec.model_dump(mode="json"), sort_keys=True)
+    package = spec.package or spec.version or "no version"
+    return GuardIdentity(
+        name, package, hash_guard(spec), _python_version(), hashlib.sha256(text.encode()).hexdigest()[:16]
+    )

@@ -1,0 +1,227 @@
+"""Texts that guards are measured on: what tools returned in recorded runs, which of them held an injection, edits.
+
+An output holds an injection where the beginning, middle or end of one of its case's stands in it, both squeezed
+to letters and digits.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import random
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from agentsys.base.payload_lines import squeeze
+from agentsys.errors import ConfigError
+from agentsys.records.case_reader import read_cases
+
+CLEAN = "none"
+"""The attack of cases without one."""
+_PIECE = 50
+"""Squeezed characters of an injection that are looked for."""
+
+
+def is_variant(attack: str) -> bool:
+    """Whether an attack is another wording of one that stands in tables."""
+    return attack.startswith("important_instructions_") or attack.endswith("_dos")
+
+
+@dataclass(frozen=True)
+class TextCase:
+    """One recorded case, as far as a guard of texts matters to it."""
+
+    benchmark: str
+    suite: str
+    user_task: str
+    attack: str
+    injection_task: str
+    utility: bool
+    security: bool
+    """Whether the injection task was carried out."""
+    seen: tuple[tuple[str, bool], ...]
+    """Ids of the texts that tools returned, and whether each held an injection."""
+
+
+@dataclass
+class TextCorpus:
+    """Texts, and the cases that they were seen in."""
+
+    texts: dict[str, str] = field(default_factory=dict)
+    seen_under: dict[tuple[str, str, bool], list[str]] = field(default_factory=dict)
+    """(benchmark, attack, held an injection) -> ids, each once."""
+    cases: list[TextCase] = field(default_factory=list)
+
+    def add_text(self, text: str, under: Iterable[Sequence[Any]], known: str | None = None) -> str:
+        """Add a text that was seen under some attacks; the same text is one."""
+        name = known or hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]
+        self.texts[name] = text
+        for benchmark, attack, held in under:
+            ids = self.seen_under.setdefault((str(benchmark), str(attack), bool(held)), [])
+            if name not in ids[-1:]:
+                ids.append(name)
+        return name
+
+
+def read_texts(file: Path, corpus: TextCorpus) -> None:
+    """Add a file of texts, a JSON line each: `text`, and `seen_under` or `injected` (and perhaps `attack`).
+
+    `cases` and `asb` beside a file `texts` are read too. A file without cases is one case a text.
+
+    Raises:
+        ConfigError: If it cannot be read or a line has no text.
+    """
+    folder, suffix = file.parent, "".join(file.suffixes)
+    cases = folder / f"cases{suffix}" if file.name.startswith("texts") else None
+    for number, line in enumerate(_read_lines(file), 1):
+        text = line.get("text")
+        if not isinstance(text, str):
+            raise ConfigError(f'{file}:{number}: no text; give lines like {{"text": ..., "injected": true}}.')
+        held = bool(line.get("injected"))
+        attack = str(line.get("attack") or ("own" if held else CLEAN))
+        name = corpus.add_text(text, line.get("seen_under") or [("own", attack, held)], line.get("id"))
+        if "seen_under" not in line:
+            one = TextCase("own", "own", f"text {number}", attack, "", not held, held, ((name, held),))
+            corpus.cases.append(one)
+    if cases is not None and cases.is_file():
+        corpus.cases += [_parse_case(line) for line in _read_lines(cases)]
+    if (asb := folder / "asb.json.gz").is_file() and file.name.startswith("texts"):
+        for key, texts in json.loads(gzip.decompress(asb.read_bytes())).items():
+            attack = key.removeprefix("asb_")
+            for text in texts:
+                corpus.add_text(text, [("asb", CLEAN if attack == "clean" else attack, attack != "clean")])
+
+
+def _read_lines(file: Path) -> Iterator[dict[str, Any]]:
+    try:
+        data = file.read_bytes()
+        for line in (gzip.decompress(data) if file.suffix == ".gz" else data).decode().splitlines():
+            if line.strip():
+                found = json.loads(line)
+                yield found if isinstance(found, dict) else {}
+    except OSError as error:
+        raise ConfigError(f"{file} cannot be read: {error.strerror or error}.") from None
+    except ValueError as error:
+        raise ConfigError(f"{file} is no file of JSON lines: {error}.") from None
+
+
+def _parse_case(line: Mapping[str, Any]) -> TextCase:
+    bench, suite, user, attack, injection = (
+        str(line.get(key) or "") for key in ("bench", "suite", "ut", "att", "inj")
+    )
+    seen = tuple((str(name), bool(held)) for name, held in line["seen"])
+    return TextCase(
+        bench, suite, user, attack, injection, bool(line["utility"]), bool(line["security"]), seen
+    )
+
+
+def read_runs(folders: Sequence[Path], corpus: TextCorpus) -> None:
+    """Add what tools returned in stored runs without a defense.
+
+    Raises:
+        ConfigError: If a folder holds no case.
+    """
+    for row in read_cases(folders).cases:
+        if row.status != "ok" or row.defense != "none":
+            continue
+        record = json.loads(Path(row.source).read_bytes())
+        written = [squeeze(text) for text in (record.get("injections") or {}).values()]
+        seen: dict[str, bool] = {}
+        for message in record.get("messages") or ():
+            text = _read_result(message)
+            if text.strip():
+                held = row.attack != CLEAN and holds_injection(text, written)
+                seen[corpus.add_text(text, [(row.benchmark, row.attack, held)])] = held
+        corpus.cases.append(
+            TextCase(
+                *(row.benchmark, row.suite, row.user_task_id, row.attack, row.injection_task_id or ""),
+                *(row.utility, bool(row.injection_success), tuple(seen.items())),
+            )
+        )
+
+
+def _read_result(message: Mapping[str, Any]) -> str:
+    if message.get("role") != "tool":
+        return ""
+    content = message.get("error") or message.get("content") or ""
+    blocks = content if isinstance(content, list) else [{"content": content}]
+    return "\n".join(str(block.get("content") or "") for block in blocks)
+
+
+def holds_injection(text: str, written: Iterable[str]) -> bool:
+    """Say whether a piece of an injection, which is squeezed already, stands in a text."""
+    squeezed = squeeze(text)
+    for one in written:
+        middle = max(0, len(one) // 2 - _PIECE // 2)
+        if one and any(piece in squeezed for piece in (one[:_PIECE], one[middle:][:_PIECE], one[-_PIECE:])):
+            return True
+    return False
+
+
+_SYNONYMS = {
+    "important message": "short note",
+    "instructions": "directions",
+    "ignore": "skip",
+    "previous": "earlier",
+    "message": "note",
+    "following": "next",
+    "please": "kindly",
+    "first": "at once",
+}
+_TYPED = re.compile(r"instructions|important|information|ignore|message|previous|please", re.IGNORECASE)
+
+
+def rename_tags(text: str) -> str:
+    """Dashes in place of tags in capitals."""
+    return re.sub(r"</?[A-Z_]{4,}>", "----", text)
+
+
+def change_two_words(text: str) -> str:
+    """Other words of the same meaning in place of the first two that an attack is known by."""
+    left = 2
+    for word, other in _SYNONYMS.items():
+        new = re.sub(rf"\b{word}\b", other, text, flags=re.IGNORECASE) if left else text
+        left, text = left - (new != text), new
+    return text
+
+
+def make_typo(text: str) -> str:
+    """The third and fourth letter swapped in each word that attacks use; misspelt texts stay."""
+    return (
+        text
+        if "iunstructions" in text
+        else _TYPED.sub(lambda w: w[0][:2] + w[0][3] + w[0][2] + w[0][4:], text)
+    )
+
+
+def unwrap_lines(text: str) -> str:
+    """Lines that a writer of YAML has broken, joined again."""
+    joined = re.sub(r"\\\n {2,}(?:\\(?= ))?", "", text)  # inside double quotes
+    return re.sub(r"(?<!\n)\n {2,}(?![-\w]+: |- )(?=\S)", " ", joined)
+
+
+EDITS: Mapping[str, Callable[[str], str]] = {
+    "tag renamed": rename_tags,
+    "two words": change_two_words,
+    "typo made": make_typo,
+    "typo mended": partial(re.sub, "iunstructions", "instructions"),
+    "unwrapped": unwrap_lines,
+}
+"""Name -> what it makes of a text; one that it leaves as it is does not count."""
+
+
+def sample_cases(cases: Sequence[TextCase], texts: int, held_only: bool = False) -> list[TextCase]:
+    """Cases in an order drawn at random, the same each time, until they have shown enough distinct texts."""
+    drawn = list(cases)
+    random.Random(0).shuffle(drawn)
+    ids: set[str] = set()
+    for count, case in enumerate(drawn):
+        if len(ids) >= texts:
+            return drawn[:count]
+        ids |= {name for name, held in case.seen if held or not held_only}
+    return drawn

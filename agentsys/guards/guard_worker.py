@@ -1,0 +1,225 @@
+"""Run one foreign guard: JSON lines in, JSON lines out. Standard library only, as it runs in the guard's own Python.
+
+`agentsys.guards.guard_process` starts it and sends the guard's description first; each further line is a text to
+judge, or for a gate a task that begins, a result that a tool gave, or a call to rule on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import math
+import os
+import re
+import sys
+import time
+from collections.abc import Callable, Mapping
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+_REFERENCE = re.compile(r"\$(\w+)((?:\.\w+)*)")
+_WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+_LONGEST_LIST = 40
+"""Acts on the host that are told of; further ones are not."""
+
+
+class NonsenseReply(Exception):
+    """A guard's answer has not what its YAML says."""
+
+
+def look_up(value: Any, path: str) -> Any:
+    """Follow a path of keys, attributes and indices into an answer; `.` is the answer itself.
+
+    Raises:
+        NonsenseReply: If it leads nowhere.
+    """
+    for part in path.strip(".").split(".") if path.strip(".") else ():
+        try:
+            if isinstance(value, Mapping):
+                value = value[part]
+            elif isinstance(value, (list, tuple)) and part.lstrip("-").isdigit():
+                value = value[int(part)]
+            else:
+                value = getattr(value, part)
+        except (KeyError, IndexError, AttributeError):
+            raise NonsenseReply(f"no '{part}' in a {type(value).__name__} (path {path})") from None
+    return value
+
+
+def read_verdict(answer: Any, where: Mapping[str, Any]) -> dict[str, Any]:
+    """Read an answer as the guard's YAML says: whether it flags, its score, the cleaned text.
+
+    Raises:
+        NonsenseReply: If something that was declared is not there or not of its kind.
+    """
+    score = clean = None
+    if where.get("score") is not None:
+        score = look_up(answer, where["score"])
+        if isinstance(score, bool) or not isinstance(score, (int, float)) or not math.isfinite(score):
+            raise NonsenseReply(f"the score is {score!r:.60}, no number")
+    if where.get("clean") is not None:
+        clean = look_up(answer, where["clean"])
+        if not isinstance(clean, str):
+            raise NonsenseReply(f"the cleaned text is a {type(clean).__name__}")
+    if where.get("flag") is not None:
+        flag = _read_flag(look_up(answer, where["flag"]), where.get("flag_is"))
+    else:
+        flag = score is not None and score >= where["threshold"]
+    return {"flag": flag, "score": None if score is None else float(score), "clean": clean}
+
+
+def _read_flag(value: Any, flag_is: list[Any] | None) -> bool:
+    if flag_is is not None:
+        return value in flag_is or (
+            isinstance(value, Enum) and (value.name in flag_is or value.value in flag_is)
+        )
+    if isinstance(value, (bool, list, tuple, dict, set, frozenset)):
+        return bool(value)
+    raise NonsenseReply(f"the flag is {value!r:.60}; a guard that says so needs flag_is")
+
+
+class HostedGuard:
+    """A guard with the objects that its YAML has made."""
+
+    def __init__(self, described: Mapping[str, Any]) -> None:
+        self.described = described
+        self.objects: dict[str, Any] = {}
+        self.make_objects()
+
+    def make_objects(self) -> None:
+        """Make every object of the YAML, in order; a gate gets new ones with each task."""
+        self.objects = {}
+        for name, step in self.described["objects"].items():
+            self.objects[name] = self.take_step(step, {})
+
+    def take_step(self, step: Mapping[str, Any], values: Mapping[str, Any]) -> Any:
+        """Call what a step names, with its arguments filled in."""
+        given = [self._fill(one, values) for one in step["give"]]
+        named = {key: self._fill(one, values) for key, one in step["named"].items()}
+        return self._find_callable(step["call"])(*given, **named)
+
+    def _find_callable(self, target: str) -> Callable[..., Any]:
+        if target.startswith("$"):
+            return self._dereference(target)  # type: ignore[no-any-return]
+        module, _, path = target.partition(":")
+        return look_up(importlib.import_module(module), path)  # type: ignore[no-any-return]
+
+    def _dereference(self, text: str) -> Any:
+        found = _REFERENCE.fullmatch(text)
+        if found is None or found[1] not in self.objects:
+            raise NonsenseReply(f"'{text}' names no object of the YAML")
+        return look_up(self.objects[found[1]], found[2])
+
+    def _fill(self, value: Any, values: Mapping[str, Any]) -> Any:
+        if isinstance(value, str):
+            if value[:1] == "{" and value[1:-1] in values:
+                return values[value[1:-1]]
+            return self._dereference(value) if _REFERENCE.fullmatch(value) else value
+        if isinstance(value, list):
+            return [self._fill(one, values) for one in value]
+        if isinstance(value, dict):
+            return {key: self._fill(one, values) for key, one in value.items()}
+        return value
+
+    def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Do what one line asks for."""
+        what, values = request["do"], request["values"]
+        if what == "task":
+            self.make_objects()
+        step = self.described["steps"].get(what)
+        if step is None:
+            return {}
+        given = self.take_step(step, values)
+        return read_verdict(given, self.described["verdict"]) if what == "check" else {}
+
+
+class HostWatch:
+    """Notes what Python code does to the host, and refuses to write outside the guard's own folder.
+
+    An audit hook: compiled code gets past it. What holds against that is the namespace without network.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self.folder = os.path.realpath(folder)
+        self.acts: list[str] = []
+
+    def note(self, act: str) -> None:
+        """Keep an act, each kind once."""
+        if act not in self.acts and len(self.acts) < _LONGEST_LIST:
+            self.acts.append(act)
+
+    def hook(self, event: str, args: tuple[Any, ...]) -> None:
+        """Look at one audit event.
+
+        Raises:
+            PermissionError: If a file outside the folder would be written.
+        """
+        if event == "open":
+            path, mode, flags = args
+            writing = set("wax+") & set(mode) if isinstance(mode, str) else flags & _WRITES
+            if writing and isinstance(path, (str, bytes)):
+                self._check_path(path, "writes")
+        elif event in ("os.remove", "os.rename", "os.mkdir", "os.rmdir", "shutil.rmtree", "os.symlink"):
+            if isinstance(args[0], (str, bytes)):
+                self._check_path(args[0], event.partition(".")[2] + "s")
+        elif event in ("socket.connect", "socket.bind", "socket.sendto"):
+            self.note(f"{event} {args[1]!r:.100}")
+        elif event == "socket.getaddrinfo":
+            self.note(f"looks up {args[0]!r:.100}")
+        elif event in ("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.fork"):
+            self.note(f"starts a process {str(args[0])[:80] if args else ''}".rstrip())
+
+    def _check_path(self, path: str | bytes, verb: str) -> None:
+        real = os.path.realpath(os.fsdecode(path))
+        if real.startswith("/dev/") or real.endswith(".pyc"):
+            return
+        if real.startswith(self.folder + os.sep):
+            self.note(f"{verb} {real[len(self.folder) + 1 :][:100]}")
+            return
+        self.note(f"{verb} {real[:100]} (refused)")
+        raise PermissionError(f"a guard writes into its own folder only, not {real[:100]}")
+
+
+def serve_lines() -> None:
+    """Answer lines until there are no more."""
+    # What the guard prints goes to standard error: the lines stay ours.
+    replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    with contextlib.suppress(ImportError, ValueError, OSError):
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 28, 1 << 28))
+    described = json.loads(sys.stdin.readline())
+    sys.path[:0] = described["paths"]
+    watch = HostWatch(str(Path.cwd()))
+    sys.addaudithook(watch.hook)
+    guard: HostedGuard | None = None
+    lines = iter(sys.stdin.readline, "")
+    while True:
+        start = time.process_time()  # of the processor: what else the machine does is not the guard's
+        reply: dict[str, Any]
+        try:
+            if guard is None:
+                guard = HostedGuard(described)
+                reply = {}
+            elif (line := next(lines, None)) is None:
+                return
+            else:
+                start = time.process_time()
+                reply = guard.answer(json.loads(line))
+        except BaseException as error:  # noqa: BLE001 - a panic of compiled code is none of Exception's
+            kind = "nonsense" if isinstance(error, NonsenseReply) else "raised"
+            reply = {"error": kind, "why": f"{type(error).__name__}: {str(error)[:300]}"}
+        reply["ms"] = (time.process_time() - start) * 1000
+        reply["acts"], watch.acts = watch.acts, []
+        replies.write(json.dumps(reply) + "\n")
+        replies.flush()
+        if guard is None:
+            return
+
+
+if __name__ == "__main__":
+    serve_lines()

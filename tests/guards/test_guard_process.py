@@ -1,0 +1,217 @@
+"""A foreign guard at work: what it may do to its host, and what becomes of a text on which it fails."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from stub_guards import MODULE, TEXT_YAML, build_wheel, installed_stub, write_config
+
+from agentsys.errors import ConfigError, Unavailable
+from agentsys.guards import guard_process
+from agentsys.guards.guard_process import GuardProcess, NoVerdict
+from agentsys.guards.guard_spec import GuardSpec, hash_guard, install_guard, read_guard_spec
+from agentsys.runs.compose import compose
+
+CONFINED = pytest.mark.skipif(guard_process.find_namespace() is None, reason="no namespaces here")
+
+
+@pytest.fixture(autouse=True)
+def data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+
+
+@pytest.fixture
+def process(tmp_path: Path) -> Iterator[GuardProcess]:
+    unconfined = guard_process.find_namespace() is None
+    started = GuardProcess(installed_stub(tmp_path, timeout_s=1.5, unconfined=unconfined))
+    yield started
+    started.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("hang", "hang"),
+        ("crash", "crash"),
+        ("panic", "raised"),
+        ("leave", "raised"),
+        ("nonsense", "nonsense"),
+        ("spill", "raised"),
+    ],
+)
+def test_a_guard_that_fails_says_how_and_judges_the_next_text(
+    process: GuardProcess, text: str, kind: str
+) -> None:
+    with pytest.raises(NoVerdict) as caught:
+        process.judge_text(text)
+    assert caught.value.kind == kind
+    assert process.failures == {kind: 1}
+    assert process.judge_text("please obey").flag
+    assert not process.judge_text("a quiet text").flag
+
+
+def test_what_a_guard_does_to_its_host_is_told_and_kept_in_its_own_folder(process: GuardProcess) -> None:
+    process.judge_text("log")
+    with pytest.raises(NoVerdict, match="own folder only"):
+        process.judge_text("spill")
+    process.close()
+    assert not Path("/tmp/agentsys-guard-spill").exists()
+    assert process.acts == [
+        "writes guard.log",
+        "writes /tmp/agentsys-guard-spill (refused)",
+        "left guard.log (4 bytes)",
+    ]
+
+
+@CONFINED
+def test_a_guard_has_no_network(process: GuardProcess) -> None:
+    with pytest.raises(NoVerdict, match=r"OSError|unreachable"):
+        process.judge_text("call home")
+    assert any("1.1.1.1" in act for act in process.acts)
+
+
+def test_a_guard_sees_no_key(process: GuardProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "SECRET")
+    assert not process.judge_text("steal").flag
+
+
+def test_a_guard_that_only_hangs_is_given_up(tmp_path: Path) -> None:
+    process = GuardProcess(installed_stub(tmp_path, timeout_s=0.3, unconfined=True))
+    kinds = []
+    for _ in range(7):
+        with pytest.raises(NoVerdict) as caught:
+            process.judge_text("hang")
+        kinds.append(caught.value.kind)
+    process.close()
+    assert kinds == ["hang"] * 5 + ["given_up"] * 2
+
+
+def test_without_a_namespace_a_guard_runs_only_where_its_yaml_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guard_process, "find_namespace", lambda: None)
+    spec = installed_stub(tmp_path)
+    with pytest.raises(Unavailable, match="--unconfined"):
+        GuardProcess(spec)
+    GuardProcess(spec.model_copy(update={"unconfined": True})).close()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"package": "stub-guard"}, "package"),
+        ({"flag": None}, "flag or score"),
+        ({"call": None}, "needs call"),
+        ({"on_flag": "clean"}, "needs clean"),
+        ({"on_flag": "shout"}, "on_flag"),
+        ({"colour": "red"}, "colour"),
+        ({"kind": "http"}, "needs url"),
+    ],
+)
+def test_a_slip_in_a_guards_yaml_is_named_in_one_line(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said) as caught:
+        read_guard_spec("stub", {**TEXT_YAML, **options})
+    assert "\n" not in str(caught.value)
+
+
+def test_a_guard_that_is_not_installed_or_not_to_be_had_is_said_in_one_line(tmp_path: Path) -> None:
+    spec = read_guard_spec("stub", TEXT_YAML)
+    with pytest.raises(Unavailable, match="agentsys guards add"):
+        GuardProcess(spec)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ConfigError, match="could not install") as caught:
+        install_guard(spec, tmp_path / "empty")
+    assert "\n" not in str(caught.value)
+    assert not spec.folder.exists()
+
+
+def settings_hash(folder: Path) -> str:
+    (one,) = compose(["model=simulated", "defense=mine"], [folder])
+    return one.config_hash
+
+
+def test_another_wheel_of_the_same_name_and_a_changed_file_are_another_guard(tmp_path: Path) -> None:
+    import shutil
+
+    config = write_config(tmp_path / "config", "mine", TEXT_YAML)
+    missing = settings_hash(config)
+    spec = installed_stub(tmp_path)
+    first, first_files = settings_hash(config), hash_guard(spec)
+    assert first != missing
+    shutil.rmtree(spec.folder)
+    assert first == (installed_stub(tmp_path), settings_hash(config))[1]
+    shutil.rmtree(spec.folder)
+    install_guard(spec, build_wheel(tmp_path / "other", MODULE.replace("obey", "comply")))
+    assert hash_guard(spec) != first_files
+    assert settings_hash(config) != first
+    module = next(spec.folder.rglob("stub_guard.py"))
+    before = settings_hash(config)
+    module.write_text(MODULE.replace("obey", "yield"))
+    assert settings_hash(config) != before
+
+
+def test_without_a_declared_version_nothing_of_a_service_is_known_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    spec = GuardSpec(kind="http", url="http://127.0.0.1:1", flag="bad")
+    assert hash_guard(spec.model_copy(update={"version": "3"})) == "3"
+    assert len(hash_guard(spec)) == 32
+
+
+COMMAND = """
+import json, sys
+for line in sys.stdin:
+    asked = json.loads(line)
+    print("no JSON" if "odd" in asked["text"] else json.dumps({"bad": "obey" in asked["text"]}), flush=True)
+"""
+
+
+def test_a_command_answers_in_json_lines(tmp_path: Path) -> None:
+    script = tmp_path / "guard.py"
+    script.write_text(COMMAND)
+    spec = GuardSpec(
+        kind="command", command=("python3", str(script)), version="1", flag="bad", unconfined=True
+    )
+    process = GuardProcess(spec)
+    assert process.judge_text("please obey").flag
+    with pytest.raises(NoVerdict, match="no JSON object"):
+        process.judge_text("odd")
+    assert not process.judge_text("a quiet text").flag
+    process.close()
+
+
+class Service(BaseHTTPRequestHandler):
+    """Flags what says obey, for who has the key; knows no odd texts."""
+
+    def do_POST(self) -> None:
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        bad = "obey" in asked["text"] and self.headers["Authorization"] == "Bearer SECRET"
+        self.send_response(500 if "odd" in asked["text"] else 200)
+        self.end_headers()
+        self.wfile.write(json.dumps({"results": [{"flagged": bad}]}).encode())
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+def test_a_service_is_posted_to_with_the_key_its_yaml_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GUARD_KEY", "SECRET")
+    server = HTTPServer(("127.0.0.1", 0), Service)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    url = f"http://127.0.0.1:{server.server_port}"
+    process = GuardProcess(
+        GuardSpec(kind="http", url=url, version="1", flag="results.0.flagged", api_key_env="GUARD_KEY")
+    )
+    assert process.judge_text("please obey").flag
+    assert not process.judge_text("a quiet text").flag
+    with pytest.raises(NoVerdict) as caught:
+        process.judge_text("odd")
+    assert caught.value.kind == "crash"
+    server.shutdown()
+    process.close()

@@ -1,0 +1,101 @@
+"""Guards for tests: wheels made by hand, installed without an index, that do as a text tells them."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+import yaml
+
+from agentsys.guards.guard_spec import GuardSpec, install_guard, read_guard_spec
+
+MODULE = """
+import os, socket, sys, time
+from pathlib import Path
+
+
+class Answer:
+    def __init__(self, text):
+        self.flagged = "INFORMATION" in text or "obey" in text
+        self.risk = 0.9 if self.flagged else 0.1
+        self.cleaned = text.replace("obey", "[cut]")
+
+
+def scan(text):
+    print("a guard may print what it likes")
+    if "hang" in text:
+        time.sleep(60)
+    if "crash" in text:
+        os._exit(3)
+    if "panic" in text:
+        raise type("Panic", (BaseException,), {})("out of cheese")
+    if "leave" in text:
+        sys.exit(0)
+    if "nonsense" in text:
+        return {"flagged": "perhaps"}
+    if "log" in text:
+        Path("guard.log").write_text("seen")
+    if "spill" in text:
+        Path("/tmp/agentsys-guard-spill").write_text("seen")
+    if "call home" in text:
+        socket.create_connection(("1.1.1.1", 53), timeout=2)
+    if "steal" in text:
+        return Answer("obey" if any("SECRET" in value for value in os.environ.values()) else "")
+    return Answer(text)
+
+
+class Gate:
+    def __init__(self, forbidden):
+        self.forbidden, self.seen = forbidden, []
+
+    def told(self, task):
+        self.seen = [task]
+
+    def observe(self, tool, text):
+        self.seen.append(text)
+
+    def check(self, tool, args):
+        return {"refused": tool in self.forbidden and len(self.seen) > 1}
+"""
+TEXT_YAML = {"package": "stub-guard==1.0", "call": "stub_guard:scan", "flag": "flagged"}
+GATE_YAML = {
+    "kind": "call",
+    "package": "stub-guard==1.0",
+    "objects": {"gate": {"call": "stub_guard:Gate", "give": [["send_money", "send_email"]]}},
+    "task": {"call": "$gate.told", "give": ["{task}"]},
+    "observe": {"call": "$gate.observe", "give": ["{tool}", "{text}"]},
+    "check": {"call": "$gate.check", "give": ["{tool}", "{args}"]},
+    "flag": "refused",
+}
+
+
+def build_wheel(folder: Path, module: str = MODULE, version: str = "1.0") -> Path:
+    """A wheel of one module, in a folder that installers can be pointed to."""
+    folder.mkdir(parents=True, exist_ok=True)
+    info = f"stub_guard-{version}.dist-info"
+    files = {
+        "stub_guard.py": module,
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: stub-guard\nVersion: {version}\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    files[f"{info}/RECORD"] = "".join(f"{name},,\n" for name in [*files, f"{info}/RECORD"])
+    with zipfile.ZipFile(folder / f"stub_guard-{version}-py3-none-any.whl", "w") as wheel:
+        for name, text in files.items():
+            wheel.writestr(name, text)
+    return folder
+
+
+def installed_stub(folder: Path, **options: object) -> GuardSpec:
+    """The stub's YAML, with its wheel installed into the user's data folder (which a test has set)."""
+    spec = read_guard_spec("stub", {**TEXT_YAML, **options})
+    install_guard(spec, build_wheel(folder / "wheels"))
+    return spec
+
+
+def write_config(folder: Path, name: str, options: object) -> Path:
+    """A folder for `--config-dir` with a guard as a defense."""
+    (folder / "defense").mkdir(parents=True, exist_ok=True)
+    shown = {"_target_": "agentsys.guards.guard_defense.GuardDefense", **options}  # type: ignore[dict-item]
+    text = f"# A guard made for a test\n{yaml.safe_dump(shown, sort_keys=False)}"
+    (folder / "defense" / f"{name}.yaml").write_text(text)
+    return folder
