@@ -264,6 +264,7 @@ def build_own_row(stored: Mapping[str, Any], source: str) -> CaseRow:
         **_message_columns(messages, lines, shown=not benign and block.exposure.exposed_shown),
         model_ids={model_id: block.asked.get(role, "") for model_id, role in tree.replies.items()},
         odd_replies=tree.odd_replies,
+        receipts=None if block.receipts is None else len(block.receipts),
         gates=tree.gates,
         guards=tree.guards,
         **_usage_columns(block.usage),

@@ -127,6 +127,8 @@ class CaseRow:
     decisions: Mapping[str, int] = field(default_factory=dict)
     """`denied` and `allowed`: a validator's verdicts; `sanitized_spans`: passages cut. Empty where no
     part of the defense that decides so is recorded."""
+    receipts: int | None = None
+    """Calls whose tool itself said that it ran; None where tools write no receipts, and in foreign files."""
     answer_chars: int | None = None
     """Characters of the final answer; None where the run did not end on one."""
     exposure_rounds: int | None = None
