@@ -18,7 +18,7 @@ from agentsys.models.pipeline_elements import ModelElement
 
 
 class GatewayElement(BasePipelineElement):  # type: ignore[misc]
-    """Refuses calls that act (`refuse`); or runs all in a thread (`thread`), over its own runtime (`own`), or `both`."""
+    """Refuses calls that act (`refuse`), or runs all in a thread (`thread`), a runtime of its own (`own`) or `both`."""
 
     def __init__(self, way: str, suite: Suite) -> None:
         self.way, self.own = way, FunctionsRuntime(suite.tools)
