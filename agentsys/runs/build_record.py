@@ -73,7 +73,11 @@ def _build_case_record(run: CaseRun) -> CaseRecord:
         clock=find_clock_start(cell.benchmark),
         drawn=tuple(run.drawn),
         written=dict(run.written),
-        versions={**package_versions(), **_data_version(suite)},
+        versions={
+            **{name: told.partition(" ")[0] for name, told in cell.settings.packages.items()},
+            **package_versions(),
+            **_data_version(suite),
+        },
         config_hash=cell.config_hash,
         asked={role: asked for role in usage if (asked := cell.stack.model_id(role))},
         measured=dict(run.measured),

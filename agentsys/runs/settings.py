@@ -109,6 +109,9 @@ class Settings(BaseModel):
     """Option -> hash of the content it names; see `agentsys.runs.references`."""
     code: dict[str, str] = {}
     """Source file outside this package -> hash of its content; see `agentsys.runs.references`."""
+    packages: dict[str, str] = {}
+    """Installed package that the user's code imports -> its version and the hash of its files; see
+    `agentsys.runs.source_files`."""
     others: dict[str, dict[str, Any]] = {}
     """Name -> YAML of each further model that plays a role."""
     scripted_attacker: bool = False
@@ -167,7 +170,7 @@ class Settings(BaseModel):
         nodes = {group: getattr(self, group) for group in NOT_IDENTITY}
         groups = {group: without_keys(node, not_identity(group, node)) for group, node in nodes.items()}
         others = {name: without_keys(node, NOT_IDENTITY["model"]) for name, node in self.others.items()}
-        further = {"others": others, "files": self.files, "code": self.code}
+        further = {"others": others, "files": self.files, "code": self.code, "packages": self.packages}
         given = {key: value for key, value in further.items() if value}
         if self.attack.get("attacker") and not (self.scripted_attacker or self.attack.get("artefact")):
             # Once the scripted model played these too: what it found is not what the one named would.
