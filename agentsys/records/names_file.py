@@ -80,7 +80,7 @@ SERVED_FILE = "agentsys_served.json"
 """What a served agent writes into its log folder, for the files that clients store there."""
 
 
-class ServedAgent(BaseModel):
+class AnsweringAgent(BaseModel):
     """Who really answered a client whose files name the model that it asked for."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
@@ -92,10 +92,10 @@ class ServedAgent(BaseModel):
     """Model ids that clients asked for; files that name another one are somebody else's."""
 
 
-def read_served_agent(folder: str) -> ServedAgent | None:
+def read_answering_agent(folder: str) -> AnsweringAgent | None:
     """The served agent that answered the clients who store into a folder; None where it says nothing."""
     try:
-        return ServedAgent.model_validate_json(Path(folder, SERVED_FILE).read_bytes())
+        return AnsweringAgent.model_validate_json(Path(folder, SERVED_FILE).read_bytes())
     except (OSError, ValueError):
         return None
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from agentsys.records.case import safe_name
 from agentsys.records.case_row import PROVEN_V1_2, UNRECORDED, CaseRow
-from agentsys.records.names_file import SERVED_FILE, RunNames, ServedAgent, read_served_agent
+from agentsys.records.names_file import SERVED_FILE, AnsweringAgent, RunNames, read_answering_agent
 from agentsys.records.published_facts import (
     NAMELESS_MODELS,
     NO_DEFENSE,
@@ -189,13 +189,13 @@ def _name_served_agents(
 
     A case without a call bears no sign of the server; it was answered by whoever answered the others.
     """
-    read_agent = cache(read_served_agent)
+    read_agent = cache(read_answering_agent)
     pairs = [
         (case, place)
         for case, place in zip(cases, places, strict=True)
         if case.foreign and place.is_pipeline and case.benchmark in (_AGENTDOJO, _AGENTDYN)
     ]
-    agents: dict[str, ServedAgent | None] = {}
+    agents: dict[str, AnsweringAgent | None] = {}
     for case, place in pairs:
         agent = read_agent(place.logdir)
         if case.model == UNRECORDED or (agent is not None and case.model in agent.asked):
@@ -217,7 +217,7 @@ def _name_served_agents(
     ], agents.keys()
 
 
-def _answered_by(agent: ServedAgent | None, case: CaseRow) -> CaseRow:
+def _answered_by(agent: AnsweringAgent | None, case: CaseRow) -> CaseRow:
     if agent is None:
         return replace(case, model=UNRECORDED, defense=UNRECORDED)
     return replace(case, model=agent.model, defense=agent.defense, simulated=agent.simulated)
