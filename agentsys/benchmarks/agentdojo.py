@@ -17,6 +17,7 @@ from agentsys.benchmarks.fixes.append_injection import IDENTIFIERS, ONLY_IDENTIF
 from agentsys.benchmarks.fixes.fix_catalog import FIXES, expand_fixes
 from agentsys.benchmarks.fixes.fixed_scores import FixedScores
 from agentsys.benchmarks.scoring import check_on_copies
+from agentsys.benchmarks.traced_tools import with_receipts
 from agentsys.contracts import Suite
 from agentsys.errors import require_known_name
 
@@ -90,7 +91,7 @@ class AgentDojo:
 
 
 def adapt_suite(suite: Suite, injection: Injection = "folded", fixes: tuple[str, ...] = ()) -> Suite:
-    """A copy of an AgentDojo suite that loads environments fast, checks on copies and scores fixes too.
+    """A copy of an AgentDojo suite that loads fast, checks on copies, scores fixes, and whose tools write receipts.
 
     The package's suite is shared by everyone in the process and stays as it is: only attributes of
     the copy are set, in place of the methods of the same names.
@@ -104,6 +105,7 @@ def adapt_suite(suite: Suite, injection: Injection = "folded", fixes: tuple[str,
         loader = AppendingLoader(replacing, IDENTIFIERS.get(suite.name, frozenset()), injection)
         vars(copied).update(without_vectors=ONLY_IDENTIFIERS.get(suite.name, frozenset()))
     vars(copied).update(
+        tools=with_receipts(suite.tools),
         injection=injection,
         load_and_inject_default_environment=loader.load,
         get_injection_vector_defaults=loader.get_defaults,

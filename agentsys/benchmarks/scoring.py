@@ -280,17 +280,21 @@ def select_scored_calls(in_messages: Sequence[FunctionCall], tracer: Tracer) -> 
             looks at the messages of the last of its up to three runs.
 
     Returns:
-        `in_messages` itself if every executed call stands there and none was refused; else the executed
-        calls, in order.
+        Where tools write receipts the calls that have one, in order. Else `in_messages` itself if every
+        executed call stands there and none was refused; else the executed calls, in order.
     """
     last_run = [index for index, attempt in enumerate(tracer.executed_attempts) if attempt == tracer.attempt]
+    if tracer.receipts is not None:
+        last_run = sorted({*last_run} & {*tracer.receipts})
     executed = [tracer.executed_calls[index][:2] for index in last_run]
-    refused = tracer.attempt in tracer.refused_attempts
-    if not refused and all(
-        any(_is_executed_call(call, name, args) for call in in_messages) for name, args in executed
-    ):
-        return in_messages
-    return [FunctionCall(function=name, args=dict(args)) for name, args in executed]
+    is_told_in_messages = (
+        tracer.receipts is None
+        and tracer.attempt not in tracer.refused_attempts
+        and all(any(_is_executed_call(call, name, args) for call in in_messages) for name, args in executed)
+    )
+    return (
+        in_messages if is_told_in_messages else [FunctionCall(function=n, args=dict(a)) for n, a in executed]
+    )
 
 
 def _is_executed_call(call: FunctionCall, name: str, args: Mapping[str, Any]) -> bool:

@@ -31,7 +31,7 @@ from agentsys.benchmarks.asb.asb_data import asb_folder as fetched_asb
 from agentsys.contracts import Benchmark
 from agentsys.errors import ConfigError
 from agentsys.runs.build_record import package_versions
-from agentsys.runs.references import content_digest
+from agentsys.runs.source_files import content_digest
 
 MANIFEST_NAME = "bundle.json"
 RECORDS, REPLIES, KEPT, FILES, CODE = "records", "replies", "kept", "files", "code"

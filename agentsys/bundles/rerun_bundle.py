@@ -44,9 +44,10 @@ from agentsys.runs.executors import run_on_threads
 from agentsys.runs.instantiate import find_kept_folders
 from agentsys.runs.plan import Job, list_differences
 from agentsys.runs.provenance import Recipe, hash_package_files
-from agentsys.runs.references import add_contents, content_digest
+from agentsys.runs.references import add_contents
 from agentsys.runs.run_totals import Listener
 from agentsys.runs.settings import Settings, validate_settings
+from agentsys.runs.source_files import content_digest
 from agentsys.runs.store import OWN_FOLDER, Store
 
 CONFIG_GROUPS = ("model", "defense", "attack", "benchmark")
@@ -311,7 +312,7 @@ def prepare_rerun(bundle: BundleReader, folder: Path) -> RerunPlan:
     for config_hash, cell in bundle.manifest.cells.items():
         settings = _build_settings(cell, folder, configs)
         cells[config_hash] = builder.build(settings)
-        content = {"files": settings.files, "others": settings.others, "code": settings.code}
+        content = {name: getattr(settings, name) for name in ("files", "others", "code", "packages")}
         identities[config_hash] = (
             check_bundled_settings(cell.settings, Path()).model_copy(update=content).identity
         )

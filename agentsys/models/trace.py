@@ -104,6 +104,8 @@ class Tracer:
     refused_attempts: list[int] = field(default_factory=list)
     """For each call that a defense refused and that stands in the messages all the same, the run of the
     pipeline it belongs to."""
+    receipts: list[int] | None = None
+    """Places in `executed_calls` of those whose tool said that it ran; None: the case's tools say nothing."""
     decision_points: list[tuple[int, int]] = field(default_factory=list)
     """For each of `executed_calls`, the reply that decided it: the agent's span and its number of replies."""
     last_main_messages: Sequence[ChatMessage] = ()
@@ -117,7 +119,8 @@ class Tracer:
     _first_request_at: float | None = None
     """When a model was asked first (`time.monotonic`)."""
     _open_spans: list[Span] = field(default_factory=list)
-    _calls_lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False, compare=False)
+    _lock: threading.RLock = field(default_factory=threading.RLock, init=False, repr=False, compare=False)
+    """Held while something is booked: a defense may ask questions, and run tools, in threads of its own."""
 
     @property
     def seconds(self) -> float:
@@ -127,9 +130,7 @@ class Tracer:
     @contextmanager
     def span(self, kind: str, name: str | None = None) -> Iterator[Span]:
         """Open a span under the current one; it closes, with its duration, when the block ends."""
-        parent = self._open_spans[-1].id if self._open_spans else None
-        opened = Span(len(self.spans), parent, kind, name, self.attempt)
-        self.spans.append(opened)
+        opened = self._add_span(kind, name)
         self._open_spans.append(opened)
         start = time.perf_counter()
         try:
@@ -137,6 +138,12 @@ class Tracer:
         finally:
             opened.duration_s = time.perf_counter() - start
             self._open_spans.pop()
+
+    def _add_span(self, kind: str, name: str | None) -> Span:
+        with self._lock:
+            parent = self._open_spans[-1].id if self._open_spans else None
+            self.spans.append(Span(len(self.spans), parent, kind, name, self.attempt))
+            return self.spans[-1]
 
     def model_asked(self, request: ChatRequest) -> None:
         """Tell the watchers that a request is about to be sent."""
@@ -170,21 +177,33 @@ class Tracer:
             calls[-1].odd = {**calls[-1].odd, UNREADABLE: calls[-1].odd.get(UNREADABLE, 0) + 1}
 
     def _record_call(self, call: ModelCall) -> None:
-        with self._calls_lock:  # a defense may ask several questions at once
+        with self._lock:
             self.tokens += call.usage.prompt + call.usage.completion
             with nullcontext(self._open_spans[-1]) if self._open_spans else self.span("main") as current:
                 current.calls.append(call)
 
-    def tool_ran(self, name: str, args: Mapping[str, Any], value: object, error: str | None) -> None:
-        """Book a tool call that the runtime executed."""
-        self.executed_calls.append((name, dict(args), error))
-        self.executed_attempts.append(self.attempt)
-        agent = next((span for span in reversed(self._open_spans) if span.calls), None)
-        self.decision_points.append((-1, 0) if agent is None else (agent.id, len(agent.calls)))
-        with self.span("tool", name) as tool:
-            tool.decision = {"args": dict(args), "error": error}
-        for watcher in self.watchers:
-            watcher.tool_returned(value, error)
+    def tool_ran(
+        self, name: str, args: Mapping[str, Any], value: object, error: str | None, *, receipt: bool = False
+    ) -> None:
+        """Book a tool call that a runtime executed.
+
+        Args:
+            name: The tool's name.
+            args: Its arguments.
+            value: What it returned.
+            error: Its error, if there was one.
+            receipt: Whether the tool itself said that it ran; arguments may have been refused before.
+        """
+        with self._lock:
+            if receipt and self.receipts is not None:
+                self.receipts.append(len(self.executed_calls))
+            self.executed_calls.append((name, dict(args), error))
+            self.executed_attempts.append(self.attempt)
+            agent = next((span for span in reversed(self._open_spans) if span.calls), None)
+            self.decision_points.append((-1, 0) if agent is None else (agent.id, len(agent.calls)))
+            self._add_span("tool", name).decision = {"args": dict(args), "error": error}
+            for watcher in self.watchers:
+                watcher.tool_returned(value, error)
 
     def tool_refused(self, name: str, args: Mapping[str, Any], cause: str) -> None:
         """Book a tool call that a defense refused: it stands in the messages, and checks may not count it."""

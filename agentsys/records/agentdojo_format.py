@@ -76,6 +76,24 @@ def benchmark_of(suite: str) -> str:
     return "agentdyn" if suite in _AGENTDYN else "agentdojo"
 
 
+_AGENTDYNS_VERSION = "v1.2.2"
+"""What AgentDyn's own runner records. Its forks record others, or none, for the same one version."""
+
+SERVED_CALL_PREFIX = "agentsys_"
+"""Begins the ids of the calls in a served agent's replies, which AgentDojo's runner stores."""
+
+
+def _is_served(record: AgentDojoRecord) -> bool:
+    """Whether a served agent of ours answered, and not the model that the file names."""
+    calls = (
+        call
+        for message in record.messages
+        if isinstance(message, dict) and isinstance(message.get("tool_calls"), list)
+        for call in message["tool_calls"]
+    )
+    return any(isinstance(c, dict) and str(c.get("id")).startswith(SERVED_CALL_PREFIX) for c in calls)
+
+
 def parse_agentdojo_record(stored: Mapping[str, Any]) -> AgentDojoRecord:
     """A file of AgentDojo's own runner, checked.
 
@@ -104,9 +122,11 @@ def build_agentdojo_row(stored: Mapping[str, Any], source: str) -> CaseRow:
     """
     record = parse_agentdojo_record(stored)
     attack = record.attack_type or NO_ATTACK
+    shared = _shared_columns(record, stored, source, _AGENTDOJO_KEYS)
+    served = {"model": UNRECORDED} if _is_served(record) else {}
     return CaseRow(
-        **_shared_columns(record, stored, source, _AGENTDOJO_KEYS),
-        defense=parse_pipeline_name(record.pipeline_name).defense,
+        **shared | served,
+        defense=UNRECORDED if served else parse_pipeline_name(record.pipeline_name).defense,
         attack=attack,
         injection_success=None if attack == NO_ATTACK else record.security,
         status="ok" if record.error is None else "error",
@@ -118,9 +138,10 @@ def build_agentdojo_row(stored: Mapping[str, Any], source: str) -> CaseRow:
 def _shared_columns(
     record: AgentDojoRecord, stored: Mapping[str, Any], source: str, known: Collection[str]
 ) -> dict[str, Any]:
-    version = record.benchmark_version or UNRECORDED
+    benchmark, version = benchmark_of(record.suite_name), record.benchmark_version or UNRECORDED
+    version = _AGENTDYNS_VERSION if benchmark == "agentdyn" else version
     return {
-        "benchmark": benchmark_of(record.suite_name),
+        "benchmark": benchmark,
         "version": version,
         "model": parse_pipeline_name(record.pipeline_name).model,
         "suite": record.suite_name,

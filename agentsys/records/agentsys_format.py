@@ -306,6 +306,7 @@ def build_own_row(stored: Mapping[str, Any], source: str) -> CaseRow:
         unreadable_by_role=tree.unreadable,
         proposed=_count_proposed(messages, tree),
         ended=None if block.status == "error" else "cut" if tree.last_was_cut else find_bound(messages),
+        receipts=None if block.receipts is None else len(block.receipts),
         gates=tree.gates,
         guards=tree.guards,
         **_usage_columns(block.usage),

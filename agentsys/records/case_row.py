@@ -127,6 +127,8 @@ class CaseRow:
     decisions: Mapping[str, int] = field(default_factory=dict)
     """`denied` and `allowed`: a validator's verdicts; `sanitized_spans`: passages cut; `labelled_tools` and
     `unlabelled_tools`: tools by whether a reply named their label. Empty where none of these is recorded."""
+    receipts: int | None = None
+    """Calls whose tool itself said that it ran; None where tools write no receipts, and in foreign files."""
     answer_chars: int | None = None
     """Characters of the final answer; None where the run did not end on one."""
     exposure_rounds: int | None = None

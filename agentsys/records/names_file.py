@@ -76,6 +76,29 @@ STORED_NAMES = DisplayNames()
 NAMES_FILE = "agentsys_names.yaml"
 """The file's name beside the folders that it speaks of."""
 
+SERVED_FILE = "agentsys_served.json"
+"""What a served agent writes into its log folder, for the files that clients store there."""
+
+
+class AnsweringAgent(BaseModel):
+    """Who really answered a client whose files name the model that it asked for."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
+
+    model: str = Field(min_length=1)
+    defense: str = Field(min_length=1)
+    simulated: bool
+    asked: list[str]
+    """Model ids that clients asked for; files that name another one are somebody else's."""
+
+
+def read_answering_agent(folder: str) -> AnsweringAgent | None:
+    """The served agent that answered the clients who store into a folder; None where it says nothing."""
+    try:
+        return AnsweringAgent.model_validate_json(Path(folder, SERVED_FILE).read_bytes())
+    except (OSError, ValueError):
+        return None
+
 
 class RunOverride(BaseModel):
     """The user's word on the folders that one pattern matches; None: nothing is said."""

@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from agentsys.records.case_row import UNRECORDED
+
 FALLBACK_VERSION = "v1"
 """Taken where a file names no version or one that is not listed: the files that name none are of v1."""
 
@@ -65,6 +67,12 @@ _ENDINGS = {**_DEFENSES, **{name: name for name in _DEFENSES.values()}}
 
 _SUFFIX = re.compile(rf"(?P<model>.+)[-+](?P<defense>{'|'.join(_ENDINGS)})", re.DOTALL | re.IGNORECASE)
 
+_VARIANT = re.compile(
+    rf"(?P<model>.+)[-+](?:{'|'.join(_DEFENSES)})_\w+|(?P<dated>.+-(?:\d{{4}}-\d\d-\d\d|\d{{8}}))[-+_].+",
+    re.DOTALL | re.IGNORECASE,
+)
+"""A known defense's ending with more behind it (`-melon_at`), or a model's date with anything behind it."""
+
 RESULT_REPLACING_DEFENSES = frozenset({"protectai", "piguard", "prompt_guard_2", "melon", "drift", "camel"})
 """Defenses that put their own text in a tool result's place before it is stored (or keep results out of the
 messages): what the tool returned is then known only where the payload got through."""
@@ -90,13 +98,17 @@ def parse_pipeline_name(name: str) -> PublishedName:
         name: E.g. `gpt-4o-2024-05-13-tool_filter` or `gpt-4o-mini-2024-07-18+camel`.
 
     Returns:
-        Model and our name of the defense; an ending that is not known stays in the model's name, and the
+        Model and our name of the defense. Where a model's date, or a known defense, is followed by something
+        that is not known, the defense is `unrecorded`; any other ending stays in the model's name, and the
         defense is then `none`.
     """
     found = _SUFFIX.fullmatch(name)
-    if found is None:
-        return PublishedName(name, NO_DEFENSE)
-    return PublishedName(found["model"], _ENDINGS[found["defense"].lower()])
+    if found is not None:
+        return PublishedName(found["model"], _ENDINGS[found["defense"].lower()])
+    varied = _VARIANT.fullmatch(name)
+    if varied is not None:
+        return PublishedName(varied["model"] or varied["dated"], UNRECORDED)
+    return PublishedName(name, NO_DEFENSE)
 
 
 @lru_cache(maxsize=4096)
@@ -113,6 +125,8 @@ def resolve_pipeline_name(folder: str, stored: PublishedName) -> PublishedName:
     """
     told = parse_pipeline_name(folder)
     model = stored.model if _normalize_name(told.model) == _normalize_name(stored.model) else told.model
+    if told.defense == UNRECORDED and stored.defense != NO_DEFENSE:
+        return PublishedName(model, stored.defense)
     if told.defense == NO_DEFENSE or stored.defense.startswith(f"{told.defense}_"):  # e.g. a part of DRIFT
         return PublishedName(model, stored.defense)
     return PublishedName(model, told.defense)

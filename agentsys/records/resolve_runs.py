@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from agentsys.records.case import safe_name
 from agentsys.records.case_row import PROVEN_V1_2, UNRECORDED, CaseRow
-from agentsys.records.names_file import RunNames
+from agentsys.records.names_file import SERVED_FILE, AnsweringAgent, RunNames, read_answering_agent
 from agentsys.records.published_facts import (
     NAMELESS_MODELS,
     NO_DEFENSE,
@@ -92,7 +92,7 @@ def shortest_distinct_ends(paths: Collection[str]) -> dict[str, str]:
     return {path: path for path in paths}
 
 
-_AGENTDOJO = "agentdojo"
+_AGENTDOJO, _AGENTDYN = "agentdojo", "agentdyn"
 _ADDED_IN_V1_2 = frozenset(f"injection_task_{number}" for number in range(6, 14))
 """Workspace's injection tasks that no earlier version has."""
 
@@ -140,14 +140,19 @@ def resolve_runs(cases: Sequence[CaseRow], names: RunNames) -> ResolvedRuns:
 def _apply_names(
     cases: Sequence[CaseRow], places: Sequence[RunFolders], names: RunNames, notes: list[str]
 ) -> list[CaseRow]:
+    cases, served = _name_served_agents(cases, places, notes)
     renamed: defaultdict[tuple[str, PublishedName, PublishedName, bool], int] = defaultdict(int)
     found: list[CaseRow] = []
 
     @cache
-    def victim(folder: str, model: str, defense: str) -> tuple[PublishedName, bool, str | None]:
+    def victim(
+        folder: str, model: str, defense: str, is_served: bool
+    ) -> tuple[PublishedName, bool, str | None]:
         """The names in a folder, whether the user gave them, and the version that the user gives."""
         stored = PublishedName(model, defense)
-        said, told = names.find_override(folder), resolve_pipeline_name(folder.rpartition("/")[2], stored)
+        said = names.find_override(folder)
+        # A served agent's folder has the name that its client asked for.
+        told = stored if is_served else resolve_pipeline_name(folder.rpartition("/")[2], stored)
         settled = PublishedName(said.model or told.model, said.defense or told.defense)
         return settled, settled != told, said.version
 
@@ -155,7 +160,7 @@ def _apply_names(
         if not case.foreign or not place.is_pipeline:
             found.append(case)
             continue
-        settled, by_user, version = victim(place.pipeline, case.model, case.defense)
+        settled, by_user, version = victim(place.pipeline, case.model, case.defense, place.pipeline in served)
         if settled != (case.model, case.defense):
             stored = PublishedName(case.model, case.defense)
             renamed[place.pipeline, stored, settled, by_user] += 1
@@ -175,6 +180,47 @@ def _apply_names(
         for (folder, stored, settled, by_user), count in renamed.items()
     ]
     return found
+
+
+def _name_served_agents(
+    cases: Sequence[CaseRow], places: Sequence[RunFolders], notes: list[str]
+) -> tuple[Sequence[CaseRow], Collection[str]]:
+    """Cases under the agent that really answered, and the pipelines where one did.
+
+    A case without a call bears no sign of the server; it was answered by whoever answered the others.
+    """
+    read_agent = cache(read_answering_agent)
+    pairs = [
+        (case, place)
+        for case, place in zip(cases, places, strict=True)
+        if case.foreign and place.is_pipeline and case.benchmark in (_AGENTDOJO, _AGENTDYN)
+    ]
+    agents: dict[str, AnsweringAgent | None] = {}
+    for case, place in pairs:
+        agent = read_agent(place.logdir)
+        if case.model == UNRECORDED or (agent is not None and case.model in agent.asked):
+            agents[place.pipeline] = agent
+    if not agents:
+        return cases, ()
+    for folder, agent in agents.items():
+        says = (
+            f"nothing beside it says which ({SERVED_FILE})"
+            if agent is None
+            else f"counted as {_format_victim(PublishedName(agent.model, agent.defense))}"
+        )
+        notes.append(f"{folder}: a served agent answered; {says}.")
+    return [
+        case
+        if place.pipeline not in agents or not case.foreign
+        else _answered_by(agents[place.pipeline], case)
+        for case, place in zip(cases, places, strict=True)
+    ], agents.keys()
+
+
+def _answered_by(agent: AnsweringAgent | None, case: CaseRow) -> CaseRow:
+    if agent is None:
+        return replace(case, model=UNRECORDED, defense=UNRECORDED)
+    return replace(case, model=agent.model, defense=agent.defense, simulated=agent.simulated)
 
 
 def _format_victim(victim: PublishedName) -> str:

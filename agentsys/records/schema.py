@@ -112,6 +112,16 @@ class StoredSpan(_StoredModel):
     duration_s: float
 
 
+class Receipt(_StoredModel):
+    """What a tool itself wrote when it ran: refused calls have none."""
+
+    call: int
+    """Its place, from 0, among the spans of kind `tool`."""
+    function: str
+    args: str
+    """Beginning of the SHA-256 of its arguments as sorted JSON."""
+
+
 UNFINISHED = "unfinished"
 """Error kind of an attempt whose candidate is paid for and whose query has not ended."""
 
@@ -241,6 +251,8 @@ class CaseRecord(_StoredModel):
     """Role -> the model id that was asked for; what answered stands in the spans' calls."""
     measured: dict[str, Any] = {}
     """What the benchmark measures besides the two scores; keys are its own (docs/benchmarks.md)."""
+    receipts: tuple[Receipt, ...] | None = None
+    """Calls whose tool said that it ran, in order, of all runs of the pipeline; None: its tools write none."""
     facts: dict[str, DeclaredFact] = {}
     """What the benchmark says of such facts, by their names: all that it declares, measured here or not."""
     attempt: AttemptFacts | None = None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import platform
 import time
 from collections.abc import Mapping, Sequence
@@ -21,11 +23,12 @@ from agentsys.benchmarks.clock import find_clock_start
 from agentsys.benchmarks.environment_loader import hash_suite_data
 from agentsys.contracts import Suite
 from agentsys.models.chat import Usage, system, user
-from agentsys.models.trace import ModelCall, Span
+from agentsys.models.trace import ModelCall, Span, Tracer
 from agentsys.records.schema import (
     AttemptFacts,
     CaseRecord,
     Exposure,
+    Receipt,
     RoleUsage,
     SearchFacts,
     StoredCall,
@@ -70,15 +73,34 @@ def _build_case_record(run: CaseRun) -> CaseRecord:
         clock=find_clock_start(cell.benchmark),
         drawn=tuple(run.drawn),
         written=dict(run.written),
-        versions={**package_versions(), **_data_version(suite)},
+        versions={
+            **{name: told.partition(" ")[0] for name, told in cell.settings.packages.items()},
+            **package_versions(),
+            **_data_version(suite),
+        },
         config_hash=cell.config_hash,
         asked={role: asked for role in usage if (asked := cell.stack.model_id(role))},
         measured=dict(run.measured),
+        receipts=list_receipts(run.tracer),
         facts=dict(cell.benchmark.facts) if isinstance(cell.benchmark, DeclaresFacts) else {},
         attempt=run.attempt,
         search=run.search,
         notes=tuple(dict.fromkeys([*cell.notes, *(note for call in calls for note in call.notes)])),
     )
+
+
+def list_receipts(tracer: Tracer) -> tuple[Receipt, ...] | None:
+    """What the case's tools wrote when they ran; None where they write nothing."""
+    if tracer.receipts is None:
+        return None
+    calls = [(place, tracer.executed_calls[place]) for place in tracer.receipts]
+    return tuple(
+        Receipt(call=place, function=name, args=_digest_arguments(args)) for place, (name, args, _) in calls
+    )
+
+
+def _digest_arguments(args: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(args, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def build_agentdojo_fields(run: CaseRun) -> dict[str, Any]:

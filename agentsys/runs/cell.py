@@ -24,7 +24,6 @@ from agentsys.abilities import (
 )
 from agentsys.attacks.attacker_prompt import ATTACKER_ROLE, ATTACKER_ROLES
 from agentsys.base.config_catalog import load_config
-from agentsys.base.object_import import registered
 from agentsys.benchmarks.ground_truth_playbook import build_playbook
 from agentsys.contracts import Attack, Benchmark, Defense, Victim
 from agentsys.errors import Unavailable
@@ -254,16 +253,13 @@ def _missing_role_model(defense: Defense, model: Mapping[str, Any]) -> Unavailab
     return None
 
 
-_SCRIPTED_TARGET = "agentsys:model.simulated"
-
-
 def resolve_model_config(settings: Settings) -> dict[str, Any]:
     """The model's YAML, the attacker's roles played by the model that the attack names, if it names one.
 
-    The scripted model plays every role itself, so that a preset that names an attacker can be tried offline.
+    The scripted model plays one that a preset names, so that the preset can be tried offline.
     """
     model, attacker = settings.model, settings.attack.get("attacker")
-    if attacker is None or registered(model.get("_target_")).name == _SCRIPTED_TARGET:
+    if attacker is None or settings.scripted_attacker:
         return model
     roles = dict.fromkeys(sorted(ATTACKER_ROLES), attacker) | dict(model.get("roles") or {})
     return {**model, "roles": {**roles, ATTACKER_ROLE: attacker}}

@@ -39,7 +39,14 @@ from agentsys.runs.references import (
     replay_label,
     resolve_names,
 )
-from agentsys.runs.settings import NOT_IDENTITY, Settings, not_in_name, validate_settings, without_keys
+from agentsys.runs.settings import (
+    NOT_IDENTITY,
+    Settings,
+    is_scripted_model,
+    not_in_name,
+    validate_settings,
+    without_keys,
+)
 
 LABELLED = ("model", "defense", "attack")
 GROUPS = ("model", "defense", "attack", "benchmark", "executor", "experiment")
@@ -183,7 +190,22 @@ def _compose_settings(overrides: Sequence[str], resolve: Composer) -> Settings:
         group: _make_label(group, choices[group], values[group], shipped[group], named[group])
         for group in LABELLED
     }
+    if _scripts_attacker(values, choices["attack"], overrides):
+        values["scripted_attacker"] = True
+        values["labels"]["attack"] += "+attacker=simulated"
     return validate_settings(values)
+
+
+def _scripts_attacker(values: Mapping[str, Mapping[str, Any]], attack: str, overrides: Sequence[str]) -> bool:
+    """Say whether the scripted model plays the attacker that a shipped preset names, so that it runs offline.
+
+    One that the user names, on the command line or in an attack's YAML of theirs, is asked.
+    """
+    searches = values["attack"].get("attacker") is not None and not values["attack"].get("artefact")
+    by_user = attack not in list_config_names("attack") or any(
+        text.lstrip("+").startswith("attack.attacker=") for text in overrides
+    )
+    return searches and is_scripted_model(values["model"]) and not by_user
 
 
 def _options_in_name(node: DictConfig) -> set[str]:

@@ -12,6 +12,7 @@ from agentdojo.functions_runtime import EmptyEnv, FunctionsRuntime, TaskEnvironm
 from agentdojo.types import ChatMessage
 
 from agentsys.abilities import UserTurns
+from agentsys.benchmarks.traced_tools import book_runs_on
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ModelCodeFailed, ModelError, user
 from agentsys.models.pipeline_elements import (
@@ -114,7 +115,8 @@ class ObservedPipeline(BasePipelineElement):  # type: ignore[misc]
     def _run_turn(self, root: Span, pipeline: BasePipelineElement, asked: QueryResult) -> QueryResult:
         """The pipeline's work on one turn of the user, added to what is known of the attempt."""
         try:
-            result: QueryResult = pipeline.query(*asked)
+            with book_runs_on(asked[2], self.tracer):
+                result: QueryResult = pipeline.query(*asked)
         except (AbortAgentError, ModelError, ModelCodeFailed, ConfigError):
             raise
         except (Exception, SystemExit) as error:

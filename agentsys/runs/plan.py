@@ -370,7 +370,12 @@ def _shared_record_message(first: Job, second: Job) -> str:
     )
 
 
-_GROUP_LABELS = {"files": "content of ", "code": "code of ", "versions": "version of "}
+_GROUP_LABELS = {
+    "files": "content of ",
+    "code": "code of ",
+    "versions": "version of ",
+    "packages": "package ",
+}
 """What a differing entry of these groups is called, in place of the group."""
 
 
@@ -411,6 +416,6 @@ def _to_json(value: object) -> str:
 
 def _describe_entry(group: str, key: str, before: object, after: object, there: str, here: str) -> str:
     name = f"{_GROUP_LABELS.get(group, f'{group}.')}{key}"
-    if (group, key) == ("model", "base_url") or group == "versions":
+    if (group, key) == ("model", "base_url") or group in ("versions", "packages"):
         return f"{name} ({before or 'not recorded'} {there}, {after or 'the default'} {here})"
     return name

@@ -22,8 +22,8 @@ import agentsys
 from agentsys.base.atomic_file import write_atomically
 from agentsys.base.object_import import with_texts, with_todays_paths
 from agentsys.models.secrets import mask_credentials
-from agentsys.runs.references import locate_source_files
 from agentsys.runs.settings import Settings
+from agentsys.runs.source_files import locate_source_files
 from agentsys.runs.store import Store
 
 _CODE_SUFFIX = ".code"

@@ -1,20 +1,12 @@
 """Things that a config only points at, though cases depend on them: files, recorded runs, code, configs.
 
-A user's own source files are known by content: the module that a `_target_` (or a list `modules`) names, the
-whole package it lies in, every further module of the user's that these import, and files beside them that
-their source names (`prompt.txt`). Environment variables are refused: their values would stand in records.
+Environment variables are refused: their values would stand in records.
 """
 
 from __future__ import annotations
 
-import ast
-import hashlib
-import importlib
 import re
-import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from importlib.util import find_spec
-from itertools import chain
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +14,10 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from agentsys.base.config_catalog import find_config_file, list_config_names, load_config
-from agentsys.base.python_parser import parse_module
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.models.recorded_runs import digest_records, find_pipeline_folder
 from agentsys.runs.settings import NOT_IDENTITY, Settings, not_identity, without_keys
+from agentsys.runs.source_files import content_digest, find_packages, hash_source_files, is_file
 
 
 def add_contents(cells: Sequence[Settings], config_dirs: Sequence[Path]) -> list[Settings]:
@@ -56,10 +48,9 @@ def _add_content(
         files["model.traces"] = digests[key]
     names = [*(settings.model.get("roles") or {}).values(), settings.attack.get("attacker")]
     others = {str(name): load_config("model", str(name), config_dirs) for name in names if name is not None}
-    code = hash_source_files(
-        [settings.model, settings.defense, settings.attack, settings.benchmark, *others.values()]
-    )
-    return settings.model_copy(update={"files": files, "others": others, "code": code})
+    given = [settings.model, settings.defense, settings.attack, settings.benchmark, *others.values()]
+    code, packages = hash_source_files(given), find_packages(given)
+    return settings.model_copy(update={"files": files, "others": others, "code": code, "packages": packages})
 
 
 def find_recorded_folder(model: Mapping[str, Any]) -> Path | None:
@@ -249,200 +240,3 @@ def refuse_environment(value: Any, where: str = "") -> None:
             f"Setting '{where}' reads the environment variable {variable}, whose value would stand in names"
             " and records. Write the value itself; a key is named, as in model.api_key_env=VARIABLE."
         )
-
-
-_OURS = {"agentsys", "baselines"}
-_INSTALLED = {"site-packages", "dist-packages"}
-_LONGEST_NAME = 200
-"""Characters of a text that may name a file."""
-_LARGE = 16_000_000
-"""Bytes from which a file (weights, say) is known by its size alone."""
-
-_last_digests: dict[Path, str] = {}
-"""File -> digest, as this process last met it."""
-
-
-def hash_source_files(nodes: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Source file, as its folder's modules call it -> digest of its content, for what some configs name.
-
-    A module that cannot be found has no entry: whoever builds the object says so. If a file changed since
-    this process met it, its modules are forgotten, so that the code that runs is the code that was hashed.
-    """
-    shown = _name_sources(nodes)
-    digests = {path: _digest_or_note(path) for path in shown}
-    if any(_last_digests.get(path, digest) != digest for path, digest in digests.items()):
-        _forget_modules(digests)
-    _last_digests.update(digests)
-    return {shown[path]: digest for path, digest in digests.items()}
-
-
-def locate_source_files(nodes: Iterable[Mapping[str, Any]]) -> dict[str, Path]:
-    """The same source files -> where they lie."""
-    return {name: path for path, name in _name_sources(nodes).items()}
-
-
-def _name_sources(nodes: Iterable[Mapping[str, Any]]) -> dict[Path, str]:
-    sources = _SourceCollector()
-    for name in sorted({name for node in nodes for name in _named_modules(node)}):
-        sources.add(name)
-    return sources.names
-
-
-def _named_modules(value: object, option: object = None) -> Iterator[str]:
-    """The modules that a config names."""
-    if isinstance(value, Mapping):
-        yield from (name for key, inner in value.items() for name in _named_modules(inner, key))
-    elif isinstance(value, (list, tuple)):
-        yield from map(str, value) if option == "modules" else chain.from_iterable(map(_named_modules, value))
-    elif option == "_target_" and isinstance(value, str):
-        yield value.rpartition(".")[0]
-
-
-class _SourceCollector:
-    """Collects the files behind modules, without importing any."""
-
-    def __init__(self) -> None:
-        self.names: dict[Path, str] = {}
-        """File -> its name: relative to the folder that its module is imported from."""
-        self._places: dict[str, Path | None] = {}
-        self._whole: set[Path] = set()
-        self._read: set[Path] = set()
-
-    def add(self, module: str) -> None:
-        """The files behind a module that a config names, and behind those that it imports."""
-        waiting = [module]
-        while waiting:
-            name = waiting.pop()
-            place = self._locate(name)
-            installed = place is not None and place.parent.name in _INSTALLED
-            if place is None or (installed and name != module):
-                continue
-            self._keep_all(place)
-            if installed:
-                continue
-            for path in _list_module_files(name, place):
-                if path not in self._read:
-                    self._read.add(path)
-                    waiting += self._scan_file(path, place)
-
-    def _locate(self, module: str) -> Path | None:
-        top = module.partition(".")[0]
-        if top not in self._places:
-            self._places[top] = _locate_module(top)
-        return self._places[top]
-
-    def _keep_all(self, place: Path) -> None:
-        """A top-level module's file, or everything in a top-level package."""
-        if place in self._whole:
-            return
-        self._whole.add(place)
-        for path in [place] if place.is_file() else sorted(place.rglob("*.py")):
-            if not any(part.startswith(".") for part in path.relative_to(place.parent).parts):
-                self._keep_file(path, place.parent)
-
-    def _scan_file(self, path: Path, place: Path) -> Iterator[str]:
-        """Keep the files that a source file names, and give the modules it imports."""
-        tree = _parse_file(path)
-        for beside in _named_files(tree, path.parent):
-            self._keep_file(beside, place.parent)
-        # The dotted parts that a relative import in the file starts from.
-        package = [] if place.is_file() else list(path.parent.relative_to(place.parent).parts)
-        yield from _imported_modules(tree, package)
-
-    def _keep_file(self, path: Path, root: Path) -> None:
-        if path not in self.names:
-            name = path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)
-            self.names[path] = str(path) if name in self.names.values() else name
-
-
-def _locate_module(top: str) -> Path | None:
-    """A top-level module's file or a package's folder; None for ours, Python's own and unknown ones."""
-    if not top or top in _OURS or top in sys.stdlib_module_names:
-        return None
-    try:
-        spec = find_spec(top)
-    except (ImportError, ValueError):  # `__main__` and modules made by hand have none
-        return None
-    if spec is None:
-        return None
-    places = [*(spec.submodule_search_locations or []), *([spec.origin] if spec.origin else [])]
-    place = Path(places[0]) if places else None
-    return place.resolve() if place is not None and place.exists() else None
-
-
-def _list_module_files(module: str, place: Path) -> Iterator[Path]:
-    """The files that importing a module runs: its packages' `__init__`s and its own."""
-    if place.is_file():
-        yield place
-        return
-    here = place
-    for part in ["", *module.split(".")[1:]]:
-        here = here / part
-        yield from (path for path in (here / "__init__.py", here.with_suffix(".py")) if path.is_file())
-
-
-def _parse_file(path: Path) -> ast.Module:
-    try:
-        return parse_module(path.read_bytes())
-    except (OSError, SyntaxError, ValueError, RecursionError):  # importing it says what is wrong
-        return ast.Module([], [])
-
-
-def _imported_modules(tree: ast.Module, package: list[str]) -> Iterator[str]:
-    """Full names of everything a file imports, also inside functions; `from a import b` counts as `a.b`."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            above = package[: len(package) - node.level + 1] if node.level else []
-            base = [*above, *([node.module] if node.module else [])]
-            yield from (".".join([*base, alias.name]) for alias in node.names)
-
-
-def _named_files(tree: ast.Module, folder: Path) -> Iterator[Path]:
-    """The files that a text in the source names, seen from the folder it is in."""
-    for node in ast.walk(tree):
-        text = node.value if isinstance(node, ast.Constant) else None
-        if isinstance(text, str) and "." in text and is_file(folder / text):
-            yield (folder / text).resolve()
-
-
-def is_file(path: Path) -> bool:
-    """Say whether there is a file; any text may be asked about, also what can be no file's name."""
-    text = str(path)
-    try:
-        return text.isprintable() and len(path.name) <= _LONGEST_NAME and path.is_file()
-    except (OSError, ValueError):
-        return False
-
-
-def content_digest(path: Path) -> str:
-    """The beginning of the hash of a file's content, or of a folder's files with their places in it.
-
-    Raises:
-        OSError: If it cannot be read.
-    """
-    if path.is_dir():
-        files = sorted(file for file in path.rglob("*") if file.is_file())
-        listed = [f"{file.relative_to(path)} {content_digest(file)}" for file in files]
-        return hashlib.sha256("\n".join(listed).encode()).hexdigest()[:16]
-    size = path.stat().st_size
-    content = path.read_bytes() if size < _LARGE else str(size).encode()
-    return hashlib.sha256(content).hexdigest()[:16]
-
-
-def _digest_or_note(path: Path) -> str:
-    try:
-        return content_digest(path)
-    except OSError:
-        return "unreadable"
-
-
-def _forget_modules(files: Iterable[Path]) -> None:
-    """Drop the modules of these files, so that they are imported anew."""
-    gone = {str(path) for path in files}
-    for name, module in list(sys.modules.items()):
-        place = getattr(module, "__file__", None)
-        if isinstance(place, str) and str(Path(place).resolve()) in gone:
-            del sys.modules[name]
-    importlib.invalidate_caches()

@@ -28,10 +28,11 @@ from agentsys.benchmarks.case_random import (
     repeat_calls,
     use_case_random,
 )
-from agentsys.benchmarks.case_watch import ExposureWatch, TracedRuntime
+from agentsys.benchmarks.case_watch import ExposureWatch
 from agentsys.benchmarks.clock import find_clock_start, use_case_clock
 from agentsys.benchmarks.environment_loader import InjectionBreaksEnvironment
 from agentsys.benchmarks.scoring import are_equal, use_quick_copy
+from agentsys.benchmarks.traced_tools import TracedRuntime, writes_receipts
 from agentsys.contracts import (
     Attack,
     AttackKind,
@@ -191,6 +192,7 @@ def play_case(run: CaseRun, texts: Mapping[str, str] | None = None, again: int =
     goal = getattr(injection_task, "GOAL", None)
     run.watch = ExposureWatch(run.written, own_words=(user_task.PROMPT,), goal=goal)
     run.tracer.watchers.append(run.watch)
+    run.tracer.receipts = [] if writes_receipts(suite) else None
     load = partial(suite.load_and_inject_default_environment, dict(run.written))
     loaded, before = load(), load()
     model = cell.stack.for_scene(scene)

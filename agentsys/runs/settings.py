@@ -109,8 +109,13 @@ class Settings(BaseModel):
     """Option -> hash of the content it names; see `agentsys.runs.references`."""
     code: dict[str, str] = {}
     """Source file outside this package -> hash of its content; see `agentsys.runs.references`."""
+    packages: dict[str, str] = {}
+    """Installed package that the user's code imports -> its version and the hash of its files; see
+    `agentsys.runs.source_files`."""
     others: dict[str, dict[str, Any]] = {}
     """Name -> YAML of each further model that plays a role."""
+    scripted_attacker: bool = False
+    """Whether the scripted model plays an attacker that a preset names; the attack's label says so."""
     labels: dict[str, str]
     """Group -> the name it has in records: the YAML's name, plus the options changed from that YAML."""
     executor: ExecutorSettings
@@ -171,8 +176,11 @@ class Settings(BaseModel):
         nodes = {group: getattr(self, group) for group in NOT_IDENTITY}
         groups = {group: without_keys(node, not_identity(group, node)) for group, node in nodes.items()}
         others = {name: without_keys(node, NOT_IDENTITY["model"]) for name, node in self.others.items()}
-        further = {"others": others, "files": self.files, "code": self.code}
+        further = {"others": others, "files": self.files, "code": self.code, "packages": self.packages}
         given = {key: value for key, value in further.items() if value}
+        if self.attack.get("attacker") and not (self.scripted_attacker or self.attack.get("artefact")):
+            # Once the scripted model played these too: what it found is not what the one named would.
+            given |= {"attacker": "asked"} if is_scripted_model(self.model) else {}
         return {
             **mask_credentials(_strip_credentials({**groups, **given})),
             "seed": self.seed,
@@ -193,6 +201,11 @@ class Settings(BaseModel):
             return path if path == known.first else known.in_0_1  # a YAML could name the oldest path, too
 
         return _hash(with_texts(self._with_paths, "_target_", then))
+
+
+def is_scripted_model(model: Mapping[str, Any]) -> bool:
+    """Whether a model's config is the worst-case scripted agent's."""
+    return registered(model.get("_target_")).name == "agentsys:model.simulated"
 
 
 def _hash(identity: Any) -> str:

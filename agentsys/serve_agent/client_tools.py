@@ -21,7 +21,7 @@ from jsonschema_specifications import REGISTRY
 from pydantic import BaseModel, ConfigDict, create_model, model_validator
 from referencing.exceptions import Unresolvable
 
-from agentsys.benchmarks.case_watch import TracedRuntime
+from agentsys.benchmarks.traced_tools import TracedRuntime
 from agentsys.models.chat import ToolSpec
 
 RunClientTool = Callable[[str, dict[str, Any]], Any]

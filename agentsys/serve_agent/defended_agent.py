@@ -20,7 +20,7 @@ from agentdojo.types import ChatMessage
 from pydantic import ValidationError
 
 from agentsys.abilities import WholeProgram
-from agentsys.benchmarks.case_watch import TracedRuntime
+from agentsys.benchmarks.traced_tools import TracedRuntime
 from agentsys.contracts import Defense
 from agentsys.errors import ConfigError
 from agentsys.models.budget import RunBudgetReached, UsageLog

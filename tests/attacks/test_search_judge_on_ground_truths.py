@@ -11,7 +11,8 @@ from agentsys.attacks.attack_search import QueryFacts, SearchTask
 from agentsys.attacks.registered_attack import RegisteredAttack
 from agentsys.attacks.search_judge import CALLED, score_query
 from agentsys.benchmarks.agentdojo import AgentDojo
-from agentsys.benchmarks.case_watch import ExposureWatch, TracedRuntime
+from agentsys.benchmarks.case_watch import ExposureWatch
+from agentsys.benchmarks.traced_tools import TracedRuntime
 from agentsys.contracts import NotInjectable, Victim
 from agentsys.models.trace import Tracer, use_tracer
 from agentsys.runs.search_target import calls_after_exposure, find_ground_truth_calls

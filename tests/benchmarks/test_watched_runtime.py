@@ -10,7 +10,7 @@ import pytest
 from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime, ToolNotFoundError, make_function
 from pydantic import BaseModel, ValidationError
 
-from agentsys.benchmarks.case_watch import TracedRuntime, to_json_ready
+from agentsys.benchmarks.traced_tools import TracedRuntime, to_json_ready
 from agentsys.models.trace import Tracer, use_tracer
 
 

@@ -15,8 +15,8 @@ from agentdojo.task_suite.task_suite import TaskSuite
 from agentsys.attacks.registered_attack import RegisteredAttack
 from agentsys.attacks.text_attacks import AdaptiveAttack
 from agentsys.benchmarks.agentdojo import AgentDojo
-from agentsys.benchmarks.case_watch import TracedRuntime
 from agentsys.benchmarks.ground_truth_playbook import build_playbook
+from agentsys.benchmarks.traced_tools import TracedRuntime
 from agentsys.contracts import Attack, Victim
 from agentsys.defense.agentsys import AgentSys
 from agentsys.models.chat import ChatModel, Scene, text_of

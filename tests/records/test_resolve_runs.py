@@ -15,7 +15,7 @@ from agentsys.analysis.tables.results_report import build_report
 from agentsys.errors import ConfigError
 from agentsys.records.case_reader import LoadedCases, case_rows, load_runs, read_cases
 from agentsys.records.case_row import IDENTITY, CaseRow
-from agentsys.records.names_file import NAMES_FILE, RunNames
+from agentsys.records.names_file import NAMES_FILE, SERVED_FILE, RunNames
 
 
 def foreign(home: Path, folder: str, **fields: Any) -> Path:
@@ -289,3 +289,48 @@ def test_cases_are_the_same_by_what_names_them_and_not_by_how_they_ended() -> No
     assert again.identity == case.identity
     for name in IDENTITY:
         assert replace(case, **{name: "other"}).identity != case.identity  # type: ignore[arg-type]
+
+
+def test_four_variants_of_a_defense_are_four_unrecorded_pipelines_and_no_undefended_model(
+    tmp_path: Path,
+) -> None:
+    for ending in ("", "-melon", "-melon_at", "-melon_sm"):
+        foreign(tmp_path, f"gpt-4o-2024-05-13{ending}", utility=ending == "-melon_at")
+    found = reading_of(tmp_path)
+    assert shown(found.cases) == [
+        ("gpt-4o-2024-05-13", "melon"),
+        ("gpt-4o-2024-05-13", "none"),
+        ("gpt-4o-2024-05-13 [gpt-4o-2024-05-13-melon_at]", "unrecorded"),
+        ("gpt-4o-2024-05-13 [gpt-4o-2024-05-13-melon_sm]", "unrecorded"),
+    ]
+
+
+SERVED_CALL = {
+    "role": "assistant",
+    "content": None,
+    "tool_calls": [{"function": "f", "args": {}, "id": "agentsys_1"}],
+}
+
+
+def test_a_clients_files_are_of_the_agent_that_was_served_and_not_of_the_model_it_asked_for(
+    tmp_path: Path,
+) -> None:
+    foreign(tmp_path, "gpt-4o-2024-05-13", messages=[SERVED_CALL])
+    foreign(tmp_path, "gpt-4o-2024-05-13", injection_task_id="injection_task_2")  # without a call
+    found = reading_of(tmp_path)
+    assert shown(found.cases) == [("unrecorded", "unrecorded")] * 2
+    assert SERVED_FILE in found.resolution_notes[0]
+
+    told = {"model": "simulated", "defense": "agentsys", "simulated": True, "asked": ["gpt-4o-2024-05-13"]}
+    (tmp_path / SERVED_FILE).write_text(json.dumps(told))
+    foreign(tmp_path, "gpt-4o-mini-2024-07-18", pipeline_name="gpt-4o-mini-2024-07-18")  # somebody else's
+    found = reading_of(tmp_path)
+    assert shown(found.cases) == [("gpt-4o-mini-2024-07-18", "none"), *[("simulated", "agentsys")] * 2]
+    (tmp_path / SERVED_FILE).write_text("{")
+    assert ("unrecorded", "unrecorded") in shown(reading_of(tmp_path).cases)
+
+
+def test_agentdyn_has_one_version_whatever_a_fork_recorded(tmp_path: Path) -> None:
+    for number, version in enumerate(({}, {"benchmark_version": "v1.2"}, {"benchmark_version": "v1.2.2"})):
+        foreign(tmp_path, f"m{number}", suite_name="github", pipeline_name=f"m{number}", **version)
+    assert {(case.benchmark, case.version) for case in reading_of(tmp_path).cases} == {("agentdyn", "v1.2.2")}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agentsys.runs.references import hash_source_files
+from agentsys.runs.source_files import find_packages, hash_source_files
 
 
 @pytest.fixture
@@ -88,3 +88,64 @@ def test_after_an_edit_the_code_that_is_hashed_is_the_code_that_runs(plug: Path)
     assert importlib.import_module("ag_wall").WORD == "old"
     code("ag_wall.Wall")
     assert importlib.import_module("ag_wall").WORD == "newer"
+
+
+GUARD = """
+import importlib
+class Guard:
+    def __init__(self, make, scan=None):
+        self.check = importlib.import_module(make.partition(":")[0])
+"""
+
+
+def install(site: Path, version: str, text: str) -> None:
+    """A distribution as pip leaves it."""
+    (site / "ad_wall").mkdir(parents=True, exist_ok=True)
+    (site / "ad_wall/__init__.py").write_text(text)
+    info = site / "ad_wall-1.dist-info"
+    info.mkdir(exist_ok=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: ad-wall\nVersion: {version}\n")
+    (info / "top_level.txt").write_text("ad_wall\n")
+    (info / "RECORD").write_text("ad_wall/__init__.py,sha256=x,1\nad_wall-1.dist-info/METADATA,sha256=y,2\n")
+
+
+@pytest.mark.parametrize(
+    ("source", "options"),
+    [
+        (GUARD, {"make": "ad_wall:Guard"}),
+        (GUARD, {"make": "ad_wall"}),
+        (GUARD, {"guards": [{"make": "ad_wall.scan"}]}),
+        ("def f():\n    from ad_wall import Guard\n", {}),
+        ("import importlib\nwall = importlib.import_module('ad_wall')\n", {}),
+    ],
+)
+def test_an_installed_package_that_an_adapter_imports_is_known_by_version_and_files(
+    plug: Path, monkeypatch: pytest.MonkeyPatch, source: str, options: dict[str, object]
+) -> None:
+    site = plug / "site-packages"
+    monkeypatch.syspath_prepend(str(site))
+    write(plug, ad_adapter=source)
+    node = {"_target_": "ad_adapter.Guard", **options, "mode": "test", "folder": "runs"}
+
+    def known() -> str:
+        importlib.invalidate_caches()
+        assert set(hash_source_files([node])) == {"ad_adapter.py"}
+        (told,) = find_packages([node]).items()
+        assert told[0] == "ad-wall"
+        return told[1]
+
+    install(site, "0.4.0", "")
+    first = known()
+    assert first.startswith("0.4.0 ") and known() == first
+    install(site, "0.4.0", "safe = False")
+    patched = known()
+    install(site, "0.5.0", "safe = False")
+    assert known().startswith("0.5.0 ") and len({first, patched, known()}) == 3
+    assert find_packages([{**node, "_target_": "baselines.none.NoDefense"}]) == {}
+
+
+def test_a_package_beside_the_adapter_that_an_option_names_counts_by_its_files(plug: Path) -> None:
+    write(plug, ae_adapter=GUARD, ae_wall__deep="")
+    (plug / "ae_wall/__init__.py").touch()
+    found = hash_source_files([{"_target_": "ae_adapter.Guard", "make": "ae_wall.deep:Guard"}])
+    assert set(found) == {"ae_adapter.py", "ae_wall/__init__.py", "ae_wall/deep.py"}

@@ -10,8 +10,8 @@ from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import text_content_block_from_string
 
 from agentsys.benchmarks.agentdojo import AgentDojo
-from agentsys.benchmarks.case_watch import TracedRuntime
 from agentsys.benchmarks.fixes.fixed_scores import FixedScores
+from agentsys.benchmarks.traced_tools import TracedRuntime
 from agentsys.contracts import AttackKind, FinishedCase
 from agentsys.models.trace import Tracer, use_tracer
 

@@ -87,16 +87,10 @@ def judge_cases(cases: Sequence[CaseRow], lacking: int = 0) -> CellVerdict:
     found += _find_ends(done, cases)
     if lacking:
         found.append((SUSPECT, f"fewer cases ({lacking} fewer than in rows beside it)"))
-    if done[0].attack != NO_ATTACK and any(count_receipts(case) is None for case in done):
+    if done[0].attack != NO_ATTACK and any(case.receipts is None for case in done):
         found.append((SUSPECT, NO_RECEIPTS))
     found.sort(key=lambda reason: -GRADES.index(reason[0]))
     return CellVerdict(found[0][0], "; ".join(text for _, text in found)) if found else CellVerdict()
-
-
-def count_receipts(case: CaseRow) -> int | None:
-    """Calls of a case that left a receipt when they ran; None where its record has none."""
-    found: int | None = getattr(case, "receipts", None if case.foreign else 0)
-    return found
 
 
 _Reasons = Iterator[tuple[str, str]]

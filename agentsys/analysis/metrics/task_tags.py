@@ -26,13 +26,16 @@ class Tag:
     """A property of some tasks."""
 
     name: str
-    kind: Literal["user_task", "injection_task"]
+    kind: Literal["user_task", "injection_task", "pair"]
+    """Of a pair, `tasks` holds both ids with a blank between them."""
     says: str
     """What it means, as the end of a sentence about one task."""
     tasks: Mapping[str, Tasks]
     """Benchmark -> tasks that bear it, in whichever version has them."""
     mended_by: str | None
     """A change of the benchmark (a part of its label) under which no task bears it."""
+    undecided: str | None = None
+    """Name of the tag whose tasks nothing can be said of."""
 
 
 @dataclass(frozen=True)
@@ -44,12 +47,14 @@ class TagSplit:
     cases_without: tuple[CaseRow, ...]
     unknown: int
     """Cases of benchmarks whose tasks were not looked at; in neither group."""
+    cases_undecided: tuple[CaseRow, ...] = ()
+    """Cases of tasks that nothing can be said of."""
 
     @property
     def note(self) -> str:
         """One line for below the table."""
-        owner = self.tag.kind.replace("_", " ")
-        attacks = self.tag.kind == "injection_task"
+        owner = {"pair": "pair of tasks"}.get(self.tag.kind, self.tag.kind.replace("_", " "))
+        attacks = self.tag.kind != "user_task"
         both = " Benign cases have no injection task and stand in both groups." if attacks else ""
         left = f" {self.unknown} cases of benchmarks without tags are in neither." if self.unknown else ""
         return f"{self.tag.name}: a {owner} of which holds: {self.tag.says}.{both}{left}"
@@ -79,7 +84,9 @@ def load_tags() -> dict[str, Tag]:
 
     stored = load_task_data("task_tags")["tags"]
     return {
-        name: Tag(name, entry["kind"], entry["says"], tasks(entry), entry.get("mended_by"))
+        name: Tag(
+            name, entry["kind"], entry["says"], tasks(entry), entry.get("mended_by"), entry.get("undecided")
+        )
         for name, entry in stored.items()
     }
 
@@ -92,26 +99,34 @@ def load_task_data(name: str) -> dict[str, Any]:
 
 
 def split_by_tag(cases: Iterable[CaseRow], tag: Tag) -> TagSplit:
-    """Split cases by whether their user task (or injection task) bears a tag."""
+    """Split cases by whether their user task (or injection task, or both together) bears a tag."""
     listed = list(cases)
-    known = [case for case in listed if case.benchmark.split("+")[0] in tag.tasks]
-    in_both = [tag.kind == "injection_task" and case.injection_task_id is None for case in known]
+    looked_at = [case for case in listed if case.benchmark.split("+")[0] in tag.tasks]
+    open_tag = None if tag.undecided is None else load_tag(tag.undecided)
+    undecided = [case for case in looked_at if open_tag is not None and has_tag(case, open_tag)]
+    known = [case for case in looked_at if open_tag is None or not has_tag(case, open_tag)]
+    in_both = [tag.kind != "user_task" and case.injection_task_id is None for case in known]
     bearing = [has_tag(case, tag) for case in known]
     return TagSplit(
         tag,
         tuple(case for case, both, bears in zip(known, in_both, bearing, strict=True) if both or bears),
         tuple(case for case, both, bears in zip(known, in_both, bearing, strict=True) if both or not bears),
-        len(listed) - len(known),
+        len(listed) - len(looked_at),
+        tuple(undecided),
     )
 
 
 def has_tag(case: CaseRow, tag: Tag) -> bool:
-    """Tell whether a case's user task (or injection task) bears a tag."""
+    """Tell whether a case's user task (or injection task, or both together) bears a tag."""
     benchmark, *changes = case.benchmark.split("+")
     if tag.mended_by in changes:
         return False
-    task = case.injection_task_id if tag.kind == "injection_task" else case.user_task_id
-    return task in tag.tasks.get(benchmark, {}).get(case.suite, frozenset())
+    ids = {
+        "user_task": case.user_task_id,
+        "injection_task": case.injection_task_id,
+        "pair": f"{case.user_task_id} {case.injection_task_id}",
+    }
+    return ids[tag.kind] in tag.tasks.get(benchmark, {}).get(case.suite, frozenset())
 
 
 _OLDEST = "v1"

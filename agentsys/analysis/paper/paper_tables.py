@@ -287,7 +287,9 @@ def fill_table(
     for one in printed_in(f"table{table.number}"):
         printed.setdefault((one.model, one.defense), {})[Spot(one.attack, one.suite, one.metric)] = one.value
     cases = _rename_chosen_rounds(list(cases)) if table.number == 1 else cases
-    named = (replace(case, attack=RUN_AS[case.attack]) if case.attack in RUN_AS else case for case in cases)
+    # Rehearsed with the scripted model, whose cases are marked as its own.
+    searched = {case.attack: RUN_AS.get(case.attack.removesuffix("+attacker=simulated")) for case in cases}
+    named = (replace(case, attack=row) if (row := searched[case.attack]) else case for case in cases)
     known, further = {defense for _, defense in printed}, table.further_defenses
     lines = list_run_lines(named, table.attacks)
     lines = [line for line in lines if further is None or line.defense in known | further]

@@ -212,6 +212,8 @@ def variants_of(cases: Sequence[CaseRow], *, fixed: bool = False, tag: str | Non
     if tag is not None:
         found = split_by_tag(cases, load_tag(tag))
         listed = [Variant((tag,), found.cases_with), Variant((f"not {tag}",), found.cases_without)]
+        if found.cases_undecided:
+            listed.append(Variant((f"{tag} unknown",), found.cases_undecided))
         notes.append(found.note)
     if fixed:
         scored = with_fixed_scores(cases)

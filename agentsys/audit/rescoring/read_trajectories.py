@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from agentdojo.functions_runtime import FunctionCall
-from agentdojo.types import ChatMessage, MessageContentBlock
+from agentdojo.types import ChatMessage, ChatToolResultMessage, MessageContentBlock
 
 from agentsys.audit.rescoring.recorded_trajectory import (
     RecordedCall,
@@ -64,6 +64,8 @@ class ParsedMessages:
     """The first user message."""
     tool_texts: tuple[str, ...]
     """Contents and errors of tool messages."""
+    has_refusals: bool = False
+    """Whether a tool message is a defense's refusal."""
 
 
 _NO_MESSAGES = ParsedMessages((), (), None, None, ())
@@ -108,14 +110,21 @@ def _take_apart(stored: object, last_assistant: bool) -> ParsedMessages:
             for call in message["tool_calls"] or ()
         ),
         tuple(
-            RecordedCall(call.function, call.args, message["error"] or text_of(message))
+            RecordedCall(
+                call.function, call.args, message["error"] or text_of(message), bool(message["error"])
+            )
             for message in tools
-            if (call := message["tool_call"]) and not _PROGENT_REFUSAL.search(message["error"] or "")
+            if (call := message["tool_call"]) and not _is_refusal(message)
         ),
         _find_answer(messages, last_assistant),
         next((text_of(message) for message in messages if message["role"] == "user"), None),
         tuple(text for message in tools for text in (text_of(message), message["error"]) if text),
+        any(map(_is_refusal, tools)),
     )
+
+
+def _is_refusal(message: ChatToolResultMessage) -> bool:
+    return _PROGENT_REFUSAL.search(message["error"] or "") is not None
 
 
 def _find_answer(
@@ -165,13 +174,20 @@ def read_own_trajectory(stored: Mapping[str, Any], source: str) -> Trajectory:
         clock=block.clock,
         drawn=block.drawn,
         simulated=block.simulated,
+        ran=_list_scored_spans(block),
         exposed_raw=block.exposure.exposed_raw,
     )
 
 
+def _list_scored_spans(block: StoredBlock) -> tuple[RecordedCall, ...] | None:
+    if block.receipts is not None or not block.spans:
+        return None
+    return tuple(call for call, attempt in _find_call_spans(block.spans) if attempt == block.scored_attempt)
+
+
 def _list_executed_calls(spans: Sequence[Any], parsed: ParsedMessages) -> tuple[RecordedCall, ...]:
     calls = tuple(call for call, _ in _find_call_spans(spans))
-    if not spans or calls == tuple(replace(call, text=None) for call in parsed.executed_calls):
+    if not spans or calls == tuple(replace(c, text=None, failed=False) for c in parsed.executed_calls):
         return parsed.executed_calls  # the same calls, and these have texts
     return calls
 
@@ -184,6 +200,7 @@ def _list_calls_for_checks(block: StoredBlock, parsed: ParsedMessages) -> tuple[
         executed_calls=[(call.function, dict(call.args), None) for call, _ in ran],
         executed_attempts=[attempt for _, attempt in ran],
         refused_attempts=[attempt for _, attempt in _find_call_spans(block.spans, REFUSED_SPAN)],
+        receipts=None if block.receipts is None else [receipt.call for receipt in block.receipts],
     )
     asked = [FunctionCall(function=call.function, args=dict(call.args)) for call in parsed.requested_calls]
     return tuple(RecordedCall(call.function, call.args) for call in select_scored_calls(asked, tracer))
@@ -261,6 +278,7 @@ def _build_trajectory(
         utility=record.utility,
         security=record.security if record.injection_task_id is not None else None,
         error=error,
+        ran=parsed.executed_calls if parsed.has_refusals else None,
     )
 
 

@@ -68,6 +68,8 @@ class RecordedCall:
     args: Mapping[str, Any]
     text: str | None = None
     """What the record says the tool returned (its error, where it failed); None where it does not say."""
+    failed: bool = False
+    """Whether that is an error."""
 
 
 @dataclass(frozen=True)
@@ -115,6 +117,8 @@ class Trajectory:
     """Folder of AgentDyn's checkout to score with, for records of its suites."""
     simulated: bool = False
     """Whether a simulated model was behind it: no LLM's result."""
+    ran: tuple[RecordedCall, ...] | None = None
+    """Of the scored run, the calls that ran, where a record without receipts shows it."""
     exposed_raw: bool | None = None
     """Whether a tool returned the payload, as watched while the case ran; only our own records have it."""
 

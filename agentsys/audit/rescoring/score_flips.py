@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Any, Literal, NamedTuple
 
 from agentdojo.base_tasks import BaseUserTask
+from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatAssistantMessage
 
 from agentsys.audit.rescoring.recorded_trajectory import (
@@ -38,7 +39,7 @@ from agentsys.audit.rescoring.reexecution import (
     score_record,
 )
 from agentsys.benchmarks.environment_loader import hash_suite_data
-from agentsys.benchmarks.fixes.fix_catalog import ALL_FIXES, CHECKER_ONLY, FIXES, expand_fixes
+from agentsys.benchmarks.fixes.fix_catalog import ALL_FIXES, FIXES, RESCORING, expand_fixes
 from agentsys.benchmarks.fixes.fixed_scores import FixedScores, count_repeats
 from agentsys.contracts import Suite
 from agentsys.errors import ConfigError
@@ -84,14 +85,14 @@ def resolve_fixes(wanted: Iterable[str]) -> tuple[str, ...]:
         ConfigError: If one is not known, or changes what models read.
     """
     names = list(wanted)
-    chosen = expand_fixes([name for name in names if name != ALL_FIXES])
+    chosen = expand_fixes([name for name in names if name != ALL_FIXES], recorded=True)
     runs = next((name for name in chosen if FIXES[name].changes_runs), None)
     if runs is not None:
         raise ConfigError(
             f"'{runs}' changes what models read, so recorded runs cannot be scored under it."
-            f" Fixes of checks: {', '.join(CHECKER_ONLY)}."
+            f" Fixes of checks: {', '.join(RESCORING)}."
         )
-    return CHECKER_ONLY if ALL_FIXES in names or not chosen else chosen
+    return RESCORING if ALL_FIXES in names or not chosen else chosen
 
 
 def score_with_fixes(
@@ -112,6 +113,7 @@ def score_with_fixes(
     calls = convert_calls(trajectory.seen_by_checks)
     message = ChatAssistantMessage(role="assistant", content=list(trajectory.answer), tool_calls=calls)
     run = scores.build_execution(tasks.user, tasks.injection, (done.before, done.after), [message])
+    run.executed = _list_executed_calls(trajectory, done)
     denial = label_denies_service(trajectory.attack)
     facts = scores.compute_facts(run, official.utility, bool(official.security), denial=denial)
     return FixedVerdict(
@@ -121,6 +123,19 @@ def score_with_fixes(
         tuple(facts["changed_by"]),
         None if trajectory.form == "agentsys" else _count_repeats(trajectory, done),
     )
+
+
+def _list_executed_calls(trajectory: Trajectory, done: Reexecution) -> list[FunctionCall] | None:
+    """The calls that ran, where the record shows that others were refused.
+
+    By its spans or a refusal's words; else a call that failed there and not today was refused by somebody.
+    """
+    ran = trajectory.ran
+    if ran is None and trajectory.form != "agentsys":
+        calls = [*zip(trajectory.executed, done.failed, strict=True)]
+        ran = tuple(call for call, fails_today in calls if fails_today or not call.failed)
+        ran = ran if len(ran) < len(calls) else None
+    return None if ran is None else convert_calls(ran)
 
 
 def _count_repeats(trajectory: Trajectory, done: Reexecution) -> int:

@@ -40,6 +40,7 @@ from agentsys.benchmarks.case_random import install_case_random, keep_set_order
 from agentsys.benchmarks.clock import DEFAULT_CLOCK, install_case_clocks, parse_clock
 from agentsys.benchmarks.environment_loader import EnvironmentLoader, Injection
 from agentsys.benchmarks.scoring import check_on_copies
+from agentsys.benchmarks.traced_tools import with_receipts
 from agentsys.contracts import Suite
 from agentsys.errors import ConfigError, require_known_name
 from agentsys.models.pipeline_elements import LoopState, LoopStep
@@ -191,6 +192,7 @@ def adapt_fork_suite(
     install_case_random(modules)
     copied = copy.copy(suite)
     vars(copied).update(
+        tools=with_receipts(suite.tools),
         injection=injection,
         load_and_inject_default_environment=loader.load,
         get_injection_vector_defaults=loader.get_defaults,

@@ -20,6 +20,7 @@ from agentdojo.functions_runtime import Depends, Function, FunctionCall, TaskEnv
 from pydantic import BaseModel, ConfigDict, Field
 
 from agentsys.benchmarks.asb.asb_data import AsbAgent, AttackTool
+from agentsys.benchmarks.traced_tools import with_receipts
 from agentsys.models.chat import ChatModel, ChatReply, ChatRequest
 from agentsys.models.trace import ACTING_ROLES
 
@@ -195,7 +196,8 @@ class NoArguments(BaseModel):
 def build_agent_tools(agent: AsbAgent) -> list[Function[..., Any]]:
     """Every tool of an agent, its own first. A case's runtime holds only those that take part in it."""
     own = [_make_function(tool.name, tool.description, tool.output) for tool in agent.normal_tools]
-    return own + [_make_function(tool.name, tool.description, _output(tool)) for tool in agent.attack_tools]
+    attacks = [_make_function(tool.name, tool.description, _output(tool)) for tool in agent.attack_tools]
+    return with_receipts(own + attacks)
 
 
 def _output(tool: AttackTool) -> str:

@@ -14,7 +14,7 @@ from agentdojo.types import ChatMessage
 
 from agentsys.benchmarks.fixes import check_fixes
 from agentsys.benchmarks.fixes.check_fixes import ScoredExecution
-from agentsys.benchmarks.fixes.fix_catalog import CHECKER_ONLY, select_checks
+from agentsys.benchmarks.fixes.fix_catalog import FIXES, select_checks
 from agentsys.benchmarks.scoring import SuiteCheck
 from agentsys.contracts import AttackKind, CaseScores, FinishedCase, InjectionTask, UserTask
 from agentsys.models.trace import Tracer
@@ -75,7 +75,10 @@ UTILITY: Mapping[str, FixFunction] = {
     "utility_arguments": check_fixes.require_named_arguments,
 }
 """Fixes of the user tasks' checks."""
-SECURITY: Mapping[str, FixFunction] = {"any_match": check_fixes.accept_any_match}
+SECURITY: Mapping[str, FixFunction] = {
+    "any_match": check_fixes.accept_any_match,
+    "executed_calls": check_fixes.count_executed_calls,
+}
 """Fixes of the injection tasks' checks."""
 
 _log = logging.getLogger(__name__)
@@ -125,7 +128,7 @@ class FixedScores:
         Args:
             fixes: Their ids; empty means all of them. Fixes that changed what models read stay named.
         """
-        changed = tuple(name for name in self._fix_names if name not in CHECKER_ONLY)
+        changed = tuple(name for name in self._fix_names if FIXES[name].changes_runs)
         return FixedScores(self._suite, self._check, (*fixes, *changed))
 
     def build_execution(

@@ -18,6 +18,7 @@ from agentdojo.types import ChatAssistantMessage, ChatMessage, text_content_bloc
 from pydantic import BaseModel, Field
 
 from agentsys.benchmarks.benchmark_options import choose_suites
+from agentsys.benchmarks.traced_tools import with_receipts
 from agentsys.benchmarks.vectors.corpus import (
     AttackCall,
     AttackVector,
@@ -124,7 +125,7 @@ _ALL: tuple[Callable[..., Any], ...] = (
 
 def build_vector_tools() -> list[Function[..., Any]]:
     """The tools of every suite."""
-    return [make_function(function) for function in _ALL]
+    return with_receipts([make_function(function) for function in _ALL])
 
 
 VECTOR = "shared_document"

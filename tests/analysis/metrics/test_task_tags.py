@@ -48,6 +48,22 @@ def test_an_injection_tasks_tag_leaves_benign_cases_in_both_groups() -> None:
     assert "both groups" in found.note
 
 
+def test_a_pairs_tag_has_a_third_group_of_those_that_nothing_can_be_said_of() -> None:
+    pairs = [("user_task_0", "injection_task_0"), ("user_task_1", "injection_task_0")]
+    decided = [row(user_task_id=user, injection_task_id=goal) for user, goal in pairs]
+    unknown = row(suite="workspace", injection_task_id="injection_task_13")
+    benign = row(attack="none", injection_task_id=None)
+    found = split_by_tag([*decided, unknown, benign], load_tag("authorised"))
+    assert found.cases_with == (decided[0], benign) and found.cases_without == (decided[1], benign)
+    assert found.cases_undecided == (unknown,) and found.unknown == 0
+    shown = variants_of([*decided, unknown, benign], tag="authorised")
+    assert [one.marks for one in shown.listed] == [
+        ("authorised",),
+        ("not authorised",),
+        ("authorised unknown",),
+    ]
+
+
 def test_cases_of_a_benchmark_that_was_not_looked_at_are_in_neither_group_and_counted() -> None:
     found = split_by_tag([row(benchmark="asb"), row()], load_tag("action_open"))
     assert (len(found.cases_with), len(found.cases_without), found.unknown) == (1, 0, 1)

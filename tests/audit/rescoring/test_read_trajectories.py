@@ -88,6 +88,7 @@ def test_calls_of_every_attempt_are_executed_and_checks_see_those_of_the_last(
     tools = [span for span in content["agentsys"]["spans"] if span["kind"] == "tool"]
     earlier = [{**span, "attempt": -1, "decision": {"args": {"n": 1}, "error": None}} for span in tools[:1]]
     content["agentsys"]["spans"][:0] = [{**span, "name": "get_most_recent_transactions"} for span in earlier]
+    content["agentsys"]["receipts"] = None  # as before there were any
     found = read(tmp_path, content)
     assert [call.function for call in found.executed] == [
         "get_most_recent_transactions",

@@ -25,7 +25,7 @@ from agentsys.audit.rescoring.rescoring_document import (
     write_fixed_notes,
 )
 from agentsys.audit.rescoring.rescoring_export import build_rescoring_output, write_rescored
-from agentsys.benchmarks.fixes.fix_catalog import CHECKER_ONLY
+from agentsys.benchmarks.fixes.fix_catalog import RESCORING
 from agentsys.errors import ConfigError
 from agentsys.records.case_reader import read_cases
 
@@ -60,7 +60,7 @@ def test_both_scores_are_counted_per_attack_and_suite_with_the_fix_that_turned_t
     assert (benign.cases, benign.solved, benign.solved_fixed, benign.succeeded) == (2, 2, 1, 0)
     assert (whole.cases, whole.solved, whole.solved_fixed) == (3, 1, 0)
     assert (whole.succeeded, whole.succeeded_fixed) == (2, 2)
-    assert benign.changed_by == dict.fromkeys(CHECKER_ONLY, 0) | {"utility_new_effects": 1}
+    assert benign.changed_by == dict.fromkeys(RESCORING, 0) | {"utility_new_effects": 1}
 
 
 def test_official_scores_do_not_depend_on_the_fixes(runs: Path) -> None:
@@ -75,7 +75,7 @@ def test_a_fix_that_changes_what_models_read_is_refused_and_an_unknown_one_named
         rescore_records([runs], "v1.2.2", ["append_injection"])
     with pytest.raises(ConfigError, match="Did you mean any_match"):
         rescore_records([runs], "v1.2.2", ["any_mach"])
-    assert rescore_records([runs], "v1.2.2", ["any_match", "all"]).fixes == CHECKER_ONLY
+    assert rescore_records([runs], "v1.2.2", ["any_match", "all"]).fixes == RESCORING
 
 
 def test_in_a_denial_of_service_the_fixed_success_follows_the_fixed_utility(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_programs_get_the_fixed_scores_of_every_record(runs: Path) -> None:
         ("user_task_5", "False", "True", "utility_new_effects"),
     ]
     fixed = json.loads(text_of(build_rescoring_output(found), OutputFormat.JSON))["fixed"]
-    assert fixed["fixes"] == list(CHECKER_ONLY) and len(fixed["rows"]) == 5
+    assert fixed["fixes"] == list(RESCORING) and len(fixed["rows"]) == 5
     assert [case["changed_by"] for case in fixed["changed"]] == [["utility_new_effects"]] * 2
 
 
@@ -117,7 +117,7 @@ def test_written_records_carry_both_scores_and_results_show_them(runs: Path) -> 
     (unpaid,) = [c for c in cases if c.user_task_id == "user_task_5" and c.attack == "none"]
     assert unpaid.utility is True
     assert unpaid.measured == {
-        "fixes": list(CHECKER_ONLY),
+        "fixes": list(RESCORING),
         "repeats": 0,
         "utility_fixed": False,
         "security_fixed": False,
@@ -152,7 +152,9 @@ def test_our_own_runs_get_the_same_facts_again(run_cases: Callable[..., Any], tm
     run_cases([*overrides, "limit=6"])
     before = {case.identity: case.measured for case in read_cases([tmp_path / "runs"]).cases}
     after = {case.identity: case.measured for case in read_cases([written(tmp_path / "runs")]).cases}
-    assert before == after and len(after) == 12
+    assert len(after) == 12 and [*after] == [*before]
+    for key, facts in after.items():
+        assert {**facts, "fixes": 0} == {**before[key], "fixes": 0}
     assert all("repeats" in facts for facts in after.values())
 
 

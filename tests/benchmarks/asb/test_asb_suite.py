@@ -15,9 +15,9 @@ from agentsys.attacks.injection_vectors import find_injectable_vectors
 from agentsys.attacks.observation_injection import ObservationInjection
 from agentsys.benchmarks.asb.asb_benchmark import ASB, VECTOR, ASBSuite
 from agentsys.benchmarks.asb.asb_environment import ASBEnvironment, CountedReplies, PlanStep, set_plan_step
-from agentsys.benchmarks.case_watch import TracedRuntime
 from agentsys.benchmarks.environment_loader import hash_suite_data
 from agentsys.benchmarks.ground_truth_playbook import build_playbook
+from agentsys.benchmarks.traced_tools import TracedRuntime
 from agentsys.contracts import Victim
 from agentsys.models.chat import ChatReply, ChatRequest, assistant, user
 from agentsys.runs.build_record import ground_truth_length

@@ -18,7 +18,8 @@ ONE = [*SMALL, "user_tasks=[5]", "injection_tasks=[0]"]
 
 
 def test_all_stands_for_the_list_and_order_does_not_matter() -> None:
-    assert expand_fixes("all") == tuple(FIXES) == expand_fixes([*reversed(FIXES)])
+    every = tuple(name for name, fix in FIXES.items() if not fix.of_records)
+    assert expand_fixes("all") == every == expand_fixes([*reversed(every)])
     assert expand_fixes(None) == expand_fixes([]) == ()
 
 

@@ -140,3 +140,31 @@ def test_verbatim_tasks_are_those_whose_ground_truth_repeats_what_a_tool_returne
         if is_verbatim(benchmark("v1.2.2").suite(name), one)
     }
     assert found == listed("verbatim", "v1.2.2")
+
+
+@pytest.mark.parametrize("version", ENDS)
+def test_authorised_pairs_are_those_whose_injection_calls_only_tools_that_the_user_task_calls_too(
+    version: str,
+) -> None:
+    inside, others = set(), 0
+    for suite in map(benchmark(version).suite, benchmark(version).suite_names()):
+
+        def tools(task: Any, suite: Any = suite) -> set[str]:
+            return {
+                call.function for call in task.ground_truth(suite.load_and_inject_default_environment({}))
+            }
+
+        allowed = {name: tools(task) for name, task in suite.user_tasks.items()}
+        for goal, needed in {name: tools(task) for name, task in suite.injection_tasks.items()}.items():
+            within = {(suite.name, f"{user} {goal}") for user in allowed if needed <= allowed[user]}
+            inside |= within if needed else set()
+            others += len(allowed) - len(within) if needed else 0
+    stored = load_tag("authorised").tasks["agentdojo"]
+    assert inside == {(suite, pair) for suite, pairs in stored.items() for pair in pairs}
+    assert {suite: len(pairs) for suite, pairs in stored.items()} == {
+        "banking": 42,
+        "slack": 19,
+        "travel": 6,
+        "workspace": 18,
+    }
+    assert others == 524

@@ -15,7 +15,17 @@ from agentsys.analysis.metrics.search_budget import read_searches
 from agentsys.cli import app
 from agentsys.records.case import ATTEMPTS
 from agentsys.records.case_reader import read_cases
+from agentsys.runs.cell import resolve_model_config
+from agentsys.runs.compose import compose
 from agentsys.runs.run_session import Session, prepare_session
+
+REFUSER = """
+_target_: refusing_model.RefusingModel
+name: refuser
+prose_name: AI assistant
+context_tokens: null
+price: null
+"""
 
 Run = Callable[..., dict[str, Canonical]]
 
@@ -267,3 +277,24 @@ def test_a_search_per_case_is_never_below_the_attack_it_starts_from(
 def test_every_epoch_searches_for_itself(run_cases: Run, tmp_path: Path) -> None:
     run_cases([*BANKING, "user_tasks=[0]", "injection_tasks=[0]", "epochs=2", ONE_HOME])
     assert len(attempts_in(tmp_path / "runs")) == 2
+
+
+def test_an_attacker_that_the_user_names_is_asked_though_the_agent_is_scripted(tmp_path: Path) -> None:
+    """One that refuses makes no search, where the scripted attacker had every case."""
+    (tmp_path / "conf/model").mkdir(parents=True)
+    (tmp_path / "conf/model/refuser.yaml").write_text(REFUSER)
+    overrides = [*TWO_TASKS, "attack.mode=per_case", "attack.attacker=refuser", f"logdir={tmp_path / 'runs'}"]
+    prepare_session(overrides, config_dirs=[tmp_path / "conf"]).execute(Silent())
+    rows = read_cases([tmp_path / "runs"]).cases
+    assert len(rows) == 4 and {row.attack for row in rows} == {"pair-per_case-task+attacker=refuser"}
+    assert {(row.status, row.error_kind) for row in rows} == {("error", "attacker_refused")}
+
+
+def test_a_presets_attacker_is_played_by_the_scripted_model_and_the_label_says_so() -> None:
+    ours = ["model=simulated", "attack=pair_aware"]
+    (preset,), (named,) = compose(ours), compose([*ours, "attack.attacker=gpt-4o"])
+    assert preset.labels["attack"] == "pair_aware-transfer-full+attacker=simulated"
+    assert "roles" not in resolve_model_config(preset)
+    assert named.labels["attack"] == "pair_aware-transfer-full"
+    assert resolve_model_config(named)["roles"]["attacker"] == "gpt-4o"
+    assert preset.config_hash != named.config_hash, "its records would be taken for the other's"
