@@ -35,7 +35,8 @@ def cases(tmp_path_factory: pytest.TempPathFactory) -> list[CaseRow]:
     """Every shipped defense that runs without an extra, two cases a suite and attack."""
     folder = tmp_path_factory.mktemp("runs")
     defenses = ",".join(name for name in list_config_names("defense") if name not in NEED_EXTRAS)
-    common = ["model=simulated", f"defense={defenses}", "limit=2", f"logdir={folder}"]
+    # A hostile reader sways the main agent of every AgentSys without its being shown the payload.
+    common = ["model=simulated", "model.reader=literal", f"defense={defenses}", "limit=2", f"logdir={folder}"]
     prepare_session([*common, f"attack={ATTACKS}"]).execute(Silent())
     prepare_session([*common, "attack=template", QUOTES_THE_USER]).execute(Silent())
     return list(read_cases([folder]).cases)
