@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import orjson
 from starlette.applications import Starlette
@@ -42,6 +43,8 @@ from agentsys.models.serving.wire_format import (
 )
 
 _LOG = logging.getLogger(__name__)
+P = ParamSpec("P")
+T = TypeVar("T")
 
 TRACE_HEADER = "x-agentsys-trace"
 """Header with the id of the record that a reply belongs to, and that a client may send back."""
@@ -53,8 +56,6 @@ BODY_S = 60.0
 """Seconds within which a request's body must be there."""
 _LARGE_BODY = 2**18
 """Bytes of a body that is read in a thread, as it would hold up everybody else."""
-_MODEL_THREADS = 256
-"""Questions to a plain model side by side."""
 
 _MODEL_STATUS = {
     ErrorKind.RATE_LIMITED: 429,
@@ -88,17 +89,30 @@ class WireQuestion:
     """Whether the reply is asked for as a stream."""
 
 
+async def run_in_thread(work: Callable[P, T], *args: P.args, **more: P.kwargs) -> T:
+    """What a function returns in a thread of its own, which a server that ends does not wait for."""
+    done: Future[T] = Future()
+    done.set_running_or_notify_cancel()
+
+    def run() -> None:
+        try:
+            done.set_result(work(*args, **more))
+        except BaseException as error:  # noqa: BLE001 - whoever waits for it raises it
+            done.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return await asyncio.wrap_future(done)
+
+
 class PlainEndpoint:
     """A chat model for whoever asks, each question in a thread."""
 
     def __init__(self, model: ChatModel) -> None:
         self.name, self._model = model.name, model
-        self._threads = ThreadPoolExecutor(_MODEL_THREADS, thread_name_prefix="served-model")
 
     async def answer(self, request: WireRequest, caller: WireCaller) -> ChatReply:
         """Ask the model."""
-        ask = self._model.complete
-        return await asyncio.get_running_loop().run_in_executor(self._threads, ask, request)
+        return await run_in_thread(self._model.complete, request)
 
     def listed(self, under: str) -> Sequence[str]:
         """The model's name."""
