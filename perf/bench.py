@@ -26,6 +26,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from constant_model import CALLS, Served, constant_model
+from serve_bench import serve_rows
 
 README = Path(__file__).parent / "README.md"
 BEGIN, END = "<!-- bench -->", "<!-- bench ends -->"
@@ -258,6 +259,11 @@ def tables(extent: Extent, inspect: str | None) -> Iterator[str]:
     yield from cpu_table(extent, inspect)
     yield ""
     yield from records_table(extent)
+    yield ""
+    yield "A served agent (`perf/serve_bench.py`):\n"
+    yield from table_head("What", "Figures")
+    for row in serve_rows():
+        yield table_row(*row)
 
 
 def machine() -> str:

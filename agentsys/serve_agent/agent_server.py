@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -27,6 +26,7 @@ from agentsys.errors import ConfigError
 from agentsys.models.budget import Meter, UsageLog
 from agentsys.models.chat import ChatModel, ChatReply, Scene, system, user
 from agentsys.models.serving import Server, serve
+from agentsys.models.serving.model_application import run_in_thread
 from agentsys.models.serving.wire_format import WireCaller, WireRequest
 from agentsys.records.case import Case
 from agentsys.records.case_row import NO_ATTACK, SERVED
@@ -163,7 +163,6 @@ class AgentEndpoint:
 
     router: ConversationRouter
     target: AttackTarget
-    query_threads: ThreadPoolExecutor
 
     @property
     def name(self) -> str:
@@ -177,8 +176,7 @@ class AgentEndpoint:
             RequestRefused, ModelError: As target and router do.
         """
         if self.target.is_case_name(caller.model):
-            ask = partial(self.target.answer, caller, request)
-            return await asyncio.get_running_loop().run_in_executor(self.query_threads, ask)
+            return await run_in_thread(self.target.answer, caller, request)
         turn, reply = self.router.answer(caller.owner, request)
         try:
             return await asyncio.shield(asyncio.wrap_future(reply))
@@ -265,7 +263,7 @@ def serve_agent(
     name = f"{labels['model']}+{labels['defense']}"
     router = ConversationRouter(agent, name, make_dialogue_writer(store, cell), limits)
     target = AttackTarget(cell, store, limits.at_once)
-    endpoint = AgentEndpoint(router, target, ThreadPoolExecutor(limits.at_once, "query"))
+    endpoint = AgentEndpoint(router, target)
     try:
         server = serve(endpoint, host=host, port=port, tokens=tokens)
     except ConfigError:

@@ -25,6 +25,7 @@ from agentsys.errors import ConfigError
 from agentsys.models.chat import ModelError, ToolSpec, Usage, assistant
 from agentsys.models.loose_json import find_json_values
 from agentsys.models.serving.wire_format import Problem, RequestRefused, TracedReply, WireRequest
+from agentsys.models.trace import Tracer
 from agentsys.serve_agent.client_tools import ToolFailed, UnusableTool, build_client_functions, find_misfit
 from agentsys.serve_agent.defended_agent import ClientTurn, ConversationEnded, DefendedAgent, Dialogue
 from agentsys.serve_agent.request_position import ANSWER_ID, CALL_ID, RequestPosition, ToolAnswer
@@ -84,7 +85,7 @@ class RunningTurn:
         idle_s: float,
         rounds: int | None = None,
     ) -> None:
-        self._agent, self._store, self._start, self._offer, self._finish = agent, keep, start, offer, finish
+        self._agent, self._store, self._offer, self._finish = agent, keep, offer, finish
         self._idle_s, self._rounds_left = idle_s, rounds
         self.dialogue = Dialogue()
         self.size = start.request.size
@@ -103,10 +104,12 @@ class RunningTurn:
         self._ended: str | None = None
         self._answer_tool = find_answer_tool(start.request)
         self._offered = self._list_offered(start.request)
+        self._first_tools = {tool.name for tool in start.request.tools}
+        self._system_text = start.position.system_text
         self._early: dict[str, list[ToolAnswer]] = {}
         self._reported_usage = Usage()
         self._thread = threading.Thread(
-            target=self._run, name=f"{THREAD_NAME}-{self.dialogue.trace_id}", daemon=True
+            target=self._run, args=(start,), name=f"{THREAD_NAME}-{self.dialogue.trace_id}", daemon=True
         )
 
     @property
@@ -185,17 +188,14 @@ class RunningTurn:
         return frozenset(tool.name for tool in request.tools if answer is None or tool.name != answer.name)
 
     def _is_handed_over(self, position: RequestPosition, request: WireRequest) -> bool:
-        first = self._start
         tools = {tool.name for tool in request.tools}
-        return position.system_text != first.position.system_text and bool(
-            tools ^ {tool.name for tool in first.request.tools}
-        )
+        return position.system_text != self._system_text and tools != self._first_tools
 
-    def _run(self) -> None:
+    def _run(self, start: TurnStart) -> None:
         """The turn, in its thread: stored before anybody is told that it is over."""
         failure: Exception | None = None
         try:
-            failure = self._find_answer()
+            failure = self._find_answer(start)
         except ModelError as error:
             failure = error
         except BaseException:
@@ -218,10 +218,12 @@ class RunningTurn:
                 self.reply.set_exception(failure)
             else:
                 self.reply.set_result(self._build_reply(self._answer_calls()))
+            # It is stored: what is kept to go on from is what was said.
+            self.dialogue = replace(self.dialogue, tracer=Tracer())
 
-    def _find_answer(self) -> Exception | None:
+    def _find_answer(self, start: TurnStart) -> Exception | None:
         """Work on the request; what went wrong, if something did."""
-        request, position = self._start.request, self._start.position
+        request, position = start.request, start.position
         try:
             tools = [tool for tool in request.tools if tool.name in self._offered]
             functions = build_client_functions(tools, self._run_tool)
@@ -236,8 +238,8 @@ class RunningTurn:
             reply_schema=request.reply_schema if self._answer_tool is None else self._answer_tool.parameters,
             check=self._check_alive,
             hand_out=None if request.one_call else self._hand_out,
-            before=self._start.before,
-            goes_on=self._start.goes_on,
+            before=start.before,
+            goes_on=start.goes_on,
         )
         self._agent.run_turn(self.dialogue, turn)
         if self._answer_tool is not None and self.dialogue.error_kind is None and self._fit() is None:

@@ -67,7 +67,7 @@ def by_responses(proxy: str, key: str) -> str:
     client = openai.OpenAI(base_url=f"{proxy}/v1", api_key=key, timeout=120)
     tools: Any = [{"type": "function", "name": name, "parameters": CITY} for name in SAID]
     items: list[Any] = [{"role": "user", "content": "How is Rome?"}]
-    for _ in range(4):
+    while True:
         reply = client.responses.create(model="served", input=items, tools=tools)
         items += [item.model_dump(exclude_none=True) for item in reply.output]
         made = [item for item in reply.output if item.type == "function_call"]
@@ -75,5 +75,4 @@ def by_responses(proxy: str, key: str) -> str:
             {"type": "function_call_output", "call_id": one.call_id, "output": SAID[one.name]} for one in made
         ]
         if not made:
-            break
-    return str(reply.output_text)
+            return str(reply.output_text)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
@@ -77,7 +76,7 @@ class NoTarget:
 def served_desk(model: ChatModel, defense: Defense, **more: Any) -> Iterator[Server]:
     """A server with a desk behind it."""
     desk = desk_of(model, defense, **more)
-    with serve(AgentEndpoint(desk, NoTarget(), ThreadPoolExecutor(1))) as server:  # type: ignore[arg-type]
+    with serve(AgentEndpoint(desk, NoTarget())) as server:  # type: ignore[arg-type]
         yield server
     desk.stop()
 

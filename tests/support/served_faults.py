@@ -20,14 +20,14 @@ from vendor_wires import ANTHROPIC, GEMINI
 
 from agentsys.errors import ConfigError, find_enum_member
 from agentsys.models.chat import ChatModel
-from agentsys.models.serving.model_server import (
+from agentsys.models.serving.model_application import (
     ModelApplication,
     PlainEndpoint,
-    Server,
     WireQuestion,
     build_overflow_problem,
     build_problem_response,
 )
+from agentsys.models.serving.model_server import Server
 from agentsys.models.serving.served_openai import OPENAI
 from agentsys.models.serving.wire_format import Answer, Problem, ServedEndpoint
 

@@ -20,8 +20,8 @@ from served_faults import serve as serve_faulty
 
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatReply, ChatRequest, ErrorKind, ModelError
-from agentsys.models.serving import model_server, serve
-from agentsys.models.serving.model_server import MAX_BODY, read_request
+from agentsys.models.serving import model_application, model_server, serve
+from agentsys.models.serving.model_application import MAX_BODY, read_request
 from agentsys.models.serving.served_openai import OPENAI
 from agentsys.models.serving.wire_format import MAX_SCHEMA_BYTES, MAX_TOOLS, RequestRefused
 
@@ -202,7 +202,7 @@ def test_half_a_head_and_half_a_body_have_a_deadline(
     server: Server, fragment: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(model_server, "HEAD_S", 0.2)
-    monkeypatch.setattr(model_server, "BODY_S", 0.2)
+    monkeypatch.setattr(model_application, "BODY_S", 0.2)
     host, _, port = server.base_url.removeprefix("http://").partition(":")
     with socket.create_connection((host, int(port)), timeout=60) as client:
         client.sendall(fragment)
@@ -220,7 +220,7 @@ def _receive(client: socket.socket) -> bytes:
 
 
 def test_unfinished_bodies_of_one_key_leave_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(model_server, "MAX_UNREAD", 1000)
+    monkeypatch.setattr(model_application, "MAX_UNREAD", 1000)
     with serve(Scripted(says("x"))) as server:
         half = connect(server)
         half.putrequest("POST", PATH)
