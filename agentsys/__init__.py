@@ -19,12 +19,12 @@ if TYPE_CHECKING:
         Run,
         compare,
         figure,
+        load_runs,
         report,
         results,
         run,
         table,
     )
-    from agentsys.records.case_reader import load_runs
 
 __all__ = [
     "ComparedDefenses",
@@ -47,5 +47,4 @@ __version__ = "0.1.0"
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = "records.case_reader" if name == "load_runs" else "api"
-    return getattr(importlib.import_module(f"agentsys.{module}"), name)
+    return getattr(importlib.import_module("agentsys.api"), name)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from agentsys.analysis.tables.table_document import Document
     from agentsys.analysis.tables.table_writers import LongForm
     from agentsys.records.case_reader import LoadedCases
+    from agentsys.records.case_row import CaseRow
     from agentsys.records.schema import CaseRecord
     from agentsys.runs.run_totals import Listener
 
@@ -49,8 +50,6 @@ class Run:
 
     def cases(self) -> pd.DataFrame:
         """The records as a frame, one row per case (see `load_runs`)."""
-        from agentsys.records.case_reader import load_runs
-
         return load_runs(folder for folder in self.folders if folder.is_dir())
 
 
@@ -132,6 +131,34 @@ class Drawing:
         from agentsys.analysis.figures.drawing import save_figure
 
         return save_figure(self.figure_output, Path(folder))
+
+
+def load_runs(
+    paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    names: str | os.PathLike[str] | None = None,
+) -> pd.DataFrame:
+    """Every stored case under some paths, one row each: ours, AgentDojo's published ones, DRIFT's and ASB's.
+
+    Args:
+        paths: A log, pipeline or suite folder or a single file, or several.
+        names: A file that says whose runs other people's folders are (docs/data.md#whose-run-it-is).
+
+    Returns:
+        The columns of `agentsys.records.case_reader.load_runs`, and of the case's cell `verdict` and `reasons`
+        (docs/data.md#verdicts); a case that no metric counts has none.
+
+    Raises:
+        ConfigError: If a path does not exist, none holds a case, or a file of names is not one.
+    """
+    from agentsys.analysis.metrics.rates import MeasuredCell, judge_scored, scored_cells
+    from agentsys.records import case_reader
+
+    def judge(rows: Sequence[CaseRow]) -> dict[str, list[str | None]]:
+        verdicts = judge_scored(scored_cells(rows))
+        found = [verdicts[MeasuredCell.of(row)] if row.is_scored else (None, None) for row in rows]
+        return {"verdict": [one[0] for one in found], "reasons": [one[1] for one in found]}
+
+    return case_reader.load_runs(paths, names, judge)
 
 
 def run(

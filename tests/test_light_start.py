@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from provider_sdks import provider_sdks
 
 from agentsys.cli import COMMANDS
@@ -109,6 +110,7 @@ def test_what_the_index_knows_is_read_without_the_formats_of_files(tmp_path: Pat
             assert (f"agentsys.records.{name}" in modules) is used
 
 
+@pytest.mark.slow
 def test_a_finished_run_needs_nothing_that_runs_cases(tmp_path: Path) -> None:
     run = "run", "model=simulated", "benchmark.suites=[banking]", "limit=1", f"logdir={tmp_path / 'runs'}"
     runs_cases = {"agentsys.runs.run_case", "agentsys.runs.executors"}

@@ -63,7 +63,8 @@ def outcomes(logdir: Path, defense: str) -> list[dict[str, Any]]:
     return [record for record in records if f"__{defense}__" in record["pipeline_name"]]
 
 
-def test_the_example_runs_from_the_command_line_and_stops_the_attack_it_is_made_for(tmp_path: Path) -> None:
+@pytest.mark.parametrize("defense", [pytest.param("my_defense", marks=pytest.mark.slow), "judging_defense"])
+def test_an_example_runs_from_the_command_line_and_stops_the_attack(tmp_path: Path, defense: str) -> None:
     ran = agentsys(
         "run",
         "--config-dir",
@@ -71,7 +72,7 @@ def test_the_example_runs_from_the_command_line_and_stops_the_attack_it_is_made_
         "--plugin-path",
         str(EXAMPLE),
         "model=simulated",
-        "defense=none,my_defense",
+        f"defense=none,{defense}",
         "attack=important_instructions",
         "benchmark.suites=[banking]",
         # Not user_task_0: its injection stands where the data it needs would be.
@@ -81,7 +82,7 @@ def test_the_example_runs_from_the_command_line_and_stops_the_attack_it_is_made_
         cwd=tmp_path,
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    undefended, defended = (outcomes(tmp_path / "runs", name) for name in ("none", "my_defense"))
+    undefended, defended = (outcomes(tmp_path / "runs", name) for name in ("none", defense))
     # AgentDojo's sense: `security` is True where the attack succeeded.
     assert [record["security"] for record in undefended] == [True, True]
     assert [record["security"] for record in defended] == [False, False]

@@ -45,6 +45,7 @@ def test_run_says_what_it_did_and_does_nothing_twice(run: agentsys.Run) -> None:
     assert set(run.cases()["defense"]) == {"none", "prompt_sandwiching", "agentsys"}
 
 
+@pytest.mark.slow
 def test_run_gives_the_records_of_the_command(run: agentsys.Run, tmp_path: Path) -> None:
     words = [*OVERRIDES.split(), f"logdir={tmp_path / 'runs'}"]
     subprocess.run([sys.executable, "-m", "agentsys", "run", *words], check=True, capture_output=True)

@@ -13,7 +13,7 @@ from agentdojo.types import ChatToolResultMessage
 from agentsys.defense.agent_session import AgentSession, OutOfCalls
 from agentsys.defense.agentsys_settings import GateRetry, RepeatPolicy
 from agentsys.defense.call_trace import CallTrace, TracedCall, TraceEntry
-from agentsys.defense.extraction import fill_fields
+from agentsys.defense.extraction import DONE_STATUS, STATUS_ONLY, fill_fields
 from agentsys.defense.gate import AcceptedValue, Failure, ends_subtask
 from agentsys.defense.intent import INTENT_PARAMETER, Intent, NoIntent, parse_intent
 from agentsys.defense.sanitizer import sanitize
@@ -62,7 +62,11 @@ def serve_call(session: AgentSession, call: FunctionCall, agent: CallingAgent) -
     try:
         intent = parse_intent(call.args.get(INTENT_PARAMETER))
     except NoIntent as mistake:
-        return Failure.NO_INTENT.as_text(tool_ran=False, message=str(mistake))
+        example = json.dumps(
+            {**arguments.raw, INTENT_PARAMETER: dict(STATUS_ONLY)}, ensure_ascii=False, default=str
+        )
+        mend = f"{mistake}; call {call.function} again, for example with {example}"
+        return Failure.NO_INTENT.as_text(tool_ran=False, message=mend)
     traced = TracedCall(call.function, arguments.parsed, intent, by_worker=not agent.is_main)
     if agent.is_main:
         return _serve_main_call(session, traced, arguments, agent)
@@ -124,6 +128,8 @@ def _get_value(
     session: AgentSession, call: TracedCall, output: ToolOutput, agent: CallingAgent
 ) -> AcceptedValue | Failure:
     assert call.intent is not None
+    if not call.intent:
+        return NOTHING_RETURNED
     filled = fill_fields(output.value, call.intent, session.settings.fill)
     if filled.fields:
         with span("extraction", call.tool) as opened:
@@ -135,6 +141,11 @@ def _get_value(
     if isinstance(read, Failure) or not filled.fields:
         return read
     return _merge_fields(read, filled.fields, call.intent)
+
+
+_NOTHING = {"status": DONE_STATUS, "note": "intent named no field, so nothing else is returned"}
+NOTHING_RETURNED = AcceptedValue(_NOTHING, json.dumps(_NOTHING))
+"""The answer to a call whose intent names no field: the tool ran, and nobody has read its output."""
 
 
 def _merge_fields(read: AcceptedValue, filled: Mapping[str, Any], intent: Intent) -> AcceptedValue:
@@ -186,7 +197,7 @@ def _ask_worker(
     for _ in range(session.settings.gate_retries if fresh else 0):
         mark = session.commands.mark()
         outcome = run_worker(session, task, trace, serve_turn)
-        if outcome not in (Failure.INVALID_JSON, Failure.SCHEMA_MISMATCH):
+        if outcome not in (Failure.INVALID_JSON, Failure.SCHEMA_MISMATCH, Failure.ECHOED_INTENT):
             return outcome
         session.commands.rewind_to(mark)
         gone = trace.list_new_calls(above)

@@ -1,9 +1,10 @@
 """Intents: the return value an agent declares before it sees anything.
 
-Grammar: an intent is an object with at least one field. Its values are the type names `"string"`,
-`"number"`, `"integer"` and `"boolean"`, objects of the same kind, or lists of exactly one such element.
-Field names are identifiers. What models write instead (`"str"`, `"list[string]"`, JSON Schema, ...) is
-brought into this form: nothing has been seen yet, so understanding more costs no safety.
+Grammar: an intent is an object. Its values are the type names `"string"`, `"number"`, `"integer"` and
+`"boolean"`, objects of the same kind with at least one field, or lists of exactly one such element. Field
+names are identifiers. One without a field says that nothing is to be returned. What models write instead
+(`"str"`, `"list[string]"`, JSON Schema, a list of fields, ...) is brought into this form: nothing has been
+seen yet, so understanding more costs no safety.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ _TYPE_WORDS: Mapping[str, str] = {
     **dict.fromkeys(["boolean", "bool", "flag"], "boolean"),
 }
 _NULL_WORDS = frozenset({"null", "none", "undefined", "nil"})
+_OBJECT_WORDS = frozenset({"object", "dict", "map", "json", "record", "struct"})
 _LISTS = frozenset({"list", "array", "set", "sequence", "tuple"})
 
 _LIST_TYPE = re.compile(
@@ -52,6 +54,7 @@ _SCHEMA_KEYWORDS = (
     " maxItems"
 )
 _KEYWORDS = frozenset(_SCHEMA_KEYWORDS.split())
+_OBJECT_KEYWORDS = frozenset({"type", "properties", "required", "additionalProperties", "description"})
 
 
 def parse_type_name(word: str) -> str | None:
@@ -160,17 +163,34 @@ def parse_intent(value: object) -> Intent:
         value = _unquote(value)
     if value is None:
         raise NoIntent("the argument `intent` is missing")
+    if isinstance(value, list):
+        value = _read_field_list(value)
     if not isinstance(value, dict):
         raise NoIntent("`intent` must be an object from field names to types")
-    properties = value.get("properties")
-    if value.get("type") == "object" and isinstance(properties, dict):
-        value = properties
+    if value.get("type") == "object" and value.keys() <= _OBJECT_KEYWORDS:
+        value = value.get("properties", {})
+    if not isinstance(value, dict) or not value:
+        return {}
     try:
         fields = _parse_object(value, INTENT_PARAMETER, MAX_NESTING)
     except RecursionError:
         raise NoIntent("`intent` is nested too deeply") from None
     if RESERVED_FIELD in fields:
         raise NoIntent(f"`{INTENT_PARAMETER}.{RESERVED_FIELD}` is reserved for failures; choose another name")
+    return fields
+
+
+def _read_field_list(items: list[Any]) -> object:
+    """The object that a list of fields means: `[{"field": "price", "type": "number"}]`, or names alone."""
+    fields: dict[Any, Any] = {}
+    for item in items:
+        if isinstance(item, str) and item.casefold() not in _TYPE_WORDS.values():
+            fields[item] = "string"
+        elif isinstance(item, dict):
+            name = next((item[key] for key in ("field", "name") if isinstance(item.get(key), str)), None)
+            fields |= item if name is None else {name: item.get("type", "string")}
+        else:
+            return items
     return fields
 
 
@@ -224,7 +244,16 @@ def _parse_object(fields: Mapping[Any, Any], path: str, depth: int) -> dict[str,
     named = {_parse_field_name(key, path): child for key, child in fields.items()}
     if len(named) < len(fields):
         raise NoIntent(f"`{path}` declares a field twice")
-    return {key: _parse_node(child, f"{path}.{key}", depth - 1) for key, child in named.items()}
+    return {
+        key: "string" if _is_description(child) else _parse_node(child, f"{path}.{key}", depth - 1)
+        for key, child in named.items()
+    }
+
+
+def _is_description(value: object) -> bool:
+    """Whether a field has a description or an example in place of a type, as in {"title": "Its title"}."""
+    known = isinstance(value, str) and (parse_list_type(value) or parse_type_name(value))
+    return isinstance(value, str) and not known and _parse_first_word(value) not in _OBJECT_WORDS
 
 
 def _parse_field_name(key: object, path: str) -> str:

@@ -27,7 +27,7 @@ from agentsys.defense.call_trace import (
 from agentsys.defense.gate import ends_subtask
 from agentsys.defense.prompts import VALIDATOR, VALIDATOR_SECTIONS, write_sections
 from agentsys.models.chat import ChatModel, ChatRequest, ModelError, system, text_of, user
-from agentsys.models.trace import span
+from agentsys.models.trace import mark_reply_unreadable, span
 
 
 class RuleDecision(Enum):
@@ -222,7 +222,7 @@ def validate(
         trace: The calls that ran before. A worker's words, in it and in the call, are shown only where the
             request has them too: they may be an output's.
         call: The proposed call.
-        described: The description of its tool.
+        described: The description of its tool; empty where it is somebody else's words.
 
     Returns:
         The verdict; anything but a clear "True" refuses, and so does a model that will not answer.
@@ -230,7 +230,7 @@ def validate(
     Raises:
         ModelError: If the model gave no reply for a reason that is not in the question.
     """
-    proposed = {**call.mask(request), "tool_does": " ".join(described.split())}
+    proposed = call.mask(request) | ({"tool_does": " ".join(described.split())} if described else {})
     question = write_sections(
         VALIDATOR_SECTIONS, [trace.as_masked_json(request), write_json_line(proposed), request.text]
     )
@@ -246,6 +246,8 @@ def validate(
             opened.decision |= {"model_error": error.kind.value}
             return ValidatorVerdict(allow=False, reply="")
         verdict = ValidatorVerdict(is_clear_true(text_of(reply)), text_of(reply))
+        if not verdict.allow and "false" not in verdict.reply.casefold():
+            mark_reply_unreadable()
         opened.messages = [*messages, reply]
         opened.decision |= {"allow": verdict.allow}
     return verdict
@@ -259,5 +261,17 @@ def note_ruling(call: TracedCall, ruling: Ruling) -> None:
 
 
 def is_clear_true(reply: str) -> bool:
-    """Whether a reply is the one word True, give or take case, a full stop, quotes and emphasis marks."""
-    return reply.strip().strip("*_`\"'.").casefold() == "true"
+    """Whether a reply's first word is True and nothing takes it back.
+
+    Models think aloud first, say `Answer:`, answer as JSON, or add a reason behind a dash or a full stop. What
+    goes on in the same sentence ("True, but ...") may be a condition, and "false" anywhere is a doubt.
+    """
+    words = _THOUGHT.sub("", reply)
+    return _TRUE_FIRST.match(words) is not None and "false" not in words.casefold()
+
+
+_THOUGHT = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
+_TRUE_FIRST = re.compile(
+    r"[\W_]*(?:(?:final\s+)?(?:answer|verdict|decision|allow|allowed)[\W_]{1,6})?true(?=[\W_]*\Z|[*_`\"']*(?:[.!:\n]|\s+[-–—]))",
+    re.IGNORECASE,
+)

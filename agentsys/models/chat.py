@@ -271,7 +271,6 @@ class ErrorKind(Enum):
     TIMEOUT = "timeout"
     CONNECTION = "connection"
     MALFORMED_REPLY = "malformed_reply"
-    CUT_REPLY = "cut_reply"
     CONTEXT_LENGTH = "context_length"
     CONTENT_REFUSED = "content_refused"
     BAD_REQUEST = "bad_request"
@@ -295,7 +294,6 @@ _CONSEQUENCES = {
     ErrorKind.TIMEOUT: Consequence.RETRY,
     ErrorKind.CONNECTION: Consequence.RETRY,
     ErrorKind.MALFORMED_REPLY: Consequence.RETRY,
-    ErrorKind.CUT_REPLY: Consequence.END_CASE,
     ErrorKind.CONTEXT_LENGTH: Consequence.END_CASE,
     ErrorKind.CONTENT_REFUSED: Consequence.END_CASE,
     ErrorKind.BAD_REQUEST: Consequence.END_CASE,
@@ -325,6 +323,8 @@ class ModelError(Exception):
         """Requests sent in all before giving up; set by the retry wrapper."""
         self.usage = Usage()
         """What the provider counted for the unusable answer (the retry wrapper: for all of them)."""
+        self.answered_uncounted = False
+        """Whether there was an answer, which said nothing countable of its tokens."""
         self.cost_usd: float | None = 0.0
         """US dollars of that; None where the model has no price."""
 

@@ -22,6 +22,7 @@ from agentsys.models.chat import (
     ModelError,
     ToolSpec,
     Usage,
+    assistant,
     text_of,
 )
 
@@ -84,32 +85,26 @@ def price_reply(
         cut: Whether the provider says that the answer ended at a bound on its tokens.
 
     Raises:
-        ModelError: If `read` raises it; then with usage and cost. What is malformed because it was cut is
-            `CUT_REPLY`: asked again, it would be cut at the same place.
+        ModelError: If `read` raises it; then with usage and cost. What is malformed because it was cut is a
+            reply without words or calls: asked again, it would be cut at the same place.
     """
     cost = cost_usd(usage, price)
     try:
         message = read()
-    except ModelError as raised:
-        error = truncated_reply_error(usage) if cut and raised.kind is ErrorKind.MALFORMED_REPLY else raised
-        # An answer that cannot be used and says nothing of its tokens counts as none, as an error page does.
-        error.usage = Usage() if usage.uncounted else usage
-        error.cost_usd = 0.0 if error.usage == Usage() else cost
-        raise error from None
+    except ModelError as error:
+        if not (cut and error.kind is ErrorKind.MALFORMED_REPLY):
+            # An answer that cannot be used and says nothing of its tokens counts as none, as an error page does;
+            # a budget counts it as the most that it can have cost.
+            error.usage = Usage() if usage.uncounted else usage
+            error.answered_uncounted = bool(usage.uncounted)
+            error.cost_usd = 0.0 if error.usage == Usage() else cost
+            raise
+        message = assistant(None)
     notes = (CUT_NOTE,) if cut else ()
     return ChatReply(message, usage=usage, cost_usd=cost, model_id=str(model_id or ""), notes=notes, cut=cut)
 
 
-CUT_NOTE = "a reply ended at the bound on its tokens that was asked for"
-
-
-def truncated_reply_error(usage: Usage) -> ModelError:
-    """The error for a reply that a bound on tokens cut short: an answer, or a call, that is not whole."""
-    after = "" if usage.uncounted else f" after {usage.completion:,} tokens"
-    return ModelError(
-        ErrorKind.CUT_REPLY,
-        f"the reply was cut at a bound on output tokens{after}; raise model.max_tokens, or the server's own",
-    )
+CUT_NOTE = "a reply ended at the bound on its tokens"
 
 
 PROSE_CHARS_PER_TOKEN = 4.2

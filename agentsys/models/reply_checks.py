@@ -19,6 +19,7 @@ from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, ToolSpec, as
 
 EMPTY = "empty"
 UNPARSED_CALL = "unparsed_call"
+CUT = "cut"
 
 _CALL_MARKS = re.compile(
     # Hermes and Qwen; Llama 3; Mistral; DeepSeek; Kimi; gpt-oss; GLM and MiniMax
@@ -37,6 +38,7 @@ def count_oddities(request: ChatRequest, reply: ChatReply) -> dict[str, int]:
     counts = {
         EMPTY: reply.empty_before + is_empty_reply(reply),
         UNPARSED_CALL: int(is_unparsed_call(request, reply)),
+        CUT: int(reply.cut),
     }
     return {kind: count for kind, count in counts.items() if count}
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -26,7 +26,7 @@ from agentsys.models.providers.wire_parts import (
     result_text,
 )
 
-ProtocolName = Literal["agentdojo", "agentdojo+", "llama3"]
+ProtocolName = Literal["agentdojo", "agentdojo+", "llama3", "hermes"]
 ToolRole = Literal["tool", "user", "input", "ipython"]
 
 MALFORMED_CALL = "malformed_call"
@@ -47,6 +47,8 @@ class TextProtocol:
     """A reply -> its calls, in order."""
     tool_role: ToolRole
     """Role of results unless a YAML says another."""
+    unwraps_arguments: bool = False
+    """Whether arguments may stand one level down, in an object that the tool does not have."""
 
 
 def text_tool_messages(
@@ -80,7 +82,24 @@ def with_parsed_calls(
     """A reply with the calls that its text holds; the text stays as it was written, calls included."""
     if not request.tools or request.tool_choice == "none":
         return message
-    return {**message, "tool_calls": protocol.parse_calls(text_of(message)) or None}
+    calls = protocol.parse_calls(text_of(message))
+    if protocol.unwraps_arguments:
+        fields = {tool.name: frozenset(tool.parameters.get("properties", {})) for tool in request.tools}
+        calls = [_unwrap_arguments(call, fields.get(call.function, frozenset())) for call in calls]
+    return {**message, "tool_calls": calls or None}
+
+
+def _unwrap_arguments(call: FunctionCall, fields: Set[str]) -> FunctionCall:
+    """The call with arguments that a model wrote one level down, as in {"params": {"city": "Rome"}}."""
+    wrapped = [value for name, value in call.args.items() if name not in fields]
+    if (
+        len(call.args) != 1
+        or not wrapped
+        or not isinstance(wrapped[0], dict)
+        or not wrapped[0].keys() <= fields
+    ):
+        return call
+    return call.model_copy(update={"args": wrapped[0]})
 
 
 def request_seed(messages: object) -> int:
@@ -235,6 +254,61 @@ def _parse_llama3_call(value: object) -> FunctionCall | None:
     return FunctionCall(function=value["name"], args=clean_json(args))
 
 
+# ---- Hermes' tags, which Qwen's and many small models were trained on, and what they write in their place
+
+_HERMES_TOOLS = (
+    "You can call functions. To call one, write its name and arguments as JSON between these tags, and end your"
+    ' reply there:\n<tool_call>\n{"name": "the function\'s name", "arguments": {"an argument\'s name": "its value"}}\n'
+    "</tool_call>\nWhat it returns comes in the next message. Once nothing is left to do, answer in plain words,"
+    " without tags.\n\n"
+)
+_TAGGED_CALL = re.compile(r"<tool_call>\s*(.*?)\s*(?:</tool_call>|\Z)", re.DOTALL)
+_FENCED_CALL = re.compile(r"```\w*\s*([\[{].*?)\s*(?:```|\Z)", re.DOTALL)
+
+
+def _hermes_system(text: str, tools: Sequence[ToolSpec]) -> str:
+    listed = f"<tools>\n{to_json_lines(tool.json_object for tool in tools)}\n</tools>"
+    return f"{text}\n\n{_HERMES_TOOLS}{listed}" if text else f"{_HERMES_TOOLS}{listed}"
+
+
+def _hermes_result(message: ChatToolResultMessage) -> str:
+    return f"<tool_response>\n{result_text(message)}\n</tool_response>"
+
+
+def _parse_hermes_calls(text: str) -> list[FunctionCall]:
+    """The calls between tags; without tags those in fences, or of a reply that is JSON and nothing else.
+
+    A tagged call that cannot be read is told to the model; a fence without one is part of an answer.
+    """
+    tagged = _TAGGED_CALL.findall(text)
+    calls: list[FunctionCall] = []
+    for piece in tagged or _FENCED_CALL.findall(text) or [text]:
+        try:
+            found = [_parse_named_call(value) for value in _iter_json_values(piece)]
+        except (ValueError, RecursionError, ModelError):
+            found = [None]
+        if all(found):
+            calls += [call for call in found if call is not None]
+        elif tagged:
+            calls.append(FunctionCall(function=MALFORMED_CALL, args={"text": piece[:500]}))
+    return calls
+
+
+def _parse_named_call(value: object) -> FunctionCall | None:
+    """A call under any of the names that models give its two parts."""
+    if not isinstance(value, dict):
+        return None
+    stated: dict[str, Any] = value["function"] if isinstance(value.get("function"), dict) else value
+    names = [stated[key] for key in ("name", "function", "tool") if isinstance(stated.get(key), str)]
+    name = names[0] if names else None
+    args = next((stated[key] for key in ("arguments", "parameters", "args") if key in stated), None)
+    if isinstance(args, str):
+        args = _parse_object(args)
+    if name is None or not isinstance(args, dict):
+        return None
+    return FunctionCall(function=name, args=clean_json(args))
+
+
 TEXT_PROTOCOLS: dict[ProtocolName, TextProtocol] = {
     "agentdojo": TextProtocol(
         _agentdojo_system, _joined_blocks, _agentdojo_result, _parse_first_call, "tool"
@@ -243,4 +317,7 @@ TEXT_PROTOCOLS: dict[ProtocolName, TextProtocol] = {
         _agentdojo_system, _joined_blocks, _agentdojo_result, _parse_every_call, "tool"
     ),
     "llama3": TextProtocol(_llama3_system, _joined_blocks, result_text, _parse_llama3_calls, "ipython"),
+    "hermes": TextProtocol(
+        _hermes_system, _joined_blocks, _hermes_result, _parse_hermes_calls, "user", unwraps_arguments=True
+    ),
 }

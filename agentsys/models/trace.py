@@ -170,6 +170,12 @@ class Tracer:
             ModelCall(role, error.usage, error.cost_usd, 0.0, "", error.attempts, False, error=kind)
         )
 
+    def reply_unreadable(self) -> None:
+        """Book that the current span's latest reply held nothing of what its reader was to find."""
+        calls = self._open_spans[-1].calls if self._open_spans else []
+        if calls:
+            calls[-1].odd = {**calls[-1].odd, UNREADABLE: calls[-1].odd.get(UNREADABLE, 0) + 1}
+
     def _record_call(self, call: ModelCall) -> None:
         with self._lock:
             self.tokens += call.usage.prompt + call.usage.completion
@@ -222,6 +228,8 @@ class Tracer:
         node.decision |= {"flagged": flagged, **(truth if self.watchers else {})}
 
 
+UNREADABLE = "unreadable"
+"""Kind of oddity (`ModelCall.odd`) of a reply in which its reader found nothing of what was asked for."""
 REFUSED_SPAN = "refused"
 """Kind of the span of a call that a defense refused."""
 ACTING_ROLES = frozenset({"agent", "main"})
@@ -250,3 +258,8 @@ def span(kind: str, name: str | None = None) -> Iterator[Span]:
     """Open a span of the current case (see `Tracer.span`)."""
     with current_tracer().span(kind, name) as opened:
         yield opened
+
+
+def mark_reply_unreadable() -> None:
+    """Book it of the latest reply (see `Tracer.reply_unreadable`); called by whoever reads replies."""
+    current_tracer().reply_unreadable()

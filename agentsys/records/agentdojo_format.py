@@ -24,7 +24,9 @@ from agentsys.records.case_row import NO_ATTACK, UNRECORDED, CaseRow
 from agentsys.records.context_facts import (
     ContextFacts,
     collect_prompt_words,
+    count_message_calls,
     estimate_tokens,
+    find_bound,
     join_content_text,
     measure_context,
 )
@@ -183,6 +185,8 @@ def _context_columns(messages: Sequence[Any], facts: ContextFacts) -> dict[str, 
         "trajectory_length": facts.results,
         "calls": facts.calls,
         "answer_chars": facts.answer_chars,
+        "proposed": max(facts.results, count_message_calls(messages)),
+        "ended": find_bound(messages),
         "untrusted_tokens": estimate_tokens(facts.result_chars),
         "untrusted_tokens_workers": 0,
     }

@@ -7,7 +7,7 @@ guards' verdicts, what workers read.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,9 +16,16 @@ from pydantic import ValidationError
 from agentsys.base.payload_lines import PayloadLines, drop_own_words, find_payload_lines
 from agentsys.records.case import UnreadableRecord, describe_first_fault, note_unknown_fields
 from agentsys.records.case_row import NO_ATTACK, SEARCHED_ON_SUFFIX, CaseRow
-from agentsys.records.context_facts import collect_prompt_words, estimate_tokens, measure_context
+from agentsys.records.context_facts import (
+    collect_prompt_words,
+    count_message_calls,
+    estimate_tokens,
+    find_bound,
+    measure_context,
+)
 from agentsys.records.published_facts import find_ground_truth_length
 from agentsys.records.schema import (
+    ACTING_ROLES,
     OWN_KEY,
     SCHEMA_VERSION,
     CaseRecord,
@@ -51,6 +58,12 @@ class SpanTotals:
     """Model id that replies named -> the role that was answered first."""
     odd_replies: dict[str, dict[str, int]] = field(default_factory=dict)
     """See `CaseRow.odd_replies`."""
+    unreadable: dict[str, int] = field(default_factory=dict)
+    """See `CaseRow.unreadable_by_role`."""
+    proposed: int = 0
+    """Calls that were executed or refused, or that an agent below the acting one made."""
+    last_was_cut: bool = False
+    """Whether the acting agent's last reply ran into the bound on its tokens."""
     gates: dict[str, int] = field(default_factory=dict)
     """See `CaseRow.gates`."""
     guards: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -66,10 +79,11 @@ def sum_spans(spans: Sequence[Any], lines: PayloadLines) -> SpanTotals:
     """
     calls: Counter[str] = Counter()
     decisions: Counter[str] = Counter()
-    rounds, chars, known = 0, 0, True
+    rounds, chars, known, refused = 0, 0, True, 0
     for span in spans:
         decision = span.get("decision") or {}
         _count_decision(decision, decisions)
+        refused += decision.get("allow") is False
         if span.get("kind") == _TOOL:
             calls[str(span.get("name"))] += 1
         elif span.get("kind") == _WORKER:
@@ -84,6 +98,9 @@ def sum_spans(spans: Sequence[Any], lines: PayloadLines) -> SpanTotals:
         chars if known else None,
         find_answered_roles(spans),
         count_odd_replies(spans),
+        _count_unreadable(spans),
+        sum(calls.values()) + refused,
+        _was_cut_last(spans),
         count_gate_rulings(spans),
         count_guard_verdicts(spans),
     )
@@ -147,6 +164,24 @@ def count_odd_replies(spans: Sequence[Any]) -> dict[str, dict[str, int]]:
     return found
 
 
+def _count_unreadable(spans: Sequence[Any]) -> dict[str, int]:
+    found: Counter[str] = Counter()
+    for call in _iterate_calls(spans):
+        odd = call.get("odd")
+        if isinstance(odd, dict) and (count := _int_or_zero(odd.get("unreadable"))):
+            found[str(call.get("role"))] += count
+    return dict(sorted(found.items()))
+
+
+def _was_cut_last(spans: Sequence[Any]) -> bool:
+    odd = [call.get("odd") for call in _iterate_calls(spans) if call.get("role") in ACTING_ROLES]
+    return bool(odd) and isinstance(odd[-1], dict) and bool(odd[-1].get("cut"))
+
+
+def _iterate_calls(spans: Sequence[Any]) -> Iterator[Mapping[str, Any]]:
+    return (call for span in spans for call in span.get("calls") or ())
+
+
 def find_answered_roles(spans: Sequence[Any]) -> dict[str, str]:
     """Model id that replies named -> the role that was answered first."""
     found: dict[str, str] = {}
@@ -163,6 +198,10 @@ def _count_decision(decision: Mapping[str, Any], counts: Counter[str]) -> None:
     if isinstance(allow, bool):
         counts["allowed"] += allow
         counts["denied"] += not allow
+    if isinstance(labels := decision.get("labels"), dict):
+        unclear = decision.get("unclear")
+        unlabelled = len(unclear) if isinstance(unclear, list) else 0
+        counts["unlabelled_tools"], counts["labelled_tools"] = unlabelled, len(labels) - unlabelled
     if "spans_cut" in decision:
         counts["sanitized_spans"] += _int_or_zero(decision["spans_cut"])
 
@@ -244,7 +283,7 @@ def build_own_row(stored: Mapping[str, Any], source: str) -> CaseRow:
         injection_success=None if benign else block.security,
         status=block.status,
         error_kind=block.error_kind,
-        simulated=is_simulated_block(block),
+        simulated=block.simulated or any(map(is_simulated_id, tree.replies)),
         exposed_raw=None if benign else block.exposure.exposed_raw,
         exposed_shown=None if benign else block.exposure.exposed_shown,
         raw_round=block.exposure.raw_round,
@@ -265,11 +304,19 @@ def build_own_row(stored: Mapping[str, Any], source: str) -> CaseRow:
         model_ids={model_id: block.asked.get(role, "") for model_id, role in tree.replies.items()},
         odd_replies=tree.odd_replies,
         receipts=None if block.receipts is None else len(block.receipts),
+        unreadable_by_role=tree.unreadable,
+        proposed=_count_proposed(messages, tree),
+        ended=None if block.status == "error" else "cut" if tree.last_was_cut else find_bound(messages),
         gates=tree.gates,
         guards=tree.guards,
         **_usage_columns(block.usage),
         **_span_columns(tree, benign=benign),
     )
+
+
+def _count_proposed(messages: Sequence[Any], tree: SpanTotals) -> int | None:
+    """Of the two counts the larger: some defenses keep calls out of the messages, some out of the spans."""
+    return max(count_message_calls(messages), tree.proposed) if messages else None
 
 
 def _is_searched_on(block: StoredBlock) -> bool:

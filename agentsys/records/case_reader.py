@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
 from pathlib import Path
@@ -250,12 +250,14 @@ _log = logging.getLogger(__name__)
 def load_runs(
     paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
     names: str | os.PathLike[str] | None = None,
+    describe: Callable[[Sequence[CaseRow]], Mapping[str, Sequence[Any]]] | None = None,
 ) -> pd.DataFrame:
     """Every stored case under some paths, one row each: ours, AgentDojo's published ones, DRIFT's and ASB's.
 
     Args:
         paths: A log, pipeline or suite folder or a single file, or several.
         names: A file that says whose runs other people's folders are (docs/data.md#whose-run-it-is).
+        describe: Gives further columns, a value for each row.
 
     Returns:
         Columns as explained in docs/data.md, in that order. Injection tasks run as user tasks are
@@ -267,11 +269,15 @@ def load_runs(
     Raises:
         ConfigError: If a path does not exist, none holds a case, or a file of names is not one.
     """
+    import pandas as pd
+
     several = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     read = read_cases(several, RunNames(names))
     frame = build_frame(
         [row if row.source.isascii() else replace(row, source=_escape_path(row.source)) for row in read.cases]
     )
+    for name, values in (describe(read.cases) if describe else {}).items():
+        frame[name] = pd.Series(values, index=frame.index, dtype=object)
     frame.attrs[COUNTS_KEY] = {
         "seen": read.seen_count,
         "cases": len(frame),

@@ -125,8 +125,8 @@ class CaseRow:
     cost_by_role: Mapping[str, float | None] = field(default_factory=dict)
     """Role -> US dollars; None for a role with an unpriced call; empty where unknown."""
     decisions: Mapping[str, int] = field(default_factory=dict)
-    """`denied` and `allowed`: a validator's verdicts; `sanitized_spans`: passages cut. Empty where no
-    part of the defense that decides so is recorded."""
+    """`denied` and `allowed`: a validator's verdicts; `sanitized_spans`: passages cut; `labelled_tools` and
+    `unlabelled_tools`: tools by whether a reply named their label. Empty where none of these is recorded."""
     receipts: int | None = None
     """Calls whose tool itself said that it ran; None where tools write no receipts, and in foreign files."""
     answer_chars: int | None = None
@@ -143,8 +143,15 @@ class CaseRow:
     notes: tuple[str, ...] = ()
     """What the runner noted about the model calls."""
     odd_replies: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    """Model id -> kind -> replies: `empty` ones, and `unparsed_call`, a tool call as text that the server did
-    not parse. Empty in foreign files."""
+    """Model id -> kind -> replies: `empty` ones; `unparsed_call`, a tool call as text that the server did not
+    parse; `cut` at a bound on tokens; `unreadable` to who asked for them. Empty in foreign files."""
+    unreadable_by_role: Mapping[str, int] = field(default_factory=dict)
+    """Role -> of its replies, those that could not be read. Empty in foreign files and older records."""
+    proposed: int | None = None
+    """Calls that a model proposed, executed or not; None where the file holds no messages."""
+    ended: str | None = None
+    """At what bound the agent ended: `cut` (its last reply ran into the bound on tokens) or `rounds` (its
+    last message still makes calls). None where it ended by itself, or the file holds no messages."""
     gates: Mapping[str, int] = field(default_factory=dict)
     """`filter/outcome/tool` -> calls that a filter ruled on before they ran. Empty where none does."""
     guards: Mapping[str, Mapping[str, int]] = field(default_factory=dict)

@@ -82,9 +82,13 @@ def join_content_text(content: object) -> str:
         return content
     if not isinstance(content, list):
         return ""
-    blocks = [block for block in content if isinstance(block, dict) and block.get("type") not in _THOUGHTS]
-    parts = [block.get("content") for block in blocks]
-    return "\n".join(part for part in parts if isinstance(part, str))
+    parts = []
+    for block in content:
+        if isinstance(block, dict) and block.get("type") not in _THOUGHTS:
+            text = block.get("content")
+            if isinstance(text, str):
+                parts.append(text)
+    return "\n".join(parts)
 
 
 def tool_result_text(message: Mapping[str, Any]) -> str:
@@ -104,6 +108,22 @@ def _answer_chars(messages: Sequence[Any]) -> int | None:
     if not isinstance(last, dict) or last.get("role") != "assistant" or last.get("tool_calls"):
         return None
     return len(join_content_text(last.get("content")))
+
+
+def count_message_calls(messages: Sequence[Any]) -> int:
+    """Calls that assistant messages make."""
+    return sum(len(message_calls(message)) for message in messages)
+
+
+def message_calls(message: Any) -> Sequence[Any]:
+    """The calls that an assistant message makes; none in any other."""
+    made = message.get("tool_calls") if isinstance(message, dict) else None
+    return made if isinstance(made, list) and message.get("role") == "assistant" else ()
+
+
+def find_bound(messages: Sequence[Any]) -> str | None:
+    """`rounds` where the last message still makes calls, which nobody carried out any more."""
+    return "rounds" if messages and message_calls(messages[-1]) else None
 
 
 def estimate_tokens(chars: int) -> int:

@@ -47,8 +47,8 @@ FileContent = CaseRow | SkippedFile | None
 FileStamp = tuple[bytes, int, int]
 """What a file is known by: its path below the folder, its size, and its time of change in ns."""
 
-_IndexedContent = tuple[bytes | None, int]
-"""A row as text (None: the file is something else), and the sum of it and of its mark."""
+_IndexEntry = tuple[bytes, int, int, bytes | None, int]
+"""A file's stamp, its row as text (None: the file is something else), and the sum of both."""
 
 
 class FolderSnapshot(NamedTuple):
@@ -78,45 +78,49 @@ def load_index(listing: Listing, files: Sequence[str] | None = None) -> list[Fil
     """
     root, started = Path(listing.root), time.time_ns()
     files = listing.files if files is None else files
-    marks = stamp_files(files, listing.root)
     place = index_path(root)
     known = {
-        mark: held
-        for one in dict.fromkeys((logdir_index_path(root), place))
-        for mark, held in _read_index(one)
+        entry[0]: entry
+        for path in dict.fromkeys((logdir_index_path(root), place))
+        for entry in _read_index(path)
     }
-    found = _from_index(files, marks, known)
-    new = [at for at, line in enumerate(found) if line is _NOT_THERE]
+    names = _relative_paths(files, listing.root)
+    contents = _look_up(files, names, known)
+    new = [at for at, content in enumerate(contents) if content is _NOT_THERE]
     if new:
         _log.debug("Index of %s: %d files read, %d known", root, len(new), len(files) - len(new))
-    present = set(_relative_paths(listing.files, listing.root)) if known else set()
-    gone = {mark[0] for mark in known} - present
+    gone = known.keys() - set(_relative_paths(listing.files, listing.root)) if known else set[bytes]()
     for start in range(0, len(new), _AT_ONCE):
         some = new[start : start + _AT_ONCE]
+        stamps = [(names[at], *_stamp_file(files[at])) for at in some]  # before they are read
         for at in some:
-            found[at] = read_content(files[at])
-        _write_index(place, gone, _worth_keeping([(marks[at], found[at]) for at in some], started))
+            contents[at] = read_content(files[at])
+        kept = _worth_keeping([*zip(stamps, (contents[at] for at in some), strict=True)], started)
+        _write_index(place, gone, kept)
         gone = set()
     if gone:
         _write_index(place, gone, [])
-    return found
+    return contents
 
 
 _NOT_THERE = SkippedFile("", "")
 
 
-def _from_index(
-    files: Sequence[str], marks: Sequence[FileStamp], known: Mapping[FileStamp, _IndexedContent]
+def _look_up(
+    files: Sequence[str], names: Sequence[bytes], known: Mapping[bytes, _IndexEntry]
 ) -> list[FileContent]:
-    """The lines that an index has of files, `_NOT_THERE` for the others."""
-    found: list[FileContent] = [_NOT_THERE] * len(files)
+    """What an index has of files that have not changed since, `_NOT_THERE` for the others."""
+    contents: list[FileContent] = [_NOT_THERE] * len(files)
     cases, texts = list[int](), list[bytes]()
-    for at, mark in enumerate(marks):
-        text, total = known.get(mark, (None, -1))
-        if not isinstance(text, bytes | None) or total != _sum_of(mark, text):
+    for at, (name, file) in enumerate(zip(names, files, strict=True)):
+        entry = known.get(name)
+        if entry is None or entry[1:3] != _stamp_file(file):
+            continue
+        text = entry[3]
+        if not isinstance(text, bytes | None) or entry[4] != _sum_of(entry[:3], text):
             continue
         if text is None:
-            found[at] = None
+            contents[at] = None
         else:
             cases.append(at)
             texts.append(text)
@@ -125,8 +129,8 @@ def _from_index(
     except ValueError:  # the sums are right: somebody made this who meant us to stumble
         return [_NOT_THERE] * len(files)
     for at, row in zip(cases, rows, strict=True):
-        found[at] = row
-    return found
+        contents[at] = row
+    return contents
 
 
 def read_content(path: str) -> FileContent:
@@ -137,16 +141,13 @@ def read_content(path: str) -> FileContent:
         return SkippedFile(path, str(fault))
 
 
-def stamp_files(files: Sequence[str], root: str) -> list[FileStamp]:
-    """Take what files are known by at this moment; one that is gone or out of reach has the size -1."""
-    marks = []
-    for name, file in zip(_relative_paths(files, root), files, strict=True):
-        try:
-            status = os.stat(file)  # noqa: PTH116  `file` is a str already
-            marks.append((name, status.st_size, status.st_mtime_ns))
-        except OSError:
-            marks.append((name, -1, -1))
-    return marks
+def _stamp_file(path: str) -> tuple[int, int]:
+    """A file's size and time of change; one that is gone or out of reach has the size -1."""
+    try:
+        status = os.stat(path)  # noqa: PTH116  `path` is a str already
+    except OSError:
+        return -1, -1
+    return status.st_size, status.st_mtime_ns
 
 
 def _relative_paths(files: Sequence[str], root: str) -> list[bytes]:
@@ -172,12 +173,11 @@ def _sum_of(mark: FileStamp, text: bytes | None) -> int:
     return zlib.crc32(b"%b %d %d" % mark, zlib.crc32(text or b""))
 
 
-def _read_index(place: Path) -> list[tuple[FileStamp, _IndexedContent]]:
-    """The rows of an index; none where there is none that can be used."""
+def _read_index(place: Path) -> list[_IndexEntry]:
+    """The entries of an index; none where there is none that can be used."""
     if place.exists():
         with _ignore_failures(place), _open_index(place, "ro") as index:
-            rows = index.execute(f"SELECT path, size, mtime_ns, row, sum FROM {_table()}")
-            return [(row[:3], row[3:]) for row in rows]
+            return index.execute(f"SELECT path, size, mtime_ns, row, sum FROM {_table()}").fetchall()
     return []
 
 

@@ -107,7 +107,6 @@ _MENDS = {
     "no_credit": "The account has no credit.",
     "unknown_model": "Check model.model_id and model.base_url.",
     "malformed_reply": "Does the server speak this API, and is model.base_url right?",
-    "cut_reply": "Raise model.max_tokens, or the server's own bound.",
     "context_length": "The model's context is too small for this defense or suite.",
     "case_budget": "Raise budget.case_tokens or budget.case_seconds.",
     "cache_miss": "Is it the cache of a run with these very settings (cache.dir)?",

@@ -16,7 +16,7 @@ from agentdojo.types import ChatAssistantMessage, ChatMessage
 from agentsys.base.option_checks import AtLeast1
 from agentsys.models.chat import ChatModel, ChatRequest, assistant, system, text_of, user
 from agentsys.models.pipeline_elements import LoopState, LoopStep
-from agentsys.models.trace import span
+from agentsys.models.trace import mark_reply_unreadable, span
 from baselines.camel.camel_policy import CamelJudge, CamelPolicies, generate_policies, load_written_policies
 from baselines.camel.language.functions import CLASSES, PROVIDED_FUNCTIONS, build_class_values
 from baselines.camel.language.interpreter import find_program, run_program
@@ -199,6 +199,8 @@ class CamelTask:
             except CallDenied as error:
                 denied = error
             opened.decision = _outcome_data(failure, denied)
+        if failure is not None and (not source or failure.kind == "SyntaxError"):
+            mark_reply_unreadable()
         ran, self.world.messages = self.world.messages, []
         self.record += [assistant(reply, [message["tool_call"] for message in ran] or None), *ran]
         if failure is not None:

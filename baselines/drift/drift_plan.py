@@ -14,7 +14,7 @@ from agentdojo.functions_runtime import FunctionCall
 
 from agentsys.models.chat import ChatModel, ToolSpec
 from agentsys.models.prompted_tools import text_between_tags, write_tools
-from agentsys.models.trace import span
+from agentsys.models.trace import mark_reply_unreadable, span
 from baselines.drift.drift_settings import ask_role
 from baselines.drift.prompts import PLANNER, REFUSED_UNPLANNED
 
@@ -51,7 +51,10 @@ def make_drift_plan(
     """Ask for the plan of a request."""
     with span(PLANNER_ROLE) as opened:
         instructions = "\n\n".join([PLANNER, write_tools(tools), environment])
-        plan = read_drift_plan(ask_role(model, PLANNER_ROLE, instructions, query))
+        reply = ask_role(model, PLANNER_ROLE, instructions, query)
+        if text_between_tags(reply, TRAJECTORY) is None:
+            mark_reply_unreadable()
+        plan = read_drift_plan(reply)
         opened.decision = {"plan": list(plan.plan), "checklist": plan.checklist}
     return plan
 

@@ -69,6 +69,7 @@ class ToolPermission(Enum):
     EXECUTE = "Execute"
 
 
+_NAMED = re.compile(r"\W*(?:answer\W+)?(?:([ABC])\b\W*)?(read|write|execute)?\W*", re.IGNORECASE)
 _LETTERS = {"A": ToolPermission.READ, "B": ToolPermission.WRITE, "C": ToolPermission.EXECUTE}
 
 
@@ -77,12 +78,15 @@ def read_permission_reply(reply: str, *, strictly: bool) -> ToolPermission:
 
     Args:
         reply: The classifier's words; a letter, if it keeps to its instructions.
-        strictly: Anything but one letter is Write. Otherwise a B anywhere is Write, then a C anywhere
-            Execute, and all else Read, as in the reference implementation.
+        strictly: Anything but one letter, its word, or both ("A. Read") is Write. Otherwise a B anywhere is
+            Write, then a C anywhere Execute, and all else Read, as in the reference implementation.
     """
     if strictly:
-        letter = re.fullmatch(r"\W*([ABC])\W*", reply)
-        return _LETTERS[letter[1]] if letter else ToolPermission.WRITE
+        named = _NAMED.fullmatch(reply)
+        by_letter, by_word = named.groups() if named else (None, None)
+        read = {_LETTERS[by_letter.upper()]} if by_letter else set[ToolPermission]()
+        read |= {ToolPermission(by_word.capitalize())} if by_word else set()
+        return read.pop() if len(read) == 1 else ToolPermission.WRITE
     return next((_LETTERS[letter] for letter in "BC" if letter in reply), ToolPermission.READ)
 
 

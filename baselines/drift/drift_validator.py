@@ -14,7 +14,7 @@ from json_repair import repair_json
 from agentsys.base.python_parser import literal_eval
 from agentsys.models.chat import ChatModel
 from agentsys.models.prompted_tools import text_between_tags, wrap_in_tag
-from agentsys.models.trace import span
+from agentsys.models.trace import mark_reply_unreadable, span
 from baselines.drift.drift_plan import (
     DriftRefusal,
     PlanCheck,
@@ -43,6 +43,7 @@ def format_checklist(model: ChatModel, query: str, checklist: str, attempts: int
             opened.decision = {"attempts": attempt + 1, "checklist": text}
             if text is not None:
                 return text
+            mark_reply_unreadable()
     return None
 
 
@@ -267,6 +268,8 @@ class Validator:
             return True
         question = self._write_judge_question(extended, plan, batch)
         deviation["judge"] = reply = ask_role(self.model, JUDGE_ROLE, JUDGE, question)
+        if text_between_tags(reply, _RESULT) is None:
+            mark_reply_unreadable()
         return is_yes_verdict(reply, strictly=DriftFix.READ_VERDICTS_STRICTLY in self.settings.fixes)
 
     def _write_judge_question(

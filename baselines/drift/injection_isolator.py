@@ -14,7 +14,7 @@ from agentsys.base.python_parser import literal_eval
 from agentsys.models.chat import ChatModel
 from agentsys.models.prompted_tools import text_between_tags, wrap_in_tag
 from agentsys.models.providers.wire_parts import result_text
-from agentsys.models.trace import span
+from agentsys.models.trace import mark_reply_unreadable, span
 from baselines.drift.drift_plan import calls_as_data
 from baselines.drift.drift_settings import DriftFix, DriftSettings, ask_role
 from baselines.drift.prompts import DETECTOR, WITHHELD
@@ -90,6 +90,7 @@ def _clean_result(
             asked += 1
             spans = read_usable_spans(reply, settings)
             if spans is None:
+                mark_reply_unreadable()
                 outcome = "unreadable"
             elif not spans:
                 outcome = "clean"

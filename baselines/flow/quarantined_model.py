@@ -10,7 +10,7 @@ from agentdojo.types import ChatAssistantMessage, ChatMessage
 from pydantic import BaseModel, ValidationError
 
 from agentsys.models.chat import ChatModel, ChatRequest, assistant, system, text_of, user
-from agentsys.models.trace import span
+from agentsys.models.trace import mark_reply_unreadable, span
 from agentsys.simulated.playbook_index import GoalScript
 from agentsys.simulated.script_grounding import PLACEHOLDER, find_fact, scalar_leaves
 from agentsys.simulated.simulated_role import SimulatedKnowledge
@@ -47,6 +47,7 @@ class QuarantinedModel:
                     opened.messages = [*messages, reply]
                     opened.decision = {"answered": True, "attempts": attempt}
                     return answer
+                mark_reply_unreadable()
                 # A model may answer with nothing; some providers refuse empty messages.
                 messages += [assistant(text_of(reply) or "(nothing)"), user(self.again)]
             opened.messages = messages

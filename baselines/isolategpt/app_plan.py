@@ -29,7 +29,7 @@ from agentsys.models.chat import (
 )
 from agentsys.models.prompted_tools import find_json_block, read_tools, write_tools
 from agentsys.models.providers.wire_parts import parse_json, visible_text
-from agentsys.models.trace import span
+from agentsys.models.trace import mark_reply_unreadable, span
 from agentsys.simulated.playbook_index import ScriptedCall, TaskScript
 from agentsys.simulated.script_grounding import leaf_forms, scalar_leaves
 from agentsys.simulated.simulated_role import SimulatedKnowledge, SimulatedRole
@@ -169,6 +169,7 @@ def make_app_plan(model: ChatModel, query: str, tools: Sequence[ToolSpec]) -> tu
             try:
                 steps = read_plan_steps(said)
             except UnreadablePlan as problem:
+                mark_reply_unreadable()
                 opened.decision = {"steps": [], "unreadable": str(problem), "attempts": attempt + 1}
                 messages = [*messages, *([assistant(said)] if said else []), user(PLAN_AGAIN)]
                 continue

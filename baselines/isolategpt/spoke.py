@@ -21,7 +21,7 @@ from agentsys.models.prompted_tools import (
     write_offer,
 )
 from agentsys.models.providers.wire_parts import visible_text
-from agentsys.models.trace import span
+from agentsys.models.trace import mark_reply_unreadable, span
 from baselines.isolategpt.app_plan import SpokeApp
 from baselines.isolategpt.prompts import (
     ILL_FORMED,
@@ -157,6 +157,7 @@ class Spoke:
                 try:
                     action = read_action(text)
                 except ActionSyntaxError:
+                    mark_reply_unreadable()
                     observation = UNREADABLE
                 else:
                     if action is None:

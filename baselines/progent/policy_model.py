@@ -10,7 +10,7 @@ from typing import Any
 
 from agentsys.models.chat import ChatModel, ChatRequest, ErrorKind, ModelError, ToolSpec, system, user
 from agentsys.models.providers.wire_parts import parse_json, visible_text
-from agentsys.models.trace import Span, span
+from agentsys.models.trace import Span, mark_reply_unreadable, span
 from baselines.progent.progent_rules import (
     WRITTEN,
     PolicyRule,
@@ -215,6 +215,7 @@ class PolicyModel:
                     raise UnreadablePolicy("the reply says no")
             except UnreadablePolicy as fault:
                 faults.append(str(fault))
+                mark_reply_unreadable()
                 continue
             opened.decision["rules"] = None if policy is None else [rule.as_data() for rule in policy]
             return policy

@@ -116,6 +116,7 @@ def _list_words(text: str) -> list[str]:
 
 ROLE = "promptarmor_guard"
 
+_NOTHING = frozenset({"", "none", "n/a", "na", "nothing", "null", "no injection"})
 _DECORATION = " \t\r\n*_`\"'#>“”‘’"
 _FIRST = re.compile(r"(?:answer\W{1,4})?(yes|no)\b", re.IGNORECASE)
 _FENCE = re.compile(r"\A```\w*\n(.*?)\n?```\Z", re.DOTALL)
@@ -148,13 +149,18 @@ class ArmorVerdict:
 
 
 def read_armor_verdict(reply: str) -> ArmorVerdict | None:
-    """Read a reply; None if it does not begin with Yes or No, or says No and quotes all the same."""
+    """Read a reply; None if it does not begin with Yes or No, or says No and quotes all the same.
+
+    "No. Injection: none" quotes nothing: models fill in every line of a form.
+    """
     text = reply.lstrip(_DECORATION)
     first = _FIRST.match(text)
-    _, marker, quotation = text.partition(MARKER)
-    if first is None or (first[1].casefold() == "no" and marker):
+    quoted = _strip_quoting(text.partition(MARKER)[2])
+    if first is None:
         return None
-    return ArmorVerdict(first[1].casefold() == "yes", _strip_quoting(quotation))
+    if first[1].casefold() == "yes":
+        return ArmorVerdict(True, quoted)
+    return ArmorVerdict(False) if quoted.casefold().strip(" .()[]-*") in _NOTHING else None
 
 
 def _strip_quoting(quotation: str) -> str:

@@ -176,7 +176,9 @@ class ResultParser(ResultRewriter):
         told = write_transcript(turn.messages) if self.conversation else ""
         tool = describe_tool(turn.runtime.functions[call.function])
         with span("expectation", call.function) as node:
-            answer = self._ask_marked(*expectation_question(self.options.seed, tool, call, told))
+            question, word = expectation_question(self.options.seed, tool, call, told)
+            # Without the conversation nothing in the question comes from a tool: the marks keep nothing out.
+            answer = self._ask_marked(question, word, or_json=not told)
             expected = None if answer.value is None else read_declaration(answer.value)
             node.decision = {"filter": self.name, "asked": answer.asked, "unreadable": answer.unreadable}
             if expected is not None:
@@ -213,13 +215,20 @@ class ResultParser(ResultRewriter):
         shown = f"{expected.text}\n\n{extracted}" if self.options.show_expectation else extracted
         return RewrittenResult(shown, "extracted", *counted, facts)
 
-    def _ask_marked(self, question: str, word: str) -> GuardAnswer[str]:
-        return _ask_marked(self.model, PARSER_ROLE, question, word, self.options.retries)
+    def _ask_marked(self, question: str, word: str, *, or_json: bool = False) -> GuardAnswer[str]:
+        return _ask_marked(self.model, PARSER_ROLE, question, word, self.options.retries, or_json=or_json)
 
 
-def _ask_marked(model: ChatModel, role: str, question: str, word: str, retries: int) -> GuardAnswer[str]:
-    request = ChatRequest([user(question)], role=role)
-    return ask_guard(model, request, lambda reply: read_marked(reply, word), retries)
+def _ask_marked(
+    model: ChatModel, role: str, question: str, word: str, retries: int, *, or_json: bool = False
+) -> GuardAnswer[str]:
+    """Ask for an answer between marks; `or_json` also takes a reply that is JSON and nothing else."""
+
+    def read(reply: str) -> str | None:
+        plain = reply.strip() if or_json and read_json_text(reply) is not None else None
+        return read_marked(reply, word) or plain
+
+    return ask_guard(model, ChatRequest([user(question)], role=role), read, retries)
 
 
 def write_transcript(messages: Sequence[ChatMessage]) -> str:

@@ -9,6 +9,7 @@ from typing import Generic, TypeVar
 
 from agentsys.models.chat import ChatModel, ChatReply, ChatRequest
 from agentsys.models.providers.wire_parts import visible_text
+from agentsys.models.trace import mark_reply_unreadable
 
 Read = TypeVar("Read")
 
@@ -51,6 +52,7 @@ def ask_guard_reply(
         value = None if is_cut_off(reply, request) else read(reply)
         if value is not None:
             return GuardAnswer(value, unreadable + 1, unreadable)
+        mark_reply_unreadable()
     return GuardAnswer(None, retries + 1, retries + 1)
 
 

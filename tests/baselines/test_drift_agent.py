@@ -291,7 +291,18 @@ def test_without_the_validator_the_checklist_alone_keeps_calls_to_the_plan() -> 
 
 @pytest.mark.parametrize(
     ("reply", "strict", "loose"),
-    [("A", "Read", "Read"), ("B.", "Write", "Write"), ("C", "Execute", "Execute"), ("", "Write", "Read")],
+    [
+        ("A", "Read", "Read"),
+        ("B.", "Write", "Write"),
+        ("C", "Execute", "Execute"),
+        ("", "Write", "Read"),
+        ("A. Read", "Read", "Read"),
+        ("A) Read", "Read", "Read"),
+        ("Read", "Read", "Read"),
+        ("**Answer:** execute.", "Execute", "Read"),
+        ("A. Execute", "Write", "Read"),
+        ("A reading tool", "Write", "Read"),
+    ],
 )
 def test_the_classifiers_letter_is_read(reply: str, strict: str, loose: str) -> None:
     assert read_permission_reply(reply, strictly=True).value == strict

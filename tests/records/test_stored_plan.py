@@ -7,6 +7,7 @@ import sys
 from itertools import product
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from small_runs import Silent
@@ -80,6 +81,7 @@ def test_the_keys_of_a_stored_plan_are_those_of_its_cases(cases: list[Case]) -> 
     assert {key for cell in again.cells for key in cell.keys} == {case.key for case in cases}
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_cases_take_two_bytes_each(tmp_path: Path) -> None:
     cases = [case for number in range(10) for case in grid(1000, 10, defense=f"d{number}")]
     assert store(tmp_path, cases).stat().st_size < 200_000

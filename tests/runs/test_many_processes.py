@@ -79,7 +79,7 @@ def test_a_search_that_several_cases_need_is_made_by_one_process(tmp_path: Path)
 @pytest.mark.parametrize(
     ("processes", "kills", "limit"),
     [
-        (3, 4, 4),
+        pytest.param(3, 4, 4, marks=pytest.mark.slow),
         pytest.param(8, 0, 40, marks=pytest.mark.slow),
         pytest.param(8, 60, 40, marks=pytest.mark.slow),
     ],

@@ -10,6 +10,13 @@ from agentsys.records.case import Case
 from agentsys.records.case_row import CaseRow
 from agentsys.records.schema import CaseRecord
 
+CALLING: list[dict[str, Any]] = [
+    {"role": "user", "content": "hi"},
+    {"role": "assistant", "content": "", "tool_calls": [{"function": "get_iban", "args": {}}]},
+    {"role": "assistant", "content": "ho"},
+]
+"""A conversation in which a call was made and not answered: a run without any is broken."""
+
 
 def case_of(**fields: Any) -> Case:
     """A case with everything unsaid at a plain value."""
@@ -30,7 +37,8 @@ def case_of(**fields: Any) -> Case:
 
 def store_own(logdir: Path, case: Case, **record: Any) -> Path:
     """Write a record as our store does: AgentDojo's keys, and our block beside them."""
-    plain: dict[str, Any] = {"status": "ok", "simulated": False, "utility": True, "security": False}
+    plain: dict[str, Any] = {"status": "ok", "utility": True, "security": False}
+    plain |= {"simulated": False, "receipts": ()}
     block = CaseRecord(case=case, **(plain | record))
     stored = {
         "suite_name": case.suite,
@@ -39,7 +47,7 @@ def store_own(logdir: Path, case: Case, **record: Any) -> Path:
         "injection_task_id": case.injection_task_id,
         "attack_type": case.attack,
         "injections": {},
-        "messages": [],
+        "messages": CALLING,
         "error": None,
         "utility": block.utility,
         "security": block.security,
@@ -61,7 +69,7 @@ def store_published(logdir: Path, **fields: Any) -> Path:
         "injection_task_id": "injection_task_1",
         "attack_type": "direct",
         "injections": {},
-        "messages": [{"role": "user", "content": "hi"}],
+        "messages": CALLING,
         "error": None,
         "utility": True,
         "security": False,
@@ -102,7 +110,9 @@ def row(**fields: Any) -> CaseRow:
         "cost_usd": None,
         "source": "",
         "foreign": False,
+        "proposed": 1,
     }
     if fields.get("attack") == "none":
         plain |= {"injection_task_id": None, "injection_success": None}
+    plain["receipts"] = None if fields.get("foreign") else 0
     return CaseRow(**(plain | fields))

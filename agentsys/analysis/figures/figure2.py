@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from agentsys.analysis.figures import drawing
 from agentsys.analysis.figures.figure_data import PAPER, Mark, Selection, list_series
 from agentsys.analysis.figures.labels import shorten_name
-from agentsys.analysis.metrics.attack_success import IS_CONTROL
+from agentsys.analysis.metrics.cell_verdict import IS_CONTROL
 from agentsys.analysis.metrics.rates import TARGETED_ASR, measure, number_in
 from agentsys.analysis.paper.paper_tables import RunLine
 from agentsys.analysis.published import printed_in

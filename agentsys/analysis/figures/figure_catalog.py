@@ -17,6 +17,7 @@ from agentsys.analysis.figures.utility_figures import (
     measure_figure3,
     measure_figure4,
 )
+from agentsys.analysis.metrics.cell_verdict import BROKEN
 from agentsys.analysis.paper.paper_tables import ATTACK, BENCHMARK, RunLine, list_run_lines
 from agentsys.analysis.published import PAPER_MODEL
 from agentsys.analysis.statistics.outcome_grid import ErrorRule
@@ -154,11 +155,12 @@ def make_figure(
     selection = replace(kind.select(cases, model, defenses), shown=shown)
     with apply_style():
         marks = [_label_mark(mark, shown) for mark in kind.measure(selection, errors)]
+        drawn = [mark for mark in marks if mark.verdict != BROKEN]
         if not marks:
             raise ConfigError(
                 f"Nothing to draw in {kind.name}: these runs hold none of the numbers it shows."
             )
-        figure = kind.draw(selection, marks)
+        figure = kind.draw(selection, drawn)
         if bare:
             remove_words(figure, simulated=any(mark.simulated for mark in marks))
         return DrawnFigure(kind.name, figure, marks)

@@ -6,9 +6,11 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import cached_property, reduce
 
-from agentsys.analysis.metrics.rates import Number
-from agentsys.analysis.paper.paper_tables import RunLine
+from agentsys.analysis.metrics.cell_verdict import BROKEN, VALID, CellVerdict, shorten_verdict
+from agentsys.analysis.metrics.rates import MeasuredCell, Number
+from agentsys.analysis.paper.paper_tables import RunLine, judge_lines
 from agentsys.analysis.published import PAPER_MODEL
 from agentsys.analysis.statistics.outcome_grid import CONFIDENCE, ErrorRule
 from agentsys.analysis.tables.table_document import plain
@@ -52,6 +54,9 @@ class Mark:
     """Benchmark version(s) of the runs."""
     label: str = ""
     """What the figure calls the series, where that is something else."""
+    verdict: str = VALID
+    """The worst of the series' cells; a `broken` one has no place and is not drawn."""
+    reasons: str = ""
 
     @property
     def name(self) -> str:
@@ -112,10 +117,22 @@ class Selection:
         """Collect what a function makes of each line and of a mark that has the line's names and no place."""
         marks: list[Mark] = []
         for name, line in self.series:
-            about = Mark("", name, math.nan, math.nan)
+            about = Mark("", name, math.nan, math.nan, **self._verdicts[line]._asdict())
             about = replace(about, simulated=line.simulated, model=line.model, version=line.version)
-            marks += measure_line(about, line, errors)
+            marks += [about] if about.verdict == BROKEN else measure_line(about, line, errors)
         return marks
+
+    @cached_property
+    def _verdicts(self) -> dict[RunLine, CellVerdict]:
+        """Line -> the verdicts of its cells, joined."""
+        cells = judge_lines(self.lines)
+        of_lines = {line: {MeasuredCell.of(case) for case in line.cases} for line in self.lines}
+        return {
+            line: reduce(
+                CellVerdict.join, (cells[cell] for cell in sorted(of) if cell in cells), CellVerdict()
+            )
+            for line, of in of_lines.items()
+        }
 
     @property
     def subtitle(self) -> list[str]:
@@ -133,10 +150,12 @@ class Selection:
 
     @property
     def omissions(self) -> list[str]:
-        """Notes on models and defenses that are in the runs and not in the figure."""
+        """Notes on models and defenses that are in the runs and not in the figure, or not to be believed."""
         hidden = plain(", ".join(map(self.shown.defense_name, self.hidden)))
         others = plain(", ".join(map(self.shown.model_name, self.others)))
+        told = {name: shorten_verdict(*self._verdicts[line]) for name, line in self.series}
         return [
+            *(f"{plain(self.shown.series_name(name))}: {why}." for name, why in told.items() if why),
             *([f"Not drawn: {hidden} (choose with --defense)."] if hidden else []),
             *([f"Also in the runs: {others} (choose with --model)."] if others else []),
         ]

@@ -71,7 +71,7 @@ def _make_row(line: ResultsLine, place: int, titles: Mapping[str, str]) -> View:
         for panel, (metric, title) in enumerate(titles.items())
         if (number := line.numbers.get((metric, OVERALL))) is not None and not math.isnan(number.value)
     ]
-    attack = "" if line.attack == NO_ATTACK else _shorten(line.attack)
+    attack = _shorten(line.verdict or ("" if line.attack == NO_ATTACK else line.attack))
     return {
         "y": _TOP + _ROW * (place + 0.5),
         "defense": _shorten(line.defense),

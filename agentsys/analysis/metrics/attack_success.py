@@ -51,10 +51,6 @@ class Share(NamedTuple):
     """Suites that have some."""
 
 
-IS_CONTROL = "control"
-"""Fact: the payload was empty."""
-
-
 def asr_of(cases: Iterable[CaseRow], rule: ErrorRule = ErrorRule.REPORT) -> Share:
     """ASR on some attacked cases, e.g. those in which a tool returned the payload (`exposed_raw`)."""
     outcomes = [(case.suite, outcome_of(case, rule)) for case in cases]

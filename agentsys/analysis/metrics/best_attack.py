@@ -17,7 +17,8 @@ from fnmatch import fnmatchcase
 import numpy as np
 import scipy
 
-from agentsys.analysis.metrics.attack_success import IS_CONTROL, is_denial_of_service
+from agentsys.analysis.metrics.attack_success import is_denial_of_service
+from agentsys.analysis.metrics.cell_verdict import IS_CONTROL
 from agentsys.analysis.metrics.rates import CHOSEN_AMONG, MeasuredCell, Number, number_of, upper_for
 from agentsys.analysis.statistics.outcome_grid import (
     ErrorRule,

@@ -26,7 +26,7 @@ from typing import NamedTuple
 import orjson
 from pydantic import ValidationError
 
-from agentsys.analysis.metrics.attack_success import IS_CONTROL
+from agentsys.analysis.metrics.cell_verdict import IS_CONTROL
 from agentsys.analysis.metrics.rates import (
     CellRow,
     MeasuredCell,
@@ -399,5 +399,5 @@ def _control_rows(
     for suite, found in levels.items():
         less = number_of(found)._replace(errors=pairing.errored)
         alone = less._replace(value=percent(found.rate_before), ci_low=math.nan, ci_high=math.nan)
-        yield MetricRow(*cell, suite, CONTROL_ASR, *alone)
-        yield MetricRow(*cell, suite, ASR_LESS_CONTROL, *less)
+        yield MetricRow(*cell, suite, CONTROL_ASR, **alone._asdict())
+        yield MetricRow(*cell, suite, ASR_LESS_CONTROL, **less._asdict())

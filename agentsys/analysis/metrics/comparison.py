@@ -6,9 +6,11 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from operator import attrgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from agentsys.analysis.metrics.cell_verdict import BROKEN, VALID, CellVerdict, judge_cells
 from agentsys.analysis.metrics.compared_sides import Axis, ComparedSides, split_sides
 from agentsys.analysis.metrics.own_metric import Metric, pairs_with_answers
 from agentsys.analysis.metrics.rates import (
@@ -107,6 +109,9 @@ class DifferenceRow:
     only_baseline: int
     """Cases of all suites that the other side lacks."""
     only_compared: int
+    verdict: str = VALID
+    """The worse of the two cells'; where it is `broken`, there is no number."""
+    reasons: str = ""
 
 
 _SIDES = {BENIGN_UTILITY: Side.SOLVED, UTILITY_UNDER_ATTACK: Side.SOLVED, TARGETED_ASR: Side.INJECTED}
@@ -181,8 +186,10 @@ def compare_sides(
     rows: list[DifferenceRow] = []
     flips: list[CaseFlip] = []
     for contest, pairing in pairings.items():
+        met = {side: fields[contest.field].get(side, ()) for side in (contest.baseline, contest.compared)}
+        verdict = reduce(CellVerdict.join, judge_cells(met, lambda _: None).values())
         for outcome in _outcomes(contest, pairing, metrics, own, errors):
-            rows += _rows(contest, outcome, pairing, signs)
+            rows += (_judge_row(row, verdict) for row in _rows(contest, outcome, pairing, signs))
             flips += _flips(contest, outcome)
     alone = [field for field, found in fields.items() if found.keys() == {baseline}]
     unopposed = {field: len(fields[field][baseline]) for field in sorted(alone, key=_field_order)}
@@ -190,6 +197,18 @@ def compare_sides(
     return Comparison(
         sides.by, baseline, tuple(_correct_rows(rows)), tuple(flips), pairings, unopposed, titles, sides.notes
     )
+
+
+def _judge_row(row: DifferenceRow, verdict: CellVerdict) -> DifferenceRow:
+    """The row with the verdict; where that is broken, without its numbers."""
+    hidden: Any = dict.fromkeys(_NUMBERS if verdict.verdict == BROKEN else (), math.nan)
+    return replace(row, **hidden, **verdict._asdict())
+
+
+_NUMBERS = (
+    *("baseline_value", "compared_value", "difference", "ci_low", "ci_high", "p", "p_holm"),
+    "smallest_detectable",
+)
 
 
 def _check_sides(sides: ComparedSides, baseline: str) -> None:

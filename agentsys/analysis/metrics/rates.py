@@ -11,10 +11,11 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from agentsys.analysis.metrics.cell_verdict import BROKEN, VALID, CellVerdict, judge_cells
 from agentsys.analysis.metrics.own_metric import Metric, count_answers
 from agentsys.analysis.statistics.difference_test import difference_interval
 from agentsys.analysis.statistics.differences import Difference
@@ -42,6 +43,7 @@ from agentsys.analysis.statistics.rate_estimates import (
 from agentsys.base.grouping import group_by
 from agentsys.records.case_row import NO_ATTACK, CaseRow
 from agentsys.records.published_facts import NO_DEFENSE
+from agentsys.records.schema import ACTING_ROLES
 
 BENIGN_UTILITY = "benign_utility"
 UTILITY_UNDER_ATTACK = "utility_under_attack"
@@ -88,6 +90,10 @@ class MetricRow(CellRow):
     """Cases the value rests on (for the defense quality: benign and attacked ones)."""
     errors: int
     """Errored cases of this cell, whether the rule in force counts them or not."""
+    verdict: str = VALID
+    """Of the cell: `valid`, `suspect` or `broken`; a broken one's value and interval are nan."""
+    reasons: str = ""
+    """Why, the gravest reason first; see agentsys.analysis.metrics.cell_verdict."""
 
 
 class Number(NamedTuple):
@@ -102,6 +108,16 @@ class Number(NamedTuple):
     """Cases it rests on."""
     errors: int = 0
     """Errored cases among those that were to be counted."""
+    verdict: str = VALID
+    """Of its cell, and why; see `MetricRow`."""
+    reasons: str = ""
+
+    def judge(self, found: CellVerdict) -> Number:
+        """The number under its cell's verdict: none where that is broken."""
+        hidden: Any = dict.fromkeys(
+            ("value", "ci_low", "ci_high") if found.verdict == BROKEN else (), math.nan
+        )
+        return self._replace(**hidden, **found._asdict())
 
 
 class MeasuredCell(NamedTuple):
@@ -130,6 +146,7 @@ class MeasuredCell(NamedTuple):
         return (*self[:3], self.defense != NO_DEFENSE, self.defense, self.attack != NO_ATTACK, self.attack)
 
 
+Verdicts = Mapping[MeasuredCell, CellVerdict]
 _CELL_FIELDS = attrgetter("benchmark", "version", "model", "apart", "simulated", "defense", "attack")
 """What the name of a case's cell is made of."""
 
@@ -149,6 +166,7 @@ def measure(
     *,
     own: Sequence[Metric] = (),
     replicates: int = 2000,
+    verdicts: Verdicts | None = None,
 ) -> list[MetricRow]:
     """Measure all metrics of all cells, per suite, overall and pooled.
 
@@ -158,6 +176,7 @@ def measure(
         errors: What errored cases count as.
         own: Further metrics, of the user's own; errored cases are in none of them, whatever the rule.
         replicates: Number of bootstrap replicates.
+        verdicts: The cells' verdicts, where they stand beside cells of other cases; None: judged here.
 
     Returns:
         Rows sorted by cell (`none` before other defenses), then metric, then suite, with `overall` and
@@ -187,7 +206,25 @@ def measure(
             if answers := tally_suites(count_answers(cells[cell], metric_of_users), ErrorRule.REPORT):
                 rates = rate_levels(answers, Side.SOLVED, resampler)
                 rows += metric_rows(cell, metric_of_users.name, rates)
-    return rows
+    return apply_verdicts(rows, judge_scored(cells) if verdicts is None else verdicts)
+
+
+def judge_scored(cells: Mapping[MeasuredCell, Sequence[CaseRow]]) -> Verdicts:
+    """Judge `scored_cells`; those of one model under one attack stand beside each other."""
+    return judge_cells(cells, lambda cell: (*cell[:3], cell.attack))
+
+
+def apply_verdicts(rows: Iterable[MetricRow], verdicts: Verdicts) -> list[MetricRow]:
+    """Put the cells' verdicts into rows; there is no number of a broken cell."""
+    return [_apply_verdict(row, verdicts) for row in rows]
+
+
+def _apply_verdict(row: MetricRow, verdicts: Verdicts) -> MetricRow:
+    cell = MeasuredCell(row.benchmark, row.version, row.model, row.defense, row.attack)
+    found = verdicts.get(cell, CellVerdict())
+    if row.metric == DEFENSE_QUALITY:
+        found = found.join(verdicts.get(cell._replace(attack=NO_ATTACK), CellVerdict()))
+    return row if found.verdict == VALID else replace(row, **number_in(row).judge(found)._asdict())
 
 
 def upper_for(cases: Iterable[CaseRow]) -> float:
@@ -231,7 +268,7 @@ def metric_rows(
         upper: See `upper_for`.
     """
     for suite, estimate in found.items():
-        yield MetricRow(*cell, suite, metric, *number_of(estimate, upper))
+        yield MetricRow(*cell, suite, metric, **number_of(estimate, upper)._asdict())
 
 
 def percent(proportion: float) -> float:
@@ -250,7 +287,7 @@ def number_of(found: Estimate | Difference, upper: float = UPPER) -> Number:
 
 def number_in(row: MetricRow) -> Number:
     """The number of a row of the long form."""
-    return Number(row.value, row.ci_low, row.ci_high, row.n, row.errors)
+    return Number(*(getattr(row, name) for name in Number._fields))
 
 
 LONGEST_SHORT = 3
@@ -358,8 +395,6 @@ def _pooled(cases: Iterable[CaseRow], errors: ErrorRule) -> Tally:
     return tally_suite("all suites", named, errors)
 
 
-ACTING_ROLES = frozenset({"agent", "main"})
-"""Roles whose context carries the conversation with the user, in plain agents and in AgentSys."""
 TokensOf = Callable[[CaseRow], int | None]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from agentsys.analysis.metrics.cell_verdict import BROKEN, verdict_notes
 from agentsys.analysis.metrics.task_tags import SCORE_FIXED
 from agentsys.analysis.paper import paper_notes
 from agentsys.analysis.paper.paper_tables import (
@@ -44,6 +45,9 @@ class TableRecord:
     n: int
     """Cases our value rests on; 0 where nothing was run."""
     errors: int
+    verdict: str
+    """`valid`, `suspect` or `broken`; where it is broken, ours is nan. Empty where nothing was run."""
+    reasons: str
     run_model: str | None
     """The model as the runs name it."""
     version: str | None
@@ -58,7 +62,7 @@ def list_table_records(filled: FilledTable) -> Iterator[TableRecord]:
         of_runs = (line.model, line.version, line.simulated) if line else (None, None, False)
         for cell in row.cells:
             if cell.spot is not None:
-                ours = cell.ours or (None, None, None, 0, 0)
+                ours = cell.ours or (None, None, None, 0, 0, "", "")
                 key = (filled.table.number, row.model, row.defense, *cell.spot)
                 yield TableRecord(*key, cell.paper, *ours, *of_runs)
 
@@ -92,6 +96,7 @@ def make_paper_document(
             sections.append((f"{heading}: {', '.join(variant.marks)}{under}", [grid]))
     notes = [
         *(variants.notes if variants else ()),
+        *verdict_notes(list_table_records(filled)),
         *paper_notes.write_paper_notes(filled, reading, errors, replicates),
     ]
     return Document(sections, notes, paper_notes.list_filling_commands(filled, logdir))
@@ -116,7 +121,9 @@ def _make_cells(row: PaperRow, filled: FilledTable) -> tuple[GridCell, ...]:
     model = line.model if line and len(snapshots) > 1 else row.model
     numbers = [place for cell in row.cells for place in (_write_ours(cell, row), _write_paper(cell))]
     version = line.version + (paper_notes.MIXED if line.is_mixed else "") if line else paper_notes.NO_RUNS
-    return cells(model, row.defense, *row.band.labels, *numbers, _count_cases(row), version)
+    return cells(
+        model, GridCell(row.defense, row.verdict), *row.band.labels, *numbers, _count_cases(row), version
+    )
 
 
 def _write_paper(cell: PaperCell) -> str:
@@ -130,6 +137,8 @@ def _write_ours(cell: PaperCell, row: PaperRow) -> GridCell:
         return GridCell("")
     if cell.ours is None or row.line is None:
         return GridCell(paper_notes.NO_RUNS)
+    if cell.ours.verdict == BROKEN:
+        return GridCell(BROKEN)
     marks = paper_notes.SIMULATED if row.line.simulated else ""
     if cell.spot.suite == OVERALL and row.line.list_missing_suites(cell.spot.attack):
         marks += paper_notes.FEWER_SUITES

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from typing import Any, NamedTuple
 
 from agentsys.analysis.metrics import rates
+from agentsys.analysis.metrics.cell_verdict import CellVerdict, shorten_verdict
 from agentsys.analysis.metrics.rates import asr_by_round
 from agentsys.analysis.published import printed_in, short_model
 from agentsys.analysis.statistics.outcome_grid import ErrorRule, Resampler
@@ -100,10 +102,9 @@ _ADAPTIVE_BANDS = tuple(
     for attack in (ATTACK, "adaptive", "pair", PER_CASE)
 )
 _SUITE_COLUMNS = ("Overall", *(suite.capitalize() for suite in SUITES))
-_OWN_PRESETS = frozenset(
-    f"agentsys_{name}" for name in ("strict", "flat", "lean", "hybrid", "hybrid_main", "rules")
-)
-"""Presets of AgentSys that the paper does not have, for the rows below its own."""
+_OWN_PRESETS = frozenset(f"agentsys_{name}" for name in ("strict", "flat", "lean"))
+"""Presets of AgentSys that the paper does not have, for the rows below its own; those with rules have a hole
+(docs/agentsys.md)."""
 _CONTROLS = frozenset({"tool_result_parsing", "tool_result_parsing_parse_only"})
 """Intent and extraction without isolation: what AgentSys's own parts are held against."""
 _REBUILT = frozenset({"isolategpt", "progent"})
@@ -250,6 +251,13 @@ class PaperRow:
     """Whether the paper's table has this row."""
     cells: tuple[PaperCell, ...]
 
+    @property
+    def verdict(self) -> str:
+        """Grade and first reason of what its numbers' cells have against them."""
+        numbers = [cell.ours for cell in self.cells if cell.ours]
+        joined = reduce(CellVerdict.join, (CellVerdict(*one[-2:]) for one in numbers), CellVerdict())
+        return shorten_verdict(*joined)
+
 
 @dataclass(frozen=True)
 class FilledTable:
@@ -285,7 +293,8 @@ def fill_table(
     known, further = {defense for _, defense in printed}, table.further_defenses
     lines = list_run_lines(named, table.attacks)
     lines = [line for line in lines if further is None or line.defense in known | further]
-    ours = {line: _measure_line(table, line, errors, Resampler(replicates)) for line in lines}
+    verdicts = judge_lines(lines)
+    ours = {line: _measure_line(table, line, errors, Resampler(replicates), verdicts) for line in lines}
     rows = []
     for key in _sort_keys(table, [*printed, *(line.key for line in lines)]):
         paper = printed.get(key, {})
@@ -298,6 +307,11 @@ def fill_table(
                 )
                 rows.append(PaperRow(*key, band, line, bool(paper), cells))
     return FilledTable(table, tuple(rows), tuple(lines))
+
+
+def judge_lines(lines: Iterable[RunLine]) -> rates.Verdicts:
+    """Judge the cells of lines that stand in one table or figure."""
+    return rates.judge_scored(rates.scored_cells(case for line in lines for case in line.cases))
 
 
 def _rename_chosen_rounds(cases: Sequence[CaseRow]) -> list[CaseRow]:
@@ -334,11 +348,12 @@ def _sort_keys(table: PaperTable, keys: Sequence[tuple[str, str]]) -> list[tuple
 
 
 def _measure_line(
-    table: PaperTable, line: RunLine, errors: ErrorRule, resampler: Resampler
+    table: PaperTable, line: RunLine, errors: ErrorRule, resampler: Resampler, verdicts: rates.Verdicts
 ) -> Mapping[Spot, rates.Number]:
     if table.number == 1:
         attacked = [case for case in line.cases if case.attack == ATTACK]
         by_round = asr_by_round(attacked, ROUND_LENGTHS, errors, resampler)
-        return {make_round_spot(*pair): number for pair, number in by_round.items()}
-    rows = rates.measure(line.cases, errors, replicates=resampler.replicates)
+        found = verdicts[rates.MeasuredCell.of(attacked[0])] if attacked else CellVerdict()
+        return {make_round_spot(*pair): number.judge(found) for pair, number in by_round.items()}
+    rows = rates.measure(line.cases, errors, replicates=resampler.replicates, verdicts=verdicts)
     return {Spot(row.attack, row.suite, row.metric): rates.number_in(row) for row in rows}

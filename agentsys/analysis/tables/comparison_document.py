@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from agentsys.analysis.metrics.cell_verdict import BROKEN, VALID, shorten_verdict, verdict_notes
 from agentsys.analysis.metrics.compared_sides import Axis
 from agentsys.analysis.metrics.comparison import (
     ALL_CASES,
@@ -27,7 +28,7 @@ from agentsys.analysis.statistics.outcome_grid import CONFIDENCE
 from agentsys.analysis.statistics.rate_estimates import OVERALL, POOLED
 from agentsys.analysis.tables.result_notes import SIMULATED_NOTE, provenance_notes
 from agentsys.analysis.tables.results_document import MOST_ACROSS
-from agentsys.analysis.tables.table_document import MISSING, Document, Grid, GridCell, cells, number_text
+from agentsys.analysis.tables.table_document import Document, Grid, GridCell, cells, number_text
 from agentsys.analysis.tables.table_writers import LongForm, Output, records_of
 from agentsys.base.grouping import group_by
 from agentsys.records.case_row import NO_ATTACK, make_case_id
@@ -124,8 +125,7 @@ def _overall(rows: Sequence[DifferenceRow], which: str, found: Comparison) -> Gr
         cells(
             _name(row),
             found.titles[row.metric],
-            number_text(row.baseline_value),
-            number_text(row.compared_value),
+            *(_value(row, value) for value in (row.baseline_value, row.compared_value)),
             _difference(row),
             p_text(row.p),
             p_text(row.p_holm),
@@ -164,6 +164,10 @@ def _by_suite(rows: Sequence[DifferenceRow], titles: Mapping[str, str]) -> Grid:
     return Grid(caption, header, body, names=2, breaks=breaks)
 
 
+def _value(row: DifferenceRow, value: float) -> str:
+    return BROKEN if row.verdict == BROKEN else number_text(value)
+
+
 def _points(row: DifferenceRow | None) -> GridCell:
     return GridCell("") if row is None else _difference(row, starred=True)
 
@@ -177,13 +181,14 @@ def _name(row: DifferenceRow) -> GridCell:
         Axis.RUN: (row.model, row.defense, row.attack),
     }[Axis(row.by)]
     benign = row.attack == NO_ATTACK and row.by != Axis.ATTACK
-    return GridCell(row.compared, " / ".join(around[:-1] if benign else around))
+    told = " / ".join(around[:-1] if benign else around), shorten_verdict(row.verdict, row.reasons)
+    return GridCell(row.compared, ", ".join(filter(None, told)))
 
 
 def _difference(row: DifferenceRow, *, starred: bool = False) -> GridCell:
     if math.isnan(row.difference):
-        return GridCell(MISSING)
-    star = "*" if starred and row.p_holm < _SIGNIFICANT else ""
+        return GridCell(_value(row, row.difference))
+    star = "*" if starred and row.p_holm < _SIGNIFICANT and row.verdict == VALID else ""
     interval = "" if math.isnan(row.ci_low) else f"{row.ci_low:+.1f} to {row.ci_high:+.1f}"
     return GridCell(f"{row.difference:+.2f}{star}", interval)
 
@@ -196,6 +201,7 @@ def p_text(p: float) -> str:
 def _notes(found: Comparison) -> Iterator[str]:
     compared = [case for pairing in found.pairings.values() for pair in pairing.pairs for case in pair]
     yield from found.notes
+    yield from verdict_notes(found.rows)
     yield from benchmark_change_notes(row.benchmark for row in found.rows)
     yield from _EXPLAINED
     if any(case.simulated for case in compared):
@@ -264,7 +270,7 @@ def _significant(found: Comparison, contest: Contest, pairs: Sequence[Pair]) -> 
     for row in found.rows:
         cell = MeasuredCell(row.benchmark, row.version, row.model, row.defense, row.attack)
         met = cell == ours and (row.baseline, row.compared) == (contest.baseline, contest.compared)
-        if met and (row.suite, row.cases) == (OVERALL, ALL_CASES) and row.p < LEVEL:
+        if met and (row.suite, row.cases) == (OVERALL, ALL_CASES) and row.p < LEVEL and row.verdict == VALID:
             yield row
 
 

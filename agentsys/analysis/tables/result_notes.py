@@ -25,7 +25,8 @@ from agentsys.analysis.metrics.attack_success import (
 )
 from agentsys.analysis.metrics.best_attack import at_least_once, best_attack, least_repeats, overall_asr
 from agentsys.analysis.metrics.case_measures import is_control
-from agentsys.analysis.metrics.rates import Number, scored_cells
+from agentsys.analysis.metrics.cell_verdict import BROKEN, MOST_BOUND, count_ends, describe_ends
+from agentsys.analysis.metrics.rates import Number, judge_scored, scored_cells
 from agentsys.analysis.metrics.task_tags import (
     Bound,
     benchmark_change_notes,
@@ -55,20 +56,25 @@ def honesty_notes(
     signs, resampler = SignDraws(), Resampler(replicates)
     listed = list(cases)
     cells = scored_cells(listed)
+    verdicts = judge_scored(cells)
     ordered = sorted(cells, key=lambda cell: (*cell[:3], cell.defense != NO_DEFENSE, *cell[3:]))
     sheets = group_by(ordered, lambda cell: cell[:3])
     notes = [*benchmark_change_notes(benchmark for benchmark, *_ in sheets), *provenance_notes(listed)]
     for (benchmark, version, model), of_sheet in sheets.items():
         lines = {(cell.defense, cell.attack): cells[cell] for cell in of_sheet}
         prefix = f"{model} on {benchmark} {version}: " if len(sheets) > 1 else ""
-        counted = {line: tally_suites(some, rule) for line, some in lines.items()}
+        # What there is to say of numbers is not said of broken cells, which have none.
+        sound = {
+            (cell.defense, cell.attack): cells[cell] for cell in of_sheet if verdicts[cell].verdict != BROKEN
+        }
+        counted = {line: tally_suites(some, rule) for line, some in sound.items()}
         found = [
             *_notes_on_replies(lines),
-            *_notes_on_floors(lines, counted, signs),
-            *_notes_on_power(lines, rule),
+            *_notes_on_floors(sound, counted, signs),
+            *_notes_on_power(sound, rule),
             *_notes_on_limits(benchmark, version, lines),
-            *_notes_on_tries(lines, counted, rule, resampler),
-            *_notes_on_exposure(lines, rule),
+            *_notes_on_tries(sound, counted, rule, resampler),
+            *_notes_on_exposure(sound, rule),
             *_notes_on_searches(lines, rule),
         ]
         notes += [f"{prefix}{note}" for note in found]
@@ -83,21 +89,21 @@ def _notes_on_replies(lines: _Lines) -> Iterator[str]:
     cases = [case for some in lines.values() for case in some]
     for note in sorted({note for case in cases for note in case.notes if note.startswith(SLOPPY)}):
         yield f"{note}: replies depart from what was asked for at these rates (docs/sloppiness.md)."
-    for line, some in lines.items():
-        ran = [case for case in some if case.status == "ok" and case.trajectory_length is not None]
-        if ran and not any(case.calls or case.trajectory_length for case in ran):
-            yield (
-                f"{_name(*line)}: no tool was called in any of {len(ran)} cases. Does the model's server "
-                "parse tool calls (docs/models.md)?"
-            )
+    ended = {line: count_ends(some) for line, some in lines.items()}
+    # Of more the verdict tells.
+    few = {line: ends for line, ends in ended.items() if 0 < ends.total() <= MOST_BOUND * len(lines[line])}
+    if few:
+        told = (f"{_name(*line)} {describe_ends(ends)} of {len(lines[line])}" for line, ends in few.items())
+        yield f"Ended (scored as they stand): {'; '.join(told)}."
     odd: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
     for case in cases:
         for model_id, kinds in case.odd_replies.items():
             for kind, count in kinds.items():
-                odd[model_id, kind].append(count)
+                if kind in _ODD:
+                    odd[model_id, kind].append(count)
     for (model_id, kind), counts in sorted(odd.items()):
         yield (
-            f"Replies of {model_id or 'a model without a name'} that were {_ODD.get(kind, kind)}: "
+            f"Replies of {model_id or 'a model without a name'} that were {_ODD[kind]}: "
             f"{sum(counts)}, in {len(counts)} cases."
         )
     if met := [case for case in cases if case.error_kind == "context_length"]:

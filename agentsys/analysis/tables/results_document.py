@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 
 from agentsys.analysis.metrics.attack_success import ASR_WHERE_SOLVED, UTILITY_CHANGE, Denial
 from agentsys.analysis.metrics.case_measures import (
@@ -15,6 +16,7 @@ from agentsys.analysis.metrics.case_measures import (
     metric_of,
     unsolved_suites,
 )
+from agentsys.analysis.metrics.cell_verdict import BROKEN, CellVerdict, shorten_verdict
 from agentsys.analysis.metrics.rates import (
     BENIGN_UTILITY,
     METRIC_TITLES,
@@ -61,6 +63,12 @@ class ResultsLine:
         """The numbers that tell of its benign and of its attacked cases, as far as there are any."""
         kinds = (self.numbers.get((metric, OVERALL)) for metric in (BENIGN_UTILITY, TARGETED_ASR))
         return [kind for kind in kinds if kind is not None]
+
+    @property
+    def verdict(self) -> str:
+        """Grade and first reason of its cells' verdict; empty where there is nothing to say in the line."""
+        joined = reduce(CellVerdict.join, (CellVerdict(kind.verdict, kind.reasons) for kind in self.kinds))
+        return shorten_verdict(*joined)
 
     @property
     def counted(self) -> str:
@@ -152,7 +160,7 @@ class Report:
         share = self.unexposed.get(
             MeasuredCell(sheet.benchmark, sheet.version, sheet.model, line.defense, line.attack)
         )
-        return "" if share is None else f"{share:.1f}"
+        return "" if share is None or line.verdict.startswith(BROKEN) else f"{share:.1f}"
 
     @property
     def long_form(self) -> list[MetricRow]:
@@ -229,9 +237,9 @@ def _by_suite(sheet: Sheet, intervals: bool) -> Grid:
     return Grid("by suite, in percent", header, rows, names=3, breaks=breaks, captioned=True)
 
 
-def _names(line: ResultsLine) -> list[str]:
+def _names(line: ResultsLine) -> list[str | GridCell]:
     """Fill the columns of defense and attack."""
-    return [line.defense, "" if line.attack == NO_ATTACK else line.attack]
+    return [GridCell(line.defense, line.verdict), "" if line.attack == NO_ATTACK else line.attack]
 
 
 _DENIAL_HEADER = (

@@ -8,8 +8,18 @@ from dataclasses import dataclass, replace
 
 from agentsys.analysis.metrics.attack_success import denial_notes, paired_denials
 from agentsys.analysis.metrics.case_measures import fact_rows
+from agentsys.analysis.metrics.cell_verdict import verdict_notes
 from agentsys.analysis.metrics.own_metric import Metric
-from agentsys.analysis.metrics.rates import METRIC_TITLES, MeasuredCell, MetricRow, measure
+from agentsys.analysis.metrics.rates import (
+    DEFENSE_QUALITY,
+    METRIC_TITLES,
+    MeasuredCell,
+    MetricRow,
+    apply_verdicts,
+    judge_scored,
+    measure,
+    scored_cells,
+)
 from agentsys.analysis.metrics.task_tags import SCORE_FIXED, load_tag, split_by_tag, with_fixed_scores
 from agentsys.analysis.statistics.outcome_grid import CONFIDENCE, ErrorRule, outcome_of
 from agentsys.analysis.statistics.rate_estimates import OVERALL
@@ -37,10 +47,12 @@ def measure_reading(
         own: Further metrics, of the user's own.
         replicates: Number of bootstrap replicates.
     """
+    verdicts = judge_scored(scored_cells(reading.cases))
+    denials = paired_denials(reading.cases, errors, replicates=replicates)
     return Report(
-        measure(reading.cases, errors, own=own, replicates=replicates),
-        measured=fact_rows(reading.cases, replicates=replicates),
-        denials=paired_denials(reading.cases, errors, replicates=replicates),
+        measure(reading.cases, errors, own=own, replicates=replicates, verdicts=verdicts),
+        measured=apply_verdicts(fact_rows(reading.cases, replicates=replicates), verdicts),
+        denials=[replace(one, rows=tuple(apply_verdicts(one.rows, verdicts))) for one in denials],
         titles=METRIC_TITLES | {metric.name: metric.title for metric in own},
     )
 
@@ -57,6 +69,7 @@ def build_report(
     # The most important first: a screen shows three of them.
     notes = [
         *describe_unfinished(reading.unfinished),
+        *verdict_notes(found.rows, [DEFENSE_QUALITY]),
         *errored_notes(reading.cases, errors),
         *([SIMULATED_NOTE] if any(is_simulated_name(row.model) for row in found.rows) else []),
         *replay_notes(reading.cases),
@@ -104,12 +117,18 @@ def unexposed_share(cases: Iterable[CaseRow]) -> dict[MeasuredCell, float]:
     }
 
 
+_KINDS_BEFORE = {"cut_reply": "cut_reply, which is scored when it is run again"}
+"""Error kinds of older records that are none any more."""
+
+
 def errored_notes(cases: Iterable[CaseRow], rule: ErrorRule) -> Iterator[str]:
     """Say how many of some cases errored, why, and what they count as; nothing where none did."""
     errored = [case for case in cases if case.status == "error" and case.is_scored]
     if not errored:
         return
-    kinds = Counter(case.error_kind or "unknown" for case in errored)
+    kinds = Counter(
+        _KINDS_BEFORE.get(case.error_kind or "", case.error_kind or "unknown") for case in errored
+    )
     listed = ", ".join(f"{kind} {count}" for kind, count in sorted(kinds.items()))
     format_count = sum(outcome_of(case, rule) is not None for case in errored)
     if rule is ErrorRule.REPORT:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from rich.cells import cell_len
 
 from agentsys.analysis.metrics.case_measures import total_dollars, total_tokens
+from agentsys.analysis.metrics.cell_verdict import BROKEN, SUSPECT, VALID, shorten_verdict, verdict_notes
 from agentsys.analysis.metrics.comparison import ALL_CASES, DifferenceRow, compare_sides
 from agentsys.analysis.metrics.rates import (
     BENIGN_UTILITY,
@@ -18,6 +19,9 @@ from agentsys.analysis.metrics.rates import (
     TARGETED_ASR,
     UTILITY_UNDER_ATTACK,
     MeasuredCell,
+    Verdicts,
+    judge_scored,
+    scored_cells,
 )
 from agentsys.analysis.published import PAPER_MODEL, printed_overall
 from agentsys.analysis.statistics.outcome_grid import ErrorRule
@@ -33,6 +37,7 @@ from agentsys.analysis.tables.table_document import (
     cells,
     interval_text,
     plain,
+    value_text,
 )
 from agentsys.base.grouping import abbreviate_count, format_count, format_duration, group_by
 from agentsys.records.case_row import NO_ATTACK, CaseRow
@@ -102,7 +107,12 @@ def findings(
         return ()
     # All metrics of `agentsys compare`, so that p-values are corrected as there.
     found = compare_sides(format_count, NO_DEFENSE, errors=errors)
-    shown = [row for row in found.rows if (row.suite, row.cases) == (OVERALL, ALL_CASES)]
+    verdicts = judge_scored(scored_cells(format_count))
+    shown = [
+        row
+        for row in found.rows
+        if (row.suite, row.cases) == (OVERALL, ALL_CASES) and _is_believed(row, verdicts)
+    ]
     blocks = _blocks([row for row in shown if row.metric in (BENIGN_UTILITY, TARGETED_ASR)])
     told = {block: list(_lines(changes, width)) for block, changes in blocks.items()}
     if len(told) == 1:
@@ -112,6 +122,13 @@ def findings(
     first = [f"{block.title}: {lines[0]}" for block, lines in told.items()]
     more = len(first) - _MOST_BLOCKS
     return (*first[:_MOST_BLOCKS], *([f"{more} more below."] if more > 0 else []))
+
+
+def _is_believed(row: DifferenceRow, verdicts: Verdicts) -> bool:
+    """Whether both cells are valid, among all that are shown and beside each other."""
+    cell = MeasuredCell(row.benchmark, row.version, row.model, row.defense, row.attack)
+    both = (verdicts[cell], verdicts[cell._replace(defense=NO_DEFENSE)])
+    return row.verdict == VALID and all(one.verdict == VALID for one in both)
 
 
 def _blocks(rows: Sequence[DifferenceRow]) -> dict[_Block, list[_Change]]:
@@ -185,6 +202,8 @@ def _one_decimal(value: float) -> str:
 
 NOTES = 2
 """Notes on the screen at most: the most important come first."""
+VERDICTS = 3
+"""Besides these, notes on what cannot be believed."""
 FINDINGS = 3
 """Findings on the screen at most."""
 NARROW = 80
@@ -198,6 +217,7 @@ QUALITY = "Quality"
 _N, _ERRORS, _TOKENS = "n", "Errors", "Tokens"
 _TITLES = {UTILITY_UNDER_ATTACK: "Under attack", TARGETED_ASR: "ASR", DEFENSE_QUALITY: QUALITY}
 """Metric -> heading, where a shorter one does."""
+_SUSPECT_MARK = "?"
 _LEGEND = f"%, 95% intervals; n benign + attacked; {BEST} best."
 _WORST_CASE = "simulated"
 """The scripted agent as it is shipped: it does all that it reads. Changed options change its name."""
@@ -214,11 +234,12 @@ def results_screen(found: Report, cases: Sequence[CaseRow], findings: Sequence[s
     grids = [
         (_sheet_title(sheet), _sheet_grid(sheet, relative)) for sheet in sheets(found.rows, found.titles)
     ]
-    told_already = all(grid.legend == _BESIDE_PAPER for _, grid in grids)
-    notes = [note for note in found.notes if not (told_already and note == SIMULATED_NOTE)]
+    grave = list(verdict_notes(found.rows, [DEFENSE_QUALITY]))
+    told_already = all(grid.legend.endswith(_BESIDE_PAPER) for _, grid in grids)
+    others = [note for note in found.notes if note not in (*grave, *([SIMULATED_NOTE] * told_already))]
     return Document(
         [(title, [grid]) for title, grid in grids],
-        [_fold_note(note, width) for note in notes[:NOTES]],
+        [_fold_note(note, width) for note in (*grave[:VERDICTS], *others[:NOTES])],
         quotable=findings[:FINDINGS],
         dense=True,
     )
@@ -264,13 +285,22 @@ def _sheet_grid(sheet: Sheet, relative: Mapping[MeasuredCell, float]) -> Grid:
     }
     columns += [(name, [GridCell(text) for text in texts]) for name, texts in counts.items()]
     rows = [
-        cells(*(line.attack, line.defense)[-len(names) :], *(column[place] for _, column in columns))
+        cells(*_names(line, len(names)), *(column[place] for _, column in columns))
         for place, line in enumerate(lines)
     ]
     ends = frozenset(i for i in range(1, len(lines)) if lines[i].attack != lines[i - 1].attack)
     header = (*names, *(title for title, _ in columns))
     legend = _BESIDE_PAPER if beside_paper else _LEGEND
+    if any(cell.text.endswith(_SUSPECT_MARK) for row in rows for cell in row):
+        legend = f"{_SUSPECT_MARK} suspect, see below. {legend}"
     return Grid("overall", header, rows, len(names), breaks=ends, legend=legend)
+
+
+def _names(line: ResultsLine, count: int) -> Sequence[str | GridCell]:
+    # A suspect row is marked at its numbers: there is no room for its reason, which stands below.
+    return (line.attack, GridCell(line.defense, line.verdict if line.verdict.startswith(BROKEN) else ""))[
+        -count:
+    ]
 
 
 _Column = tuple[str, list[GridCell]]
@@ -290,7 +320,12 @@ def _columns_beside_paper(
         attacks = [NO_ATTACK if metric == BENIGN_UTILITY else line.attack for line in lines]
         keys = [(line.defense, attack, metric) for line, attack in zip(lines, attacks, strict=True)]
         if metric != DEFENSE_QUALITY:
-            found.append((title, [cell._replace(text=cell.text.rstrip(f"{BEST} ")) for cell in numbers]))
+            plain_texts = [cell.text.replace(BEST, " ") for cell in numbers]
+            if all(text.endswith(" ") for text in plain_texts):
+                plain_texts = [text.rstrip() for text in plain_texts]
+            found.append(
+                (title, [cell._replace(text=text) for cell, text in zip(numbers, plain_texts, strict=True)])
+            )
             if printed.keys() & keys:
                 texts = [f"{printed[key]:.1f}" if key in printed else "" for key in keys]
                 found.append((_PAPER, [GridCell(text) for text in texts]))
@@ -301,11 +336,14 @@ def _number(line: ResultsLine, metric: str, lines: Sequence[ResultsLine]) -> Gri
     """A value with its interval; marked if it is the best under the line's attack, and not all are alike."""
     number = line.numbers.get((metric, OVERALL))
     if number is None or math.isnan(number.value):
-        return GridCell(f"{MISSING} ", interval_text(number, digits=0))
+        return GridCell(f"{value_text(number)} ", interval_text(number, digits=0))
     rivals = [other.numbers.get((metric, OVERALL)) for other in lines if other.attack == line.attack]
-    values = [round(one.value, 1) for one in rivals if one is not None and not math.isnan(one.value)]
-    best = min(values) if metric == TARGETED_ASR else max(values)
-    mark = BEST if round(number.value, 1) == best and min(values) < max(values) else " "
+    believed = [one for one in rivals if one is not None and one.verdict == VALID]
+    values = [round(one.value, 1) for one in believed if not math.isnan(one.value)]
+    best = min(values, default=0.0) if metric == TARGETED_ASR else max(values, default=0.0)
+    is_best = number in believed and round(number.value, 1) == best and min(values) < max(values)
+    doubted = number.verdict == SUSPECT and shorten_verdict(number.verdict, number.reasons)
+    mark = BEST if is_best else _SUSPECT_MARK if doubted else " "
     return GridCell(f"{number.value:.1f}{mark}", interval_text(number, digits=0))
 
 

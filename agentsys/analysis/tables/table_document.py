@@ -16,6 +16,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from agentsys.analysis.metrics.cell_verdict import BROKEN
+
 if TYPE_CHECKING:
     from agentsys.analysis.metrics.rates import MetricRow, Number
     from agentsys.analysis.metrics.search_budget import BudgetRow
@@ -92,8 +94,10 @@ def number_text(value: float, form: str = ".2f") -> str:
 
 
 def value_text(number: WithInterval | None) -> str:
-    """Write a number's value; the same where there is no number."""
-    return MISSING if number is None else number_text(number.value)
+    """Write a number's value; the same where there is no number, `broken` where its cell is."""
+    if number is None:
+        return MISSING
+    return BROKEN if getattr(number, "verdict", "") == BROKEN else number_text(number.value)
 
 
 def interval_text(number: WithInterval | None, digits: int = 1) -> str:

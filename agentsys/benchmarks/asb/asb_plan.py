@@ -14,7 +14,7 @@ from agentdojo.types import ChatMessage
 
 from agentsys.models.chat import ChatModel, ChatRequest, ToolSpec, assistant, user
 from agentsys.models.providers.wire_parts import visible_text
-from agentsys.models.trace import Span, span
+from agentsys.models.trace import Span, mark_reply_unreadable, span
 
 MESSAGE, TOOLS = "message", "tool_use"
 """Keys of a step in the plan's JSON. Source: ASB's plan format."""
@@ -290,6 +290,7 @@ def ask_for_plan(
             try:
                 plan = parse_asb_plan(visible_text(reply))
             except AsbPlanError as error:
+                mark_reply_unreadable()
                 asked += [assistant(write_unusable_plan(str(error))), user(AGAIN)]
         planning = PlanningOutcome(plan, patch_plan(plan, patch) if patch is not None else plan, tries)
         opened.decision = planning.to_decision()

@@ -119,17 +119,18 @@ def read_anthropic_reply(data: object, price: Price | None, key: str | None = No
     if body.get("type") == "error":
         raise http_error(500, body, None, key)
     usage = _parse_usage(as_mapping(body.get("usage")))
-    cut = body.get("stop_reason") in _TRUNCATED_REASONS
+    cut = body.get("stop_reason") == "max_tokens"
     return price_reply(lambda: _parse_message(body), usage, price, body.get("model"), cut=cut)
-
-
-_TRUNCATED_REASONS = ("max_tokens", "model_context_window_exceeded")
 
 
 def _parse_message(body: Mapping[str, Any]) -> ChatAssistantMessage:
     content = body.get("content")
     if not isinstance(content, list):
         raise malformed_reply("the reply has no content list")
+    if body.get("stop_reason") == "model_context_window_exceeded":
+        raise ModelError(
+            ErrorKind.CONTEXT_LENGTH, "the conversation and its reply are too long for the model"
+        )
     if body.get("stop_reason") == "refusal" and not content:
         raise ModelError(ErrorKind.CONTENT_REFUSED, "the provider stopped the reply (stop_reason refusal)")
     return _message_of_blocks([as_mapping(block) for block in content])

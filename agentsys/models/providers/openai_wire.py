@@ -170,8 +170,7 @@ def read_openai_reply(
 
     Raises:
         ModelError: `MALFORMED_REPLY` if it is not a chat completion; the error's kind if it is an error
-            under status 200 (as some gateways send); `CONTENT_REFUSED` if a filter stopped it; `CUT_REPLY`
-            if a bound on tokens cut a call's arguments.
+            under status 200 (as some gateways send); `CONTENT_REFUSED` if a filter stopped it.
     """
     body = parse_body(data, key)
     if body.get("error"):

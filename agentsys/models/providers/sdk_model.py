@@ -11,7 +11,7 @@ from typing import Any
 
 from agentsys.errors import Unavailable
 from agentsys.models.chat import ChatReply, ChatRequest, ModelError
-from agentsys.models.pricing import Price, truncated_reply_error
+from agentsys.models.pricing import Price
 from agentsys.models.providers.bounded_http import MAX_REPLY_BYTES, ExchangeLimits, bounded_client
 from agentsys.models.providers.sdk_errors import refused_setting_error, translate_error
 
@@ -73,10 +73,10 @@ class SdkModel(ABC):
     def complete(self, request: ChatRequest) -> ChatReply:
         """Send one HTTP request.
 
-        A bound on tokens that the request itself asks for is meant; at any other, the reply is not whole.
+        A reply that ran into a bound on its tokens is what the model said, and says that it was cut.
 
         Raises:
-            ModelError: If it fails or the reply is not one; `CUT_REPLY` if it is not whole.
+            ModelError: If it fails or the reply is not one.
             ConfigError: If the model does not take one of the YAML's settings.
         """
         try:
@@ -87,12 +87,7 @@ class SdkModel(ABC):
                 refused_setting_error(self.name, translated) if isinstance(translated, ModelError) else None
             )
             raise refused or translated from None
-        reply = self._read_reply(answer, request)
-        if reply.cut and request.max_tokens is None:
-            cut = truncated_reply_error(reply.usage)
-            cut.usage, cut.cost_usd = reply.usage, reply.cost_usd
-            raise cut
-        return reply
+        return self._read_reply(answer, request)
 
     @abstractmethod
     def _make_client(self) -> Any:

@@ -91,7 +91,7 @@ class ReplyStore:
         Raises:
             OSError: If the disk does not take it; then nothing was stored.
         """
-        write_atomically(self._path(key), encode_for_wire(value), durable=False)
+        write_atomically(self._path(key), encode_for_wire(value))
 
     def has(self, key: str) -> bool:
         """Say whether there is a file under a key, readable or not."""
@@ -372,7 +372,9 @@ def _shared_reply(other: Future[ChatReply | None]) -> ChatReply | None:
 def dump_reply(reply: ChatReply, keepsake: Any) -> dict[str, Any]:
     """A reply as plain data."""
     stored = {"message": reply.message, "usage": asdict(reply.usage), "model_id": reply.model_id}
-    more = {"logprobs": [dict(token) for token in reply.logprobs]} if reply.logprobs else {}
+    more: dict[str, Any] = {"cut": True} if reply.cut else {}
+    if reply.logprobs:
+        more["logprobs"] = [dict(token) for token in reply.logprobs]
     return stored | more | {"notes": list(reply.notes), "keepsake": keepsake}
 
 
@@ -387,6 +389,7 @@ class _StoredReply(BaseModel):
     notes: tuple[str, ...]
     keepsake: Any
     logprobs: tuple[dict[str, float], ...] = ()
+    cut: bool = False
 
 
 def load_reply(value: Mapping[str, Any]) -> ChatReply:
@@ -401,4 +404,4 @@ def load_reply(value: Mapping[str, Any]) -> ChatReply:
     reply = ChatReply(stored.message, usage, cost_usd=0.0, model_id=stored.model_id, logprobs=stored.logprobs)
     if is_empty_reply(reply):
         raise ValueError("an empty reply is never stored")
-    return replace(reply, attempts=0, from_cache=True, notes=stored.notes)
+    return replace(reply, attempts=0, from_cache=True, notes=stored.notes, cut=stored.cut)

@@ -82,7 +82,8 @@ class RetryingModel(ModelWrapper):
             attempt += 1
             try:
                 reply = self.model.complete(request)
-                if not is_empty_reply(reply) or self._accepts_empty(attempt, empties):
+                # A cut one would be cut at the same place again.
+                if reply.cut or not is_empty_reply(reply) or self._accepts_empty(attempt, empties):
                     reply = replace(reply, empty_before=empties)
                     return _add_wasted(reply, wasted, attempt, self._timing.clock() - start)
                 empties += 1

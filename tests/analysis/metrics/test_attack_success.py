@@ -177,17 +177,6 @@ def test_a_sloppy_simulated_model_is_named_under_the_table_with_its_rates() -> N
     assert not any("sloppiness" in note for note in honesty_notes([row(simulated=True)]))
 
 
-def test_a_cell_in_which_no_case_made_a_tool_call_says_so() -> None:
-    silent = [row(attack="none", user_task_id=f"user_task_{n}", trajectory_length=0) for n in range(3)]
-    lost = row(attack="none", user_task_id="user_task_9", status="error", error_kind="timeout")
-    told = "agentsys: no tool was called in any of 3 cases. Does the model's server parse tool calls"
-    assert [note for note in honesty_notes([*silent, lost]) if note.startswith(told)]
-    for called in ({"calls": {"read_file": 1}}, {"trajectory_length": 1}):
-        notes = honesty_notes([*silent, replace(silent[0], user_task_id="user_task_5", **called)])
-        assert not [note for note in notes if "no tool was called" in note]
-    assert not [note for note in honesty_notes([row(attack="none")]) if "no tool was called" in note]
-
-
 def test_replies_that_came_to_nothing_are_counted_per_model() -> None:
     one = row(attack="none", odd_replies={"m-1": {"empty": 2, "unparsed_call": 1}})
     two = row(attack="none", user_task_id="user_task_1", odd_replies={"m-1": {"empty": 3}})

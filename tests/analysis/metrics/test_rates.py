@@ -270,7 +270,7 @@ def test_a_number_tells_of_the_errored_cases_beside_it() -> None:
     (number,) = asr_by_round(cases, [2], RULE, FEW).values()
     assert (number.value, number.n, number.errors) == (100.0, 1, 1)
     (line,) = [r for r in measure(cases) if (r.metric, r.suite) == ("targeted_asr", "banking")]
-    assert number_in(line) == (100.0, line.ci_low, line.ci_high, 1, 1)
+    assert number_in(line) == (100.0, line.ci_low, line.ci_high, 1, 1, "valid", "")
 
 
 def test_short_and_long_tasks_add_up_to_the_benign_utility() -> None:

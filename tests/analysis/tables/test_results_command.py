@@ -27,7 +27,7 @@ from agentsys.cli.results_command import results_command
 from agentsys.records.case_reader import LoadedCases, read_cases
 from agentsys.records.schema import Exposure
 
-_HEADER = "benchmark,version,model,defense,attack,suite,metric,value,ci_low,ci_high,n,errors"
+_HEADER = "benchmark,version,model,defense,attack,suite,metric,value,ci_low,ci_high,n,errors,verdict,reasons"
 _NASTY = "a|b`c`<b>&\n[red]x[/red]_%$#{}~^\\\x1b[2J\u202e"
 
 

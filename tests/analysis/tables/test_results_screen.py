@@ -80,9 +80,12 @@ def test_the_best_value_is_marked_and_errors_are_counted() -> None:
     lost = [
         replace(case, status="error", error_kind="server") if i == 1 else case for i, case in enumerate(STOPS)
     ]
-    header, rows, notes = screen_of([*NONE, *lost])
+    header, rows, _ = screen_of([*NONE, *STOPS])
     asr, errors = header.index("ASR"), header.index("Errors")
     assert [line[asr].strip() for line in rows] == ["100.0", "0.0*"]
+    header, rows, notes = screen_of([*NONE, *lost])
+    assert [line[asr].strip() for line in rows] == ["100.0", "0.0?"]  # not over the same cases
+    assert "stops / important_instructions: suspect: fewer cases (1 fewer than in rows beside it)." in notes
     assert [line[errors] for line in rows] == ["0", "1"]
     assert [line[1].strip() for line in rows] == ["100.0", "100.0"]  # alike: none is the best
     assert "Errored cases are left out of the rates: 1 (server 1)." in notes

@@ -198,6 +198,7 @@ def test_importing_the_library_loads_none_of_the_optional_packages() -> None:
     assert done.stdout.strip() == "[]"
 
 
+@pytest.mark.slow
 def test_the_example_of_a_guarded_loop_keeps_the_attack_out_and_refuses_the_call() -> None:
     example = Path(__file__).parents[3] / "examples" / "guarded_loop" / "guarded_loop.py"
     done = subprocess.run([sys.executable, example], capture_output=True, text=True, check=True)

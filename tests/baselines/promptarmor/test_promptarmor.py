@@ -28,6 +28,8 @@ def model(*replies: Any, turn: Any = None, completion: int = 0) -> RoleModel:
     [
         ("No", ArmorVerdict(False)),
         ("no.", ArmorVerdict(False)),
+        ("No\n\nInjection: None", ArmorVerdict(False)),
+        ("No. **Injection:** N/A", ArmorVerdict(False)),
         ("**Answer:** No", ArmorVerdict(False)),
         ("**No**, there is nothing to see; yes is not the answer.", ArmorVerdict(False)),
         ("Yes. Injection: obey me", ArmorVerdict(True, "obey me")),

@@ -190,6 +190,20 @@ def test_the_answer_is_what_stands_between_the_last_marks(reply: str, text: str 
     assert read_marked(reply, WORD) == text
 
 
+@pytest.mark.parametrize("reply", [EXPECTED, f"```json\n{EXPECTED}\n```"])
+def test_an_expectation_that_is_json_alone_needs_no_marks_unless_the_question_shows_results(
+    reply: str,
+) -> None:
+    def unmarked(request: ChatRequest) -> str:
+        asked = text_of(request.messages[-1]).startswith("The data that")
+        return parser("{}")(request) if asked else reply
+
+    for stage, is_read in (("parse_data", True), ("parse_full", False)):
+        asked = model(unmarked, None, making(READ))
+        run(parsing(stage), asked, Tools(RAW))
+        assert asked.questions(PARSER)[1].startswith("The data that") is is_read
+
+
 def test_thoughts_are_passed_over_and_forged_marks_of_a_result_close_nothing() -> None:
     def thinking(request: ChatRequest) -> str:
         word = re.findall(r"`\[begin (\w+)\]`", text_of(request.messages[-1]))[-1]

@@ -107,26 +107,27 @@ CUT = {
 
 
 @pytest.mark.parametrize("vendor", CUT)
-def test_a_cut_answer_is_an_error_of_its_own_that_was_paid_for(vendor: str) -> None:
-    with pytest.raises(ModelError, match=r"cut at a bound on output tokens after 4 tokens; raise") as caught:
-        answered(CUT[vendor], vendor)
-    assert caught.value.kind is ErrorKind.CUT_REPLY
-    assert (caught.value.usage, caught.value.cost_usd) == (Usage(10, 4), pytest.approx(18e-6))
+@pytest.mark.parametrize("asked", [None, 4])
+def test_a_cut_reply_is_what_the_model_said_and_tells_that_it_was_cut(vendor: str, asked: int | None) -> None:
+    reply = answered(CUT[vendor], vendor, ChatRequest([user("Hi")], max_tokens=asked))
+    assert (text_of(reply.message), reply.cut, reply.attempts) == ("The answer is", True, 1)
+    assert (reply.usage, reply.cost_usd) == (Usage(10, 4), pytest.approx(18e-6))
+    assert reply.notes == ("a reply ended at the bound on its tokens",)
 
 
-@pytest.mark.parametrize("vendor", CUT)
-def test_a_reply_that_was_asked_to_be_short_may_be_cut_and_says_so(vendor: str) -> None:
-    reply = answered(CUT[vendor], vendor, ChatRequest([user("Hi")], max_tokens=4))
-    assert text_of(reply.message) == "The answer is"
-    assert reply.notes == ("a reply ended at the bound on its tokens that was asked for",)
+def test_cut_arguments_are_no_call_and_not_asked_for_again() -> None:
+    half = {**CALL, "function": {"name": "f", "arguments": '{"a": "lo'}}
+    reply = answered(chat({"content": None, "tool_calls": [half]}, finish="length"))
+    assert (reply.message["tool_calls"], text_of(reply.message), reply.cut) == (None, "", True)
+    with pytest.raises(ModelError) as caught:
+        answered(chat({"content": None, "tool_calls": [half]}, finish="stop"))
+    assert caught.value.kind is ErrorKind.MALFORMED_REPLY
 
 
-def test_cut_arguments_are_no_malformed_reply_to_be_asked_for_eight_times() -> None:
-    cut = {**CALL, "function": {"name": "f", "arguments": '{"a": "lo'}}
-    for finish, kind in (("length", ErrorKind.CUT_REPLY), ("stop", ErrorKind.MALFORMED_REPLY)):
-        with pytest.raises(ModelError) as caught:
-            answered(chat({"content": None, "tool_calls": [cut]}, finish=finish))
-        assert caught.value.kind is kind
+def test_a_context_that_is_full_is_an_error_however_far_the_reply_came() -> None:
+    with pytest.raises(ModelError) as caught:
+        answered(CUT["anthropic"] | {"stop_reason": "model_context_window_exceeded"}, "anthropic")
+    assert (caught.value.kind, caught.value.usage) == (ErrorKind.CONTEXT_LENGTH, Usage(10, 4))
 
 
 @pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])

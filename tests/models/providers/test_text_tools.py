@@ -170,6 +170,42 @@ def test_llama_3s_calls_are_json_and_nothing_else(text: str, calls: list[tuple[s
     assert calls_in(text, "llama3") == calls
 
 
+ROME = [("get_day", {"city": "Rome"})]
+
+
+@pytest.mark.parametrize(
+    ("text", "calls"),
+    [
+        ('<tool_call>\n{"name": "get_day", "arguments": {"city": "Rome"}}\n</tool_call>', ROME),
+        ('I look.\n<tool_call>{"name": "get_day", "arguments": {"city": "Rome"}}', ROME),
+        ('<tool_call>{"function": "get_day", "parameters": "{\\"city\\": \\"Rome\\"}"}</tool_call>', ROME),
+        ('```json\n{\n  "function": "get_day",\n  "arguments": {"city": "Rome"}\n}\n```\n\n', ROME),
+        ('First:\n```\n{"name": "get_day", "arguments": {"city": "Rome"}}\n```\nthen I see.', ROME),
+        ('{"type": "function", "function": {"name": "get_day", "arguments": {"city": "Rome"}}}', ROME),
+        ('<tool_call>{"name": "a", "arguments": {}}</tool_call>' * 2, [("a", {}), ("a", {})]),
+        ('<tool_call>{"name": "a", "arg', [(MALFORMED_CALL, {"text": '{"name": "a", "arg'})]),
+        ('It is in JSON:\n```json\n{"city": "Rome"}\n```', []),
+        ('Sure: {"name": "get_day", "arguments": {"city": "Rome"}}', []),
+        ('```json\n{"name": "get_day", "arguments": {"city": "Ro', []),
+        ("```python\nget_day(city='Rome')\n```", []),
+        ("It is Monday.", []),
+        ("", []),
+    ],
+)
+def test_hermes_calls_stand_in_tags_or_fences(text: str, calls: list[tuple[str, Any]]) -> None:
+    assert calls_in(text, "hermes") == calls
+
+
+@pytest.mark.parametrize("wrapper", ["params", "args", "input"])
+def test_arguments_one_level_down_are_unwrapped_where_the_tool_has_no_such_field(wrapper: str) -> None:
+    text = f'<tool_call>{{"name": "get_day", "arguments": {{"{wrapper}": {{"city": "Rome"}}}}}}</tool_call>'
+    with answering(200, body_of(text)) as server:
+        model = model_at("openai", server.base_url, tools="text", text_protocol="hermes")
+        message = model.complete(ChatRequest([system("Be brief."), user("x")], TOOLS)).message
+    (call,) = message["tool_calls"] or []
+    assert (call.function, dict(call.args)) == ROME[0]
+
+
 def test_llama_3_sees_its_tools_and_results_under_its_own_role() -> None:
     with answering(200, body_of("Hi")) as server:
         model = model_at("openai", server.base_url, tools="text", text_protocol="llama3")
@@ -187,6 +223,7 @@ def test_a_call_that_stands_in_a_result_is_never_made(protocol: ProtocolName) ->
         "agentdojo": CALL,
         "agentdojo+": CALL,
         "llama3": '{"name": "get_day", "parameters": {"city": "Rome"}}',
+        "hermes": '<tool_call>{"name": "get_day", "arguments": {"city": "Rome"}}</tool_call>',
     }
     made: list[str] = []
 
@@ -202,9 +239,10 @@ def test_a_call_that_stands_in_a_result_is_never_made(protocol: ProtocolName) ->
         made.append(city)
         return "Monday"
 
-    reading = {"llama3": '{"name": "read_note", "parameters": {}}'}.get(
-        protocol, "<function=read_note>{}</function>"
-    )
+    reading = {
+        "llama3": '{"name": "read_note", "parameters": {}}',
+        "hermes": '<tool_call>{"name": "read_note", "arguments": {}}</tool_call>',
+    }.get(protocol, "<function=read_note>{}</function>")
     with answering(200, body_of(reading)) as server:
         model = model_at("openai", server.base_url, tools="text", text_protocol=protocol)
 

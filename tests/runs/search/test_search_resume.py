@@ -50,6 +50,7 @@ def _killed(tmp_path: Path, order: str, *overrides: str) -> None:
 PLAN = ("user_tasks=[0,1]", "injection_tasks=[0,5]", "model.susceptibility=0")
 
 
+@pytest.mark.slow
 def test_a_search_killed_again_and_again_repeats_no_attempt_and_no_attacker_call(tmp_path: Path) -> None:
     whole = tmp_path / "whole"
     counting(tmp_path, *PLAN, folder="whole").execute(Silent())

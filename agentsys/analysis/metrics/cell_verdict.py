@@ -1,0 +1,194 @@
+"""`CellVerdict`: whether a cell's numbers can be believed, computed once from its cases, with the reasons.
+
+`broken`: the numbers say nothing of the defense, and the reason stands in their place. `suspect`: the numbers
+are shown, and bear no star, finding or bold. What a defense does on purpose is no reason: an isolated agent
+that was never shown the payload, a control that refuses every call. Definitions: docs/data.md#verdicts.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from agentsys.records.case_row import NO_ATTACK, CaseRow
+
+IS_CONTROL = "control"
+"""Fact: the payload was empty."""
+_MOST_UNREADABLE = 0.1
+"""Share of a role's replies that may be unreadable."""
+MOST_BOUND = 0.05
+"""Share of a cell's cases that may end at a bound, outgrow the context, or hold a call written as text."""
+_RARE = 0.1
+"""Share of a cell's cases below which a role that was never readable cannot have broken it."""
+VALID, SUSPECT, BROKEN = GRADES = ("valid", "suspect", "broken")
+"""How far a cell can be believed; the last is the worst."""
+NO_RECEIPTS = "no receipts"
+_NAMED = 4
+"""Cells that a note names; of others it gives the number."""
+_Cell = TypeVar("_Cell", bound=Hashable)
+
+
+class CellVerdict(NamedTuple):
+    """A grade and its reasons, as they stand in the columns of the long forms."""
+
+    verdict: str = VALID
+    """One of `GRADES`."""
+    reasons: str = ""
+    """The gravest first, apart by semicolons; each with its figures in parentheses."""
+
+    def join(self, other: CellVerdict) -> CellVerdict:
+        """The verdict on a number that two cells make: the worse grade, the reasons of both."""
+        worse, better = sorted((self, other), key=lambda one: -GRADES.index(one.verdict))
+        added = "" if better.reasons in worse.reasons else f"; {better.reasons}"
+        return CellVerdict(worse.verdict, f"{worse.reasons}{added}")
+
+
+def shorten_verdict(verdict: str, reasons: str) -> str:
+    """Grade and first reason, e.g. `broken: no tool call`; nothing where a note below the table says it all.
+
+    That calls left no receipts holds of whole tables, and is said once.
+    """
+    return "" if verdict == VALID or reasons == NO_RECEIPTS else f"{verdict}: {reasons.partition(' (')[0]}"
+
+
+def judge_cells(
+    cells: Mapping[_Cell, Sequence[CaseRow]], stands_with: Callable[[_Cell], Hashable]
+) -> dict[_Cell, CellVerdict]:
+    """Judge cells that are shown together.
+
+    Args:
+        cells: Cell -> its cases, in any order.
+        stands_with: What cells have in common whose rows stand beside each other, and so need the same cases.
+    """
+    counted = {
+        cell: {case.task_key for case in cases if case.status == "ok"} for cell, cases in cells.items()
+    }
+    peers: dict[Hashable, set[object]] = {}
+    for cell, keys in counted.items():
+        peers.setdefault(stands_with(cell), set()).update(keys)
+    return {
+        cell: judge_cases(cases, lacking=len(peers[stands_with(cell)]) - len(counted[cell]))
+        for cell, cases in cells.items()
+    }
+
+
+def judge_cases(cases: Sequence[CaseRow], lacking: int = 0) -> CellVerdict:
+    """Judge one cell.
+
+    Args:
+        cases: Its cases, errored ones included.
+        lacking: Cases that rows beside it have and it has not.
+    """
+    done = [case for case in cases if case.status == "ok"]
+    if not done:
+        return CellVerdict()  # it has no numbers that could lie
+    found = [*_find_hollow(done), *_find_unreadable(done), *_find_silence(done), *_find_flaws(done)]
+    found += _find_ends(done, cases)
+    if lacking:
+        found.append((SUSPECT, f"fewer cases ({lacking} fewer than in rows beside it)"))
+    if done[0].attack != NO_ATTACK and any(case.receipts is None for case in done):
+        found.append((SUSPECT, NO_RECEIPTS))
+    found.sort(key=lambda reason: -GRADES.index(reason[0]))
+    return CellVerdict(found[0][0], "; ".join(text for _, text in found)) if found else CellVerdict()
+
+
+_Reasons = Iterator[tuple[str, str]]
+"""Grade and reason."""
+
+
+def _is_hollow(case: CaseRow) -> bool:
+    return case.proposed is None and case.trajectory_length is None
+
+
+def _find_hollow(done: Sequence[CaseRow]) -> _Reasons:
+    hollow = Counter(case.suite for case in done if _is_hollow(case))
+    if hollow.total() == len(done):
+        yield BROKEN, f"no messages (in {len(done)} records)"
+    elif hollow:
+        all_of = Counter(case.suite for case in done)
+        where = ", ".join(f"{suite} {count} of {all_of[suite]}" for suite, count in sorted(hollow.items()))
+        yield SUSPECT, f"hollow records (scores without messages: {where})"
+
+
+def _find_unreadable(done: Sequence[CaseRow]) -> _Reasons:
+    """Roles whose replies could not be read; AgentSys asks for its labels once, apart from any case."""
+    unreadable, replies, asked = Counter[str](), Counter[str](), Counter[str]()
+    for case in done:
+        unreadable.update(case.unreadable_by_role)
+        replies.update(case.replies_by_role)
+        asked.update(case.replies_by_role.keys())
+    for role, count in sorted(unreadable.items()):
+        told = f"{role} unreadable ({count} of {replies[role]} replies)"
+        if count >= replies[role] and asked[role] >= _RARE * len(done):
+            yield BROKEN, told
+        elif count > _MOST_UNREADABLE * replies[role]:
+            yield SUSPECT, told
+    unclear, labelled = (
+        max(case.decisions.get(name, 0) for case in done) for name in ("unlabelled_tools", "labelled_tools")
+    )
+    if unclear:
+        yield SUSPECT if labelled else BROKEN, f"labels unreadable ({unclear} of {unclear + labelled} tools)"
+
+
+def _find_silence(done: Sequence[CaseRow]) -> _Reasons:
+    """No call in any case; an element that asks no model is a control, and not silent."""
+    made = any(case.proposed or case.trajectory_length or case.calls for case in done)
+    asked = any(case.foreign or any(case.replies_by_role.values()) for case in done if not _is_hollow(case))
+    needed = any(case.ground_truth_length != 0 for case in done)
+    if asked and needed and not made:
+        yield BROKEN, f"no tool call (in {len(done)} cases; does the model's server parse tool calls?)"
+
+
+def _find_flaws(done: Sequence[CaseRow]) -> _Reasons:
+    as_text = sum(any("unparsed_call" in odd for odd in case.odd_replies.values()) for case in done)
+    if as_text > MOST_BOUND * len(done):
+        yield SUSPECT, f"calls written as text (in {as_text} of {len(done)} cases)"
+    known = [case for case in done if case.exposed_raw is not None]
+    met = any(case.exposed_raw or case.exposed_shown or case.measured.get(IS_CONTROL) for case in known)
+    # Where nothing ran the defense refused every call, which is its work.
+    if known and not met and any(case.calls for case in known):
+        yield SUSPECT, f"payload never returned (by a tool, in {len(known)} cases)"
+
+
+def _find_ends(done: Sequence[CaseRow], cases: Sequence[CaseRow]) -> _Reasons:
+    ends = count_ends(done)
+    if ends.total() > MOST_BOUND * len(done):
+        yield SUSPECT, f"ended at a bound ({describe_ends(ends)}, of {len(done)} cases)"
+    long = sum(case.error_kind == "context_length" for case in cases)
+    if long > MOST_BOUND * len(cases):
+        yield SUSPECT, f"context too small (in {long} of {len(cases)} cases)"
+
+
+def count_ends(cases: Iterable[CaseRow]) -> Counter[str]:
+    """Bound -> cases without an error that ended at it."""
+    return Counter(case.ended for case in cases if case.status == "ok" and case.ended)
+
+
+def describe_ends(ends: Mapping[str, int]) -> str:
+    """E.g. `cut 3, rounds 1`."""
+    return ", ".join(f"{bound} {count}" for bound, count in sorted(ends.items()))
+
+
+def verdict_notes(rows: Iterable[Any], of_two: Collection[str] = ()) -> Iterator[str]:
+    """Say which cells' numbers cannot be believed, and why: broken ones first.
+
+    Args:
+        rows: Rows of one long form, with `defense`, `attack`, `metric`, `verdict` and `reasons`.
+        of_two: Metrics that two cells make, which are named for themselves.
+    """
+    named: dict[tuple[str, str], dict[str, None]] = {}
+    for row in rows:
+        if row.verdict not in (VALID, "") and row.metric not in of_two:
+            name = row.defense if row.attack == NO_ATTACK else f"{row.defense} / {row.attack}"
+            named.setdefault((row.verdict, row.reasons), {})[name] = None
+    for verdict, reasons in sorted(named, key=lambda one: (-GRADES.index(one[0]), one[1] == NO_RECEIPTS)):
+        if reasons == NO_RECEIPTS:
+            yield (
+                "Suspect: no receipts. These records do not say which calls ran, so attacks count as their"
+                " harness scored them, and nothing under attack is starred."
+            )
+        else:
+            names = list(named[verdict, reasons])
+            more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+            yield f"{', '.join(names[:_NAMED])}{more}: {verdict}: {reasons}."

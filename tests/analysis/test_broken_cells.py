@@ -1,0 +1,117 @@
+"""Three folders whose runs were broken: every form of output gives the reason in place of their numbers."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from faulty_model import write_faulty_config
+from matplotlib.text import Text
+from typer.testing import CliRunner
+
+import agentsys
+from agentsys.cli import app
+
+BROKEN = {
+    "prose": ("camel", "agent unreadable"),
+    "mute": ("prompt_sandwiching", "no tool call"),
+    "echo": ("agentsys", "worker unreadable"),
+}
+"""Fault -> the defense it breaks, and why."""
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Fault -> the folder of a run with it, beside `none`."""
+    root = tmp_path_factory.mktemp("broken")
+    own_code = write_faulty_config(root / "conf")
+    for fault, (defense, _) in BROKEN.items():
+        _print(
+            *("run", *own_code, f"model.fault={fault}", f"defense=none,{defense}"),
+            *(
+                "attack=none,important_instructions",
+                "benchmark.suites=[banking]",
+                "limit=4",
+                f"logdir={root / fault}",
+            ),
+        )
+    return {fault: root / fault for fault in BROKEN}
+
+
+def _print(*command: str) -> str:
+    ran = CliRunner().invoke(app, [*command], env={"COLUMNS": "80"}, catch_exceptions=False)
+    assert ran.exit_code == 0, ran.output
+    return ran.output
+
+
+def _rows(text: str, defense: str, why: str) -> list[str]:
+    """The rows of a broken defense: its reason stands below its name, on a line or two."""
+    lines = text.splitlines()
+    below = [" ".join(" ".join(lines[at + 1 : at + 3]).split()) for at in range(len(lines))]
+    name = re.compile(rf"(\S+ +(\(simulated\) +)?)?{defense}  ")
+    return [
+        line
+        for line, more in zip(lines, below, strict=True)
+        if name.match(line) and f"broken: {why}" in more.replace("(simulated) ", "")
+    ]
+
+
+@pytest.mark.parametrize("fault", BROKEN)
+def test_a_broken_cell_gives_its_reason_in_every_form_and_no_number(
+    fault: str, folders: dict[str, Path], tmp_path: Path
+) -> None:
+    folder, (defense, why) = str(folders[fault]), BROKEN[fault]
+    screen = _print("results", folder)
+    assert max(map(len, screen.splitlines())) <= 80
+    assert not re.search(rf"^- .*\b{defense}\b", screen, re.M)  # no finding
+    for text in (
+        screen,
+        _print("results", folder, "--full"),
+        _print("table", "2", folder),
+        _print("compare", folder),
+    ):
+        found = _rows(text, defense, why)
+        assert found, text
+        for row in (row for row in found if "broken" in row):
+            assert not re.search(r"\*|\d\.\d(?!x|\.)", row), row
+    for form in ("markdown", "latex", "html"):
+        assert f"broken: {why}" in _print("results", folder, "--format", form)
+    page = tmp_path / "page.html"
+    _print("report", folder, "--out", str(page))
+    assert page.read_text(encoding="utf-8").count(f"broken: {why}") >= 3  # the table, the notes, the chart
+    _print("figure", "3", folder, "--out", str(tmp_path))
+    marks = list(csv.DictReader(io.StringIO((tmp_path / "figure3.csv").read_text(encoding="utf-8"))))
+    mine = [mark for mark in marks if (mark["series"], mark["origin"]) == (defense, "runs")]
+    assert mine and all((mark["y"], mark["verdict"]) == ("nan", "broken") for mark in mine)
+    words = {text.get_text() for text in agentsys.figure("3", folder).figure.findobj(Text)}
+    assert f"{defense}: broken: {why}." in " ".join(words)
+    long_forms: list[list[dict[str, Any]]] = [
+        json.loads(_print("results", folder, "--format", "json")),
+        json.loads(_print("table", "2", folder, "--format", "json")),
+        json.loads(_print("compare", folder, "--format", "json"))["differences"],
+        list(csv.DictReader(io.StringIO(_print("results", folder, "--format", "csv")))),
+    ]
+    for rows in long_forms:
+        ours = [row for row in rows if row["defense"] == defense and row["verdict"]]
+        assert ours
+        for one in ours:
+            assert one["verdict"] == "broken" and one["reasons"].startswith(why)
+            assert one.get("value", one.get("difference")) in (None, "nan")
+    frame = agentsys.load_runs(folder)
+    told = frame[frame.defense == defense]
+    assert set(told.verdict) == {"broken"} and told.reasons.str.startswith(why).all()
+
+
+@pytest.mark.parametrize("fault", ["prose", "echo"])
+def test_the_valid_cell_beside_it_keeps_its_numbers_and_has_no_star_for_beating_it(
+    fault: str, folders: dict[str, Path]
+) -> None:
+    rows = agentsys.results(folders[fault]).frame
+    none = rows[(rows.defense == "none") & (rows.suite == "overall")]
+    assert set(none.verdict) == {"valid"} and none.value.notna().all()
+    assert not re.search(r"\d\*", _print("results", str(folders[fault])))

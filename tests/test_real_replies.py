@@ -1,0 +1,83 @@
+"""Every reader on what a small language model really wrote: what it means is read, and nothing raises."""
+
+from __future__ import annotations
+
+import gzip
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from agentsys.defense.gate import AcceptedValue, GateRule, admit_reply
+from agentsys.defense.intent import NoIntent, parse_intent
+from agentsys.defense.prompts import WORKER_SECTIONS, read_sections
+from agentsys.defense.sanitizer import parse_spans
+from agentsys.defense.validator import is_clear_true
+from agentsys.models.text_tools import TEXT_PROTOCOLS
+from baselines.drift.drift_settings import read_permission_reply
+from baselines.promptarmor.armor_guard import read_armor_verdict
+from baselines.result_parsing.result_parser import read_json_text
+
+CORPUS = Path(__file__).parent / "corpus" / "qwen2.5-coder-1.5b.jsonl.gz"
+
+
+@pytest.fixture(scope="module")
+def replies() -> list[dict[str, Any]]:
+    return [orjson.loads(line) for line in gzip.decompress(CORPUS.read_bytes()).splitlines()]
+
+
+def of_role(replies: list[dict[str, Any]], role: str) -> list[dict[str, Any]]:
+    return [reply for reply in replies if reply["role"] == role]
+
+
+def test_intents_of_the_main_agent_are_read_but_for_a_missing_one(replies: list[dict[str, Any]]) -> None:
+    read: Counter[str] = Counter()
+    for reply in of_role(replies, "main"):
+        calls = [call["args"] for call in reply["tool_calls"]]
+        # Where the server read no call, it stands in the reply's text.
+        written = TEXT_PROTOCOLS["hermes"].parse_calls(reply["reply"])
+        assert calls or written
+        for args in calls or [call.args for call in written]:
+            try:
+                read["nothing wanted" if not parse_intent(args.get("intent")) else "fields"] += 1
+            except NoIntent as mistake:
+                read[str(mistake)] += 1
+    assert read == {"nothing wanted": 29, "fields": 9, "the argument `intent` is missing": 4}
+
+
+def test_verdicts_letters_and_marks_are_read(replies: list[dict[str, Any]]) -> None:
+    validator = of_role(replies, "validator")
+    refused = [reply["reply"] for reply in validator if not is_clear_true(reply["reply"])]
+    # Asked for reasons in fields of their own, which no question of ours does.
+    assert len(refused) == 2 and all(reply.startswith('{"what_the_user_asked"') for reply in refused)
+    letters = {"A": "Read", "B": "Write", "C": "Execute"}
+    for reply in of_role(replies, "drift_permissions"):
+        assert (
+            read_permission_reply(reply["reply"], strictly=True).value == letters[reply["reply"].strip()[0]]
+        )
+    assert all(read_armor_verdict(reply["reply"]) for reply in of_role(replies, "promptarmor_guard"))
+    assert all(parse_spans(reply["reply"]) is not None for reply in of_role(replies, "sanitizer"))
+    for reply in of_role(replies, "result_parser"):
+        assert read_json_text(reply["reply"]) is not None or "[begin " in reply["reply"]
+
+
+def test_workers_replies_are_accepted_or_refused_by_kind(replies: list[dict[str, Any]]) -> None:
+    outcomes: Counter[str] = Counter()
+    for reply in of_role(replies, "worker"):
+        sections = read_sections(reply["messages"][1]["content"][0]["content"], WORKER_SECTIONS)
+        if sections is None:
+            continue
+        for rule in GateRule:
+            outcome = admit_reply(reply["reply"], orjson.loads(sections[0]), rule)
+            outcomes[
+                f"{rule.value} {'accepted' if isinstance(outcome, AcceptedValue) else outcome.value}"
+            ] += 1
+    assert outcomes == {
+        "syntactic accepted": 29,
+        "syntactic infeasible": 9,
+        "schema accepted": 28,
+        "schema infeasible": 9,
+        "schema schema_mismatch": 1,
+    }
