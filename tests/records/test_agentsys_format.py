@@ -47,7 +47,14 @@ def stored(folder: Path, **record: Any) -> dict[str, Any]:
 
 def test_whatever_the_writer_keeps_the_reader_finds(tmp_path: Path) -> None:
     usage = {"main": RoleUsage(calls=1, prompt=1, completion=2)}
-    kept = {"usage": usage, "spans": [SPAN], "written": {"v": "text"}, "notes": ("n",), "noop": True}
+    kept = {
+        "usage": usage,
+        "spans": [SPAN],
+        "written": {"v": "text"},
+        "notes": ("n",),
+        "noop": True,
+        "receipts": (),
+    }
     written = CaseRecord(case=case_of(), status="ok", simulated=False, utility=True, security=False, **kept)  # type: ignore[arg-type]
     block = parse_stored_block(stored(tmp_path, **kept))
     assert block.model_dump(mode="json") == written.model_dump(mode="json")

@@ -37,9 +37,8 @@ def case_of(**fields: Any) -> Case:
 
 def store_own(logdir: Path, case: Case, **record: Any) -> Path:
     """Write a record as our store does: AgentDojo's keys, and our block beside them."""
-    plain: dict[str, Any] = {"status": "ok", "simulated": False, "utility": True, "security": False}
-    if "receipts" in CaseRecord.model_fields:
-        plain["receipts"] = ()
+    plain: dict[str, Any] = {"status": "ok", "utility": True, "security": False}
+    plain |= {"simulated": False, "receipts": ()}
     block = CaseRecord(case=case, **(plain | record))
     stored = {
         "suite_name": case.suite,
@@ -113,8 +112,7 @@ def row(**fields: Any) -> CaseRow:
         "foreign": False,
         "proposed": 1,
     }
-    if "receipts" in COLUMNS:
-        plain["receipts"] = 0
     if fields.get("attack") == "none":
         plain |= {"injection_task_id": None, "injection_success": None}
+    plain["receipts"] = None if fields.get("foreign") else 0
     return CaseRow(**(plain | fields))

@@ -111,9 +111,8 @@ def test_a_row_with_fewer_cases_than_those_beside_it_is_suspect_and_the_others_a
 
 
 def test_attacks_without_receipts_are_suspect_which_no_row_says() -> None:
-    published = {"foreign": True, "receipts": None} if hasattr(row(), "receipts") else {"foreign": True}
-    assert judge(**published) == ("suspect", "no receipts")
-    assert judge(attack="none", **published) == ("valid", "")
+    assert judge(foreign=True, receipts=None) == ("suspect", "no receipts")
+    assert judge(attack="none", foreign=True, receipts=None) == ("valid", "")
     assert shorten_verdict("suspect", "no receipts") == ""
     assert shorten_verdict("broken", "no tool call (in 3 cases)") == "broken: no tool call"
 
