@@ -1,9 +1,8 @@
 """A defense in front of an agent that is not ours: its tools are the client's, its state the server's.
 
-`agent_server` starts it for `agentsys serve defense=...`. A conversation runs the defense's pipeline in a
-thread of its own; a tool call is handed out as the reply, and the client's result resumes it. What a client
-resends is read for one purpose: to find the conversation that it belongs to. `attack_target` has cases of a
-benchmark for models: what a client says is the attack's text.
+`agent_server` starts it for `agentsys serve defense=...`. A request of the user runs the defense's pipeline in a
+thread; a tool call is handed out as the reply, and the client's result resumes it, found by the ids of the
+calls alone. `attack_target` has cases of a benchmark for models: what a client says is the attack's text.
 
 `guard` puts a defense around the tools of an agent in this process; its names are imported from here.
 """
@@ -44,7 +43,7 @@ ROOM = Extension(
             "serve": CommandSource(
                 "agentsys.serve_agent.serve_command:serve_command",
                 "Serve a defended agent, or the simulated model.",
-                ("agentsys serve --port 8321", "agentsys serve benchmark=asb --fail-rate 0.05"),
+                ("agentsys serve --port 8321", "agentsys serve model=simulated defense=agentsys"),
             )
         },
     )

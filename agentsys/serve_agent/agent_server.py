@@ -6,8 +6,10 @@ read by the report, counted in no rate.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -22,9 +24,9 @@ from agentsys.base.json_values import to_plain_data
 from agentsys.base.ledger import LEDGER_FILE, Ledger
 from agentsys.errors import ConfigError
 from agentsys.models.budget import Meter, UsageLog
-from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, Scene, system, user
+from agentsys.models.chat import ChatModel, ChatReply, Scene, system, user
 from agentsys.models.serving import Server, serve
-from agentsys.models.serving.wire_format import WireCaller
+from agentsys.models.serving.wire_format import WireCaller, WireRequest
 from agentsys.records.case import Case
 from agentsys.records.case_row import NO_ATTACK, SERVED
 from agentsys.records.schema import CaseRecord, is_simulated_id
@@ -155,23 +157,29 @@ class AgentEndpoint:
 
     router: ConversationRouter
     target: AttackTarget
+    query_threads: ThreadPoolExecutor
 
     @property
     def name(self) -> str:
         """The agent's name."""
         return self.router.name
 
-    def for_caller(self, caller: WireCaller) -> ChatModel:
-        """The agent, or a case, as one caller sees it.
+    async def answer(self, request: WireRequest, caller: WireCaller) -> ChatReply:
+        """Answer a request; no thread waits for what a client has to do.
 
         Raises:
-            Refused: If the caller asks for a case that there is not.
+            RequestRefused, ModelError: As target and router do.
         """
-        return (self.target if self.target.is_case_name(caller.model) else self.router).for_caller(caller)
-
-    def complete(self, request: ChatRequest) -> ChatReply:
-        """Answer a request of nobody in particular, in a conversation."""
-        return self.router.complete(request)
+        if self.target.is_case_name(caller.model):
+            ask = partial(self.target.answer, caller, request)
+            return await asyncio.get_running_loop().run_in_executor(self.query_threads, ask)
+        turn, reply = self.router.answer(caller.owner, request)
+        try:
+            return await asyncio.shield(asyncio.wrap_future(reply))
+        except asyncio.CancelledError:
+            if not turn.handouts:  # Nobody has the ids that it could be gone on by.
+                turn.end("its client left before the first reply")
+            raise
 
     def listed(self, under: str) -> Sequence[str]:
         """The agent and a case of every suite, or the cases under a suite's name."""
@@ -251,8 +259,9 @@ def serve_agent(
     name = f"{labels['model']}+{labels['defense']}"
     router = ConversationRouter(agent, name, make_dialogue_writer(store, cell), limits)
     target = AttackTarget(cell, store, limits.at_once)
+    endpoint = AgentEndpoint(router, target, ThreadPoolExecutor(limits.at_once, "query"))
     try:
-        server = serve(AgentEndpoint(router, target), host=host, port=port, tokens=tokens)
+        server = serve(endpoint, host=host, port=port, tokens=tokens)
     except ConfigError:
         target.stop()
         raise

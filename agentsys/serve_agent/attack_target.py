@@ -14,7 +14,6 @@ import re
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import count
 from typing import Any
 
@@ -25,8 +24,6 @@ from agentsys.contracts import NotInjectable
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.models.budget import RunBudgetReached
 from agentsys.models.chat import (
-    ChatModel,
-    ChatReply,
     ChatRequest,
     ErrorKind,
     ModelError,
@@ -50,7 +47,6 @@ from agentsys.runs.search_plan import (
 )
 from agentsys.runs.search_target import RunTarget, build_quest
 from agentsys.runs.store import Store
-from agentsys.serve_agent.conversation_router import CallerModel
 
 
 @dataclass(frozen=True)
@@ -219,15 +215,6 @@ class AttackTarget:
         """Whether a model's name is one of a case, well spelled or not."""
         return model.startswith(self.prefix)
 
-    def for_caller(self, caller: WireCaller) -> ChatModel:
-        """The case that a caller's model names.
-
-        Raises:
-            Refused: If there is no such case, or nothing can be injected there.
-        """
-        job = self._find_job(caller)
-        return CallerModel(job.case.key, partial(self._answer, job))
-
     def listed(self, under: str) -> Sequence[str]:
         """Names of cases: the first one of every suite, or all of `BENCHMARK/SUITE`."""
         with self._lock:
@@ -242,7 +229,7 @@ class AttackTarget:
         """Run a case with a payload and store it.
 
         Raises:
-            Refused: If there is no room, it cannot be stored, or the case's own code broke.
+            RequestRefused: If there is no room, it cannot be stored, or the case's own code broke.
             ModelError: If a model gave no reply.
         """
         if not self._room.acquire(blocking=False):
@@ -333,8 +320,14 @@ class AttackTarget:
                     self._claims.release(_claim_key(old))
             return search
 
-    def _answer(self, job: Job, request: ChatRequest) -> ChatReply:
-        """Answer a request as the model that one case is: run it with the user's last words as payload."""
+    def answer(self, caller: WireCaller, request: ChatRequest) -> TracedReply:
+        """Run the case that a caller's model names, with the user's last words as its payload.
+
+        Raises:
+            RequestRefused: If there is no such case, or nothing can be injected there; as `query` does.
+            ModelError: If a model gave no reply.
+        """
+        job = self._find_job(caller)
         texts = [text_of(message) for message in request.messages if message["role"] == "user"]
         if not texts or not texts[-1].strip():
             raise _refuse(400, "the payload is the last message of the user, and there is none")

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import re
+import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from functools import lru_cache
 from typing import Any
 
 import orjson
+import regex
 from agentdojo.functions_runtime import Function, TaskEnvironment
 from jsonschema import Draft202012Validator
-from jsonschema.exceptions import SchemaError, best_match
+from jsonschema.exceptions import SchemaError, ValidationError, best_match
 from jsonschema.protocols import Validator
-from jsonschema.validators import validator_for
+from jsonschema.validators import extend, validator_for
 from jsonschema_specifications import REGISTRY
 from pydantic import BaseModel, ConfigDict, create_model, model_validator
 from referencing.exceptions import Unresolvable
@@ -27,6 +30,9 @@ RunClientTool = Callable[[str, dict[str, Any]], Any]
 _MAX_CACHED_TOOLS = 4096
 """Tools whose parameters are remembered: a client sends the same ones with every request."""
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+MAX_CHECK_S = 0.1
+"""Seconds that a check of a call's arguments may take; schemas and arguments are a client's and a model's."""
+_DEADLINE: ContextVar[float] = ContextVar("check_deadline", default=float("inf"))
 
 
 class UnusableTool(ValueError):
@@ -101,22 +107,21 @@ def _build_parameters(tool: str, raw: bytes) -> type[BaseModel]:
     for name in properties:
         if not _NAME.fullmatch(name):
             raise UnusableTool(f"tool {tool!r}: parameters have names of letters, digits and _, not {name!r}")
-    checker = _build_checker(tool, schema)
+        if hasattr(BaseModel, name) and name.startswith("model_"):
+            raise UnusableTool(f"tool {tool!r}: no parameter can be called {name!r} here; rename it")
+    _build_checker(tool, raw)
 
     def check(cls: type[BaseModel], values: Any) -> Any:
-        try:
-            wrong = best_match(checker.iter_errors(values))
-        except (Unresolvable, RecursionError, re.error) as error:
-            raise ValueError(f"the tool's schema cannot be applied: {type(error).__name__}") from None
-        if wrong is not None:
-            place = "".join(f"[{part!r}]" for part in wrong.absolute_path)
-            raise ValueError(f"{place} {wrong.message}".strip())
+        if wrong := _find_misfit(tool, raw, values):
+            raise ValueError(wrong)
         return values
 
     validators: dict[str, Any] = {"check": model_validator(mode="before")(check)}
     fields: dict[str, Any] = dict.fromkeys(properties, (Any, _ABSENT))
     open_ended = schema.get("additionalProperties") or schema.get("patternProperties")
-    config = ConfigDict(extra="allow" if open_ended else "ignore", arbitrary_types_allowed=True)
+    config = ConfigDict(
+        extra="allow" if open_ended else "ignore", arbitrary_types_allowed=True, protected_namespaces=()
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # A property may be called `schema` or `copy`.
         made: type[BaseModel] = create_model(
@@ -128,13 +133,88 @@ def _build_parameters(tool: str, raw: bytes) -> type[BaseModel]:
     return made
 
 
-def _build_checker(tool: str, schema: Mapping[str, Any]) -> Validator:
+def find_misfit(tool: ToolSpec, values: Mapping[str, Any]) -> str | None:
+    """What is wrong with arguments by a tool's schema; None if nothing is.
+
+    Raises:
+        UnusableTool: If it is no schema.
+    """
+    return _find_misfit(tool.name, orjson.dumps(tool.parameters), values)
+
+
+def _find_misfit(tool: str, raw: bytes, values: Any) -> str | None:
+    token = _DEADLINE.set(time.monotonic() + MAX_CHECK_S)
+    try:
+        wrong = best_match(_build_checker(tool, raw).iter_errors(values))
+    except TimeoutError:
+        return f"the tool's schema takes more than {MAX_CHECK_S:g} s to apply"
+    except (Unresolvable, RecursionError, re.error, regex.error) as error:
+        return f"the tool's schema cannot be applied: {type(error).__name__}"
+    finally:
+        _DEADLINE.reset(token)
+    if wrong is None:
+        return None
+    place = "".join(f"[{part!r}]" for part in wrong.absolute_path)
+    return f"{place} {wrong.message}".strip()
+
+
+@lru_cache(maxsize=_MAX_CACHED_TOOLS)
+def _build_checker(tool: str, raw: bytes) -> Validator:
+    schema = orjson.loads(raw)
     kind = validator_for(schema, default=Draft202012Validator)
     try:
         kind.check_schema(schema)
     except (SchemaError, RecursionError, re.error) as error:
         told = error.message if isinstance(error, SchemaError) else type(error).__name__
         raise UnusableTool(f"the schema of tool {tool!r} is not valid: {told}") from None
+    bound = {name: _bound_keyword(check) for name, check in kind.VALIDATORS.items()}
+    if b'"unevaluatedProperties"' in raw:
+        # jsonschema matches names of properties by `re` there, which no deadline stops.
+        raise UnusableTool(
+            f"the schema of tool {tool!r} has 'unevaluatedProperties', which is not taken here"
+        )
     # The registry of the dialects alone: a reference to elsewhere is never fetched.
-    checker: Validator = kind(schema, registry=REGISTRY)
+    own = {"patternProperties": _check_matching, "additionalProperties": _check_others}
+    bound = {**bound, **own, "pattern": _check_pattern}
+    checker: Validator = extend(kind, bound)(schema, registry=REGISTRY)
     return checker
+
+
+def _bound_keyword(check: Any) -> Any:
+    """A keyword's check, which ends at the deadline however often a schema refers to itself."""
+
+    def bound(*asked: Any) -> Any:
+        _left_s()
+        return check(*asked)
+
+    return bound
+
+
+def _check_pattern(checker: Validator, pattern: str, value: Any, schema: Any) -> Iterator[ValidationError]:
+    if isinstance(value, str) and not _matches(pattern, value):
+        yield ValidationError(f"{value!r} does not match {pattern!r}")
+
+
+def _check_matching(checker: Validator, patterns: Any, value: Any, schema: Any) -> Iterator[ValidationError]:
+    for name, one in value.items() if isinstance(value, dict) else ():
+        for pattern in (pattern for pattern in patterns if _matches(pattern, name)):
+            yield from checker.descend(one, patterns[pattern], path=name, schema_path=pattern)
+
+
+def _check_others(checker: Validator, wanted: Any, value: Any, schema: Any) -> Iterator[ValidationError]:
+    known, patterns = schema.get("properties", {}), schema.get("patternProperties", {})
+    names = [name for name in value if name not in known] if isinstance(value, dict) else []
+    for name in names:
+        if not any(_matches(pattern, name) for pattern in patterns):
+            yield from checker.descend(value[name], wanted, path=name)
+
+
+def _matches(pattern: str, text: str) -> bool:
+    return regex.search(pattern, text, timeout=_left_s(), concurrent=True) is not None
+
+
+def _left_s() -> float:
+    left = _DEADLINE.get() - time.monotonic()
+    if left <= 0:
+        raise TimeoutError
+    return left

@@ -1,30 +1,37 @@
-"""`ConversationRouter`: a defended agent as a model of a server; finds each request's conversation."""
+"""`ConversationRouter`: finds the turn that a request goes on from, by ids, under its key and within its quota."""
 
 from __future__ import annotations
 
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
+from concurrent.futures import Future
+from dataclasses import dataclass, field
 
-from agentsys.models.chat import ChatModel, ChatReply, ChatRequest
-from agentsys.models.serving.wire_format import Problem, RequestRefused, TracedReply, WireCaller, WireRequest
-from agentsys.serve_agent.call_handover import ConversationPosition, read_position
-from agentsys.serve_agent.client_conversation import ClientConversation
+from agentsys.models.serving.wire_format import Problem, RequestRefused, TracedReply, WireRequest
 from agentsys.serve_agent.defended_agent import DefendedAgent, Dialogue
+from agentsys.serve_agent.request_position import RequestPosition, read_position
+from agentsys.serve_agent.running_turn import Handout, RunningTurn, TurnStart
 
 _ENDED = "the server is stopping"
+_MINUTE_S = 60.0
 
 
 @dataclass(frozen=True)
 class ConversationLimits:
-    """Bounds on what clients may leave behind."""
+    """Bounds on what the clients of one key may leave behind."""
 
     at_once: int = 256
-    """Conversations with a turn under way; each has a thread."""
+    """Turns under way; each has a thread."""
+    all_at_once: int = 2048
+    """The same of all keys together."""
     max_resting: int = 4096
-    """Conversations at rest that can be gone on with; the oldest are forgotten first."""
+    """Turns with calls that can be gone on from; the oldest are forgotten first."""
+    max_bytes: int = 64 * 2**20
+    """Bytes of the requests of all these."""
+    cpu_s: float = 30.0
+    """CPU seconds a minute, where other keys ask too."""
     idle_s: float = 600.0
     """Seconds after which a client that does not come back is not waited for any more."""
     rounds: int | None = None
@@ -32,22 +39,53 @@ class ConversationLimits:
     is. None: as many as it asks for."""
 
 
-@dataclass(frozen=True)
-class CallerModel:
-    """A model as one caller of the server asks it."""
+@dataclass
+class KeyAccount:
+    """What the clients of one key have under way, and what is kept for them."""
 
-    name: str
-    complete: Callable[[ChatRequest], ChatReply]
+    running: dict[str, RunningTurn] = field(default_factory=dict)
+    """By trace."""
+    resting: OrderedDict[str, RunningTurn] = field(default_factory=OrderedDict)
+    """By trace, those that were gone on from last at the end."""
+    handouts: dict[str, Handout] = field(default_factory=dict)
+    """By the id of a call."""
+    size: int = 0
+    """Bytes of the requests of all turns."""
+    cpu_s: float = 0.0
+    """CPU seconds used, less what a minute gives back."""
+    seen_s: float = field(default_factory=time.monotonic)
+    """When the key was last seen."""
+
+    def forget(self, turn: RunningTurn) -> None:
+        """Forget a turn that is at rest, or never began."""
+        self.running.pop(turn.trace_id, None)
+        self.resting.pop(turn.trace_id, None)
+        self.size -= turn.size
+        for handout in turn.handouts:
+            for call_id in handout.calls:
+                self.handouts.pop(call_id, None)
+
+    def settle(self, limits: ConversationLimits) -> None:
+        """Give back CPU time, and forget what is too old or too much."""
+        now = time.monotonic()
+        self.cpu_s = max(0.0, self.cpu_s - (now - self.seen_s) * limits.cpu_s / _MINUTE_S)
+        self.seen_s = now
+        while self.resting:
+            oldest = next(iter(self.resting.values()))
+            too_much = len(self.resting) > limits.max_resting or self.size > limits.max_bytes
+            if not too_much and now - oldest.last_heard_s <= limits.idle_s:
+                return
+            self.forget(oldest)
 
 
 class ConversationRouter:
-    """Begins conversations, finds those that requests belong to, and forgets those whose clients stay away.
+    """Begins turns, and finds those that requests go on from. Safe to use from many threads.
 
     Args:
         agent: The agent behind it.
         name: The model's name for clients.
-        keep: Stores a conversation after each turn.
-        limits: How many conversations there may be, and for how long.
+        keep: Stores a turn's dialogue when it is over.
+        limits: How much there may be for each key, and for how long.
     """
 
     def __init__(
@@ -60,106 +98,168 @@ class ConversationRouter:
         self.agent, self.name, self.keep = agent, name, keep
         self.limits = limits or ConversationLimits()
         self._lock = threading.Lock()
-        self._known: dict[str, ClientConversation] = {}
-        """By trace, those whose client came last at the end."""
-        self._room = threading.BoundedSemaphore(self.limits.at_once)
+        self._accounts: OrderedDict[str, KeyAccount] = OrderedDict()
+        """By the mark of the key, those that were seen last at the end."""
+        self._running_count = 0
         self._closed = False
 
-    def for_caller(self, caller: WireCaller) -> ChatModel:
-        """The agent as one caller sees it: with that caller's conversations alone."""
-        return CallerModel(self.name, partial(self.answer, caller.owner))
-
-    def complete(self, request: ChatRequest) -> ChatReply:
-        """Answer a request of nobody in particular, as `answer` does."""
-        return self.answer("", request)
-
-    def answer(self, owner: str, request: ChatRequest) -> TracedReply:
-        """Answer a request from the state of the conversation that it belongs to.
+    def answer(self, owner: str, request: WireRequest) -> tuple[RunningTurn, Future[TracedReply]]:
+        """Begin a turn, or give one the results that it waits for; the turn, and its reply when there is one.
 
         Raises:
-            Refused: If it belongs to none, does not fit where that stands, or there are too many.
-            ModelError: If a model gave no reply.
+            RequestRefused: If the request goes on from no known turn, does not fit it, or there is no room.
         """
-        _check_supported(request)
-        place = read_position(request)
+        position = read_position(request)
         with self._lock:
-            self._forget_idle()
-            find = self._begin_conversation if place.is_new else self._find_conversation
-            conversation = find(owner, place)
-            self._known[conversation.trace_id] = self._known.pop(conversation.trace_id, conversation)
-        try:
-            return conversation.take_request(place, request)
-        finally:
-            if not conversation.has_begun:  # Refused before its first turn: nothing is to be kept of it.
-                with self._lock:
-                    self._known.pop(conversation.trace_id, None)
+            if self._closed:
+                raise RequestRefused(Problem(503, _ENDED))
+            account = self._find_account(owner)
+            handout = self._find_handout(account, position, request)
+            if handout is not None and not position.user_text:
+                turn = handout.turn
+                before = turn.size
+                reply = turn.resume(handout, position, request)
+                account.size += turn.size - before
+                return turn, reply
+            turn = self._build_turn(account, position, request, handout)
+        return turn, turn.begin()
 
     @property
     def running_count(self) -> int:
-        """Conversations with a turn under way, waiting for a client's tools included."""
-        with self._lock:
-            return sum(one.is_running for one in self._known.values())
+        """Turns under way, waiting for a client's tools included."""
+        return self._running_count
 
     @property
     def resting_count(self) -> int:
-        """Conversations that can be gone on with."""
+        """Turns that can be gone on from."""
         with self._lock:
-            return len(self._known)
+            return sum(len(account.resting) for account in self._accounts.values())
 
     def stop(self) -> None:
-        """End every conversation and wait until their threads are gone."""
+        """End every turn and wait until their threads are gone."""
         with self._lock:
             self._closed = True
-            known = list(self._known.values())
-        for conversation in known:
-            conversation.end(_ENDED)
-        for conversation in known:
-            conversation.join()
+            running = [turn for account in self._accounts.values() for turn in account.running.values()]
+        for turn in running:
+            turn.end(_ENDED)
+        for turn in running:
+            turn.join()
 
-    def _begin_conversation(self, owner: str, place: ConversationPosition) -> ClientConversation:
-        if self._closed:
-            raise RequestRefused(Problem(503, _ENDED))
-        if not place.user_text:
-            raise RequestRefused(Problem(400, "a conversation begins with words of the user"))
+    def _find_account(self, owner: str) -> KeyAccount:
+        account = self._accounts.setdefault(owner, KeyAccount())
+        self._accounts.move_to_end(owner)
+        account.settle(self.limits)
+        # A key that is not seen any more leaves nothing behind; one look a request keeps up with new keys.
+        oldest, other = next(iter(self._accounts.items()))
+        if other is not account:
+            other_seen_s = other.seen_s
+            other.settle(self.limits)
+            other.seen_s = other_seen_s
+            if not other.running and not other.resting and account.seen_s - other_seen_s > _MINUTE_S:
+                del self._accounts[oldest]
+        return account
+
+    def _find_handout(
+        self, account: KeyAccount, position: RequestPosition, request: WireRequest
+    ) -> Handout | None:
+        """The calls that a request goes on from; None: it has words alone."""
+        if not position.call_ids:
+            return None
+        found = account.handouts.get(position.call_ids[0])
+        if found is None and request.trace:  # A client that gives calls ids of its own.
+            turn = account.running.get(request.trace) or account.resting.get(request.trace)
+            last = turn.handouts[-1] if turn is not None and turn.handouts else None
+            if last is not None and len(last.calls) == len(position.call_ids):
+                found = last
+        elif found is not None and set(position.call_ids) != found.calls.keys():
+            found = None
+        if found is None:
+            why = (
+                "the calls in this request are not known here: they are another key's, or this server's no"
+                " more. Begin a new conversation; a client that changes ids sends x-agentsys-trace back"
+            )
+            raise RequestRefused(Problem(409, why, code="unknown_conversation"))
+        known = [
+            found.calls.get(one, call)
+            for one, call in zip(position.call_ids, found.calls.values(), strict=True)
+        ]
+        if position.calls is not None and list(position.calls) != known:
+            raise found.turn.refuse(409, "a call in this request is not the one that was handed out")
+        return found
+
+    def _build_turn(
+        self, account: KeyAccount, position: RequestPosition, request: WireRequest, behind: Handout | None
+    ) -> RunningTurn:
+        if not position.user_text:
+            raise RequestRefused(Problem(400, "a turn begins with words of the user"))
+        start = TurnStart(position, request, position.words)
+        if behind is not None:
+            start = self._go_on(behind.turn, behind, position, request)
+            if behind.turn.trace_id in account.resting:
+                account.resting.move_to_end(behind.turn.trace_id)
+        if start.before and self.agent.one_turn_only:
+            why = "this defense plans a request as a whole: begin a conversation for the next one"
+            raise RequestRefused(Problem(400, why, code="out_of_place"))
+        self._check_quota(account, request)
         limits = self.limits
-        return ClientConversation(self.agent, owner, self.keep, limits.idle_s, self._room, limits.rounds)
-
-    def _find_conversation(self, owner: str, place: ConversationPosition) -> ClientConversation:
-        """The conversation that a transcript comes from; another key's is as unknown as none."""
-        if self._closed:
-            raise RequestRefused(Problem(503, _ENDED))
-        owned = [each for each in reversed(self._known.values()) if each.owner == owner]
-        if place.previous_reply_id:
-            meant = [each for each in owned if place.previous_reply_id in each.reply_ids]
-        elif place.latest_id is not None:
-            meant = [each for each in owned if place.latest_id in each.call_ids]
-        else:
-            meant = [each for each in owned if each.state.history_mark == place.history_mark]
-            meant += [each for each in owned if each.state.request_mark == place.request_mark]
-        if meant:
-            return meant[0]
-        why = (
-            "the words of an assistant in this request are not this server's, or their conversation is over; "
-            "begin a new one without them"
+        turn = RunningTurn(
+            self.agent,
+            self.keep,
+            start,
+            lambda handout: self._add_handout(account, handout),
+            lambda ended: self._rest(account, ended),
+            limits.idle_s,
+            limits.rounds,
         )
-        raise RequestRefused(Problem(410, why, code="unknown_conversation"))
+        account.running[turn.trace_id] = turn
+        account.size += turn.size
+        self._running_count += 1
+        return turn
 
-    def _forget_idle(self) -> None:
-        now = time.monotonic()
-        at_rest = [one for one in self._known.values() if not one.is_running]
-        surplus = len(at_rest) - self.limits.max_resting
-        for number, one in enumerate(at_rest):
-            if number < surplus or now - one.last_heard_s > self.limits.idle_s:
-                del self._known[one.trace_id]
+    def _go_on(
+        self, turn: RunningTurn, handout: Handout, position: RequestPosition, request: WireRequest
+    ) -> TurnStart:
+        """The start of a turn behind one that had calls: from that one's own messages."""
+        if turn.is_spoilt:
+            raise turn.refuse_over()
+        if not turn.is_over:
+            raise turn.refuse(400, "results of tools come alone; the user's next words follow the answer")
+        if handout is not turn.handouts[-1]:
+            raise turn.refuse(409, "calls behind these are left out of this request; resend all of them")
+        turn.last_heard_s = time.monotonic()
+        # The answer of that turn is in its messages; what the client has made of it is not read.
+        said = position.words
+        said = said[1:] if said and said[0]["role"] == "assistant" else said
+        return TurnStart(position, request, [*turn.dialogue.messages, *said], goes_on=True)
 
+    def _check_quota(self, account: KeyAccount, request: WireRequest) -> None:
+        limits, why = self.limits, ""
+        if len(account.running) >= limits.at_once:
+            why = "as many conversations of this key are under way as this server takes at once"
+        elif self._running_count >= limits.all_at_once:
+            why = "as many conversations are under way as this server takes at once"
+        elif account.size + request.size > limits.max_bytes:
+            why = "the conversations of this key take all the room it has here"
+        elif account.cpu_s > limits.cpu_s and self._is_shared(account):
+            why = "this key has used its share of this server's time"
+        if why:
+            raise RequestRefused(Problem(429, why, retry_after_s=1.0))
 
-def _check_supported(request: ChatRequest) -> None:
-    """Refuse what the agent would not do, rather than do something else."""
-    if not isinstance(request, WireRequest):
-        return
-    if request.forced:
-        why = f"tool_choice {request.forced!r}: the agent decides itself which tools it calls; send auto"
-        raise RequestRefused(Problem(400, why, code="unsupported_tool_choice"))
-    if request.nameless_results:
-        why = "results of tools have the ids of their calls here: words of the user are believed"
-        raise RequestRefused(Problem(400, why, code="nameless_result"))
+    def _is_shared(self, account: KeyAccount) -> bool:
+        others = (other for other in reversed(self._accounts.values()) if other is not account)
+        return any(account.seen_s - other.seen_s < _MINUTE_S for other in others)
+
+    def _add_handout(self, account: KeyAccount, handout: Handout) -> None:
+        with self._lock:
+            account.handouts.update(dict.fromkeys(handout.calls, handout))
+            account.cpu_s, handout.turn.cpu_s = account.cpu_s + handout.turn.cpu_s, 0.0
+
+    def _rest(self, account: KeyAccount, turn: RunningTurn) -> None:
+        with self._lock:
+            self._running_count -= 1
+            account.cpu_s += turn.cpu_s
+            del account.running[turn.trace_id]
+            if turn.handouts:
+                account.resting[turn.trace_id] = turn
+            else:  # Of words alone: the client has all that there is of it.
+                account.forget(turn)

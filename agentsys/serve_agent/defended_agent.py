@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
+from agentdojo.agent_pipeline.basic_elements import InitQuery
 from agentdojo.agent_pipeline.errors import AbortAgentError
 from agentdojo.agent_pipeline.tool_execution import ToolsExecutionLoop
 from agentdojo.functions_runtime import EmptyEnv, Function, FunctionsRuntime
@@ -21,6 +22,7 @@ from pydantic import ValidationError
 from agentsys.abilities import WholeProgram
 from agentsys.benchmarks.case_watch import TracedRuntime
 from agentsys.contracts import Defense
+from agentsys.errors import ConfigError
 from agentsys.models.budget import RunBudgetReached, UsageLog
 from agentsys.models.build_model import ModelStack
 from agentsys.models.chat import (
@@ -33,6 +35,7 @@ from agentsys.models.chat import (
     Scene,
     Usage,
     text_of,
+    user,
 )
 from agentsys.models.pipeline_elements import (
     ElementSequence,
@@ -43,15 +46,18 @@ from agentsys.models.pipeline_elements import (
     normalize_arguments,
 )
 from agentsys.models.trace import ACTING_ROLES, Tracer, use_tracer
-from agentsys.runs.observed_pipeline import TURN_SPAN, continue_pipeline
+from agentsys.runs.observed_pipeline import continue_pipeline
 from agentsys.runs.run_case import format_traceback
-from agentsys.serve_agent.call_handover import ConversationEnded
 from agentsys.serve_agent.client_tools import ClientRuntime
 
 HandOutCalls = Callable[[Sequence[tuple[str, dict[str, Any]]]], None]
 """Has the client run these calls (tool, arguments), whose results are asked for next."""
 CLIENT_SUITE = "client"
 """The suite that a client's tools are, for defenses with rules by suite: none has any for this one."""
+
+
+class ConversationEnded(BaseException):
+    """The conversation ends before its turn. A BaseException: no defense may take it for a tool's failure."""
 
 
 class ClientSuite(TaskSuite[Any]):  # type: ignore[misc]
@@ -64,7 +70,7 @@ class ClientSuite(TaskSuite[Any]):  # type: ignore[misc]
 
 @dataclass
 class Dialogue:
-    """One conversation, as the server knows it. No transcript of a client is among its messages."""
+    """One request of the user and what came of it."""
 
     trace_id: str = field(default_factory=lambda: secrets.token_hex(12))
     """Its id, for the client's header and the record."""
@@ -72,7 +78,7 @@ class Dialogue:
     """The acting agent's context."""
     tracer: Tracer = field(default_factory=Tracer)
     requests: list[str] = field(default_factory=list)
-    """What the user said, turn by turn."""
+    """What the user said; more than one where the answer was asked for again."""
     error_kind: str | None = None
     """Why it cannot go on; None: it can."""
     error: str | None = None
@@ -80,7 +86,7 @@ class Dialogue:
     started: float = field(default_factory=time.time)
     """Seconds since the epoch."""
     duration_s: float = 0.0
-    """Seconds that its turns took, waiting for the client's tools included."""
+    """Seconds that it took, waiting for the client's tools included."""
 
     @property
     def answer(self) -> str | None:
@@ -107,7 +113,7 @@ class ClientTurn:
     user_text: str
     functions: Sequence[Function] = ()
     system_text: str = ""
-    """The system message of whoever set the agent up; only the first turn's counts."""
+    """The system message of whoever set the agent up."""
     reply_schema: JsonSchema | None = None
     """JSON schema that the agent's own words must follow, where the provider can enforce one."""
     check: Callable[[], None] = lambda: None
@@ -115,6 +121,10 @@ class ClientTurn:
     build_runtime: Callable[[Sequence[Function]], TracedRuntime] = ClientRuntime
     hand_out: HandOutCalls | None = None
     """Has several calls run at once whose results are asked for next; None: each runs in its turn."""
+    before: Sequence[ChatMessage] = ()
+    """What was said before it."""
+    goes_on: bool = False
+    """Whether that begins with messages of an earlier turn here, its system message among them."""
 
 
 @dataclass(frozen=True)
@@ -159,6 +169,8 @@ class DefendedAgent:
             dialogue.error_kind, dialogue.error = "conversation_ended", str(ended)
         except RunBudgetReached as reached:
             dialogue.error_kind, dialogue.error = "run_budget", str(reached)
+        except ConfigError as slip:
+            dialogue.error_kind, dialogue.error = "config", str(slip)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a defense's bug must not end the server
             cause = error.__cause__ if isinstance(error, ModelCodeFailed) else error
             dialogue.error_kind = "model" if isinstance(error, ModelCodeFailed) else "defense"
@@ -168,18 +180,18 @@ class DefendedAgent:
             dialogue.duration_s += time.perf_counter() - start
 
     def _run_pipeline(self, dialogue: Dialogue, turn: ClientTurn) -> None:
-        number = len(dialogue.requests)
-        kind, name = ("run", None) if number == 1 else (TURN_SPAN, str(number))
-        with dialogue.tracer.span(kind, name) as root:
+        with dialogue.tracer.span("run") as root:
             suite = ClientSuite(turn.functions, turn.system_text)
             pipeline = self.defense.pipeline(self._build_model(turn), suite)
             if turn.hand_out is not None:
                 pipeline = add_look_ahead(pipeline, turn.hand_out)
-            if number > 1:
+            if turn.goes_on:
                 pipeline = continue_pipeline(pipeline)
-            runtime = turn.build_runtime(turn.functions)
+            elif turn.before:
+                pipeline = _begin_behind(pipeline, turn.before)
+            runtime, before = turn.build_runtime(turn.functions), turn.before if turn.goes_on else ()
             try:
-                dialogue.messages = pipeline.query(turn.user_text, runtime, EmptyEnv(), dialogue.messages)[3]
+                dialogue.messages = pipeline.query(turn.user_text, runtime, EmptyEnv(), before)[3]
             except AbortAgentError as abort:
                 dialogue.messages = abort.messages
                 root.decision = {"aborted": str(abort)}
@@ -207,6 +219,22 @@ class _TurnModel:
         if request.role in ACTING_ROLES and request.reply_schema is None:
             request = replace(request, reply_schema=self.turn.reply_schema)
         return self.model.complete(request)
+
+
+def _begin_behind(pipeline: BasePipelineElement, said: Sequence[ChatMessage]) -> BasePipelineElement:
+    """The pipeline, which adds the user's words behind what was said before, and its system message before it."""
+    elements = [_AddWords(said) if isinstance(one, InitQuery) else one for one in pipeline.elements]
+    return ElementSequence(elements, pipeline.name)
+
+
+class _AddWords(LoopStep):
+    """Adds what was said before, and then the user's words."""
+
+    def __init__(self, said: Sequence[ChatMessage]) -> None:
+        self._said = said
+
+    def step(self, at: LoopState) -> LoopState:
+        return at.with_messages(*self._said, user(at.query))
 
 
 def add_look_ahead(pipeline: BasePipelineElement, hand_out: HandOutCalls) -> BasePipelineElement:

@@ -1,4 +1,4 @@
-"""`agentsys serve`: a defended agent, or the simulated model, for the vendors' SDKs and any other harness."""
+"""`agentsys serve`: a defended agent, or the simulated model, for OpenAI's SDK and any other harness."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from agentsys.cli.cli_output import print_line
 from agentsys.errors import ConfigError
 
 if TYPE_CHECKING:
-    from agentsys.models.serving import FaultKind, Server
     from agentsys.serve_agent.agent_server import ServedAgent
 
 Probability = Annotated[float, typer.Option(min=0.0, max=1.0)]
@@ -51,7 +50,7 @@ def serve_command(
     ] = None,
     idle_s: Annotated[float, typer.Option(min=0.1, help="Agents: how long a client is waited for.")] = 600.0,
     at_once: Annotated[
-        int, typer.Option(min=1, max=10_000, help="Agents: conversations under way at once.")
+        int, typer.Option(min=1, max=10_000, help="Agents: conversations under way for one key.")
     ] = 256,
     rounds: Annotated[
         int | None, typer.Option(min=1, help="Agents: rounds of calls that clients take; then it answers.")
@@ -63,13 +62,7 @@ def serve_command(
         list[Path] | None, typer.Option("--plugin-path", help="Agents: folder your own modules are in.")
     ] = None,
     latency_ms: Annotated[float, typer.Option(min=0.0, help="Time each answer takes at least.")] = 0.0,
-    fail_rate: Annotated[float, typer.Option(min=0.0, max=1.0, help="Share of requests that fail.")] = 0.0,
-    faults: Annotated[
-        str | None, typer.Option(help="Kinds of fault, by commas. Default: all that a retry survives.")
-    ] = None,
-    retry_after_s: Annotated[float, typer.Option(min=0.0, help="What a 429 asks to wait.")] = 0.05,
-    hold_s: Annotated[float, typer.Option(min=0.0, help="How long a time-out holds a request.")] = 1.0,
-    seed: Annotated[int, typer.Option(help="Seed of the faults and of the model's draws.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the model's draws.")] = 0,
     version: Annotated[str, typer.Option(help="AgentDojo's benchmark version.")] = "v1.2.2",
     susceptibility: Probability = 1.0,
     verbatim: Annotated[bool, typer.Option(help="Workers return whole fields, not bare values.")] = False,
@@ -80,7 +73,7 @@ def serve_command(
         float, typer.Option(min=0.0, max=1.0, help="Rate of slips in its replies: docs/sloppiness.md.")
     ] = 0.0,
 ) -> None:
-    """Serve a defended agent, or the simulated model (not an LLM), to SDKs of OpenAI, Anthropic, Google."""
+    """Serve a defended agent, or the simulated model (not an LLM), as OpenAI's chat completions."""
     tokens = read_tokens(token_env)
     if not tokens:
         # A slip in the cheap options should not wait for the model.
@@ -147,53 +140,29 @@ def add_conversations_folder(overrides: Sequence[str]) -> list[str]:
 
 
 def _serve_model(options: Mapping[str, Any], tokens: Sequence[str]) -> None:
-    from agentsys.models.serving import Faults, serve
-
-    rate = options["fail_rate"]
-    waits = {name: options[name] for name in ("retry_after_s", "hold_s")}
-    planned = Faults(rate, _choose_faults(options["faults"], rate), options["seed"], **waits)
-    # After the faults: a slip in them is told before AgentDojo is imported.
+    from agentsys.models.serving import serve
     from agentsys.serve_agent.agent_server import build_served_model
 
-    parameters = {name: options[name] for name in _SIMULATED_OPTIONS}
     model = build_served_model(
-        version=options["version"], options=parameters, overrides=options["overrides"] or ()
+        version=options["version"],
+        options={name: options[name] for name in _SIMULATED_OPTIONS},
+        overrides=options["overrides"] or (),
     )
     address = {"host": options["host"], "port": options["port"], "tokens": tokens}
-    with serve(model, faults=planned, latency_s=options["latency_ms"] / 1000, **address) as server:
-        print_line(_format_banner(server))
+    with serve(model, latency_s=options["latency_ms"] / 1000, **address) as server:
+        how = f"`agentsys run model=served model.base_url={server.openai_base_url}`"
+        what = f"Serving the simulated model (not an LLM), OpenAI at {server.openai_base_url}"
+        print_line(f"{what}; use it with {how}; Ctrl-C stops.")
         sys.stdout.flush()
         wait_for_interrupt()
-        faults = ", ".join(f"{kind.value} {count}" for kind, count in sorted(server.faults.items()))
-        print_line(f"Served {server.requests} requests; faults: {faults or 'none'}.")
-
-
-def _choose_faults(faults: str | None, fail_rate: float) -> tuple[FaultKind, ...]:
-    from agentsys.models.serving.faults import TRANSIENT, fault_kinds
-
-    if faults is None:
-        return TRANSIENT
-    if fail_rate == 0.0:
-        raise ConfigError(f"--faults {faults} without --fail-rate injects nothing; add --fail-rate 0.1, say.")
-    return fault_kinds(faults.split(","))
-
-
-def _format_banner(server: Server) -> str:
-    root = server.base_url
-    return (
-        f"Serving the simulated model (not an LLM): OpenAI at {root}/v1, Anthropic at {root}, "
-        f"Gemini at {root}; use it with `agentsys run model=served model.base_url={root}/v1`; Ctrl-C stops."
-    )
+        print_line(f"Served {server.requests} requests.")
 
 
 def format_agent_banner(served: ServedAgent) -> str:
     """Say where an agent is reached, what it is and where its conversations go."""
-    root = served.server.base_url
     simulated = " (a simulated model, not an LLM)" if served.cell.stack.is_simulated else ""
-    return (
-        f"Serving {served.router.name}{simulated}: OpenAI at {root}/v1, Anthropic at {root},"
-        f" Gemini at {root}; `agentsys report {served.folder}` shows its conversations; Ctrl-C stops."
-    )
+    what = f"Serving {served.router.name}{simulated}, OpenAI at {served.server.openai_base_url}"
+    return f"{what}; `agentsys report {served.folder}` shows its conversations; Ctrl-C stops."
 
 
 def wait_for_interrupt() -> None:

@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from served_faults import Faults, serve
 from small_runs import Silent, records_in
-
-from agentsys.models.serving import Faults, serve
 
 CASES = ["benchmark.suites=[banking,slack]", "attack=none,important_instructions", "executor.workers=8"]
 PATIENT = "model.retry={attempts: 12, base_s: 0.005, longest_s: 0.05, total_s: 60.0, empty_retries: 12}"

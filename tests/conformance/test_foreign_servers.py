@@ -6,18 +6,16 @@
 from __future__ import annotations
 
 import secrets
-import socket
-import urllib.request
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from served_faults import serve
 from small_runs import Silent, records_in
-from started_servers import command, started
+from started_servers import litellm_proxy
 
-from agentsys.models.serving import serve
 from agentsys.runs.run_session import prepare_session
 from agentsys.serve_agent.agent_server import build_served_model
 
@@ -25,39 +23,15 @@ CASES = 20
 KEY = "LITELLM_MASTER_KEY"
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 @pytest.fixture
 def proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The address of a proxy that passes everything on to a served model; it does not start without a key."""
-    start = command("litellm", "AGENTSYS_LITELLM", "proxy", ["fastapi", "uvicorn"])
     monkeypatch.setenv(KEY, f"sk-{secrets.token_hex(32)}")
-    with serve(build_served_model(version="v1.2.2", options={})) as server:
-        config, port = tmp_path / "proxy.yaml", free_port()
-        config.write_text(
-            "model_list:\n"
-            "  - model_name: served\n"
-            "    litellm_params: {model: openai/simulated, api_key: none, "
-            f"api_base: '{server.openai_base_url}'}}\n"
-        )
-        address = ["--config", str(config), "--host", "127.0.0.1", "--port", str(port)]
-        url = f"http://127.0.0.1:{port}"
-        log, environment = tmp_path / "proxy.log", {"LITELLM_LOCAL_MODEL_COST_MAP": "True"}
-        with started([str(start), *address], log, lambda _: answering(url), environment):
-            yield f"{url}/v1"
-
-
-def answering(url: str) -> str | None:
-    try:
-        with urllib.request.urlopen(f"{url}/health/liveliness", timeout=2):
-            return url
-    except OSError:
-        return None
+    with (
+        serve(build_served_model(version="v1.2.2", options={})) as server,
+        litellm_proxy(server.openai_base_url, tmp_path) as url,
+    ):
+        yield f"{url}/v1"
 
 
 def ran(folder: Path, base_url: str) -> dict[str, Any]:

@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 from agentdojo.types import text_content_block_from_string
+from served_faults import TestServer as Server
+from served_faults import serve
 from small_runs import Silent, records_in
 
 from agentsys.models.chat import ChatReply, ChatRequest
-from agentsys.models.serving import Server, serve
 from agentsys.runs.run_session import prepare_session
 from agentsys.serve_agent.agent_server import build_served_model
 

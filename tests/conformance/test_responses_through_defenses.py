@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from served_faults import TestServer as Server
+from served_faults import serve
 from small_runs import Silent, records_in
 
-from agentsys.models.serving import Server, serve
 from agentsys.runs.run_session import prepare_session
 from agentsys.serve_agent.agent_server import build_served_model
 
@@ -24,7 +25,7 @@ CASES = [
 
 @pytest.fixture(scope="module")
 def server() -> Any:
-    with serve(build_served_model(version="v1.2.2", options={}), capture=True) as running:
+    with serve(build_served_model(version="v1.2.2", options={})) as running:
         yield running
 
 

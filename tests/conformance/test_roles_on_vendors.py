@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from served_faults import TestServer as Server
+from served_faults import serve
 from small_runs import Silent
 from typer.testing import CliRunner
 
 from agentsys.cli import app
 from agentsys.models.chat import ChatReply, ChatRequest, Usage
 from agentsys.models.pricing import reported_or_estimated_usage
-from agentsys.models.serving import Server, serve
 
 PRICES: dict[str, dict[str, float]] = {
     "main": {"prompt": 4.0, "cached": 0.4, "completion": 20.0},
@@ -103,9 +104,7 @@ def test_each_role_is_asked_counted_and_paid_at_its_own_vendor(tmp_path: Path) -
     from agentsys.serve_agent.agent_server import build_served_model
 
     listener = Silent()
-    with serve(
-        WithCache(build_served_model(version="v1.2.2", options={}, overrides=())), capture=True
-    ) as server:
+    with serve(WithCache(build_served_model(version="v1.2.2", options={}, overrides=()))) as server:
         chosen = [
             "model=by_main",
             "defense=agentsys",

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from served_faults import serve
 from small_runs import Silent, records_in
 
 from agentsys.extensions import shipped_config_dir
-from agentsys.models.serving import serve
 from agentsys.records.case import ATTEMPTS
 
 

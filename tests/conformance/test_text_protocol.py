@@ -13,11 +13,12 @@ from agentdojo.agent_pipeline.agent_pipeline import AgentPipeline
 from agentdojo.agent_pipeline.basic_elements import InitQuery, SystemMessage
 from agentdojo.agent_pipeline.llms.local_llm import LocalLLM
 from agentdojo.agent_pipeline.tool_execution import ToolsExecutionLoop, ToolsExecutor
+from served_faults import Faults, serve
+from served_faults import TestServer as Server
 from small_runs import Silent, records_in
 from typer.testing import CliRunner
 
 from agentsys.cli import app
-from agentsys.models.serving import Faults, Server, serve
 from agentsys.runs.run_session import prepare_session
 from agentsys.serve_agent.agent_server import build_served_model
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 from scripted_for_serving import Scripted, says
+from served_faults import serve
 
 from agentsys.base.object_import import _warn_moved, registered, registered_classes
 from agentsys.errors import ConfigError
@@ -16,7 +17,6 @@ from agentsys.extensions import shipped_config_dir
 from agentsys.models.build_model import ModelStack, build_stack
 from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, Scene, assistant, text_of, user
 from agentsys.models.model_card import find_model_class, parse_card, reply_identity
-from agentsys.models.serving import serve
 from agentsys.models.trace import Tracer, use_tracer
 
 SCENE = Scene("banking", "user_task_0", None, "none")

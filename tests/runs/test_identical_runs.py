@@ -7,9 +7,9 @@ from typing import Any
 
 import orjson
 import pytest
+from served_faults import serve
 from small_runs import Silent
 
-from agentsys.models.serving import serve
 from agentsys.runs.run_session import prepare_session
 from agentsys.serve_agent.agent_server import build_served_model
 

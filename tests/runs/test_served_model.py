@@ -6,10 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from served_faults import serve
 from small_runs import Silent
 
 from agentsys.errors import ConfigError
-from agentsys.models.serving import serve
 from agentsys.runs.run_session import prepare_session
 from agentsys.serve_agent.agent_server import build_served_model
 

@@ -34,10 +34,10 @@ class Part(NamedTuple):
 
 SAMPLE = (
     Part("agentsys", "openai", "slack", ("user_task_0", "user_task_18"), ("injection_task_1", LONG[1])),
-    Part("agentsys", "anthropic", "banking", ("user_task_0", "user_task_3"), ("injection_task_1",)),
-    Part("none", "anthropic", "slack", ("user_task_0", "user_task_6"), ("injection_task_1",)),
+    Part("agentsys", "openai", "banking", ("user_task_0", "user_task_3"), ("injection_task_1",)),
+    Part("none", "openai", "slack", ("user_task_0", "user_task_6"), ("injection_task_1",)),
     Part("drift", "openai", "banking", ("user_task_0",), ("injection_task_1",)),
-    Part("melon", "anthropic", "banking", ("user_task_0",), ("injection_task_1",)),
+    Part("melon", "openai", "banking", ("user_task_0",), ("injection_task_1",)),
 )
 GRID = tuple(
     Part(*chosen) for chosen in product(("none", "agentsys", "drift", "melon"), WIRES, ("slack", "banking"))

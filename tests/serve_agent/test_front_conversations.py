@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 from agentdojo.functions_runtime import FunctionCall
-from front_clients import READ, SEND, Client, conversations_threads, desk_of, result, wait_until
+from front_clients import READ, SEND, Client, ask, conversations_threads, desk_of, result, wait_until
 from scripted_for_serving import Scripted, calls, says
 
 from agentsys.defense.agentsys import AgentSys
@@ -23,7 +24,7 @@ from agentsys.models.chat import (
     text_of,
     user,
 )
-from agentsys.models.serving.wire_format import RequestRefused, WireCaller
+from agentsys.models.serving.wire_format import RequestRefused, WireRequest
 from agentsys.serve_agent.conversation_router import ConversationLimits
 from agentsys.serve_agent.defended_agent import Dialogue
 from baselines.none import NoDefense
@@ -127,20 +128,84 @@ def test_a_second_request_of_the_user_goes_on_from_the_servers_own_messages() ->
     assert text_of(last[3]) == "This is page 1."
 
 
-def test_conversations_without_calls_are_told_by_their_words() -> None:
+def test_a_conversation_of_words_alone_is_what_its_request_holds() -> None:
     model = Scripted(says("Hello."))
     desk = desk_of(model, NoDefense())
-    first, second = Client(desk, TOOLS), Client(desk, TOOLS)
-    for client in (first, second):
-        client.ask("Hi.")
-    for client in (second, first):
-        assert client.ask("How are you?") == "Hello."
-    assert first.replies[1].trace != second.replies[1].trace  # type: ignore[attr-defined]
-    first.messages[1] = assistant("Something else.")
-    first.messages.append(user("And?"))
+    client = Client(desk, TOOLS, told="Be brief.")
+    client.ask("Hi.")
+    client.messages[2] = assistant("Something else.")
+    assert client.ask("How are you?") == "Hello."
+    assert [text_of(one) for one in model.asked[1].messages] == [
+        *("Be brief.", "Hi.", "Something else.", "How are you?"),
+    ]
+    assert desk.resting_count == 0
+    assert len({reply.trace for reply in client.replies}) == 2
+
+
+def test_a_turn_with_calls_is_gone_on_from_its_own_messages_and_later_words_are_the_clients() -> None:
+    model = Scripted(calls(("read", {"page": "1"})), says("One."), says("Two."), says("Three."))
+    client = Client(desk_of(model, NoDefense()), TOOLS, told="Be brief.")
+    client.ask("First?")
+    branch = list(client.messages)
+    client.messages[-1] = assistant("Edited.")  # It changes no call, and is not read.
+    client.ask("Second?")
+    client.messages[-1] = assistant("Invented.")
+    client.ask("Third?")
+    said = [text_of(one) for one in model.asked[-1].messages]
+    assert said[4:] == ["One.", "Second?", "Invented.", "Third?"]
+    client.messages = branch
+    client.ask("Another second?")
+    assert [text_of(one) for one in model.asked[-1].messages][4:] == ["One.", "Another second?"]
+
+
+def test_a_changed_call_and_calls_left_out_are_refused() -> None:
+    one, two = (calls(("read", {"page": page})) for page in "12")
+    client = Client(desk_of(Scripted(one, two, says("Read.")), NoDefense()), TOOLS)
+    client.ask("Read both.")
+    whole = list(client.messages)
+    [call] = whole[1]["tool_calls"]  # type: ignore[typeddict-item, misc]
+    other = FunctionCall(function="read", args={"page": "9"}, id=call.id)
+    client.messages = [whole[0], assistant(None, [other]), result(other, "x"), assistant("So."), user("And?")]
+    with pytest.raises(RequestRefused, match="not the one that was handed out") as refused:
+        client.send()
+    assert refused.value.problem.status == 409
+    client.messages = [*whole[:3], assistant("So."), user("And?")]
+    with pytest.raises(RequestRefused, match="left out") as refused:
+        client.send()
+    assert refused.value.problem.status == 409
+
+
+def test_a_client_that_gives_calls_ids_of_its_own_is_found_by_the_trace() -> None:
+    model = Scripted(calls(("read", {"page": "1"}), ("read", {"page": "2"})), says("Read."))
+    client = Client(desk_of(model, NoDefense()), TOOLS)
+    made = client.say("Read both.").message["tool_calls"] or []
+    own = [FunctionCall(function=one.function, args=one.args, id=f"own-{n}") for n, one in enumerate(made)]
+    client.messages = [
+        client.messages[0],
+        assistant(None, own),
+        *(result(one, f"of {one.id}") for one in own),
+    ]
     with pytest.raises(RequestRefused) as refused:
-        first.send()
-    assert status(refused) == (410, "unknown_conversation")
+        client.send()
+    assert status(refused) == (409, "unknown_conversation")
+    assert text_of(client.send(trace=client.replies[0].trace).message) == "Read."
+    assert [text_of(one) for one in model.asked[1].messages[-2:]] == ["of own-0", "of own-1"]
+
+
+def test_calls_and_results_that_a_client_writes_as_words_are_results_all_the_same() -> None:
+    model = Scripted(calls(("read", {"page": "1"})), says("Read."), says("More."))
+    client = Client(desk_of(model, NoDefense()), TOOLS)
+    [call] = client.say("Read.").message["tool_calls"] or []
+    client.messages = [
+        client.messages[0],
+        assistant(f"Calling tools: {call.id}"),
+        user("Observation: INJECTED"),
+    ]
+    assert text_of(client.send().message) == "Read."
+    assert [one["role"] for one in model.asked[1].messages] == ["user", "assistant", "tool"]
+    client.ask("And?")
+    assert [one["role"] for one in model.asked[2].messages][2:] == ["tool", "assistant", "user"]
+    assert str(model.asked[2].messages).count("INJECTED") == 1
 
 
 def test_the_same_request_again_gets_the_same_reply_and_asks_nobody() -> None:
@@ -150,7 +215,7 @@ def test_the_same_request_again_gets_the_same_reply_and_asks_nobody() -> None:
     client.run_calls()
     before = client.request()
     first = client.send()
-    assert client.desk.answer("me", before) is first
+    assert ask(client.desk, "me", before) is first
     assert len(model.asked) == 2
 
 
@@ -161,13 +226,11 @@ def test_a_call_answered_twice_keeps_its_first_answer() -> None:
     client.run_calls()
     first = client.send()
     forged = [*client.messages[:-2], result(client.messages[-2]["tool_call"], "FORGED")]  # type: ignore[typeddict-item]
-    assert client.desk.answer("me", ChatRequest(forged, client.specs)) is first
+    assert ask(client.desk, "me", WireRequest(forged, client.specs)) is first
     client.run_calls()
     assert text_of(client.send().message) == "Done."
     assert all("FORGED" not in str(asked.messages) for asked in model.asked)
-    # Behind the next call it is refused, and not read either.
-    with pytest.raises(RequestRefused):
-        client.desk.answer("me", ChatRequest(forged, client.specs))
+    assert ask(client.desk, "me", WireRequest(forged, client.specs)) is first
 
 
 def test_results_of_other_ids_missing_ones_and_doubled_ones_are_refused() -> None:
@@ -178,8 +241,8 @@ def test_results_of_other_ids_missing_ones_and_doubled_ones_are_refused() -> Non
     foreign = FunctionCall(function="read", args={"page": "1"}, id="call_of_somebody")
     for wrong in ([made[0]], [made[0], made[0]], [made[0], foreign], []):
         with pytest.raises(RequestRefused):
-            request = ChatRequest([*client.messages, *(result(one, "x") for one in wrong)], client.specs)
-            client.desk.answer("me", request)
+            request = WireRequest([*client.messages, *(result(one, "x") for one in wrong)], client.specs)
+            ask(client.desk, "me", request)
     client.run_calls()
     assert text_of(client.send().message) == "Done."
 
@@ -189,14 +252,13 @@ def test_another_keys_conversation_is_unknown() -> None:
     client = Client(desk_of(model, NoDefense()), TOOLS)
     client.say("Go.")
     client.run_calls()
-    thief = client.desk.for_caller(WireCaller("somebody else"))
     with pytest.raises(RequestRefused) as refused:
-        thief.complete(client.request())
-    assert status(refused) == (410, "unknown_conversation")
+        ask(client.desk, "somebody else", client.request())
+    assert status(refused) == (409, "unknown_conversation")
     assert text_of(client.send().message) == "Done."
     client.messages.append(user("More?"))
     with pytest.raises(RequestRefused):
-        thief.complete(client.request())
+        ask(client.desk, "somebody else", client.request())
     assert text_of(client.send().message) == "More."
 
 
@@ -349,7 +411,7 @@ def test_an_abandoned_conversation_ends_by_itself_and_is_stored() -> None:
     client.run_calls()
     with pytest.raises(RequestRefused) as refused:
         client.send()
-    assert refused.value.problem.status == 410
+    assert refused.value.problem.status == 409
 
 
 def test_no_more_than_so_many_are_under_way_at_once() -> None:
@@ -365,15 +427,41 @@ def test_no_more_than_so_many_are_under_way_at_once() -> None:
     assert desk.running_count == 0
 
 
-def test_conversations_at_rest_are_forgotten_the_oldest_first() -> None:
-    desk = desk_of(Scripted(says("Hello.")), NoDefense(), limits=ConversationLimits(max_resting=2))
+def test_turns_at_rest_are_forgotten_the_oldest_first() -> None:
+    replies = [calls(("read", {"page": "1"})), says("Read.")]
+    limits = ConversationLimits(max_resting=2)
+    desk = desk_of(Scripted(*replies * 4, says("More.")), NoDefense(), limits=limits)
     clients = [Client(desk, TOOLS) for _ in range(4)]
     for number, client in enumerate(clients):
-        client.ask(f"Hi {number}.")
-        wait_until(lambda: desk.running_count == 0, "a turn goes on")
+        client.ask(f"Read {number}.")
     with pytest.raises(RequestRefused):
         clients[0].say("And?")
-    assert text_of(clients[3].say("And?").message) == "Hello."
+    assert text_of(clients[3].say("And?").message) == "More."
+
+
+def test_bytes_and_cpu_of_a_key_are_bounded_and_those_of_another_are_its_own() -> None:
+    reply = calls(("read", {"page": "1"}))
+    desk = desk_of(Scripted(reply), NoDefense(), limits=ConversationLimits(max_bytes=1000))
+    Client(desk, TOOLS).say("x" * 600)
+    with pytest.raises(RequestRefused, match="all the room") as refused:
+        Client(desk, TOOLS).say("x" * 600)
+    assert refused.value.problem.status == 429
+    Client(desk, TOOLS, owner="other").say("x" * 600)
+    desk.stop()
+
+    class Busy(Scripted):
+        def complete(self, request: ChatRequest) -> ChatReply:
+            until = time.thread_time() + 0.2
+            while time.thread_time() < until:
+                pass
+            return super().complete(request)
+
+    desk = desk_of(Busy(says("x")), NoDefense(), limits=ConversationLimits(cpu_s=0.1))
+    for _ in range(2):  # Nobody else is there to need the time.
+        Client(desk, TOOLS).ask("Hi.")
+    Client(desk, TOOLS, owner="other").ask("Hi.")
+    with pytest.raises(RequestRefused, match="its share"):
+        Client(desk, TOOLS).ask("Hi.")
 
 
 def test_stopping_ends_every_thread() -> None:
@@ -401,4 +489,4 @@ def test_a_defense_that_asks_for_the_request_again_stands_in_every_turn() -> Non
 def test_a_conversation_begins_with_words_of_the_user() -> None:
     desk = desk_of(Scripted(says("x")), NoDefense())
     with pytest.raises(RequestRefused):
-        desk.answer("me", ChatRequest([system("Only this.")], [SEND]))
+        ask(desk, "me", WireRequest([system("Only this.")], [SEND]))

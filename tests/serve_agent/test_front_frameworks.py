@@ -1,4 +1,4 @@
-"""OpenAI's Agents SDK and LangChain, which nobody here wrote, with two tools that are called together (slow).
+"""Frameworks that nobody here wrote, with two tools that are called together, and with schemas of answers (slow).
 
 They run in an environment of their own, whose Python `AGENTSYS_FRAMEWORKS` names: docs/interop.md says how to
 make it.
@@ -9,16 +9,14 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from front_clients import desk_of
+from front_clients import served_desk
 from interop_page import ANSWER, TOOLS, Clerk, at, block
 
-from agentsys.contracts import Defense
 from agentsys.defense.agentsys import AgentSys
-from agentsys.models.serving import Server, serve
+from agentsys.models.serving import Server
 from baselines.none import NoDefense
 
 pytestmark = pytest.mark.slow
@@ -26,43 +24,120 @@ pytestmark = pytest.mark.slow
 AGENTS = """
 import asyncio
 
+from pydantic import BaseModel
+
+
+class Weather(BaseModel):
+    told: str
+
 
 async def more():
     # A client belongs to the event loop that it was first used in.
     set_default_openai_client(AsyncOpenAI(base_url="http://127.0.0.1:8321/v1", api_key="none"))
     first = await Runner.run(agent, "How is Rome?")
-    print(sum(item.type == "function_call" for item in first.raw_responses[0].output))
     asked = [*first.to_input_list(), {"role": "user", "content": "And now?"}]
     print((await Runner.run(agent, asked)).final_output)
-    named = await Runner.run(agent, "How is Rome?", auto_previous_response_id=True)
-    print(named.final_output)
-    after = await Runner.run(agent, "And now?", previous_response_id=named.last_response_id)
-    print(after.final_output)
     streamed = Runner.run_streamed(agent, "How is Rome?")
     async for _ in streamed.stream_events():
         pass
     print(streamed.final_output)
+    other = Agent(name="other", instructions="You answer.", model="any")
+    sorts = Agent(name="sorts", instructions="HAND OVER.", handoffs=[other], model="any")
+    try:
+        print(await Runner.run(sorts, "HAND OVER to other."))
+    except Exception as error:
+        print(getattr(error, "status_code", error))
 
 
 asyncio.run(more())
 """
 LANGCHAIN = """
+from pydantic import BaseModel
+
+
+class Weather(BaseModel):
+    '''What the weather is.'''
+
+    told: str
+
+
+from langchain.agents.structured_output import ToolStrategy
+
 tools = {"weather": weather, "time": time}
-for responses in (False, True):
-    about = {"base_url": model.openai_api_base, "api_key": "none", "use_responses_api": responses}
-    chat = ChatOpenAI(model="any", **about)
-    bound, said = chat.bind_tools(list(tools.values())), [("user", "How is Rome?")]
-    print(len(bound.invoke(said).tool_calls))
-    while not said[1:] or whole.tool_calls:
-        parts = list(bound.stream(said))
-        whole = parts[0]
-        for part in parts[1:]:
-            whole += part
-        said.append(whole)
-        for call in whole.tool_calls:
-            said.append(ToolMessage(tools[call["name"]](**call["args"]), tool_call_id=call["id"]))
-    print(whole.text)
-    print(create_agent(chat, list(tools.values())).invoke(asked)["messages"][-1].text)
+bound, said = model.bind_tools(list(tools.values())), [("user", "How is Rome?")]
+while not said[1:] or whole.tool_calls:
+    parts = list(bound.stream(said))
+    whole = parts[0]
+    for part in parts[1:]:
+        whole += part
+    said.append(whole)
+    for call in whole.tool_calls:
+        said.append(ToolMessage(tools[call["name"]](**call["args"]), tool_call_id=call["id"]))
+print(whole.text)
+typed = create_agent(model, list(tools.values()), response_format=ToolStrategy(Weather))
+print(typed.invoke(asked)["structured_response"].told)
+print(model.with_structured_output(Weather, method="function_calling").invoke("SAY IT: Rome is sunny.").told)
+history = [("user", "Hi."), ("assistant", "I am the clerk."), ("user", "How is Rome?")]
+print(create_agent(model, list(tools.values())).invoke({"messages": history})["messages"][-1].text)
+"""
+PYDANTIC_AI = """
+import asyncio
+
+from pydantic import BaseModel
+from pydantic_ai import Agent
+from pydantic_ai.models.openai import OpenAIChatModel
+from pydantic_ai.providers.openai import OpenAIProvider
+
+
+class Weather(BaseModel):
+    told: str
+
+
+model = OpenAIChatModel("any", provider=OpenAIProvider(base_url="http://127.0.0.1:8321/v1", api_key="none"))
+plain = Agent(model, tools=[weather, time])
+first = plain.run_sync("How is Rome?")
+print(first.output)
+print(plain.run_sync("And now?", message_history=first.all_messages()).output)
+typed = Agent(model, tools=[weather, time], output_type=Weather)
+first = typed.run_sync("How is Rome?")
+print(first.output.told)
+print(typed.run_sync("And now?", message_history=first.all_messages()).output.told)
+
+
+async def streamed():
+    async with plain.run_stream("How is Rome?") as run:
+        print(await run.get_output())
+
+
+asyncio.run(streamed())
+"""
+SMOLAGENTS = """
+from smolagents import OpenAIModel, ToolCallingAgent, tool
+
+
+@tool
+def weather(city: str) -> str:
+    '''The weather of a city.
+
+    Args:
+        city: Where.
+    '''
+    return f"sunny in {city}"
+
+
+@tool
+def time(city: str) -> str:
+    '''The time in a city.
+
+    Args:
+        city: Where.
+    '''
+    return f"noon in {city}"
+
+
+model = OpenAIModel(model_id="any", api_base="http://127.0.0.1:8321/v1", api_key="none")
+agent = ToolCallingAgent(tools=[weather, time], model=model, verbosity_level=0)
+print(agent.run("How is Rome?"))
 """
 
 
@@ -72,14 +147,6 @@ def frameworks() -> str:
     if not given:
         pytest.skip("AGENTSYS_FRAMEWORKS names no Python with the frameworks: see docs/interop.md")
     return given
-
-
-@contextmanager
-def served(defense: Defense) -> Iterator[Server]:
-    desk = desk_of(Clerk(), defense)
-    with serve(desk) as running:
-        yield running
-    desk.stop()
 
 
 def printed(code: str, folder: Path) -> list[str]:
@@ -93,24 +160,31 @@ def printed(code: str, folder: Path) -> list[str]:
     return done.stdout.splitlines()
 
 
-CASES = [(NoDefense(), "2"), (AgentSys(), "1")]
-"""Defenses, and how many of the two calls of one message go out together."""
-
-
-@pytest.mark.parametrize(("defense", "together"), CASES, ids=["none", "agentsys"])
-def test_openais_agents_sdk_runs_streams_and_goes_on(defense: Defense, together: str, tmp_path: Path) -> None:
+@pytest.fixture(params=[NoDefense, AgentSys])
+def server(request: pytest.FixtureRequest) -> Iterator[Server]:
     frameworks()
-    with served(defense) as server:
-        code = TOOLS + at(server, block("from agents import") + AGENTS)
-        assert printed(code, tmp_path) == [ANSWER, together, *[ANSWER] * 4]
+    with served_desk(Clerk(), request.param()) as running:
+        yield running
 
 
-@pytest.mark.parametrize(("defense", "together"), CASES, ids=["none", "agentsys"])
-def test_langchain_invokes_and_streams_on_both_of_openais_wires(
-    defense: Defense, together: str, tmp_path: Path
+def test_openais_agents_sdk_runs_streams_goes_on_and_is_told_that_hand_overs_are_not_served(
+    server: Server, tmp_path: Path
 ) -> None:
-    frameworks()
+    code = TOOLS + at(server, block("from agents import") + AGENTS)
+    assert printed(code, tmp_path) == [*[ANSWER] * 3, "409"]
+
+
+def test_langchain_invokes_streams_and_gets_its_response_format(server: Server, tmp_path: Path) -> None:
     imports = "from langchain_core.messages import ToolMessage\n"
-    with served(defense) as server:
-        code = imports + TOOLS + at(server, block("from langchain.agents")) + LANGCHAIN
-        assert printed(code, tmp_path) == [ANSWER, ANSWER, *[together, ANSWER, ANSWER] * 2]
+    code = imports + TOOLS + at(server, block("from langchain.agents")) + LANGCHAIN
+    assert printed(code, tmp_path) == [*[ANSWER] * 4, "Rome is sunny.", ANSWER]
+
+
+def test_pydantic_ai_runs_streams_and_gets_its_output_type(server: Server, tmp_path: Path) -> None:
+    assert printed(TOOLS + at(server, PYDANTIC_AI), tmp_path) == [ANSWER] * 5
+
+
+def test_smolagents_tool_calling_agent_gets_its_final_answer(server: Server, tmp_path: Path) -> None:
+    # It joins the results of calls that went out together, and gives all of them for each.
+    said = " ".join(printed(at(server, SMOLAGENTS), tmp_path))
+    assert "sunny in Rome" in said and "noon in Rome" in said

@@ -16,13 +16,13 @@ from typing import Any
 import pytest
 from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatMessage
-from front_clients import READ, Client, desk_of, result
+from front_clients import READ, Client, ask, desk_of, result
 from scripted_for_serving import calls, says
 
 from agentsys.contracts import Defense
 from agentsys.defense.agentsys import AgentSys
 from agentsys.models.chat import ChatReply, ChatRequest, assistant, text_of, user
-from agentsys.models.serving.wire_format import RequestRefused
+from agentsys.models.serving.wire_format import RequestRefused, WireRequest
 from baselines.none import NoDefense
 
 TRANSCRIPTS = int(os.environ.get("AGENTSYS_FRONT_TRANSCRIPTS", "8"))
@@ -103,7 +103,7 @@ class Player(Client):
         else:
             request += [assistant("I said so."), user("Go on.")]
         with contextlib.suppress(RequestRefused):
-            self.desk.answer(owner, ChatRequest(request, self.specs))
+            ask(self.desk, owner, WireRequest(request, self.specs))
         return None
 
 

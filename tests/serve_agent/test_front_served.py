@@ -150,7 +150,6 @@ def test_the_command_serves_an_agent_where_settings_name_one(
     ("arguments", "told"),
     [
         (["defense=none", "--susceptibility", "0.5"], "--susceptibility is for the simulated model"),
-        (["defense=none", "--fail-rate", "0.1"], "--fail-rate is for"),
         (["defense=none", "--host", "0.0.0.0"], "not loopback"),
         (["defense=none", "--token-env", "NO_SUCH_VARIABLE_HERE"], "NO_SUCH_VARIABLE_HERE"),
     ],

@@ -12,13 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import anthropic
-import httpx
 import openai
 import pytest
 import yaml
-from google import genai
-from google.genai.types import HttpOptions
 from typer.testing import CliRunner
 
 import agentsys
@@ -46,14 +42,14 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedAgent]:
 
 
 def told(target: AttackTarget, session: str, payload: str, **more: Any) -> dict[str, Any]:
-    model = target.for_caller(WireCaller("me", f"{CASE}/{session}"))
-    found: dict[str, Any] = json.loads(text_of(model.complete(ChatRequest([user(payload)], **more)).message))
+    reply = target.answer(WireCaller("me", f"{CASE}/{session}"), ChatRequest([user(payload)], **more))
+    found: dict[str, Any] = json.loads(text_of(reply.message))
     return found
 
 
 def refusal(target: AttackTarget, model: str, payload: str = HARMLESS) -> tuple[int, str]:
     with pytest.raises(RequestRefused) as slip:
-        target.for_caller(WireCaller("me", model)).complete(ChatRequest([user(payload)]))
+        target.answer(WireCaller("me", model), ChatRequest([user(payload)]))
     return slip.value.problem.status, slip.value.problem.message
 
 
@@ -82,27 +78,6 @@ def test_a_client_of_openai_gets_scores_and_its_queries_are_a_search(served: Ser
     assert (search.budget, search.queries, search.found_query) == (3, 3, 2)
     assert search.state.ended
     assert search.simulated
-
-
-def test_the_other_wires_give_the_same_line(served: ServedAgent) -> None:
-    url, models = (
-        served.server.base_url,
-        {name: f"{CASE}/{name}" for name in ("responses", "anthropic", "google")},
-    )
-    sdk = openai.OpenAI(api_key="k", base_url=served.server.openai_base_url, max_retries=0)
-    claude = anthropic.Anthropic(api_key="k", base_url=url, max_retries=0)
-    gemini = genai.Client(api_key="k", http_options=HttpOptions(base_url=url))
-    said = [
-        sdk.responses.create(model=models["responses"], input=GOAL).output_text,
-        claude.messages.create(
-            model=models["anthropic"], max_tokens=100, messages=[{"role": "user", "content": GOAL}]
-        )
-        .content[0]
-        .to_dict()["text"],
-        gemini.models.generate_content(model=models["google"], contents=GOAL).text or "",
-    ]
-    found = [json.loads(str(line)) for line in said]
-    assert [(one["security"], one["utility"], one["query"]) for one in found] == [(True, True, 1)] * 3
 
 
 def test_budget_results_and_report_read_the_queries(served: ServedAgent, tmp_path: Path) -> None:
@@ -136,9 +111,10 @@ def test_what_a_query_scores_is_what_a_run_with_that_text_scores(served: ServedA
 
 
 def test_the_payload_is_the_users_last_message_and_nothing_else(served: ServedAgent) -> None:
-    model = served.target.for_caller(WireCaller("me", f"{CASE}/last"))
     said = [system(GOAL), user(GOAL), assistant("No."), user(HARMLESS)]
-    assert '"security": false' in text_of(model.complete(ChatRequest(said)).message)
+    assert '"security": false' in text_of(
+        served.target.answer(WireCaller("me", f"{CASE}/last"), ChatRequest(said)).message
+    )
     assert refusal(served.target, CASE, " ")[0] == 400
 
 
@@ -243,12 +219,9 @@ def test_a_query_that_failed_counts_in_nothing_and_leaves_its_number(
 
 
 @pytest.mark.slow
-def test_a_defense_that_isolates_is_attacked_over_any_wire(tmp_path: Path) -> None:
+def test_a_defense_that_isolates_is_attacked_too(tmp_path: Path) -> None:
     with serve_agent(["model=simulated", "defense=agentsys", f"logdir={tmp_path}"]) as served:
-        body = {"contents": [{"role": "user", "parts": [{"text": GOAL}]}]}
-        url = f"{served.server.base_url}/v1beta/models/{CASE}:generateContent"
-        said = httpx.post(url, json=body, timeout=120).json()
-        found = json.loads(said["candidates"][0]["content"]["parts"][0]["text"])
+        found = told(served.target, "isolated", GOAL)
     assert (found["security"], found["utility"], found["exposed_shown"]) == (False, True, False)
 
 

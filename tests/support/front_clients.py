@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatMessage, text_content_block_from_string
 
 from agentsys.contracts import Defense
-from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, Scene, ToolSpec, system, text_of, user
+from agentsys.models.chat import ChatModel, Scene, ToolSpec, system, text_of, user
+from agentsys.models.serving import Server, serve
+from agentsys.models.serving.wire_format import TracedReply, WireRequest
 from agentsys.models.wrappers.accounting import RecordingModel
-from agentsys.serve_agent.client_conversation import THREAD_NAME
+from agentsys.serve_agent.agent_server import AgentEndpoint
 from agentsys.serve_agent.conversation_router import ConversationLimits, ConversationRouter
 from agentsys.serve_agent.defended_agent import DefendedAgent, Dialogue
+from agentsys.serve_agent.running_turn import THREAD_NAME
 
 TEXT = {"type": "string"}
 PAGE = {"type": "object", "properties": {"page": TEXT}, "required": ["page"]}
@@ -58,6 +63,30 @@ def desk_of(
     return desk
 
 
+class NoTarget:
+    """In place of cases as targets of attacks: there are none."""
+
+    def is_case_name(self, model: str) -> bool:
+        return False
+
+    def listed(self, under: str) -> Sequence[str]:
+        return ()
+
+
+@contextmanager
+def served_desk(model: ChatModel, defense: Defense, **more: Any) -> Iterator[Server]:
+    """A server with a desk behind it."""
+    desk = desk_of(model, defense, **more)
+    with serve(AgentEndpoint(desk, NoTarget(), ThreadPoolExecutor(1))) as server:  # type: ignore[arg-type]
+        yield server
+    desk.stop()
+
+
+def ask(desk: ConversationRouter, owner: str, request: WireRequest) -> TracedReply:
+    """The reply to a request, whenever it comes."""
+    return desk.answer(owner, request)[1].result(PATIENCE_S)
+
+
 def stop_desks() -> None:
     """End what the clients of every desk made so far left waiting."""
     while _OPEN:
@@ -83,19 +112,19 @@ class Client:
     ) -> None:
         self.desk, self.tools, self.specs, self.owner = desk, dict(tools), specs, owner
         self.messages: list[ChatMessage] = [system(told)] if told else []
-        self.replies: list[ChatReply] = []
+        self.replies: list[TracedReply] = []
 
-    def request(self, **more: Any) -> ChatRequest:
-        return ChatRequest(list(self.messages), self.specs, **more)
+    def request(self, **more: Any) -> WireRequest:
+        return WireRequest(list(self.messages), self.specs, **{"size": len(str(self.messages)), **more})
 
-    def send(self, **more: Any) -> ChatReply:
+    def send(self, **more: Any) -> TracedReply:
         """Send the transcript once, and add the reply to it."""
-        reply = self.desk.answer(self.owner, self.request(**more))
+        reply = ask(self.desk, self.owner, self.request(**more))
         self.replies.append(reply)
         self.messages.append(reply.message)
         return reply
 
-    def say(self, text: str) -> ChatReply:
+    def say(self, text: str) -> TracedReply:
         self.messages.append(user(text))
         return self.send()
 

@@ -54,10 +54,19 @@ class Clerk:
                 return says(json.dumps({"said": said}))
         last = max(number for number, one in enumerate(request.messages) if one["role"] == "user")
         results = [one for one in request.messages[last:] if one["role"] == "tool"]
+        said = text_of(request.messages[last])
+        if request.reply_schema is not None and said.startswith("SAY IT: "):
+            return says(json.dumps({"told": said.removeprefix("SAY IT: ")}))
+        if said.startswith("HAND OVER") and (
+            hand := [t for t in request.tools if t.name.startswith("transfer")]
+        ):
+            return calls((hand[0].name, {"intent": {"said": "string"}} if request.role == "main" else {}))
         if not results:
             intent = {"intent": {"said": "string"}} if request.role == "main" else {}
             return calls(("weather", {"city": "Rome", **intent}), ("time", {"city": "Rome", **intent}))
-        return says("; ".join(f"{one['tool_call'].function}: {_said(text_of(one))}" for one in results))
+        told = "; ".join(f"{one['tool_call'].function}: {_said(text_of(one))}" for one in results)
+        fields = list((request.reply_schema or {}).get("properties") or ())
+        return says(json.dumps({fields[0]: told}) if fields else told)
 
 
 def _said(text: str) -> str:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -72,3 +74,36 @@ def _address(process: subprocess.Popen[bytes], log: Path, ready: Callable[[str],
             return address
         time.sleep(0.5)
     pytest.fail(f"the server did not start: {log.read_text(errors='replace')[-2000:]}")
+
+
+@contextmanager
+def litellm_proxy(base_url: str, folder: Path) -> Iterator[str]:
+    """The address of litellm's proxy, which passes all models on to a server of OpenAI's chat completions.
+
+    Args:
+        base_url: The server's base URL.
+        folder: For its configuration and what it prints.
+    """
+    start = command("litellm", "AGENTSYS_LITELLM", "proxy", ["fastapi", "uvicorn"])
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    config = folder / "proxy.yaml"
+    config.write_text(
+        "model_list:\n"
+        "  - model_name: served\n"
+        f"    litellm_params: {{model: custom_openai/served, api_key: none, api_base: '{base_url}'}}\n"
+    )
+    address = ["--config", str(config), "--host", "127.0.0.1", "--port", str(port)]
+    url = f"http://127.0.0.1:{port}"
+
+    def answering(_: str) -> str | None:
+        try:
+            with urllib.request.urlopen(f"{url}/health/liveliness", timeout=2):
+                return url
+        except OSError:
+            return None
+
+    environment = {"LITELLM_LOCAL_MODEL_COST_MAP": "True"}
+    with started([str(start), *address], folder / "proxy.log", answering, environment):
+        yield url

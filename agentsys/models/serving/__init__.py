@@ -1,12 +1,9 @@
-"""Serving: any `ChatModel` on loopback, in the wire formats of OpenAI, Anthropic and Gemini.
+"""Serving: any `ChatModel` on loopback, behind OpenAI's chat completions. `serve` starts a server.
 
-`serve` starts a server; `Faults` makes it fail on purpose, and repeatably. One file per wire
-format turns requests into `ChatRequest` and replies into JSON; nothing here knows which model
-answers. For dry runs, tests and measurements: loopback only, no keys, no streaming except
-Anthropic's.
+Nothing here knows which model answers: a scripted one for dry runs and tests, or the defended agents of
+`agentsys.serve_agent`.
 """
 
-from agentsys.models.serving.faults import FaultKind, Faults
 from agentsys.models.serving.model_server import Server, serve
 
-__all__ = ["FaultKind", "Faults", "Server", "serve"]
+__all__ = ["Server", "serve"]

@@ -1,311 +1,402 @@
-"""`Server`: a chat model on loopback, with the HTTP under it; `serve` starts one."""
+"""`Server`: what answers chat requests, behind OpenAI's chat completions; `serve` starts one.
+
+Starlette and uvicorn, in a thread with an event loop of its own. A request holds no thread while it waits.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import hashlib
 import logging
+import resource
 import socket
-import struct
-import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from email.message import Message
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, ClassVar
-from urllib.parse import unquote
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Self
+
+import h11
+import orjson
+import uvicorn
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from agentsys.base.option_checks import require_loopback
 from agentsys.errors import ConfigError
-from agentsys.models.chat import ChatModel
+from agentsys.models.chat import ChatModel, ChatReply, ErrorKind, ModelError, text_of
+from agentsys.models.pricing import reported_or_estimated_usage
 from agentsys.models.providers.sdk_model import ROLE_HEADER
-from agentsys.models.serving.exchange import Exchange
-from agentsys.models.serving.faults import (
-    Delivery,
-    FaultKind,
-    FaultPlan,
-    Faults,
-    Response,
-    json_response,
-    problem_response,
-)
 from agentsys.models.serving.served_openai import OPENAI, write_model_list
-from agentsys.models.serving.served_responses import RESPONSES
-from agentsys.models.serving.served_vendors import ANTHROPIC, GEMINI, GEMINI_STREAMED
 from agentsys.models.serving.wire_format import (
     AccessCheck,
-    ModelLister,
+    Answer,
+    Json,
     Problem,
+    RequestRefused,
+    ServedEndpoint,
+    TracedReply,
+    WireCall,
     WireCaller,
+    WireError,
     WireFormat,
+    WireRequest,
     owner_mark,
 )
 
 _LOG = logging.getLogger(__name__)
 
-MODELS_PATH = "/v1/models"
-"""GET lists the models, in OpenAI's format; of several names, a path below it those that begin with it."""
-MAX_BODY = 64 * 2**20
+TRACE_HEADER = "x-agentsys-trace"
+"""Header with the id of the record that a reply belongs to, and that a client may send back."""
+MAX_BODY = 32 * 2**20
 """Bytes of a request body; more is refused with 413."""
+MAX_UNREAD = 2 * MAX_BODY
+"""Bytes that one key's unfinished bodies may take together."""
+HEAD_S, BODY_S = 10.0, 60.0
+"""Seconds within which a request's head, and its body, must be there."""
+_IDLE_CONNECTION_S = 75
+_LARGE_BODY = 2**18
+"""Bytes of a body that is read in a thread, as it would hold up everybody else."""
+_MODEL_THREADS = 256
+"""Questions to a plain model side by side."""
 
-_LINGER = struct.pack("ii", 1, 0)  # On, for 0 seconds: close() then sends a reset.
-
-
-class ConnectionHandler(BaseHTTPRequestHandler):
-    """Serves one connection until the client closes it."""
-
-    server: HttpListener
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True
-    _reasons: ClassVar[dict[int, str]] = {
-        int(status): texts[0] for status, texts in BaseHTTPRequestHandler.responses.items()
-    }
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing: the server counts, and a line per request would cost more than the request."""
-
-    def do_GET(self) -> None:
-        """The list of models; anything else is unknown."""
-        self.server.count_request(self.path, self.headers, b"")
-        if (problem := self.server.doorkeeper.find_refusal(self.path, self.headers)) is not None:
-            return self._refuse(_format_of_error(self._path(), self.headers), problem.status, problem.message)
-        if names := self.server.listed(self._path()):
-            return self._send(json_response(write_model_list(names)))
-        return self._refuse(
-            _format_of_error(self._path(), self.headers), 404, _unknown_path_message("GET", self._path())
-        )
-
-    def do_POST(self) -> None:
-        """One question to the model."""
-        started = time.perf_counter()
-        path = self._path()
-        wire = _format_of_path(path)
-        dialect = wire or _format_of_error(path, self.headers)
-        if (problem := self.server.doorkeeper.find_refusal(self.path, self.headers)) is not None:
-            return self._refuse_unread(dialect, problem.status, problem.message)
-        raw = self._body(dialect)
-        if raw is None:
-            return None
-        number = self.server.count_request(self.path, self.headers, raw)
-        if wire is None:
-            return self._refuse(
-                _format_of_error(path, self.headers), 404, _unknown_path_message("POST", path)
-            )
-        role = self.headers.get(ROLE_HEADER) or "agent"
-        caller = WireCaller(owner_mark(self.path, self.headers), _model_in(path))
-        response = self.server.exchange.respond(wire, role, raw, number, caller)
-        if response.from_model:
-            self._wait(started + self.server.latency_s - time.perf_counter())
-        return self._deliver(response)
-
-    def _path(self) -> str:
-        return self.path.partition("?")[0].rstrip("/")
-
-    def _body(self, wire: WireFormat) -> bytes | None:
-        """The request's body; None if it was refused, or if the client left before its end."""
-        announced = self.headers.get("Content-Length")
-        if announced is None or not announced.isascii() or not announced.isdigit():
-            self._refuse_unread(wire, 411, "a POST needs a Content-Length")
-            return None
-        length = int(announced[:20])
-        if length > MAX_BODY:
-            self._refuse_unread(wire, 413, f"the body is larger than {MAX_BODY} bytes")
-            return None
-        raw = self.rfile.read(length)
-        if len(raw) < length:
-            self.close_connection = True
-            return None
-        return raw
-
-    def _wait(self, seconds: float) -> None:
-        if seconds > 0:
-            time.sleep(seconds)
-
-    def _deliver(self, response: Response) -> None:
-        if response.delivery is Delivery.WHOLE:
-            return self._send(response)
-        self.close_connection = True
-        if response.delivery is Delivery.CUT:
-            head = self._head(response)
-            return self._write(head + response.body[: len(response.body) // 2])
-        if response.delivery is Delivery.HOLD:
-            self.server.stopping.wait(self.server.hold_s)
-        else:
-            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER)
-        return None
-
-    def _send(self, response: Response) -> None:
-        self._write(self._head(response) + response.body)
-
-    def _head(self, response: Response) -> bytes:
-        lines = [
-            f"HTTP/1.1 {response.status} {self._reasons.get(response.status, 'Overloaded')}",
-            f"Content-Type: {response.content_type}",
-            f"Content-Length: {len(response.body)}",
-            *(f"{name}: {value}" for name, value in response.headers),
-        ]
-        if self.close_connection:
-            lines.append("Connection: close")
-        return "\r\n".join([*lines, "", ""]).encode("latin-1")
-
-    def _write(self, data: bytes) -> None:
-        # One write, so that one packet goes out; the client may have given up and gone meanwhile.
-        try:
-            self.wfile.write(data)
-        except OSError:
-            self.close_connection = True
-
-    def _refuse(self, wire: WireFormat, status: int, message: str) -> None:
-        self._send(problem_response(wire, Problem(status, message)))
-
-    def _refuse_unread(self, wire: WireFormat, status: int, message: str) -> None:
-        """Refuse a body unread, then read on for a moment: closing at once would reset the reply away."""
-        self.server.count_request(self.path, self.headers, b"")
-        self.close_connection = True
-        self._refuse(wire, status, message)
-        with contextlib.suppress(OSError):
-            self.connection.shutdown(socket.SHUT_WR)
-            self.connection.settimeout(0.2)
-            give_up = time.perf_counter() + 2.0
-            while time.perf_counter() < give_up and self.connection.recv(2**16):
-                pass
-
-    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Answer broken HTTP and unknown methods as JSON too; the base class calls this."""
-        self.close_connection = True
-        status = 405 if code == 501 else code
-        self._refuse(OPENAI, status, message or self._reasons.get(code, "bad request"))
-
-
-def _unknown_path_message(method: str, path: str) -> str:
-    return (
-        f"no such path: {method} {path or '/'} "
-        f"(the base URL ends in /v1 for OpenAI's SDK, and has no path for Anthropic's and Google's)"
-    )
+_MODEL_STATUS = {
+    ErrorKind.RATE_LIMITED: 429,
+    ErrorKind.OVERLOADED: 529,
+    ErrorKind.TIMEOUT: 503,
+    ErrorKind.CONNECTION: 503,
+    ErrorKind.CONTENT_REFUSED: 400,
+    ErrorKind.BAD_REQUEST: 400,
+    ErrorKind.REPLAY_DIVERGED: 400,
+    ErrorKind.BAD_KEY: 401,
+    ErrorKind.NO_CREDIT: 402,
+    ErrorKind.UNKNOWN_MODEL: 404,
+}
 
 
 @dataclass(frozen=True)
-class CapturedRequest:
-    """One request as it arrived, for tests."""
+class WireQuestion:
+    """One question, read."""
 
-    path: str
-    headers: Mapping[str, str]
-    """Names in lower case."""
-    body: bytes
+    wire: WireFormat
+    number: int
+    """The request's number on this server, from 1."""
+    asked: WireRequest
+    raw: bytes
+    """Its body."""
+    digest: str
+    """Hash of wire, role and body."""
+    caller: WireCaller
+    request: Request
+    streams: bool
+    """Whether the reply is asked for as a stream."""
 
 
-class HttpListener(ThreadingHTTPServer):
-    """The listening socket, and what its connections share."""
+class PlainEndpoint:
+    """A chat model for whoever asks, each question in a thread."""
 
-    daemon_threads = True
-    request_queue_size = 1024  # Hundreds of clients may connect in the same moment.
+    def __init__(self, model: ChatModel) -> None:
+        self.name, self._model = model.name, model
+        self._threads = ThreadPoolExecutor(_MODEL_THREADS, thread_name_prefix="served-model")
+
+    async def answer(self, request: WireRequest, caller: WireCaller) -> ChatReply:
+        """Ask the model."""
+        ask = self._model.complete
+        return await asyncio.get_running_loop().run_in_executor(self._threads, ask, request)
+
+    def listed(self, under: str) -> Sequence[str]:
+        """The model's name."""
+        return () if under else (self.name,)
+
+
+class ModelApplication:
+    """The application behind a server: access, counting, reading, and the endpoint's answer."""
 
     def __init__(
         self,
-        address: tuple[str, int],
-        model: ChatModel,
-        plan: FaultPlan,
-        latency_s: float,
-        doorkeeper: AccessCheck,
+        endpoint: ServedEndpoint,
+        latency_s: float = 0.0,
+        access: AccessCheck = AccessCheck(),  # noqa: B008 - frozen
+        wires: Sequence[WireFormat] = (OPENAI,),
     ) -> None:
-        self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
-        self.exchange = Exchange(model, plan)
-        self._model = model
-        self.latency_s = latency_s
-        self.doorkeeper = doorkeeper
-        self.hold_s = plan.faults.hold_s
-        self.stopping = threading.Event()
-        self.captured: list[CapturedRequest] | None = None
+        self._endpoint, self._latency_s, self._access = endpoint, latency_s, access
         self.requests = 0
-        self._lock = threading.Lock()
-        self._open: set[socket.socket] = set()
-        super().__init__(address, ConnectionHandler)
+        self._unread: Counter[str] = Counter()
+        """Bytes of unfinished bodies, by key."""
+        routes = [Route(wire.path, partial(self._post, wire), methods=["POST"]) for wire in wires]
+        routes += [Route(path, self._list) for path in ("/v1/models", "/v1/models/{under:path}")]
+        handlers: Any = {HTTPException: self._refuse_path}
+        self._routes = Starlette(routes=routes, exception_handlers=handlers)
 
-    def listed(self, path: str) -> Sequence[str]:
-        """Names of the models that a GET of this path lists; none where it is not one that does."""
-        below = path.removeprefix(MODELS_PATH)
-        if path != MODELS_PATH and not (below != path and below.startswith("/")):
-            return ()
-        if isinstance(self._model, ModelLister):
-            return self._model.listed(unquote(below[1:]))
-        return () if below else (self._model.name,)
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Take one request, as ASGI has it."""
+        self.requests += 1
+        problem = self._access.find_refusal(Request(scope).headers)
+        await (self._routes if problem is None else build_problem_response(OPENAI, problem))(
+            scope, receive, send
+        )
 
-    def server_bind(self) -> None:
-        """Bind without the base class's reverse look-up of the host's name, which may take seconds."""
-        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self.socket.bind(self.server_address)
-        self.server_address = self.socket.getsockname()
-        self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
+    async def _refuse_path(self, request: Request, refused: Exception) -> Response:
+        status = getattr(refused, "status_code", 404)
+        path = f"{request.method} {request.url.path}"
+        why = f"no such path: {path} (the base URL ends in /v1, as OpenAI's SDK wants it)"
+        return build_problem_response(OPENAI, Problem(status, why))
 
-    def count_request(self, path: str, headers: Message, body: bytes) -> int:
-        """Count one request; returns its number, from 1."""
-        with self._lock:
-            self.requests += 1
-            if self.captured is not None:
-                lower = {name.lower(): value for name, value in headers.items()}
-                self.captured.append(CapturedRequest(path, lower, body))
-            return self.requests
+    async def _list(self, request: Request) -> Response:
+        names = self._endpoint.listed(request.path_params.get("under", ""))
+        if not names:
+            return await self._refuse_path(request, HTTPException(404))
+        return _json_response(write_model_list(names))
 
-    def process_request(self, request: Any, client_address: Any) -> None:
-        """Remember the connection, so that stopping can end it."""
-        with self._lock:
-            self._open.add(request)
-        super().process_request(request, client_address)
+    async def _post(self, wire: WireFormat, request: Request) -> Response:
+        """Answer one question; failures of the request and of the model are responses too."""
+        started, number = time.perf_counter(), self.requests
+        caller = WireCaller(owner_mark(request.headers), request.path_params.get("model", ""))
+        try:
+            raw = await self._read_body(request, caller.owner)
+            role = request.headers.get(ROLE_HEADER) or "agent"
+            read = partial(read_request, wire, raw, role, request.headers.get(TRACE_HEADER) or "")
+            asked, body = await asyncio.to_thread(read) if len(raw) > _LARGE_BODY else read()
+        except RequestRefused as refused:
+            return build_problem_response(wire, refused.problem)
+        digest = hashlib.blake2b(f"{wire.name}\n{role}\n".encode() + raw, digest_size=16).hexdigest()
+        caller = replace(caller, model=str(body.get("model") or caller.model))
+        response = await self.respond(
+            WireQuestion(wire, number, asked, raw, digest, caller, request, bool(body.get("stream")))
+        )
+        if response.status_code == 200:
+            await asyncio.sleep(max(0.0, started + self._latency_s - time.perf_counter()))
+        return response
 
-    def shutdown_request(self, request: Any) -> None:
-        """Close without the base class's orderly shutdown, which would turn a reset into a plain end."""
-        with self._lock:
-            self._open.discard(request)
-        self.close_request(request)
+    async def respond(self, question: WireQuestion) -> Response:
+        """Answer a question that was read."""
+        reply = await self.ask(question)
+        return reply if isinstance(reply, Response) else self.build_response(question, reply)
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that went away in the middle of a line is no news; anything else is a bug."""
-        if not isinstance(sys.exception(), OSError):
-            _LOG.exception("a connection of the served model failed")
+    def build_response(
+        self,
+        question: WireQuestion,
+        reply: ChatReply,
+        change: Callable[[Answer], Answer] = lambda answer: answer,
+    ) -> Response:
+        """A reply as it goes out; `change` is for tests."""
+        wire = question.wire
+        answer = change(
+            build_answer(question.number, self._endpoint.name, question.asked, reply, question.digest)
+        )
+        whole = wire.write(answer)
+        headers = {TRACE_HEADER: reply.trace} if isinstance(reply, TracedReply) and reply.trace else {}
+        if question.streams and wire.stream is not None:
+            return Response(wire.stream(whole), media_type="text/event-stream", headers=headers)
+        return Response(orjson.dumps(whole, default=str), media_type="application/json", headers=headers)
 
-    def close_connections(self) -> None:
-        """End every connection that is still open, so that no client waits for a server that is gone."""
-        with self._lock:
-            still_open = list(self._open)
-        for connection in still_open:
-            try:
-                connection.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                continue  # Closed by its own thread or its client in this moment.
+    async def _read_body(self, request: Request, owner: str) -> bytes:
+        """The request's body.
+
+        Raises:
+            RequestRefused: If it is too large, comes too late, or others of its key take all the room.
+        """
+        announced = request.headers.get("content-length", "0")
+        read, size = list[bytes](), 0
+        try:
+            if int(announced) > MAX_BODY:
+                raise RequestRefused(Problem(413, f"the body is larger than {MAX_BODY} bytes"))
+            async with asyncio.timeout(BODY_S):
+                async for chunk in request.stream():
+                    size += len(chunk)
+                    self._unread[owner] += len(chunk)
+                    read.append(chunk)
+                    if size > MAX_BODY:
+                        raise RequestRefused(Problem(413, f"the body is larger than {MAX_BODY} bytes"))
+                    if self._unread[owner] > MAX_UNREAD:
+                        why = "other unfinished requests of this key take all its room"
+                        raise RequestRefused(Problem(429, why, retry_after_s=1.0))
+        except TimeoutError:
+            raise RequestRefused(Problem(408, f"the body was not there after {BODY_S:g} s")) from None
+        except ClientDisconnect:
+            raise RequestRefused(Problem(400, "the client left before the end of its request")) from None
+        finally:
+            self._unread[owner] -= size
+            if not self._unread[owner]:
+                del self._unread[owner]
+        return b"".join(read)
+
+    async def ask(self, question: WireQuestion) -> ChatReply | Response:
+        """The endpoint's reply, or what there is in its place."""
+        wire = question.wire
+        reply = asyncio.ensure_future(self._endpoint.answer(question.asked, question.caller))
+        gone = asyncio.ensure_future(_wait_until_gone(question.request))
+        try:
+            await asyncio.wait({reply, gone}, return_when=asyncio.FIRST_COMPLETED)
+            if not reply.done():
+                reply.cancel()
+            return await reply
+        except RequestRefused as refused:
+            return build_problem_response(wire, refused.problem, refused.trace)
+        except ModelError as failed:
+            if failed.kind is ErrorKind.CONTEXT_LENGTH:
+                return build_problem_response(wire, build_overflow_problem(wire))
+            status = _MODEL_STATUS.get(failed.kind, 500)
+            return build_problem_response(
+                wire, Problem(status, str(failed), retry_after_s=failed.retry_after_s)
+            )
+        except asyncio.CancelledError:
+            if not gone.done():
+                raise
+            return Response(status_code=400)  # Nobody reads it.
+        except Exception:  # noqa: BLE001 - a bug in any model must become a 500 and not end the server
+            _LOG.exception("the model behind the server failed")
+            why = "The model behind this server failed; see its log."
+            return build_problem_response(wire, Problem(500, why))
+        finally:
+            gone.cancel()
 
 
-def _format_of_path(path: str) -> WireFormat | None:
-    """The format whose model answers a POST to this path (without its query); None: there is none.
+async def _wait_until_gone(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
-    Gemini's version and model are free: `/v1/models/m:generateContent`, `/v1beta/models/...`, and
-    Vertex's longer `/v1beta1/projects/.../models/m:generateContent`.
+
+def read_request(wire: WireFormat, raw: bytes, role: str, trace: str) -> tuple[WireRequest, Json]:
+    """A request's body as we read it, and as it is.
+
+    Raises:
+        RequestRefused: If it cannot be understood.
     """
-    if path == "/v1/chat/completions":
-        return OPENAI
-    if path == "/v1/responses":
-        return RESPONSES
-    if path == "/v1/messages":
-        return ANTHROPIC
-    if path.startswith("/v1") and "/models/" in path and path.endswith(":generateContent"):
-        return GEMINI
-    if path.startswith("/v1") and "/models/" in path and path.endswith(":streamGenerateContent"):
-        return GEMINI_STREAMED
-    return None
+    try:
+        body = orjson.loads(raw)
+        if not isinstance(body, dict):
+            raise WireError("the body must be a JSON object")
+        asked = wire.read(body, role)
+    except orjson.JSONDecodeError as slip:
+        raise RequestRefused(Problem(400, f"the body is not JSON: {slip}")) from None
+    except WireError as slip:
+        raise RequestRefused(Problem(400, str(slip))) from None
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError, RecursionError) as slip:
+        # A field of the wrong shape somewhere inside; checking each beforehand would cost more
+        # per request than all the rest.
+        why = f"malformed request: {type(slip).__name__}: {slip}"
+        raise RequestRefused(Problem(400, why[:500])) from None
+    return replace(asked, size=len(raw), trace=trace or asked.trace), body
 
 
-def _model_in(path: str) -> str:
-    """The model that a path names (Gemini's do); `""` where it names none."""
-    return unquote(path.rpartition("/models/")[2].rpartition(":")[0]) if ":" in path else ""
+def build_answer(number: int, model: str, request: WireRequest, reply: ChatReply, digest: str) -> Answer:
+    """A reply as it goes out.
+
+    Args:
+        number: The request's number on this server.
+        model: The model's name, used where the reply has no model id.
+        request: The request that is answered.
+        reply: The model's reply.
+        digest: Hash of the request. Calls without an id get theirs from it, so that ids repeat
+            from run to run and do not depend on the order in which clients happen to ask.
+    """
+    message = reply.message
+    calls = tuple(
+        WireCall(call.id or f"call_{digest[:16]}_{index}", call.function, dict(call.args))
+        for index, call in enumerate(message["tool_calls"] or ())
+    )
+    text = text_of(message) if message["content"] is not None else None
+    # Of a conversation what was spent since its last reply: nothing, perhaps, and not to be estimated.
+    usage = reply.usage if isinstance(reply, TracedReply) else reported_or_estimated_usage(request, reply)
+    return Answer(number, reply.model_id or model, text, calls, usage)
 
 
-def _format_of_error(path: str, headers: Message) -> WireFormat:
-    """The format in which a client that asks for an unknown path expects its error."""
-    if "anthropic-version" in headers or path.startswith("/v1/messages"):
-        return ANTHROPIC
-    if "x-goog-api-key" in headers or "x-goog-api-client" in headers or ":" in path:
-        return GEMINI
-    return OPENAI
+def _json_response(body: Json) -> Response:
+    return Response(orjson.dumps(body), media_type="application/json")
+
+
+def build_problem_response(wire: WireFormat, problem: Problem, trace: str = "") -> Response:
+    """An error in the format's own form."""
+    headers = {TRACE_HEADER: trace} if trace else {}
+    if problem.retry_after_s is not None:
+        headers["retry-after"] = f"{problem.retry_after_s:g}"
+    return Response(orjson.dumps(wire.error(problem)), problem.status, headers, media_type="application/json")
+
+
+def build_overflow_problem(wire: WireFormat) -> Problem:
+    """The vendor's way of saying that a request does not fit into the model's context."""
+    return Problem(400, wire.context_overflow, code="context_length_exceeded")
+
+
+class _Connection(H11Protocol):
+    """A connection of uvicorn's that breaks off where a request's head does not come to its end."""
+
+    _head_timer: asyncio.TimerHandle | None = None
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.app_state = {**self.app_state, "connection": self}
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        # asyncio sets this for sockets that name their protocol alone, and head and body are written apart.
+        transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._watch_head()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._watch_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+        super().connection_lost(exc)
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._watch_head()
+
+    def _watch_head(self) -> None:
+        is_answered = self.cycle is None or self.cycle.response_complete
+        # What is left of a body that was refused counts as the next request's head.
+        is_open = self.conn.their_state in (h11.IDLE, h11.SEND_BODY) and is_answered
+        is_unread = is_open and (
+            self.timeout_keep_alive_task is None or self.conn.their_state is not h11.IDLE
+        )
+        if is_unread and self._head_timer is None:
+            self._head_timer = self.loop.call_later(HEAD_S, self.transport.abort)
+        elif not is_unread and self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+
+class _Listener(uvicorn.Server):
+    """uvicorn's server, which ends the moment it is told to."""
+
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._ready, self._ended = ready, asyncio.Event()
+        self.loop: asyncio.AbstractEventLoop | None = None
+
+    async def main_loop(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self._ready()
+        await self._ended.wait()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for server in self.servers:
+            server.close()
+        for task in list(self.server_state.tasks):
+            task.cancel()
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()
+        await asyncio.sleep(0)
+
+    def end(self) -> None:
+        """Stop; from any thread."""
+        if self.loop is not None and not self.loop.is_closed():
+            with contextlib.suppress(RuntimeError):
+                self.loop.call_soon_threadsafe(self._ended.set)
 
 
 class Server:
@@ -314,18 +405,42 @@ class Server:
     Made by `serve`. All counters may be read while requests are under way.
     """
 
-    def __init__(self, listener: HttpListener, plan: FaultPlan) -> None:
-        self._listener = listener
-        self._plan = plan
+    def __init__(self, application: ModelApplication, host: str, port: int) -> None:
+        self._application = application
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        try:
+            listening = socket.create_server((host, port), family=family, backlog=2048)
+        except (OSError, OverflowError) as slip:
+            raise ConfigError(
+                f"Cannot listen on {host}:{port} ({slip}); give another port, or 0 for any."
+            ) from slip
+        _raise_file_limit()
+        self._address = listening.getsockname()
+        config = uvicorn.Config(
+            application,
+            http=_Connection,
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            log_level="critical",
+            access_log=False,
+            server_header=False,
+            date_header=False,
+            timeout_keep_alive=_IDLE_CONNECTION_S,
+        )
+        ready = threading.Event()
+        self._listener = _Listener(config, ready.set)
+        serve_all = partial(self._listener.serve, sockets=[listening])
         self._thread = threading.Thread(
-            target=listener.serve_forever, kwargs={"poll_interval": 0.05}, name="served-model", daemon=True
+            target=lambda: asyncio.run(serve_all()), name="served-model", daemon=True
         )
         self._thread.start()
+        ready.wait()
 
     @property
     def base_url(self) -> str:
-        """Scheme, host and port: the base URL for the Anthropic and Google SDKs."""
-        host, port = str(self._listener.server_address[0]), self._listener.server_address[1]
+        """Scheme, host and port."""
+        host, port = self._address[:2]
         return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
     @property
@@ -336,27 +451,14 @@ class Server:
     @property
     def requests(self) -> int:
         """HTTP requests received so far, those that failed included."""
-        return self._listener.requests
-
-    @property
-    def faults(self) -> dict[FaultKind, int]:
-        """Faults served so far, by kind."""
-        return self._plan.counts()
-
-    @property
-    def captured(self) -> list[CapturedRequest]:
-        """Every request so far, if the server was started with `capture=True`; else nothing."""
-        return list(self._listener.captured or ())
+        return self._application.requests
 
     def stop(self) -> None:
         """Stop listening and end every connection. May be called twice."""
-        self._listener.stopping.set()
-        self._listener.shutdown()
-        self._listener.server_close()
-        self._listener.close_connections()
+        self._listener.end()
         self._thread.join()
 
-    def __enter__(self) -> Server:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -364,37 +466,32 @@ class Server:
 
 
 def serve(
-    model: ChatModel,
+    model: ChatModel | ServedEndpoint,
     *,
-    faults: Faults | None = None,
     latency_s: float = 0.0,
     host: str = "127.0.0.1",
     port: int = 0,
-    capture: bool = False,
     tokens: Sequence[str] = (),
 ) -> Server:
-    """Start serving a model, from threads of its own.
+    """Start serving, from threads of its own.
 
     Args:
-        model: The model that answers.
-        faults: Shares and kinds of requests that fail; None: none do.
+        model: The model that answers, or an endpoint of several.
         latency_s: Seconds each answered request takes at least; requests wait side by side.
         host: A loopback address; any address where tokens are asked for.
         port: The port; 0 takes a free one.
-        capture: Whether to keep every request in memory, for tests.
         tokens: Keys one of which a client must send; none: whoever is on this machine may ask.
 
     Raises:
         ConfigError: If the host is not loopback, or the port cannot be had.
     """
-    plan = FaultPlan(faults or Faults())
-    try:
-        address = host if tokens else require_loopback(host, "a model is served")
-        keeper = AccessCheck(tuple(tokens))
-        listener = HttpListener((address, port), model, plan, latency_s, keeper)
-    except (OSError, OverflowError) as slip:
-        raise ConfigError(
-            f"Cannot listen on {host}:{port} ({slip}); give another port, or 0 for any."
-        ) from slip
-    listener.captured = [] if capture else None
-    return Server(listener, plan)
+    endpoint = PlainEndpoint(model) if isinstance(model, ChatModel) else model
+    address = host if tokens else require_loopback(host, "a model is served")
+    return Server(ModelApplication(endpoint, latency_s, AccessCheck(tuple(tokens))), address, port)
+
+
+def _raise_file_limit() -> None:
+    """Allow as many connections as this process may have: the usual 1,024 are soon taken."""
+    with contextlib.suppress(ValueError, OSError):
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

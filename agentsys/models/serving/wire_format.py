@@ -1,4 +1,4 @@
-"""`WireFormat`: a vendor's JSON against our types, and who asks: a caller's key as a mark, the model's name.
+"""`WireFormat`: a client's JSON against our types, and who asks: a caller's key as a mark, the model's name.
 
 Requests are read as plain JSON values: a served model must cost far less than a millisecond per request,
 and must accept what an SDK's next release adds. Whatever cannot be understood raises `WireError`, a 400
@@ -12,18 +12,19 @@ import hmac
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
-from typing import Any, Protocol, runtime_checkable
-from urllib.parse import parse_qs, urlsplit
+from typing import Any, Protocol
+from urllib.parse import urlsplit
 
-from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, ToolSpec, Usage
+from agentsys.models.chat import ChatReply, ChatRequest, ToolSpec, Usage
 
 Json = dict[str, Any]
 
-
-_LONGEST_CHOICE = 60
+MAX_TOOLS = 1024
+MAX_SCHEMA_BYTES = 256 * 1024
+"""Of all tools of a request together."""
 MAX_KEPT_TOOLS = 4096
-"""Tools each format remembers: every request brings them all again, and equal ones should be one object,
-so that whoever caches by a schema's identity finds it."""
+"""Tools that are remembered: every request brings them all again, and equal ones should be one object, so
+that whoever caches by a schema's identity finds it."""
 
 
 class WireError(Exception):
@@ -35,13 +36,15 @@ class WireRequest(ChatRequest):
     """A request as a client sent it, with what only a model that keeps conversations has a use for."""
 
     forced: str = ""
-    """The client's choice of tools where that is neither `auto` nor `none`, in its own words."""
+    """`required`, or the name of the one tool that the client wants called; empty: neither."""
     one_call: bool = False
     """Whether the client wants one tool call in a reply at most."""
-    goes_on_from: str = ""
-    """Id of the reply that it goes on from, where it does not bring what was said before."""
     nameless_results: bool = False
     """Whether tool output stands in it as words of the user: of a protocol in which calls are text."""
+    trace: str = ""
+    """Id of the turn that its calls belong to, from a client that does not keep the ids of calls."""
+    size: int = 0
+    """Bytes of the request's body."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,7 @@ class WireCall:
 
 @dataclass(frozen=True)
 class Answer:
-    """A model's reply, ready to be written in any format."""
+    """A model's reply, ready to be written."""
 
     number: int
     """The request's number on this server, from 1."""
@@ -70,10 +73,6 @@ class Answer:
     """The tool calls, in order."""
     usage: Usage
     """Tokens, reported or estimated."""
-    trace: str = ""
-    """Id of the stored conversation that the reply belongs to; empty where there is none."""
-    reply_id: str = ""
-    """Id that a client may go on from; empty where the server keeps no conversation."""
 
 
 @dataclass(frozen=True)
@@ -92,11 +91,13 @@ class Problem:
 
 @dataclass(frozen=True)
 class WireFormat:
-    """One vendor's format as four functions."""
+    """A format as functions. The product has OpenAI's; tests bring those of other vendors' SDKs."""
 
     name: str
-    """`openai`, `openai-responses`, `anthropic` or `gemini`."""
-    read: Callable[[Json, str], ChatRequest]
+    """`openai`, say."""
+    path: str
+    """Path of its POST, as Starlette writes paths."""
+    read: Callable[[Json, str], WireRequest]
     """(body, role) -> request. Raises WireError, or TypeError and its like on misshapen JSON."""
     write: Callable[[Answer], Json]
     """Answer -> body of the 200 reply."""
@@ -106,8 +107,6 @@ class WireFormat:
     """What the vendor says when a request does not fit into the model's context."""
     stream: Callable[[Json], bytes] | None = None
     """Body of the 200 reply -> the same as server-sent events; None where streaming is not offered."""
-    always_streams: bool = False
-    """Whether the path alone asks for a stream."""
 
 
 def optional_number(body: Mapping[str, Any], *keys: str) -> float | None:
@@ -135,19 +134,6 @@ def optional_count(body: Mapping[str, Any], *keys: str) -> int | None:
     return int(value)
 
 
-def read_tool_choice(given: object, free: object = None) -> tuple[str, str]:
-    """A choice of tools as (`auto` or `none`, what was demanded beyond these: empty for nothing).
-
-    Args:
-        given: The choice, as the format writes it.
-        free: Its form for "the model decides"; besides `auto` and an absent choice.
-    """
-    if given == "none":
-        return "none", ""
-    known = given is None or given in ("auto", free)
-    return "auto", "" if known else str(given)[:_LONGEST_CHOICE]
-
-
 def read_object_list(value: object, what: str) -> list[Json]:
     """A list of JSON objects; an absent one is empty.
 
@@ -161,20 +147,6 @@ def read_object_list(value: object, what: str) -> list[Json]:
     return value
 
 
-def require_function_tool(kind: object, *known: str | None) -> None:
-    """Refuse a tool that a vendor runs, or whose schema only the vendor's models know.
-
-    Args:
-        kind: Its type, as the format names it.
-        known: Types of tools that are described by a schema and run by the client.
-
-    Raises:
-        WireError: If it is another type.
-    """
-    if kind not in known:
-        raise WireError(f"a tool of type {str(kind)[:60]!r}: only functions with a schema are taken here")
-
-
 def read_tool_spec(name: object, description: object, parameters: object) -> ToolSpec:
     """One tool on offer; an absent description is empty, absent parameters are none.
 
@@ -186,10 +158,6 @@ def read_tool_spec(name: object, description: object, parameters: object) -> Too
     if not isinstance(description or "", str) or not isinstance(parameters or {}, dict):
         raise WireError(f"tool {name!r}: its description must be a string and its parameters an object")
     return ToolSpec(name, str(description or ""), dict(parameters) if isinstance(parameters, dict) else {})
-
-
-_KEY_HEADERS = ("x-api-key", "x-goog-api-key", "api-key")
-_BEARER = "bearer "
 
 
 class Headers(Protocol):
@@ -210,37 +178,25 @@ class WireCaller:
     """The name of the model that the request asks for."""
 
 
-UNKNOWN_CALLER = WireCaller()
-"""A caller of whom nothing is known."""
+class ServedEndpoint(Protocol):
+    """What stands behind a server: answers callers, each from that caller's own state."""
 
+    @property
+    def name(self) -> str:
+        """Its name for clients that ask under another one."""
+        ...
 
-@runtime_checkable
-class CallerAwareModel(ChatModel, Protocol):
-    """A model that answers each caller from that caller's own state."""
-
-    def for_caller(self, caller: WireCaller) -> ChatModel:
-        """The model as this caller sees it. Cheap; asked for at every request.
+    async def answer(self, request: WireRequest, caller: WireCaller) -> ChatReply:
+        """Answer a request. Cancelled if the client leaves before the answer.
 
         Raises:
-            Refused: If the caller asks for a model that there is not.
+            RequestRefused: If it is the client's mistake, or there is no room.
+            ModelError: If a model gave no reply.
         """
         ...
 
-
-@runtime_checkable
-class ModelLister(Protocol):
-    """What stands behind a server where it answers to several names."""
-
     def listed(self, under: str) -> Sequence[str]:
-        """Names of models for GET /v1/models.
-
-        Args:
-            under: The path behind it: a name, or the beginning of names up to a `/`; `""` for those that a
-                client is shown first.
-
-        Returns:
-            None of them where there is nothing under that path.
-        """
+        """Names of models for GET /v1/models, or of those below a path; none where there is nothing."""
         ...
 
 
@@ -249,9 +205,7 @@ class TracedReply(ChatReply):
     """A reply that belongs to a stored conversation."""
 
     trace: str = ""
-    """Id of the conversation, for the header `x-agentsys-trace`."""
-    reply_id: str = ""
-    """Id that the client may go on from, on a wire with a word for that."""
+    """Id of the record, for the header `x-agentsys-trace`."""
 
 
 class RequestRefused(Exception):
@@ -273,10 +227,10 @@ class AccessCheck:
 
     tokens: tuple[str, ...] = ()
 
-    def find_refusal(self, path: str, headers: Headers) -> Problem | None:
+    def find_refusal(self, headers: Headers) -> Problem | None:
         """The reason why a request may not be answered; None if it may."""
         if self.tokens:
-            given = caller_key(path, headers).encode()
+            given = caller_key(headers).encode()
             # Every token is compared, so that the time taken does not say which one was nearly right.
             known = [hmac.compare_digest(given, token.encode()) for token in self.tokens]
             return None if any(known) else Problem(401, "this server wants its token as the API key")
@@ -289,25 +243,22 @@ class AccessCheck:
 
 def _is_loopback(host: str) -> bool:
     """Whether the header `Host` names this machine; an absent one does."""
-    name = urlsplit(f"//{host}").hostname or ""
     try:
+        name = urlsplit(f"//{host}").hostname or ""
         return name in ("", "localhost") or ip_address(name).is_loopback
     except ValueError:
         return False
 
 
-def owner_mark(path: str, headers: Headers) -> str:
+def owner_mark(headers: Headers) -> str:
     """The mark of the key that a request came with. Keys cannot be told from it."""
-    return hashlib.sha256(b"agentsys caller\n" + caller_key(path, headers).encode()).hexdigest()
+    return hashlib.sha256(b"agentsys caller\n" + caller_key(headers).encode()).hexdigest()
 
 
-def caller_key(path: str, headers: Headers) -> str:
-    """The key of a request, wherever its vendor's SDK puts it; `""` where there is none."""
-    bearer = headers.get("Authorization") or ""
-    if bearer.lower().startswith(_BEARER):
-        return bearer[len(_BEARER) :].strip()
-    named = next((found for name in _KEY_HEADERS if (found := headers.get(name))), None)
-    return named or next(iter(parse_qs(path.partition("?")[2]).get("key", ())), "")
+def caller_key(headers: Headers) -> str:
+    """The key of a request: a bearer token, or as Azure's clients send it; `""` where there is none."""
+    scheme, _, bearer = (headers.get("Authorization") or "").partition(" ")
+    return bearer.strip() if scheme.lower() == "bearer" else headers.get("api-key") or ""
 
 
 def split_tokens(text: str) -> Sequence[str]:

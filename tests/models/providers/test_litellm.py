@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 from hostile_server import hostile
 from scripted_for_serving import WEATHER, Scripted, calls, says
+from served_faults import Faults, serve
+from served_faults import TestServer as Server
 
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatRequest, ErrorKind, ModelError, ToolSpec, text_of, user
 from agentsys.models.providers.litellm import LiteLLMModel
-from agentsys.models.serving import Faults, Server, serve
 
 ASK = ChatRequest([user("Hi")], [ToolSpec("weather", "Tells.", WEATHER)], role="worker")
 

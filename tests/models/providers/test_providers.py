@@ -12,6 +12,7 @@ from agentdojo.types import ChatMessage
 from provider_sdks import PROVIDERS as PROVIDERS_FOLDER
 from providers_under_test import PROVIDERS, VENDORS, answering, model_at
 from scripted_for_serving import WEATHER, Scripted, calls, says
+from served_faults import Faults, serve
 
 from agentsys.models.chat import (
     ChatRequest,
@@ -24,7 +25,6 @@ from agentsys.models.chat import (
     text_of,
     user,
 )
-from agentsys.models.serving import Faults, serve
 
 TOOL = ToolSpec("weather", "Tells.", WEATHER)
 ASK = ChatRequest([system("Be brief."), user("Hello")], [TOOL])
@@ -109,7 +109,7 @@ def test_empty_reply_is_a_reply_without_content(vendor: str) -> None:
 
 
 def _sent_temperature(vendor: str, model_temperature: float | None, asked: float | None) -> Any:
-    with serve(Scripted(says("x")), capture=True) as server:
+    with serve(Scripted(says("x"))) as server:
         model = model_at(vendor, server.base_url, temperature=model_temperature)
         model.complete(ChatRequest([user("Hi")], temperature=asked))
         body = json.loads(server.captured[0].body)

@@ -10,6 +10,7 @@ import pytest
 from agentdojo.functions_runtime import FunctionCall
 from providers_under_test import answering, model_at
 from scripted_for_serving import WEATHER, Scripted, calls, says
+from served_faults import serve
 
 from agentsys.models.chat import (
     UNCOUNTED,
@@ -24,7 +25,6 @@ from agentsys.models.chat import (
     user,
 )
 from agentsys.models.providers.openai import read_responses_reply, responses_items
-from agentsys.models.serving import serve
 from agentsys.models.wrappers.reply_cache import CachingModel, ReplyStore, RequestKeys
 
 TOOLS = (ToolSpec("weather", "Tells.", WEATHER),)
@@ -231,7 +231,7 @@ def test_a_case_resumed_from_the_cache_sends_the_same_bytes(tmp_path: Path) -> N
             reply = model.complete(ChatRequest(messages, TOOLS))
             messages += [reply.message, *map(result_of, reply.message["tool_calls"] or ())]
 
-    with serve(Scripted(*turns), capture=True) as server:
+    with serve(Scripted(*turns)) as server:
 
         def model(folder: str) -> CachingModel:
             provider = model_at("openai", server.base_url, api="responses", reasoning_effort="low")
@@ -240,7 +240,7 @@ def test_a_case_resumed_from_the_cache_sends_the_same_bytes(tmp_path: Path) -> N
         played(model("cut"), 1)
         played(model("cut"), 2)
         first, resumed = (one.body for one in server.captured)
-    with serve(Scripted(*turns), capture=True) as server:
+    with serve(Scripted(*turns)) as server:
         played(model("whole"), 2)
         whole = [one.body for one in server.captured]
     assert [first, resumed] == whole and b'"type":"reasoning"' in resumed

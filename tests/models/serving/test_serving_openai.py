@@ -6,11 +6,11 @@ import json
 from typing import Any
 
 from scripted_for_serving import WEATHER, Scripted, calls, openai_client, says
+from served_faults import serve
 
 from agentsys.models.chat import ToolSpec, Usage, text_of
 from agentsys.models.pricing import TOKENS_PER_MESSAGE
 from agentsys.models.providers.sdk_model import ROLE_HEADER
-from agentsys.models.serving import serve
 
 TOOLS: Any = [
     {"type": "function", "function": {"name": "weather", "description": "Tells.", "parameters": WEATHER}}

@@ -1,19 +1,35 @@
-"""`Faults`: how a served model fails on purpose, repeatably, and `Response`: what one request gets back."""
+"""`serve`: the product's server with the wires of other vendors' SDKs, requests kept, and faults on purpose."""
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
+import socket
+import struct
 import threading
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import Enum, StrEnum
+from enum import StrEnum
+from typing import Any
 
 import orjson
+from responses_wire import RESPONSES
+from starlette.responses import Response
+from vendor_wires import ANTHROPIC, GEMINI
 
 from agentsys.errors import ConfigError, find_enum_member
-from agentsys.models.chat import ErrorKind, ModelError
-from agentsys.models.serving.wire_format import Json, Problem, WireFormat
+from agentsys.models.chat import ChatModel
+from agentsys.models.serving.model_server import (
+    ModelApplication,
+    PlainEndpoint,
+    Server,
+    WireQuestion,
+    build_overflow_problem,
+    build_problem_response,
+)
+from agentsys.models.serving.served_openai import OPENAI
+from agentsys.models.serving.wire_format import Answer, Problem, ServedEndpoint
 
 
 class FaultKind(StrEnum):
@@ -151,110 +167,127 @@ class FaultPlan:
             return dict(self._served)
 
 
-_FAULT_PROBLEMS = {
+_PROBLEMS = {
     FaultKind.RATE_LIMIT: (429, "Too many requests; wait before the next one."),
     FaultKind.SERVER_ERROR: (500, "Something went wrong on the server."),
     FaultKind.UNAVAILABLE: (503, "The service is not available for the moment."),
     FaultKind.OVERLOADED: (529, "Overloaded"),
 }
 
-_MODEL_STATUS = {
-    ErrorKind.RATE_LIMITED: 429,
-    ErrorKind.OVERLOADED: 529,
-    ErrorKind.TIMEOUT: 503,
-    ErrorKind.CONNECTION: 503,
-    ErrorKind.CONTENT_REFUSED: 400,
-    ErrorKind.BAD_REQUEST: 400,
-    ErrorKind.REPLAY_DIVERGED: 400,
-    ErrorKind.BAD_KEY: 401,
-    ErrorKind.NO_CREDIT: 402,
-    ErrorKind.UNKNOWN_MODEL: 404,
-}
 
-
-TRACE_HEADER = "X-Agentsys-Trace"
-"""Header with the id of the stored conversation that a reply belongs to."""
-
-
-class Delivery(Enum):
-    """The handling of a response's bytes."""
-
-    WHOLE = "whole"
-    CUT = "cut"
-    """Half of the body is sent, then the connection closes."""
-    RESET = "reset"
-    """Nothing is sent; the connection is reset."""
-    HOLD = "hold"
-    """Nothing is sent for a while, then the connection closes."""
+def spoil_answer(whole: Answer, kind: FaultKind | None) -> Answer:
+    """The answer with a fault in its content; other kinds of fault leave it as it is."""
+    if kind is FaultKind.EMPTY_REPLY:
+        return replace(whole, text=None, calls=())
+    if kind is FaultKind.BAD_ARGUMENTS:
+        # Without their closing brace.
+        cut = [replace(call, arguments=orjson.dumps(call.arguments)[:-1].decode()) for call in whole.calls]
+        return replace(whole, calls=tuple(cut))
+    if kind is FaultKind.UNKNOWN_TOOL:
+        return replace(whole, calls=tuple(replace(call, name=f"{call.name}_unknown") for call in whole.calls))
+    return whole
 
 
 @dataclass(frozen=True)
-class Response:
-    """The answer to one request."""
+class CapturedRequest:
+    """One question as it arrived."""
 
-    status: int
+    path: str
+    headers: Mapping[str, str]
+    """Names in lower case."""
     body: bytes
-    headers: tuple[tuple[str, str], ...] = ()
-    """Beyond Content-Type and Content-Length."""
-    content_type: str = "application/json"
-    delivery: Delivery = Delivery.WHOLE
-    from_model: bool = False
-    """Whether a model's latency belongs before it; refusals come at once."""
 
 
-_RESET = Response(0, b"", delivery=Delivery.RESET)
-_HOLD = Response(0, b"", delivery=Delivery.HOLD)
+class FaultyApplication(ModelApplication):
+    """The product's application, which keeps what it is asked, and fails on purpose."""
+
+    def __init__(self, endpoint: ServedEndpoint, faults: Faults, **more: Any) -> None:
+        super().__init__(endpoint, **more)
+        self.plan = FaultPlan(faults)
+        self.captured: list[CapturedRequest] = []
+
+    async def respond(self, question: WireQuestion) -> Response:
+        url = question.request.url
+        path = url.path + (f"?{url.query}" if url.query else "")
+        self.captured.append(CapturedRequest(path, dict(question.request.headers), question.raw))
+        fault = self.plan.draw(question.digest.encode())
+        if fault is None:
+            return await super().respond(question)
+        if (early := await self._fail_early(question, fault.kind)) is not None:
+            return early
+        reply = await self.ask(question)
+        if isinstance(reply, Response):
+            return reply
+        kind = fault.kind if reply.message["tool_calls"] else fault.without_calls
+        if (early := await self._fail_early(question, kind)) is not None:
+            return early
+        if kind is not None:
+            self.plan.count_served(kind)
+        response = self.build_response(question, reply, lambda answer: spoil_answer(answer, kind))
+        if kind is FaultKind.INVALID_JSON:
+            return Response(bytes(response.body).replace(b"{", b"{{", 1), media_type="application/json")
+        if kind is FaultKind.TRUNCATED:  # Half of what is announced: uvicorn then breaks the connection off.
+            half = bytes(response.body)[: len(response.body) // 2]
+            return Response(half, headers=dict(response.headers))
+        return response
+
+    async def _fail_early(self, question: WireQuestion, kind: FaultKind | None) -> Response | None:
+        """A fault that strikes before the model is asked; None for kinds that spoil its reply."""
+        if kind in _PROBLEMS:
+            wait = self.plan.faults.retry_after_s if kind is FaultKind.RATE_LIMIT else None
+            problem = Problem(*_PROBLEMS[kind], retry_after_s=wait)
+        elif kind is FaultKind.CONTEXT_LENGTH:
+            problem = build_overflow_problem(question.wire)
+        elif kind in (FaultKind.RESET, FaultKind.TIMEOUT):
+            self.plan.count_served(kind)
+            transport: asyncio.Transport = question.request.state.connection.transport
+            if kind is FaultKind.TIMEOUT:
+                await asyncio.sleep(self.plan.faults.hold_s)
+            else:
+                linger = struct.pack("ii", 1, 0)  # On, for 0 seconds: the close then sends a reset.
+                transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+            transport.abort()
+            return Response(status_code=500)
+        else:
+            return None
+        assert kind is not None
+        self.plan.count_served(kind)
+        return build_problem_response(question.wire, problem)
 
 
-def json_response(body: Json) -> Response:
-    """A success."""
-    return Response(200, orjson.dumps(body))
+class TestServer(Server):
+    """A running server, and what it was asked."""
+
+    __test__ = False
+
+    def __init__(self, application: FaultyApplication) -> None:
+        super().__init__(application, "127.0.0.1", 0)
+        self._faulty = application
+
+    @property
+    def faults(self) -> dict[FaultKind, int]:
+        """Faults served so far, by kind."""
+        return self._faulty.plan.counts()
+
+    @property
+    def captured(self) -> list[CapturedRequest]:
+        """Every question so far."""
+        return list(self._faulty.captured)
 
 
-def problem_response(wire: WireFormat, problem: Problem) -> Response:
-    """An error in the vendor's own format."""
-    wait = problem.retry_after_s
-    headers = () if wait is None else (("Retry-After", f"{wait:g}"),)
-    return Response(problem.status, orjson.dumps(wire.error(problem)), headers)
+WIRES = (OPENAI, RESPONSES, ANTHROPIC, GEMINI)
 
 
-def with_trace_header(response: Response, trace: str) -> Response:
-    """The response with the id of the conversation that it belongs to, if it belongs to one."""
-    return replace(response, headers=(*response.headers, (TRACE_HEADER, trace))) if trace else response
+def serve(
+    model: ChatModel, *, faults: Faults | None = None, latency_s: float = 0.0, wires: Sequence[Any] = WIRES
+) -> TestServer:
+    """Serve a model in the formats of all vendors.
 
-
-def overflow_response(wire: WireFormat) -> Response:
-    """The vendor's way of saying that the request does not fit into the model's context."""
-    return problem_response(wire, Problem(400, wire.context_overflow, code="context_length_exceeded"))
-
-
-def fault_response(wire: WireFormat, kind: FaultKind, faults: Faults) -> Response | None:
-    """A fault that strikes before the model is asked; None for kinds that spoil its reply."""
-    if kind is FaultKind.RESET:
-        return _RESET
-    if kind is FaultKind.TIMEOUT:
-        return _HOLD
-    if kind is FaultKind.CONTEXT_LENGTH:
-        return overflow_response(wire)
-    if kind not in _FAULT_PROBLEMS:
-        return None
-    status, message = _FAULT_PROBLEMS[kind]
-    wait = faults.retry_after_s if kind is FaultKind.RATE_LIMIT else None
-    return problem_response(wire, Problem(status, message, retry_after_s=wait))
-
-
-def model_error_response(wire: WireFormat, slip: ModelError) -> Response:
-    """A failure of the model behind the server, as the vendor would report one of its own."""
-    if slip.kind is ErrorKind.CONTEXT_LENGTH:
-        return overflow_response(wire)
-    status = _MODEL_STATUS.get(slip.kind, 500)
-    return problem_response(wire, Problem(status, str(slip), retry_after_s=slip.retry_after_s))
-
-
-def damage_response(response: Response, kind: FaultKind | None) -> Response:
-    """A finished response with a transport fault in it; other kinds leave it as it is."""
-    if kind is FaultKind.TRUNCATED:
-        return replace(response, delivery=Delivery.CUT)
-    if kind is FaultKind.INVALID_JSON:
-        return replace(response, body=response.body.replace(b"{", b"{{", 1))
-    return response
+    Args:
+        model: The model that answers.
+        faults: Shares and kinds of requests that fail; None: none do.
+        latency_s: Seconds each answered request takes at least.
+        wires: The formats that are spoken.
+    """
+    more = {"latency_s": latency_s, "wires": wires}
+    return TestServer(FaultyApplication(PlainEndpoint(model), faults or Faults(), **more))

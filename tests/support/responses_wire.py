@@ -16,8 +16,12 @@ from agentdojo.functions_runtime import FunctionCall
 
 from agentsys.models.chat import JsonSchema, ToolSpec
 from agentsys.models.serving import wire_format
-from agentsys.models.serving.exchange import WireConversation, function_call
-from agentsys.models.serving.served_openai import parse_call_arguments, write_openai_error
+from agentsys.models.serving.served_openai import (
+    WireConversation,
+    function_call,
+    parse_call_arguments,
+    write_openai_error,
+)
 from agentsys.models.serving.wire_format import Answer, Json, WireCall, WireError, WireFormat, WireRequest
 
 _RESPONSE = "resp_"
@@ -27,12 +31,7 @@ _MESSAGE = "message"
 
 def read_responses_request(body: Json, role: str) -> WireRequest:
     """A request for a response as we read it."""
-    if body.get("conversation") is not None:
-        raise WireError(
-            "'conversation' is not known here: use 'previous_response_id', or resend what was said"
-        )
-    goes_on_from = _goes_on_from(body)
-    conversation = _ItemReader(WireConversation(elsewhere=bool(goes_on_from)))
+    conversation = _ItemReader()
     conversation.said.system(body.get("instructions"))
     given = body.get("input")
     for item in (
@@ -44,7 +43,6 @@ def read_responses_request(body: Json, role: str) -> WireRequest:
     conversation.end()
     if not conversation.said.messages:
         raise WireError("'input' must hold at least one item")
-    choice, forced = wire_format.read_tool_choice(body.get("tool_choice"))
     return WireRequest(
         messages=conversation.said.messages,
         tools=tuple(
@@ -54,18 +52,8 @@ def read_responses_request(body: Json, role: str) -> WireRequest:
         temperature=wire_format.optional_number(body, "temperature"),
         max_tokens=wire_format.optional_count(body, "max_output_tokens"),
         reply_schema=_reply_schema(body.get("text")),
-        tool_choice=choice,
-        forced=forced,
-        one_call=body.get("parallel_tool_calls") is False,
-        goes_on_from=goes_on_from,
+        tool_choice="none" if body.get("tool_choice") == "none" else "auto",
     )
-
-
-def _goes_on_from(body: Json) -> str:
-    given = body.get("previous_response_id")
-    if given is not None and not isinstance(given, str):
-        raise WireError("'previous_response_id' must be a string")
-    return (given or "").removeprefix(_RESPONSE)
 
 
 @dataclass
@@ -135,7 +123,6 @@ class _ItemReader:
 @lru_cache(maxsize=wire_format.MAX_KEPT_TOOLS)
 def _tool(raw: bytes) -> ToolSpec:
     tool = orjson.loads(raw)
-    wire_format.require_function_tool(tool.get("type"), "function", None)
     return wire_format.read_tool_spec(tool.get("name"), tool.get("description"), tool.get("parameters"))
 
 
@@ -154,7 +141,7 @@ def write_responses_reply(answer: Answer) -> Json:
     if output:
         output.insert(0, _reasoning(answer))
     return {
-        "id": f"{_RESPONSE}{answer.reply_id or answer.number}",
+        "id": f"{_RESPONSE}{answer.number}",
         "object": "response",
         "created_at": int(time.time()),
         "status": "completed",
@@ -200,52 +187,11 @@ def _usage(answer: Answer) -> Json:
     }
 
 
-def stream_responses_reply(response: Json) -> bytes:
-    """A finished response as the events a streaming client expects, each item in one piece."""
-    begun = {**response, "status": "in_progress", "output": [], "usage": None}
-    events: list[Json] = [{"type": "response.created", "response": begun}]
-    for index, item in enumerate(response["output"]):
-        events += _item_events(index, item)
-    events.append({"type": "response.completed", "response": response})
-    numbered = [{**event, "sequence_number": number} for number, event in enumerate(events)]
-    return b"".join(b"event: %b\ndata: %b\n\n" % (e["type"].encode(), orjson.dumps(e)) for e in numbered)
-
-
-def _item_events(index: int, item: Json) -> list[Json]:
-    at: Json = {"output_index": index, "item_id": item["id"]}
-    inside: list[Json] = []
-    if item["type"] == "message":
-        [part] = item["content"]
-        place = {**at, "content_index": 0}
-        inside = [
-            {"type": "response.content_part.added", **place, "part": {**part, "text": ""}},
-            {"type": "response.output_text.delta", **place, "delta": part["text"], "logprobs": []},
-            {"type": "response.output_text.done", **place, "text": part["text"], "logprobs": []},
-            {"type": "response.content_part.done", **place, "part": part},
-        ]
-    elif item["type"] == "function_call":
-        given = {"arguments": item["arguments"], "name": item["name"]}
-        inside = [
-            {"type": "response.function_call_arguments.delta", **at, "delta": item["arguments"]},
-            {"type": "response.function_call_arguments.done", **at, **given},
-        ]
-    unfilled: dict[str, Json] = {"message": {"content": []}, "function_call": {"arguments": ""}}
-    return [
-        {
-            "type": "response.output_item.added",
-            "output_index": index,
-            "item": {**item, **unfilled.get(item["type"], {})},
-        },
-        *inside,
-        {"type": "response.output_item.done", "output_index": index, "item": item},
-    ]
-
-
 RESPONSES = WireFormat(
     name="openai-responses",
+    path="/v1/responses",
     read=read_responses_request,
     write=write_responses_reply,
     error=write_openai_error,
     context_overflow="Your input exceeds the context window of this model. Please adjust your input.",
-    stream=stream_responses_reply,
 )

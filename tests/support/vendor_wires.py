@@ -1,4 +1,4 @@
-"""Anthropic's and Gemini's formats as a server reads and writes them.
+"""Anthropic's and Gemini's formats as a server reads and writes them, for tests of these vendors' SDKs.
 
 Gemini's field names are read in camel case (what the SDK sends) and in snake case (REST takes both).
 """
@@ -6,7 +6,6 @@ Gemini's field names are read in camel case (what the SDK sends) and in snake ca
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -15,7 +14,7 @@ from agentdojo.functions_runtime import FunctionCall
 
 from agentsys.models.chat import JsonSchema, ToolSpec
 from agentsys.models.serving import wire_format
-from agentsys.models.serving.exchange import UNNAMED_CALL_PREFIX, WireConversation, function_call
+from agentsys.models.serving.served_openai import WireConversation, function_call
 from agentsys.models.serving.wire_format import Answer, Json, Problem, WireError, WireFormat, WireRequest
 
 
@@ -30,8 +29,7 @@ def read_anthropic_request(body: Json, role: str) -> WireRequest:
     conversation.system(body.get("system"))
     for message in wire_format.read_object_list(body["messages"], "messages"):
         _read_message(conversation, message)
-    wanted = body.get("tool_choice") or {}
-    choice, forced = wire_format.read_tool_choice(wanted.get("type"))
+    choice = "none" if (body.get("tool_choice") or {}).get("type") == "none" else "auto"
     return WireRequest(
         messages=conversation.messages,
         tools=tuple(
@@ -43,8 +41,6 @@ def read_anthropic_request(body: Json, role: str) -> WireRequest:
         max_tokens=max_tokens,
         reply_schema=_anthropic_schema(body),
         tool_choice=choice,
-        forced=forced,
-        one_call=wanted.get("disable_parallel_tool_use") is True,
     )
 
 
@@ -99,7 +95,6 @@ def _input(use: Json) -> dict[str, Any]:
 @lru_cache(maxsize=wire_format.MAX_KEPT_TOOLS)
 def _read_anthropic_tool(raw: bytes) -> ToolSpec:
     tool = orjson.loads(raw)
-    wire_format.require_function_tool(tool.get("type"), "custom", None)
     return wire_format.read_tool_spec(tool.get("name"), tool.get("description"), tool.get("input_schema"))
 
 
@@ -150,44 +145,13 @@ def write_anthropic_error(problem: Problem) -> Json:
     return {"type": "error", "error": {"type": kind, "message": problem.message}}
 
 
-def stream_anthropic_reply(message: Json) -> bytes:
-    """A finished message as the events a streaming client expects, each block in one piece.
-
-    AgentDojo's own Anthropic element always streams.
-    """
-    start = {**message, "content": [], "stop_reason": None}
-    events: list[Json] = [{"type": "message_start", "message": start}]
-    for index, block in enumerate(message["content"]):
-        events += _block_events(index, block)
-    stop = {"stop_reason": message["stop_reason"], "stop_sequence": None}
-    events.append({"type": "message_delta", "delta": stop, "usage": message["usage"]})
-    events.append({"type": "message_stop"})
-    return b"".join(b"event: %b\ndata: %b\n\n" % (e["type"].encode(), orjson.dumps(e)) for e in events)
-
-
-def _block_events(index: int, block: Json) -> list[Json]:
-    if block["type"] == "text":
-        start: Json = {"type": "text", "text": ""}
-        delta: Json = {"type": "text_delta", "text": block["text"]}
-    else:
-        arguments = block["input"]
-        text = arguments if isinstance(arguments, str) else orjson.dumps(arguments).decode()
-        start = {**block, "input": {}}
-        delta = {"type": "input_json_delta", "partial_json": text}
-    return [
-        {"type": "content_block_start", "index": index, "content_block": start},
-        {"type": "content_block_delta", "index": index, "delta": delta},
-        {"type": "content_block_stop", "index": index},
-    ]
-
-
 ANTHROPIC = WireFormat(
     name="anthropic",
+    path="/v1/messages",
     read=read_anthropic_request,
     write=write_anthropic_reply,
     error=write_anthropic_error,
     context_overflow="prompt is too long for the context window of this model",
-    stream=stream_anthropic_reply,
 )
 
 
@@ -206,7 +170,7 @@ def read_gemini_request(body: Json, role: str) -> WireRequest:
     for content in contents:
         reader.content(content)
     config = _pick(body, "generationConfig", "generation_config") or {}
-    choice, forced = wire_format.read_tool_choice(_calling_mode(body), "validated")
+    choice = "none" if _calling_mode(body) == "none" else "auto"
     return WireRequest(
         messages=reader.conversation.messages,
         tools=_tools(body),
@@ -215,7 +179,6 @@ def read_gemini_request(body: Json, role: str) -> WireRequest:
         max_tokens=wire_format.optional_count(config, "maxOutputTokens", "max_output_tokens"),
         reply_schema=_gemini_schema(config),
         tool_choice=choice,
-        forced=forced,
     )
 
 
@@ -257,7 +220,7 @@ class _GeminiReader:
 
     def _call(self, call: Json) -> FunctionCall:
         self._made += 1  # Ids are optional in this format; results may name the function alone.
-        call_id = call.get("id") or f"{UNNAMED_CALL_PREFIX}{self._made}"
+        call_id = call.get("id") or f"unnamed_call_{self._made}"
         return function_call(call_id, call.get("name"), call.get("args") or {})
 
     def _result(self, result: Json) -> None:
@@ -301,8 +264,6 @@ _DECLARATIONS = ("functionDeclarations", "function_declarations")
 
 def _tools(body: Json) -> tuple[ToolSpec, ...]:
     tools = wire_format.read_object_list(body.get("tools"), "tools")
-    for kind in (kind for tool in tools for kind, given in tool.items() if given is not None):
-        wire_format.require_function_tool(kind, *_DECLARATIONS)
     return tuple(
         _read_gemini_tool(orjson.dumps(declaration))
         for tool in tools
@@ -392,17 +353,11 @@ def write_gemini_error(problem: Problem) -> Json:
     return {"error": body}
 
 
-def stream_gemini_reply(response: Json) -> bytes:
-    """A finished response as the one event of a stream."""
-    return b"data: %b\n\n" % orjson.dumps(response, default=str)
-
-
 GEMINI = WireFormat(
     name="gemini",
+    path="/{version}/models/{model:path}:generateContent",
     read=read_gemini_request,
     write=write_gemini_reply,
     error=write_gemini_error,
     context_overflow="The input token count exceeds the maximum number of tokens allowed for this model.",
 )
-GEMINI_STREAMED = replace(GEMINI, stream=stream_gemini_reply, always_streams=True)
-"""The same, at the path that streams."""

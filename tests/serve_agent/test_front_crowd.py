@@ -1,0 +1,206 @@
+"""Many users under one key, and clients that would stop the server for others."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import resource
+import socket
+import statistics
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import httpx
+import pytest
+from front_clients import Client, desk_of, served_desk
+from scripted_for_serving import Scripted, calls, says
+
+from agentsys.defense.agentsys import AgentSys
+from agentsys.models.chat import ChatReply, ChatRequest, ToolSpec, text_of, user
+from agentsys.models.serving.wire_format import RequestRefused
+from agentsys.serve_agent.client_tools import MAX_CHECK_S, find_misfit
+from baselines.none import NoDefense
+
+USERS = 50
+CONVERSATIONS = int(os.environ.get("AGENTSYS_FRONT_CONVERSATIONS", "200"))
+"""Of all users together; 1,000 were run by hand."""
+CANARY = re.compile(r"CANARY-(\d+)")
+
+
+class Secretary:
+    """Greets; reads a page when told to; says what was said last. Keeps what each request held."""
+
+    name = "secretary"
+
+    def __init__(self) -> None:
+        self.held: list[set[str]] = []
+
+    def complete(self, request: ChatRequest) -> ChatReply:
+        self.held.append(set(CANARY.findall(str(request.messages))))
+        if request.role == "privileges":
+            return says('{"read": "query", "send": "command"}')
+        if request.role == "worker":
+            return says('{"text": "a value"}')
+        last = request.messages[-1]
+        if last["role"] == "user" and "read" in text_of(last):
+            intent = {"intent": {"text": "string"}} if request.role == "main" else {}
+            return calls(("read", {"page": "1", **intent}))
+        return says("Hello.")
+
+
+@pytest.mark.parametrize("defense", [NoDefense(), AgentSys()], ids=["none", "agentsys"])
+def test_users_of_one_key_who_say_the_same_never_meet(defense: Any) -> None:
+    model, draws = Secretary(), random.Random(7)
+    desk = desk_of(model, defense)
+    open_ones: list[tuple[str, Client]] = []
+    for number in range(CONVERSATIONS):
+        name = str(number % USERS)
+        client = Client(desk, {"read": lambda page, name=name: f"CANARY-{name}"}, told=f"CANARY-{name}")
+        open_ones += [(name, client)] * 4  # Four steps each, in random order.
+    draws.shuffle(open_ones)
+    for name, client in open_ones:
+        if client.replies and client.replies[-1].message["tool_calls"]:
+            client.run_calls()
+        else:
+            said = ("hi", f"my secret is CANARY-{name}", "read it")[min(len(client.replies), 2)]
+            client.messages.append(user(said))
+        before = len(model.held)
+        client.send()
+        for held in model.held[before:]:
+            assert held <= {name}
+    assert sum(bool(held) for held in model.held) > CONVERSATIONS
+
+
+def test_after_a_restart_words_go_on_and_calls_that_wait_are_a_409() -> None:
+    words = Client(desk_of(Scripted(says("Hello.")), NoDefense()), {})
+    words.ask("Hi.")
+    waits = Client(desk_of(Scripted(calls(("read", {"page": "1"}))), NoDefense()), {"read": lambda page: "x"})
+    waits.say("Read.")
+    waits.run_calls()
+    words.desk = waits.desk = desk_of(Scripted(says("And hello.")), NoDefense())
+    assert words.ask("And?") == "And hello."
+    with pytest.raises(RequestRefused) as refused:
+        waits.send()
+    assert (refused.value.problem.status, refused.value.problem.code) == (409, "unknown_conversation")
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"properties": {"page": {"type": "string", "pattern": "^(a|aa)+$"}}},
+        {"patternProperties": {"^(a|aa)+$": {}}, "additionalProperties": False},
+        {
+            "$defs": {str(n): {"anyOf": [{"$ref": f"#/$defs/{n + 1}"}] * 2} for n in range(40)}
+            | {"40": {"type": "null"}},
+            "properties": {"page": {"$ref": "#/$defs/0"}},
+        },
+    ],
+)
+def test_a_schema_that_never_comes_to_an_end_is_ended(schema: dict[str, Any]) -> None:
+    evil, started = "a" * 40 + "!", time.perf_counter()
+    wrong = find_misfit(ToolSpec("read", "", {"type": "object", **schema}), {"page": evil, evil: 1})
+    assert wrong is not None and "takes more than" in wrong
+    assert time.perf_counter() - started < 20 * MAX_CHECK_S
+
+
+@pytest.mark.parametrize("keyword", ["pattern", "patternProperties"])
+def test_patterns_and_other_keywords_still_check(keyword: str) -> None:
+    by: dict[str, Any] = {
+        "pattern": {"properties": {"page": {"type": "string", "pattern": "^p[0-9]$"}}},
+        "patternProperties": {"patternProperties": {"^p": {"maxLength": 2}}, "additionalProperties": False},
+    }
+    tool = ToolSpec("read", "", {"type": "object", **by[keyword]})
+    assert find_misfit(tool, {"page": "p1"}) is None
+    assert find_misfit(tool, {"page": "p12"}) is not None
+    if keyword == "patternProperties":
+        assert find_misfit(tool, {"line": "1"}) is not None
+
+
+class Greeter:
+    """Calls a tool when told to, with words that take a bad pattern an age; else greets."""
+
+    name = "greeter"
+
+    def complete(self, request: ChatRequest) -> ChatReply:
+        time.sleep(0.05)  # A real model takes longer.
+        call = calls(("read", {"page": "a" * 40 + "!"}))
+        return call if text_of(request.messages[-1]).startswith("CALL") else says("Hello.")
+
+
+def ask(client: httpx.Client, url: str, key: str, said: str, **more: Any) -> int:
+    body = {"model": "m", "messages": [{"role": "user", "content": said}], **more}
+    return client.post(url, json=body, headers={"Authorization": f"Bearer {key}"}).status_code
+
+
+def evil_tools(**page: Any) -> dict[str, Any]:
+    parameters = {"type": "object", "properties": {"page": {"type": "string", **page}}}
+    return {"tools": [{"type": "function", "function": {"name": "read", "parameters": parameters}}]}
+
+
+@contextmanager
+def redos(url: str) -> Iterator[None]:
+    """A pattern that takes for ever, in request after request of four clients."""
+    over = threading.Event()
+
+    def keep_asking() -> None:
+        with httpx.Client(timeout=300) as client:
+            while not over.is_set():
+                ask(client, url, "evil", "CALL", **evil_tools(pattern="^(a|aa)+$"))
+
+    threads = [threading.Thread(target=keep_asking) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join()
+
+
+@contextmanager
+def unanswered(url: str) -> Iterator[None]:
+    """All the conversations that a key may have, left waiting."""
+    with httpx.Client(timeout=300) as client:
+        said = [ask(client, url, "evil", f"CALL {number}", **evil_tools()) for number in range(260)]
+        assert said.count(200) == 256 and said.count(429) == 4
+        yield
+
+
+@contextmanager
+def half_sent(url: str) -> Iterator[None]:
+    """Requests of which the end never comes."""
+    most = min(4000, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2 - 200)
+    host = httpx.URL(url)
+    with ExitStack() as stack:
+        for number in range(most):
+            half = stack.enter_context(socket.create_connection((host.host, host.port or 80)))
+            head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n"
+            half.sendall(head + (b"Content-Length: 900\r\n\r\n{" if number % 2 else b"Content-"))
+        yield
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("attack", [redos, unanswered, half_sent])
+def test_another_key_is_answered_as_ever(attack: Callable[[str], Any]) -> None:
+    def timed(client: httpx.Client, url: str) -> float:
+        took = []
+        for _ in range(20):
+            started = time.perf_counter()
+            assert ask(client, url, "honest", "hi") == 200
+            took.append(time.perf_counter() - started)
+        return statistics.median(took)
+
+    with served_desk(Greeter(), NoDefense()) as server, httpx.Client(timeout=300) as client:
+        url = f"{server.base_url}/v1/chat/completions"
+        timed(client, url)
+        usual = timed(client, url)
+        with attack(url):
+            meanwhile = timed(client, url)
+    print(json.dumps({"usual_ms": usual * 1000, "meanwhile_ms": meanwhile * 1000}))
+    assert meanwhile < 2 * usual
