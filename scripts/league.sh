@@ -5,11 +5,10 @@ texts="${1:?Give the file of texts, e.g. ../shared/data/guards/texts.jsonl.gz}"
 page="${2:-docs/league.md}"
 new="$(mktemp -d)"
 trap 'rm -rf "$new"' EXIT
+# Everything above the mark is written by hand.
+head="$(sed '/^<!-- Below:/q' "$page")"
 agentsys guards add all
 agentsys guards score all --texts "$texts" --jobs 2 --format markdown --out "$new/score.md"
 agentsys guards replay all --order before,between,after --format markdown --out "$new/replay.md"
-# Everything above the mark is written by hand.
-mark='<!-- Below: scripts/league.sh -->'
-head="$(sed "/^$mark\$/q" "$page")"
 { printf '%s\n\n' "$head"; cat "$new/score.md"; echo; cat "$new/replay.md"; } > "$new/page.md"
 cp "$new/page.md" "$page"
