@@ -12,6 +12,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+from agentdojo.functions_runtime import Function
 from agentdojo.types import ChatMessage
 
 from agentsys.base.declared_facts import DeclaredFact
@@ -131,6 +132,15 @@ class WholeProgram(Protocol):
 
     whole_program: bool
     """Whether it does; then it is refused on suites whose conversation has several turns."""
+
+
+@runtime_checkable
+class PoisonsTools(Protocol):
+    """An attack that owns tools of the suite."""
+
+    def poison_tools(self, tools: Sequence[Function]) -> Sequence[Function]:
+        """Give the tools as they are in attacked cases; those given stay as they are."""
+        ...
 
 
 @runtime_checkable

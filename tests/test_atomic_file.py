@@ -25,6 +25,22 @@ def ended() -> Process:
     return found
 
 
+def test_a_file_and_then_its_name_are_flushed_to_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flushed: list[str] = []
+    sync = os.fsync
+
+    def noted(file: int) -> None:
+        flushed.append(str(Path(f"/proc/self/fd/{file}").readlink()))
+        sync(file)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    write_atomically(tmp_path / "a", b"1")
+    write_atomically(tmp_path / "b", b"2", durable=False)
+    assert [Path(name).suffix for name in flushed] == [".tmp", ""] and flushed[1] == str(tmp_path)
+
+
 def test_a_process_is_known_by_its_number_and_its_start() -> None:
     here = Process.here()
     assert (here.pid, here.is_dead) == (os.getpid(), False)

@@ -58,7 +58,7 @@ def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
     Args:
         path: The file; its folder is made if it is not there.
         data: The whole content.
-        durable: Whether to flush it to the disk before it takes the name.
+        durable: Whether to flush it to the disk before it takes the name, and the name behind it.
 
     Raises:
         OSError: If the disk does not take it; then the file is as it was.
@@ -72,9 +72,22 @@ def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
             path.parent.mkdir(parents=True, exist_ok=True)
             _write_file(temporary, data, durable=durable)
         temporary.replace(path)
+        if durable:
+            _sync_folder(path.parent)
     except OSError:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def _sync_folder(folder: Path) -> None:
+    """Flush the new name as well: without it a power cut leaves the old file, or none."""
+    if os.name == "nt":  # a folder cannot be opened there
+        return
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
 
 
 def _write_file(path: Path, data: bytes, *, durable: bool) -> None:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from agentsys.base.grouping import format_count
+from agentsys.bundles.confined_process import confine_process, is_confined, run_confined
 from agentsys.cli.cli_output import print_line
 from agentsys.cli.exit_status import raise_on_stop_signals
 from agentsys.cli.terminal import escape_to_line
@@ -93,6 +94,11 @@ def verify(
 
     Exits with 0 if all is equal, 1 if something differs, 2 if the bundle is refused.
     """
+    if not is_confined():
+        chosen = ["--output", output.value, "--workers", str(workers), *(["--trust-code"] * trust_code)]
+        with raise_on_stop_signals():
+            raise typer.Exit(run_confined(["verify", str(file.absolute()), *chosen]))
+    confine_process()
     os.environ.update(_OFFLINE_ENVIRONMENT)
     from agentsys.bundles.verify_bundle import verify_bundle as verified
 

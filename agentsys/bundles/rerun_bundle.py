@@ -6,6 +6,7 @@ bundle. `MachineChanges` is what differs between the machine that a bundle was m
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -105,12 +106,40 @@ def make_portable(recipe: Recipe) -> PortableCell:
     return cell
 
 
+_PATH_OPTIONS: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(("file", "artefact", "knowledge_file", "dialogue", "tool_labels", "privileges_dir"), ()),
+    "source": ("fetched",),
+    "data": ("fetched", "sample"),
+    "traces": (),
+}
+"""Options that are paths, and the words they may be in a bundle besides a member of it."""
+_PLACE_OF_MACHINE = re.compile(r"(?:[/\\~]|[A-Za-z]:[/\\]|\.\.[/\\]|\S*[/\\]\.\.)\S*")
+
+
+def _check_paths(settings: Mapping[str, Any]) -> None:
+    """See that a bundle names files of its own alone, whether or not the others are here.
+
+    Raises:
+        ConfigError: If an option is, or looks like, any other path.
+    """
+    for option, value in walk_options({group: settings.get(group, {}) for group in CONFIG_GROUPS}):
+        if not isinstance(value, str) or value.startswith(MEMBER_PREFIX):
+            continue
+        name = option.rpartition(".")[2]
+        if value not in _PATH_OPTIONS.get(name, (value,)) or _PLACE_OF_MACHINE.fullmatch(value):
+            raise ConfigError(
+                f"The bundle is refused: {option} is {value[:100]!a}, a place of this machine; in a bundle a"
+                f" path begins with {MEMBER_PREFIX}"
+            )
+
+
 def insert_paths(settings: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """Settings of a bundle with the paths of what was unpacked to a folder.
 
     Raises:
         ConfigError: If they name what is not in the bundle.
     """
+    _check_paths(settings)
 
     def path_of(value: str) -> str:
         if not value.startswith(MEMBER_PREFIX):
@@ -122,12 +151,9 @@ def insert_paths(settings: Mapping[str, Any], folder: Path) -> dict[str, Any]:
 
     inserted: dict[str, Any] = _map_texts(dict(settings), path_of)
     for option, path in _iterate_existing(inserted):
-        if path.is_absolute() and path.is_relative_to(folder.resolve()):
-            # Of weights or a checkout a folder could hold code.
-            if path.is_dir() and option not in _FOLDER_OPTIONS:
-                raise ConfigError(f"The bundle is refused: {option} names a folder in it.")
-        elif path.is_absolute() or ".." in path.parts or str(path).startswith("~"):
-            raise ConfigError(f"The bundle is refused: {option} names {path} of this machine.")
+        # Of weights or a checkout a folder could hold code.
+        if path.is_relative_to(folder.resolve()) and path.is_dir() and option not in _FOLDER_OPTIONS:
+            raise ConfigError(f"The bundle is refused: {option} names a folder in it.")
     return inserted
 
 

@@ -11,7 +11,8 @@ from abc import abstractmethod
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial, reduce
+from operator import add
 
 from agentdojo.functions_runtime import FunctionsRuntime, TaskEnvironment
 from agentdojo.types import ChatMessage
@@ -33,6 +34,7 @@ from agentsys.defense.validator import (
 from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, ModelError, ToolSpec
 from agentsys.models.pipeline_elements import LoopState, LoopStep, tool_specs
 from agentsys.models.trace import span
+from agentsys.models.untrusted import ForeignFunction, get_server
 
 
 class OutOfCalls(Exception):
@@ -218,8 +220,12 @@ class AgentSession:
         Raises:
             QuestionFailed: If it gave no reply.
         """
+        servers: dict[str, list[ToolSpec]] = {}
+        for tool in self.plain_tools:  # One question each: no server's descriptions speak of another's tools.
+            servers.setdefault(get_server(self.runtime.functions[tool.name]), []).append(tool)
         try:
-            sorted_tools = self._privilege_store.sort_tools(self._unmetered, self.plain_tools)
+            sort = partial(self._privilege_store.sort_tools, self._unmetered)
+            sorted_tools = reduce(add, map(sort, servers.values() or [[]]))
         except ModelError as error:
             raise QuestionFailed(error) from error
         with span("privileges") as opened:
@@ -251,7 +257,8 @@ class AgentSession:
             if ruling.decision is not RuleDecision.ASK or judge is CommandJudge.RULES:
                 note_ruling(call, ruling)
                 return ruling.decision is RuleDecision.ALLOW
-        described = self.runtime.functions[call.tool].description
+        function = self.runtime.functions[call.tool]
+        described = "" if isinstance(function, ForeignFunction) else function.description
         return validate(self.model, self.request, earlier, call, described).allow
 
     def allows_within_budget(

@@ -94,15 +94,21 @@ def _describe_filling(settings: AgentSysSettings) -> list[str]:
     return [f"The status of a call that only acts{more} are filled in by code, without a worker."]
 
 
+_RULES_HOLE = (
+    " (a known hole: what has a closed format and reached the main agent counts as the user's word, so a user"
+    " who has files listed has allowed a worker to delete any of them)"
+)
 _JUDGE_TEXTS = {
     CommandJudge.MODEL: (
         "a validator model that sees the request, the earlier calls and the proposed one, but no output, has"
         " to find it needed for the request"
     ),
-    CommandJudge.RULES: "rules in code have to allow it: where it goes to must stand in the user's request",
+    CommandJudge.RULES: (
+        f"rules in code have to allow it: where it goes to must stand in the user's request{_RULES_HOLE}"
+    ),
     CommandJudge.HYBRID: (
-        "rules in code refuse it where it goes to something that is not in the user's request, and a"
-        " validator model, which sees no output, decides what they leave open"
+        f"rules in code refuse it where it goes to something that is not in the user's request{_RULES_HOLE},"
+        " and a validator model, which sees no output, decides what they leave open"
     ),
 }
 

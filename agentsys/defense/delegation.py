@@ -197,7 +197,7 @@ def _ask_worker(
     for _ in range(session.settings.gate_retries if fresh else 0):
         mark = session.commands.mark()
         outcome = run_worker(session, task, trace, serve_turn)
-        if outcome not in (Failure.INVALID_JSON, Failure.SCHEMA_MISMATCH):
+        if outcome not in (Failure.INVALID_JSON, Failure.SCHEMA_MISMATCH, Failure.ECHOED_INTENT):
             return outcome
         session.commands.rewind_to(mark)
         gone = trace.list_new_calls(above)

@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from agentsys.defense.agentsys_settings import FillMode
 from agentsys.defense.call_trace import has_closed_format
 from agentsys.defense.intent import Intent
+from agentsys.models.untrusted import Reader, Untrusted
 
 STATUS_ONLY: Intent = {"status": "string"}
 """What a call that only acts declares."""
@@ -28,7 +29,7 @@ class FilledFields:
     rest: Intent
 
 
-def fill_fields(value: Any, intent: Intent, how: FillMode) -> FilledFields:
+def fill_fields(value: Untrusted[Any], intent: Intent, how: FillMode) -> FilledFields:
     """The declared fields that need no reader.
 
     Args:
@@ -40,7 +41,7 @@ def fill_fields(value: Any, intent: Intent, how: FillMode) -> FilledFields:
         return FilledFields({}, intent)
     if intent == STATUS_ONLY:
         return FilledFields({"status": DONE_STATUS}, {})
-    fields = _fill_typed(value, intent) if how is FillMode.TYPED else {}
+    fields = _fill_typed(value.open_for(Reader.GATE), intent) if how is FillMode.TYPED else {}
     return FilledFields(fields, {name: kind for name, kind in intent.items() if name not in fields})
 
 

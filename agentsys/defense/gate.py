@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -44,6 +45,10 @@ class Failure(Enum):
     """The call would have started a worker deeper than `max_depth`."""
     NO_INTENT = "no_intent"
     """The call declared no return value, or not in the grammar of `agentsys.defense.intent`."""
+    ECHOED_INTENT = "echoed_intent"
+    """(`gate: schema`) A value of the object was the name of its declared type. Callers, who cannot mend that,
+    are told `schema_mismatch`.
+    """
     INFEASIBLE = "infeasible"
     """The worker says that the output cannot give the fields."""
     WORKER_FAILED = "worker_failed"
@@ -56,7 +61,8 @@ class Failure(Enum):
             tool_ran: Whether the tool was run, so that a caller knows what repeating the call would do.
             more: More that the caller may know; never words of an output.
         """
-        return json.dumps({"error": self.value, "tool_ran": tool_ran, **more}, ensure_ascii=False)
+        kind = Failure.SCHEMA_MISMATCH if self is Failure.ECHOED_INTENT else self
+        return json.dumps({"error": kind.value, "tool_ran": tool_ran, **more}, ensure_ascii=False)
 
 
 _SUBTASK_ERRORS = frozenset({ErrorKind.CONTEXT_LENGTH, ErrorKind.CONTENT_REFUSED, ErrorKind.BAD_REQUEST})
@@ -88,6 +94,14 @@ MAX_LIST_ITEMS = 1_000
 """Most elements of a list under `schema`."""
 
 
+MAX_VALUE_BYTES = 1_048_576
+"""Most bytes of a value under either rule, as JSON."""
+MAX_NODES = 10_000
+"""Most objects, lists and leaves of a value under either rule."""
+MAX_DIGITS = 40
+"""Most digits of a whole number under either rule: more are a text in disguise."""
+
+
 class GateRule(Enum):
     """The strictness with which a worker's reply is read."""
 
@@ -108,10 +122,16 @@ class AcceptedValue:
     """The value as JSON, written afresh: nothing of the reply around it, and no duplicate key, is left."""
     dropped: int = 0
     """How many undeclared keys were cut out."""
+    echoed: int = 0
+    """How many values are the name of their declared type: none under `schema`."""
 
 
 class _Mismatch(Exception):
     """The value does not have the declared shape."""
+
+
+class _Echo(_Mismatch):
+    """A value is the name of its declared type: "string" for a string."""
 
 
 def admit_reply(reply: str, intent: Intent, rule: GateRule) -> AcceptedValue | Failure:
@@ -123,8 +143,8 @@ def admit_reply(reply: str, intent: Intent, rule: GateRule) -> AcceptedValue | F
         rule: The strictness to read with.
 
     Returns:
-        The accepted value; `INFEASIBLE` where the reply is exactly that failure object; else `INVALID_JSON`
-        or `SCHEMA_MISMATCH`.
+        The accepted value; `INFEASIBLE` where the reply is exactly that failure object; else `INVALID_JSON`,
+        `SCHEMA_MISMATCH` (too large a value, too) or `ECHOED_INTENT`.
     """
     value = find_first_object(reply)
     if value is None:
@@ -135,12 +155,43 @@ def admit_reply(reply: str, intent: Intent, rule: GateRule) -> AcceptedValue | F
     if rule is GateRule.SCHEMA:
         try:
             value, dropped = conform(value, intent)
-        except _Mismatch:
-            return Failure.SCHEMA_MISMATCH
+        except _Mismatch as mismatch:
+            return Failure.ECHOED_INTENT if isinstance(mismatch, _Echo) else Failure.SCHEMA_MISMATCH
     elif RESERVED_FIELD in value:
         return Failure.SCHEMA_MISMATCH
     text = _write_json(value)
-    return Failure.INVALID_JSON if text is None else AcceptedValue(value, text, dropped)
+    if text is None:
+        return Failure.INVALID_JSON
+    if len(text.encode()) > MAX_VALUE_BYTES or not _has_few_nodes(value):
+        return Failure.SCHEMA_MISMATCH
+    return AcceptedValue(value, text, dropped, count_echoes(value, intent))
+
+
+def _has_few_nodes(value: object) -> bool:
+    """Whether a value has no more nodes, and no longer numbers, than a gate lets pass."""
+    waiting, nodes = [value], 0
+    while waiting:
+        node = waiting.pop()
+        nodes += 1
+        if nodes > MAX_NODES or (isinstance(node, int) and abs(node) >= 10**MAX_DIGITS):
+            return False
+        if isinstance(node, dict | list):
+            waiting += node.values() if isinstance(node, dict) else node
+    return True
+
+
+def count_echoes(value: object, declared: object) -> int:
+    """How many values of an object are the name of their declared type."""
+    if isinstance(declared, Mapping):
+        held = value if isinstance(value, Mapping) else {}
+        return sum(count_echoes(held.get(name), below) for name, below in declared.items())
+    if isinstance(declared, list):
+        return sum(count_echoes(item, declared[0]) for item in value) if isinstance(value, list) else 0
+    return _is_echo(value, declared)
+
+
+def _is_echo(value: object, type_name: object) -> bool:
+    return isinstance(value, str) and value.strip().casefold() == type_name
 
 
 def find_first_object(text: str) -> dict[str, Any] | None:
@@ -249,6 +300,11 @@ def _conform_list(value: Any, declared: Any) -> tuple[list[Any], int]:
     return [kept for kept, _ in pairs], sum(dropped for _, dropped in pairs)
 
 
+_HIDDEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\U000e0000-\U000e007f]"
+)
+"""Control characters but tabs and line breaks, what turns the direction of writing, and tags: what a reader
+does not see, or sees elsewhere."""
 _NUMBER = re.compile(r"-?\d{1,300}(?:\.\d{1,300})?(?:[eE][+-]?\d{1,2})?")
 _TRUTH_WORDS = {"true": True, "yes": True, "false": False, "no": False}
 
@@ -257,14 +313,19 @@ def conform_leaf(value: object, type_name: str) -> Any:
     """A leaf as its caller gets it.
 
     What cannot carry a text is brought into its type: "2.50" becomes a number, "true" a boolean, 3 a
-    string. A missing number, integer or boolean is null or the bare words "Not Available", whatever reason
+    string. A text is in canonical form (NFC), without characters that do not show. A missing number, integer
+    or boolean is null or the bare words "Not Available", whatever reason
     was given.
 
     Raises:
         _Mismatch: If it is of another type, or too long.
     """
+    if _is_echo(value, type_name):
+        raise _Echo(type_name)
     leaf = value
-    if type_name == "string" and isinstance(value, bool | int | float):
+    if type_name == "string" and isinstance(value, str):
+        leaf = _HIDDEN.sub("", unicodedata.normalize("NFC", value))
+    elif type_name == "string" and isinstance(value, bool | int | float):
         leaf = json.dumps(value)
     elif type_name != "string" and isinstance(value, str):
         leaf = _read_leaf(value.strip(), type_name)

@@ -18,6 +18,7 @@ from agentsys.defense.gate import Failure
 from agentsys.defense.sanitizer import sanitize
 from agentsys.defense.tool_turn import ask_next_message, check_arguments, run_tool
 from agentsys.models.chat import text_of, tool_message
+from agentsys.models.untrusted import Reader, Untrusted
 
 GUARDED_AGENT_ROLE = "agent"
 
@@ -89,8 +90,8 @@ def _sanitize_result(session: AgentSession, message: ChatMessage) -> ChatMessage
         return message
     tool = message["tool_call"].function
     error = message["error"]
-    text = sanitize(session.model, text_of(message), tool).text
-    error = sanitize(session.model, error, tool).text if error is not None else None
+    text = _show(sanitize(session.model, Untrusted(text_of(message)), tool).text)
+    error = _show(sanitize(session.model, Untrusted(error), tool).text) if error is not None else None
     return {**message, "content": [text_content_block_from_string(text)], "error": error}
 
 
@@ -104,4 +105,10 @@ def _run_call(
         return tool_message(call, refused.as_text(tool_ran=False))
     trace.add(TracedCall(call.function, arguments.parsed, None))
     output = run_tool(session.runtime, session.env, call.function, arguments.raw)
-    return tool_message(call, output.text, output.error)
+    error = None if output.error is None else _show(output.error.text)
+    return tool_message(call, _show(output.text), error)
+
+
+def _show(foreign: Untrusted[str]) -> str:
+    """What the agent reads of a tool: all of it, for nothing is isolated here."""
+    return foreign.open_for(Reader.AGENT)

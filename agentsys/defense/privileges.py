@@ -51,15 +51,52 @@ def toolset_hash(tools: Sequence[ToolSpec]) -> str:
 
 
 def read_labels(reply: str, tools: Sequence[ToolSpec]) -> dict[str, Privilege]:
-    """The label of each tool that a reply names clearly; the others are missing."""
+    """The label of each tool that a reply names clearly; the others are missing.
+
+    A tool with two labels is a command. A reply that quotes a tool's description says nothing at all: which of
+    its words are the model's cannot be told.
+    """
     said: dict[str, Privilege] = {}
+    if _quotes_description(reply, tools):
+        return said
     names = {tool.name for tool in tools}
     for value in find_json_values(reply):
         for name, word in _iterate_pairs(value):
             label = _parse_label(word)
             if name in names and label is not None:
-                said.setdefault(name, label)
+                said[name] = label if said.get(name, label) is label else Privilege.COMMAND
+    for name, word in _WRITTEN_LABEL.findall(reply):  # of a name that an object has twice JSON keeps the last
+        if name in said and _parse_label(word) is Privilege.COMMAND:
+            said[name] = Privilege.COMMAND
     return said
+
+
+_WRITTEN_LABEL = re.compile(r'"([^"\s]{1,200})"\s{0,20}:\s{0,20}"(\w{1,20})"')
+
+
+_QUOTED_CHARS = 40
+"""Characters in a row that a reply has from a description only by quoting it."""
+
+
+def _quotes_description(reply: str, tools: Sequence[ToolSpec]) -> bool:
+    """Whether a reply has a passage of a description, or a JSON value that stands in one."""
+    said, values = "".join(reply.split()), list(find_json_values(reply))
+    for tool in tools:
+        for text in _list_descriptions(tool):
+            words = "".join(text.split())
+            pieces = (words[at : at + _QUOTED_CHARS] for at in range(0, len(words), _QUOTED_CHARS))
+            if any(len(piece) == _QUOTED_CHARS and piece in said for piece in pieces):
+                return True
+            if any(planted in values for planted in find_json_values(text) if planted):
+                return True
+    return False
+
+
+def _list_descriptions(tool: ToolSpec) -> Iterator[str]:
+    """What whoever offers a tool says of it and of its arguments."""
+    described = _describe_tool(tool)
+    yield str(described["description"])
+    yield from described["arguments"].values()
 
 
 def _iterate_pairs(value: Any) -> Iterator[tuple[str, Any]]:
@@ -94,6 +131,15 @@ class SortedTools:
     """Usage, cost and model id, as JSON-ready data."""
     corrected: tuple[str, ...] = ()
     """The tools whose labels are the operator's."""
+
+    def __add__(self, other: SortedTools) -> SortedTools:
+        """Both servers' tools."""
+        return SortedTools(
+            {**other.labels, **self.labels},
+            self.unclear + other.unclear,
+            _add_questions(self.question, other.question),
+            self.corrected + other.corrected,
+        )
 
     def as_decision(self) -> dict[str, Any]:
         """The labels as a case's record holds them."""
@@ -182,6 +228,17 @@ class PrivilegeStore:
         return folder / f"{model}-{key[1][:16]}.json"
 
 
+def _add_questions(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """What two questions cost; None where that is not known of one of them. They are asked of one model."""
+    first, second = one["usage"], other["usage"]
+    if first is None or second is None:  # An operator's labels ask nothing.
+        return dict(one if second is None else other)
+    costs = one["cost_usd"], other["cost_usd"]
+    cost = None if None in costs else sum(costs)
+    usage = asdict(Usage(**first) + Usage(**second))
+    return {"usage": usage, "cost_usd": cost, "model_id": one["model_id"]}
+
+
 MAX_PRIVILEGE_ASKS = 2
 """How often a model is asked in all: once more where it named a tool not at all, or unclearly."""
 _QUESTION_KEYS = ("usage", "cost_usd", "model_id")
@@ -202,7 +259,8 @@ def ask_privileges(model: ChatModel, tools: Sequence[ToolSpec]) -> SortedTools:
             reply = model.complete(ChatRequest(list(messages), role=PRIVILEGES_ROLE))
         usage, model_id = usage + reply.usage, reply.model_id
         costs.append(reply.cost_usd)
-        said = {**read_labels(text_of(reply.message), tools), **said}
+        for name, label in read_labels(text_of(reply.message), tools).items():
+            said[name] = label if said.get(name, label) is label else Privilege.COMMAND
         unclear = tuple(tool.name for tool in tools if tool.name not in said)
         if not unclear:
             break

@@ -18,6 +18,7 @@ from agentsys.defense.agentsys_settings import (
     SanitizerTiming,
     WorkerTools,
 )
+from agentsys.defense.gate import GateRule
 
 
 def write_sections(titles: Sequence[str], bodies: Sequence[str]) -> str:
@@ -113,6 +114,11 @@ WORKER_AGAIN = {
         "Your object does not have the declared fields and types. Reply with one JSON object that has exactly"
         " the fields of INTENT, null where the output holds no value, and nothing else: no field named error."
     ),
+    "echoed_intent": (
+        "Your object repeats the name of a type where the value belongs. Reply with one JSON object that has"
+        " exactly the fields of INTENT, each with the value that stands in TOOL OUTPUT, null where it holds"
+        " none, and nothing else."
+    ),
 }
 """What a worker is told once when the gate refused its reply, by kind of failure."""
 
@@ -189,12 +195,13 @@ def collect_prompts(settings: AgentSysSettings) -> dict[str, str]:
     """Every text that a variant says to a model, by name, for `agentsys show prompts`."""
     calls = settings.isolation and settings.max_depth > 1
     retries = settings.isolation and settings.gate_retries > 0 and settings.gate_retry is GateRetry.SAME
+    again = [kind for kind in WORKER_AGAIN if kind != "echoed_intent" or settings.gate is GateRule.SCHEMA]
     judges = {settings.validator, settings.validate_main}
     parts = [
         (settings.isolation, {"main": MAIN, "worker": WORKER}),
         (calls and settings.worker_tools is WorkerTools.ALWAYS, {"worker_tools": WORKER_TOOLS}),
         (calls and settings.worker_tools is WorkerTools.ON_REQUEST, {"worker_missing": WORKER_MISSING}),
-        (retries, {f"worker_again_{kind}": text for kind, text in WORKER_AGAIN.items()}),
+        (retries, {f"worker_again_{kind}": WORKER_AGAIN[kind] for kind in again}),
         (bool(judges & {CommandJudge.MODEL, CommandJudge.HYBRID}), {"validator": VALIDATOR}),
         (settings.sanitizer is not SanitizerTiming.OFF, {"sanitizer": SANITIZER}),
         (

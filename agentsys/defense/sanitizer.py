@@ -28,6 +28,7 @@ from agentsys.defense.prompts import SANITIZER, SANITIZER_AGAIN, SANITIZER_SECTI
 from agentsys.models.chat import ChatModel, ChatRequest, JsonSchema, ModelError, system, text_of, user
 from agentsys.models.loose_json import find_json_values
 from agentsys.models.trace import Span, mark_reply_unreadable, span
+from agentsys.models.untrusted import Reader, Untrusted
 
 _HEX = "[0-9A-Fa-f]"
 _LAYOUT = "\\s\"'`‘’“”„«»\u00ad\u200b-\u200f\u2060\ufeff"
@@ -213,7 +214,7 @@ SANITIZER_REPLY_SCHEMA: JsonSchema = {
 class CleanedOutput:
     """An output without the passages that were found in it."""
 
-    text: str
+    text: Untrusted[str]
     cut: tuple[str, ...] = ()
     """The pieces taken out, in order of place."""
     named: int = 0
@@ -229,7 +230,7 @@ class CleanedOutput:
         return self.well_formed and not self.missed
 
 
-def sanitize(model: ChatModel, output: str, tool: str | None = None) -> CleanedOutput:
+def sanitize(model: ChatModel, output: Untrusted[str], tool: str | None = None) -> CleanedOutput:
     """The output without the instructions that the model found in it.
 
     The model is given the output alone: neither the user's request nor the intent. Where it names a passage
@@ -244,10 +245,11 @@ def sanitize(model: ChatModel, output: str, tool: str | None = None) -> CleanedO
         ModelError: If the model gave no reply for a reason that is not in the output. An output that it
             refuses or finds too long is one that could not be cleaned.
     """
-    if not output.strip():
+    text = output.open_for(Reader.SANITIZER)
+    if not text.strip():
         return CleanedOutput(output)
     with span(SANITIZER_ROLE, tool) as opened:
-        cleaned = _ask_sanitizer(model, output, opened)
+        cleaned = _ask_sanitizer(model, text, opened)
         opened.decision = {
             "well_formed": cleaned.well_formed,
             "spans_named": cleaned.named,
@@ -262,7 +264,7 @@ def _ask_sanitizer(model: ChatModel, output: str, opened: Span) -> CleanedOutput
     context: list[ChatMessage] = [system(SANITIZER), user(write_sections(SANITIZER_SECTIONS, [output]))]
     opened.messages = context  # The same list: the span holds the context however this ends.
     named: list[str] = []
-    cleaned = CleanedOutput(output)
+    cleaned = CleanedOutput(Untrusted(output))
     for _ in range(MAX_SANITIZER_ASKS):
         try:
             reply = model.complete(
@@ -334,4 +336,4 @@ def cut_spans(text: str, spans: Sequence[str]) -> CleanedOutput:
     wanted = [item for item in dict.fromkeys(spans) if item.strip()]
     places = [quotable.find_quotation(item) for item in wanted]
     kept, pieces = cut_places(text, [place for found in places for place in found])
-    return CleanedOutput(kept, pieces, len(wanted), sum(not found for found in places))
+    return CleanedOutput(Untrusted(kept), pieces, len(wanted), sum(not found for found in places))

@@ -28,6 +28,7 @@ from agentsys.defense.prompts import (
     read_sections,
 )
 from agentsys.models.chat import ChatRequest, assistant, text_of
+from agentsys.models.loose_json import find_json_values
 from agentsys.models.pipeline_elements import has_reading_name
 from agentsys.simulated.playbook_index import Fact, GoalScript, ScriptedCall
 from agentsys.simulated.script_grounding import find_fact, ground_arguments
@@ -262,14 +263,18 @@ def play_sanitizer(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatA
 
 
 def play_privileges(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
-    """Sorts tools by the first word of their names.
+    """Sorts tools by the first word of their names, and begins with what their descriptions say of it.
 
     One that fetches an address of the caller's choice (its description speaks of a URL) is a command, as the
     prompt says. A rule of the simulation only.
     """
     sections = read_sections(task_text(request), PRIVILEGES_SECTIONS)
     tools = [json.loads(line) for line in sections[0].split("\n")] if sections and sections[0] else []
-    return assistant(json.dumps({tool["name"]: _guess_privilege(tool).value for tool in tools}))
+    labels = json.dumps({tool["name"]: _guess_privilege(tool).value for tool in tools})
+    quoted = [
+        said for tool in tools for said in find_json_values(tool["description"]) if "query" in str(said)
+    ]
+    return assistant("\n".join([*map(json.dumps, quoted), labels]))
 
 
 def _guess_privilege(tool: Mapping[str, str]) -> Privilege:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import ast
 import inspect
-import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+import regex
 from agentdojo.agent_pipeline.tool_execution import tool_result_to_str
 from agentdojo.functions_runtime import Function, FunctionCall, FunctionsRuntime, TaskEnvironment
 from agentdojo.types import ChatAssistantMessage, ChatMessage
@@ -25,6 +25,7 @@ from agentsys.defense.intent import INTENT_PARAMETER
 from agentsys.defense.validator import iterate_scalars
 from agentsys.models.chat import ChatModel, ChatRequest, ToolSpec
 from agentsys.models.pipeline_elements import parse_list_text
+from agentsys.models.untrusted import TOOL_FAILED, Reader, ToolError, Untrusted, call_tool
 
 
 def ask_next_message(
@@ -88,55 +89,61 @@ def check_arguments(runtime: FunctionsRuntime, call: FunctionCall) -> CheckedArg
     return CheckedArguments(given, read, tuple(undeclared))
 
 
+_NOTHING: Untrusted[Any] = Untrusted(None)
+
+
 @dataclass(frozen=True)
 class ToolOutput:
-    """A tool's output. Untrusted."""
+    """A tool's output."""
 
-    text: str
-    error: str | None
+    text: Untrusted[str]
+    error: ToolError | None
     """The tool's error; then `text` is empty."""
-    value: Any = None
+    value: Untrusted[Any] = _NOTHING
     """What `text` was written from."""
 
 
 def run_tool(runtime: FunctionsRuntime, env: TaskEnvironment, tool: str, args: dict[str, Any]) -> ToolOutput:
     """Run a tool whose arguments were checked, and write its value the way AgentDojo does."""
-    value, error = runtime.run_function(env, tool, args)
-    if error is not None:
-        return ToolOutput("", error)
-    return ToolOutput(str(tool_result_to_str(value)), None, value)
+    outcome = call_tool(runtime, env, tool, args)
+    if outcome.error is not None:
+        return ToolOutput(Untrusted(""), outcome.error)
+    text = str(tool_result_to_str(outcome.value.open_for(Reader.QUARANTINE)))
+    return ToolOutput(Untrusted(text), None, outcome.value)
 
 
-_ERROR_KIND = re.compile(r"([A-Za-z_]\w{0,60})(?:: (.*))?", re.DOTALL)
 _MAX_MESSAGE_CHARS = 500
+_MATCH_S = 0.05
+"""Seconds that a message is held against one of the tool's own."""
 
 
-def filter_tool_error(error: str, function: Function, args: Mapping[str, Any]) -> dict[str, str]:
-    """The parts of an error ("ValueError: ...") that the agent which called the tool may read.
+def filter_tool_error(error: ToolError, function: Function, args: Mapping[str, Any]) -> dict[str, str]:
+    """The parts of an error that the agent which called the tool may read.
 
     Returns:
-        `exception`, its class, and `message` where it holds nothing but the caller's own words.
+        `exception`, its kind, and `message` where it holds nothing but the caller's own words.
     """
-    found = _ERROR_KIND.fullmatch(error)
-    if found is None:
-        return {}
-    message = found[2] or ""
+    shown = {"exception": error.kind}
+    message = error.message.open_for(Reader.GATE)
+    if error.kind == TOOL_FAILED or not 0 < len(message) <= _MAX_MESSAGE_CHARS:
+        return shown
     own = {str(leaf) for leaf in iterate_scalars(args)}
-    if 0 < len(message) <= _MAX_MESSAGE_CHARS and _is_own_message(message, function.run.__module__, own):
-        return {"exception": found[1], "message": message}
-    return {"exception": found[1]}
+    return shown | ({"message": message} if _is_own_message(message, function.run.__module__, own) else {})
 
 
 def _is_own_message(message: str, module: str, own: set[str]) -> bool:
     for template in _list_message_templates(module):
-        filled = template.fullmatch(message)
+        try:
+            filled = template.fullmatch(message, timeout=_MATCH_S)
+        except TimeoutError:
+            continue
         if filled is not None and all(group.strip("'\"") in own or group in own for group in filled.groups()):
             return True
     return False
 
 
 @lru_cache(maxsize=256)
-def _list_message_templates(module: str) -> tuple[re.Pattern[str], ...]:
+def _list_message_templates(module: str) -> tuple[regex.Pattern[str], ...]:
     """Every message that the code of a module raises, as a pattern with a group for each value filled in."""
     try:
         tree = parse_module(inspect.getsource(sys.modules[module]))
@@ -145,13 +152,15 @@ def _list_message_templates(module: str) -> tuple[re.Pattern[str], ...]:
     raised = [node.exc for node in ast.walk(tree) if isinstance(node, ast.Raise)]
     calls = [exc for exc in raised if isinstance(exc, ast.Call) and len(exc.args) == 1]
     return tuple(
-        re.compile(text, re.DOTALL) for call in calls if (text := _build_pattern(call.args[0])) is not None
+        regex.compile(text, regex.DOTALL)
+        for call in calls
+        if (text := _build_pattern(call.args[0])) is not None
     )
 
 
 def _build_pattern(node: ast.expr) -> str | None:
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        return re.escape(node.value)
+        return str(regex.escape(node.value))
     if isinstance(node, ast.JoinedStr):
         parts = [_build_pattern(part) if isinstance(part, ast.Constant) else "(.*?)" for part in node.values]
         return "".join(part or "" for part in parts)

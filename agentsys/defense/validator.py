@@ -222,7 +222,7 @@ def validate(
         trace: The calls that ran before. A worker's words, in it and in the call, are shown only where the
             request has them too: they may be an output's.
         call: The proposed call.
-        described: The description of its tool.
+        described: The description of its tool; empty where it is somebody else's words.
 
     Returns:
         The verdict; anything but a clear "True" refuses, and so does a model that will not answer.
@@ -230,7 +230,7 @@ def validate(
     Raises:
         ModelError: If the model gave no reply for a reason that is not in the question.
     """
-    proposed = {**call.mask(request), "tool_does": " ".join(described.split())}
+    proposed = call.mask(request) | ({"tool_does": " ".join(described.split())} if described else {})
     question = write_sections(
         VALIDATOR_SECTIONS, [trace.as_masked_json(request), write_json_line(proposed), request.text]
     )

@@ -24,6 +24,7 @@ from agentsys.defense.prompts import (
 from agentsys.defense.tool_turn import ask_next_message
 from agentsys.models.chat import ModelError, ToolSpec, system, text_of, user
 from agentsys.models.trace import Span, mark_reply_unreadable, span
+from agentsys.models.untrusted import Reader, Untrusted
 
 WORKER_ROLE = "worker"
 MAIN_DEPTH = 0
@@ -62,7 +63,7 @@ ServeTurn = Callable[[AgentSession, Sequence[FunctionCall], CallingAgent], list[
 class WorkerTask:
     """A worker's task: what its context starts from, and where it stands in the tree."""
 
-    raw: str
+    raw: Untrusted[str]
     intent: Intent
     depth: int
     """1 for a worker of the main agent."""
@@ -83,7 +84,8 @@ def run_worker(
         ModelError: If the model gave no reply.
     """
     with span(WORKER_ROLE, task.tool) as opened:
-        opened.decision = {"depth": task.depth, "intent": dict(task.intent), "output_chars": len(task.raw)}
+        chars = len(task.raw.open_for(Reader.RECORD))
+        opened.decision = {"depth": task.depth, "intent": dict(task.intent), "output_chars": chars}
         try:
             outcome = _converse(session, task, trace, serve_turn, opened)
         except WorkerCallDenied as denied:
@@ -100,6 +102,7 @@ def run_worker(
         else:
             gate = session.settings.gate.value
             opened.decision |= {"gate": gate, "failure": None, "keys_dropped": outcome.dropped}
+            opened.decision |= {"echoed": outcome.echoed} if outcome.echoed else {}
     return outcome
 
 
@@ -107,7 +110,7 @@ def _build_context(
     session: AgentSession, task: WorkerTask, trace: CallTrace, *, may_call: bool
 ) -> list[ChatMessage]:
     shown = CallTrace(task.path) if session.settings.trace is TraceView.PATH else trace
-    bodies = [write_json_line(dict(task.intent)), shown.as_json(), task.raw]
+    bodies = [write_json_line(dict(task.intent)), shown.as_json(), task.raw.open_for(Reader.QUARANTINE)]
     rules = f"{WORKER}\n\n{WORKER_TOOLS}" if may_call else WORKER
     return [system(rules), user(write_sections(WORKER_SECTIONS, bodies))]
 
@@ -148,7 +151,7 @@ def _converse(
 def _is_unusable(outcome: AcceptedValue | Failure, intent: Intent) -> bool:
     """Whether a reply brought nothing: no value, and no word that there is none; or the intent itself."""
     if isinstance(outcome, AcceptedValue):
-        return outcome.value == intent
+        return outcome.value == intent or outcome.echoed > 0
     return outcome is not Failure.INFEASIBLE
 
 

@@ -196,6 +196,8 @@ class Meter:
     """Threads that wait at this moment before they ask again."""
     longest_reply: int = 1024
     """Tokens of the longest reply so far; at the beginning a guess."""
+    assumed: Amount = field(default_factory=Amount)
+    """Of what is counted, what was booked for replies that said nothing countable of their tokens."""
     _reserved: Amount = field(default_factory=Amount)
     _others_spent: Amount = field(default_factory=Amount)
     _others_reserved: Amount = field(default_factory=Amount)
@@ -260,6 +262,15 @@ class Meter:
             self._refresh_others()
             self._changed.notify_all()
 
+    def assume_usage(self, most: Amount, aside: Amount = _NOTHING) -> None:
+        """Count a request whose reply has no countable usage as the most that it can have cost."""
+        if not self.assumed.requests:
+            _log.warning("A reply came without a count of tokens: the budget counts what it costs at most.")
+        with self._changed:
+            self.assumed += most
+            self.usd += most.usd
+        self.add_usage(Usage(prompt=round(most.tokens)), 0.0, aside)
+
     @contextmanager
     def count_wait(self, *, retry: bool) -> Iterator[None]:
         """Count a wait while it lasts.
@@ -291,7 +302,12 @@ class Meter:
         )
         if self.budget.tokens is not None:
             limits.append(f"budget.tokens={self.budget.tokens} ({spent.tokens:,.0f} used)")
-        return f"{' and '.join(limits)}: no further case fits."
+        assumed = self.assumed
+        note = (
+            f" {assumed.requests:,} replies without a count of tokens are in it at the most they can have cost"
+            f" (${assumed.usd:.2f}, {assumed.tokens:,.0f} tokens)."
+        )
+        return f"{' and '.join(limits)}: no further case fits.{note if assumed.requests else ''}"
 
     @property
     def _total_spent(self) -> Amount:

@@ -98,7 +98,11 @@ class _BuiltModel:
         if isinstance(self.provider, SceneModel):
             scripted = MeteredModel(self.provider.for_scene(scene), self.card.price, sent=False)
             return BugTaggingModel(RetryingModel(scripted, self.card.retry or NO_RETRY))
-        model: ChatModel = MeteredModel(RateLimitedModel(self.provider, self.pacer), self.card.price)
+        paced, longest = (
+            RateLimitedModel(self.provider, self.pacer),
+            getattr(self.provider, "max_tokens", None),
+        )
+        model: ChatModel = MeteredModel(paced, self.card.price, max_tokens=longest)
         if self.store is not None:
             model = CachingModel(model, self.store, self._request_keys(scene), keeper=self.provider)
         return BugTaggingModel(RetryingModel(model, self.card.retry or RetryPolicy()))

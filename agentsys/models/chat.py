@@ -323,6 +323,8 @@ class ModelError(Exception):
         """Requests sent in all before giving up; set by the retry wrapper."""
         self.usage = Usage()
         """What the provider counted for the unusable answer (the retry wrapper: for all of them)."""
+        self.answered_uncounted = False
+        """Whether there was an answer, which said nothing countable of its tokens."""
         self.cost_usd: float | None = 0.0
         """US dollars of that; None where the model has no price."""
 

@@ -93,8 +93,10 @@ def price_reply(
         message = read()
     except ModelError as error:
         if not (cut and error.kind is ErrorKind.MALFORMED_REPLY):
-            # An answer that cannot be used and says nothing of its tokens counts as none, as an error page does.
+            # An answer that cannot be used and says nothing of its tokens counts as none, as an error page does;
+            # a budget counts it as the most that it can have cost.
             error.usage = Usage() if usage.uncounted else usage
+            error.answered_uncounted = bool(usage.uncounted)
             error.cost_usd = 0.0 if error.usage == Usage() else cost
             raise
         message = assistant(None)

@@ -30,7 +30,7 @@ _ABILITIES: Mapping[str, tuple[type, ...]] = {
     "attack": (
         *(abilities.PicksPairs, abilities.NamesExclusions, abilities.NamesSources, abilities.NamesFromFile),
         *(abilities.FollowsModel, abilities.NamesTasks, abilities.SearchesTexts, abilities.ReplaysTexts),
-        *(abilities.NeedsReadingTest, abilities.PlaysRoles),
+        *(abilities.NeedsReadingTest, abilities.PlaysRoles, abilities.PoisonsTools),
     ),
     "benchmark": (
         abilities.HasInjectionMode,

@@ -14,10 +14,11 @@ from typing import Any
 
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.agent_pipeline.tool_execution import tool_result_to_str
+from agentdojo.functions_runtime import Function
 from agentdojo.logging import LOGGER_STACK
 from agentdojo.types import ChatMessage
 
-from agentsys.abilities import LeadsUsers, MeasuresCases, WrapsModels
+from agentsys.abilities import LeadsUsers, MeasuresCases, PoisonsTools, WrapsModels
 from agentsys.attacks.attack_search import searches_texts
 from agentsys.attacks.attacker_search import choose_start_attack
 from agentsys.benchmarks.case_random import (
@@ -32,6 +33,7 @@ from agentsys.benchmarks.clock import find_clock_start, use_case_clock
 from agentsys.benchmarks.environment_loader import InjectionBreaksEnvironment
 from agentsys.benchmarks.scoring import are_equal, use_quick_copy
 from agentsys.contracts import (
+    Attack,
     AttackKind,
     Defense,
     FinishedCase,
@@ -205,7 +207,10 @@ def play_case(run: CaseRun, texts: Mapping[str, str] | None = None, again: int =
         with use_case_clock(find_clock_start(cell.benchmark)), use_case_random(generator), copies:
             tasks = user_task, injection_task, dict(run.written)
             run.utility, run.security = suite.run_task_with_pipeline(
-                observed, *tasks, runtime_class=TracedRuntime, environment=loaded
+                observed,
+                *tasks,
+                runtime_class=_choose_runtime(cell.attack, injection_task),
+                environment=loaded,
             )
     finally:
         run.messages, run.attempts, run.drawn = observed.messages, observed.attempts, generator.drawn_numbers
@@ -220,6 +225,16 @@ def play_case(run: CaseRun, texts: Mapping[str, str] | None = None, again: int =
         scores = run.utility, run.security, cell.attack.kind
         measured = suite.measured(FinishedCase(user_task, injection_task, *facts, *scores))
         run.utility, run.security, run.measured = measured.utility, measured.security, measured.facts
+
+
+def _choose_runtime(
+    attack: Attack, injection_task: InjectionTask | None
+) -> Callable[[Sequence[Function]], TracedRuntime]:
+    """What makes the case's runtime of the suite's tools."""
+    if injection_task is None or not isinstance(attack, PoisonsTools):
+        return TracedRuntime
+    poison = attack.poison_tools
+    return lambda tools: TracedRuntime(poison(tools))
 
 
 def _write_injections(

@@ -21,6 +21,7 @@ from pydantic_core import PydanticUndefined
 
 from agentsys.models.chat import ChatModel, tool_message
 from agentsys.models.trace import span
+from agentsys.models.untrusted import Reader, ToolOutcome, call_tool
 from baselines.camel.camel_policy import CamelJudge
 from baselines.camel.language.machine import CallDenied, ClassValue, FunctionValue, ProgramError, ToolValue
 from baselines.camel.language.operators import to_str, type_name
@@ -150,6 +151,13 @@ def add_answer_flag(schema: type) -> type[BaseModel]:
     return create_model("Answer", **fields)
 
 
+def _write_message(call: FunctionCall, outcome: ToolOutcome) -> ChatToolResultMessage:
+    """A result for the conversation's record, which no model reads."""
+    if outcome.error is not None:
+        return tool_message(call, "", outcome.error.text.open_for(Reader.RECORD))
+    return tool_message(call, tool_result_to_str(outcome.value.open_for(Reader.RECORD)))
+
+
 POLICY = "camel_policy"
 """The kind of the spans of verdicts."""
 
@@ -186,13 +194,12 @@ class SuiteWorld:
         plain = {name: to_native(value) for name, value in arguments.items()}
         call = FunctionCall(function=tool, args=plain, id=f"call_{len(self.messages)}")
         # Tools may change the lists they are given, and the record shows what they were given.
-        result, error = self.runtime.run_function(self.environment, tool, call.model_copy(deep=True).args)
-        text = "" if error is not None else tool_result_to_str(result)
-        self.messages.append(tool_message(call, text, error))
-        if error is not None:
-            kind, _, text = error.partition(": ")
-            raise ProgramError(kind if kind.isidentifier() else "ToolError", text)
-        return self.table.label_result(tool, result)
+        outcome = call_tool(self.runtime, self.environment, tool, call.model_copy(deep=True).args)
+        self.messages.append(_write_message(call, outcome))
+        if outcome.error is not None:
+            # The label that the call gives every error of a tool keeps the words from the planner.
+            raise ProgramError(outcome.error.kind, outcome.error.message.open_for(Reader.GATE))
+        return self.table.label_result(tool, outcome.value.open_for(Reader.GATE))
 
     def _check_policy(
         self, function: Function, arguments: Mapping[str, Value], control: FlowLabel, judge: CamelJudge

@@ -21,6 +21,14 @@ from agentsys.base.option_checks import AtLeast1
 from agentsys.models.chat import ChatModel, ChatRequest, assistant, text_of, tool_message
 from agentsys.models.pipeline_elements import LoopState, LoopStep, ToolsElement, parse_list_text, tool_specs
 from agentsys.models.trace import current_tracer, span
+from agentsys.models.untrusted import (
+    ForeignFunction,
+    Reader,
+    ToolError,
+    ToolOutcome,
+    Untrusted,
+    read_error,
+)
 from baselines.defense_bases import warn_once
 from baselines.fides.fides_policy import (
     CallArgument,
@@ -52,7 +60,7 @@ from baselines.fides.prompts import (
     read_variable_names,
 )
 from baselines.flow.label_table import build_label_table
-from baselines.flow.labelled_values import FROM_USER, FlowLabel, join_labels
+from baselines.flow.labelled_values import FROM_USER, FlowLabel, join_labels, label_from_tool
 from baselines.flow.quarantined_model import NoTypedAnswer, QuarantinedModel
 
 logger = logging.getLogger(__name__)
@@ -160,16 +168,16 @@ class FidesTask:
                     plain = {name: result_to_plain_data(held.value) for name, held in arguments.items()}
                     current_tracer().tool_refused(call.function, plain, verdict.reason)
                     return tool_message(call, "", REFUSED.format(tool=call.function, reason=verdict.reason))
-            value, error = self._run_tool(call, {name: held.value for name, held in arguments.items()})
-        if call.function not in self.runtime.functions:
-            return tool_message(call, "", error)
+            if call.function not in self.runtime.functions:
+                return tool_message(call, "", f"Invalid tool {call.function} provided.")
+            outcome = self._run_tool(call, {name: held.value for name, held in arguments.items()})
         known = join_labels([self.label, *(argument.label for argument in arguments.values())])
-        if error is not None:
-            return tool_message(call, "", self._show_error(call.function, error, known))
-        return tool_message(call, self._show_result(call.function, value, known))
+        if outcome.error is not None:
+            return tool_message(call, "", self._show_error(call.function, outcome.error, known))
+        return tool_message(call, self._show_result(call.function, outcome.value, known))
 
-    def _run_tool(self, call: FunctionCall, arguments: Mapping[str, Any]) -> tuple[Any, str | None]:
-        """Run a call by AgentDojo's own executor; give its value and error."""
+    def _run_tool(self, call: FunctionCall, arguments: Mapping[str, Any]) -> ToolOutcome:
+        """Run a call by AgentDojo's own executor."""
         values: list[Any] = []
 
         def keep(value: Any) -> str:
@@ -179,7 +187,9 @@ class FidesTask:
         executor = ToolsElement(keep)
         expanded = FunctionCall(function=call.function, args=dict(arguments), id=call.id)
         messages = executor.query("", self.runtime, self.environment, [assistant(None, [expanded])])[3]
-        return (values[0] if values else None), messages[-1]["error"]
+        error = messages[-1]["error"]
+        read = None if error is None else read_error(error, self.runtime.functions[call.function])
+        return ToolOutcome(Untrusted(values[0] if values else None), read)
 
     def _expand_names(self, value: Any) -> Any:
         read = parse_list_text(value) if isinstance(value, str) else value
@@ -190,7 +200,7 @@ class FidesTask:
             self.label if self.settings.planner == "basic" else self.store.label_argument(value, self.label)
         )
 
-    def _show_result(self, tool: str, value: Any, known: FlowLabel) -> str:
+    def _show_result(self, tool: str, foreign: Untrusted[Any], known: FlowLabel) -> str:
         """Write a result; what may not be read has become variables."""
         hider = ResultHider(
             self.store,
@@ -198,17 +208,21 @@ class FidesTask:
             lambda record, name: self.labels.label_field(tool, record, name) | known,
             self._must_hide,
         )
-        shape = hider.hide_values(value)
+        shape = hider.hide_values(foreign.open_for(Reader.GATE))
         self.label = join_labels([self.label, *hider.shown])
-        return str(tool_result_to_str(value)) if self.settings.planner == "basic" else write_plain_data(shape)
+        if self.settings.planner == "basic":
+            return str(tool_result_to_str(_show(foreign)))
+        return write_plain_data(shape)
 
-    def _show_error(self, tool: str, error: str, known: FlowLabel) -> str:
-        label = self.labels.label_error(tool) | known
+    def _show_error(self, tool: str, error: ToolError, known: FlowLabel) -> str:
+        foreign = isinstance(self.runtime.functions[tool], ForeignFunction)
+        label = (label_from_tool(tool) if foreign else self.labels.label_error(tool)) | known
         if self._must_hide(label):
-            name = self.store.store_value(f"{self.store.name_result(tool)}.error", error, label)
+            name = self.store.store_value(f"{self.store.name_result(tool)}.error", error.text, label)
             return f"The tool failed; why stands in {name}"
         self.label = self.label | label
-        return error if self.settings.planner == "basic" else str(neutralize_names(error))
+        text = _show(error.text)
+        return text if self.settings.planner == "basic" else str(neutralize_names(text))
 
     def _must_hide(self, label: FlowLabel) -> bool:
         if self.settings.planner != "fides":
@@ -224,7 +238,7 @@ class FidesTask:
         variables = self._find_variables(args)
         if variables is None:
             return UNKNOWN
-        values = {name: variable.raw for name, variable in variables.items()}
+        values = {name: variable.raw.open_for(Reader.QUARANTINE) for name, variable in variables.items()}
         question = f"{self.store.expand_names(args.get('query', ''))}\n\n{write_plain_data(values)}"
         quarantine = QuarantinedModel(self.model, QUARANTINED, AGAIN, self.settings.query_attempts)
         try:
@@ -233,7 +247,8 @@ class FidesTask:
             return NO_ANSWER
         asked = self._label_argument(args.get("query", ""))
         label = join_labels([asked, *(variable.label for variable in variables.values())])
-        return self.store.store_value(self.store.name_result(QUERY), result_to_plain_data(answer), label)
+        name = self.store.name_result(QUERY)
+        return self.store.store_value(name, Untrusted(result_to_plain_data(answer)), label)
 
     def _find_variables(self, args: Mapping[str, Any]) -> dict[str, StoredVariable] | None:
         """Find the variables that a call names; None if one of them is unknown."""
@@ -247,7 +262,7 @@ class FidesTask:
         if variables is None:
             return UNKNOWN
         self.label = join_labels([self.label, *(variable.label for variable in variables.values())])
-        values = {neutralize_names(name).strip("# "): held.raw for name, held in variables.items()}
+        values = {neutralize_names(name).strip("# "): _show(held.raw) for name, held in variables.items()}
         return write_plain_data(neutralize_names(values))
 
     def final_conversation(self, reply: ChatAssistantMessage) -> list[ChatMessage]:
@@ -259,6 +274,11 @@ class FidesTask:
         # A single name would expand to the value itself: put something around it.
         text = str(self.store.expand_names(f"{text_of(reply)}\n")).rstrip("\n")
         return [*self.messages[:-1], assistant(text, reply["tool_calls"])]
+
+
+def _show(foreign: Untrusted[Any]) -> Any:
+    """What the planner reads of a tool, once the conversation has the label of what it reads."""
+    return foreign.open_for(Reader.AGENT)
 
 
 def write_plain_data(value: Any) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from agentsys.models.untrusted import Reader, Untrusted
 from baselines.flow.labelled_values import FlowLabel, join_labels
 
 VARIABLE_NAME = re.compile(r"#([A-Za-z_]\w*-result-\d+(?:\.[\w .:@-]{1,80})?)#")
@@ -21,7 +22,7 @@ VARIABLE_NAME = re.compile(r"#([A-Za-z_]\w*-result-\d+(?:\.[\w .:@-]{1,80})?)#")
 class StoredVariable:
     """A stored value."""
 
-    raw: Any
+    raw: Untrusted[Any]
     label: FlowLabel
 
 
@@ -36,7 +37,7 @@ class HiddenValues:
         """Name the next result of a tool."""
         return f"{tool}-result-{next(self._numbers)}"
 
-    def store_value(self, name: str, raw: Any, label: FlowLabel) -> str:
+    def store_value(self, name: str, raw: Untrusted[Any], label: FlowLabel) -> str:
         """Store a value; returns how the planner writes it."""
         names = chain([name], (f"{name}:{number}" for number in count(1)))
         free = next(other for other in names if other not in self.variables)
@@ -60,11 +61,14 @@ class HiddenValues:
         def expand(text: str) -> Any:
             whole = VARIABLE_NAME.fullmatch(text.strip())
             if whole and whole[1] in self.variables:
-                return self.variables[whole[1]].raw
+                return read(whole[1])
             return VARIABLE_NAME.sub(insert, text)
 
         def insert(name: re.Match[str]) -> str:
-            return str(self.variables[name[1]].raw) if name[1] in self.variables else name[0]
+            return str(read(name[1])) if name[1] in self.variables else name[0]
+
+        def read(name: str) -> Any:  # For a tool or the user: the planner is not shown what comes of it.
+            return self.variables[name].raw.open_for(Reader.GATE)
 
         return _change_texts(value, expand)
 
@@ -152,6 +156,7 @@ class ResultHider:
     def _hide_node(self, value: Any, record: Any, name: str | None, path: str) -> Any:
         label = self.label_field(record, name)
         if value is not None and self.must_hide(label):
-            return self.store.store_value(f"{self.name}{path}", result_to_plain_data(value), label)
+            hidden = Untrusted(result_to_plain_data(value))
+            return self.store.store_value(f"{self.name}{path}", hidden, label)
         self.shown.append(label)
         return neutralize_names(result_to_plain_data(value))

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from faulty_model import write_faulty_config
 from matplotlib.text import Text
 from typer.testing import CliRunner
 
 import agentsys
 from agentsys.cli import app
 
-ROOT = Path(__file__).parents[2]
 BROKEN = {
     "prose": ("camel", "agent unreadable"),
     "mute": ("prompt_sandwiching", "no tool call"),
@@ -29,16 +29,10 @@ BROKEN = {
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Fault -> the folder of a run with it, beside `none`."""
     root = tmp_path_factory.mktemp("broken")
-    (root / "conf" / "model").mkdir(parents=True)
-    plain = (ROOT / "configs" / "model" / "simulated.yaml").read_text(encoding="utf-8")
-    own = re.sub(r"_target_: \S+", "_target_: faulty_model.FaultyModel", plain).replace(
-        "name: simulated", "name: m"
-    )
-    (root / "conf" / "model" / "faulty.yaml").write_text(f"{own}\nfault: mute\n", encoding="utf-8")
-    own_code = ["--config-dir", str(root / "conf"), "--plugin-path", str(ROOT / "tests" / "support")]
+    own_code = write_faulty_config(root / "conf")
     for fault, (defense, _) in BROKEN.items():
         _print(
-            *("run", *own_code, "model=faulty", f"model.fault={fault}", f"defense=none,{defense}"),
+            *("run", *own_code, f"model.fault={fault}", f"defense=none,{defense}"),
             *(
                 "attack=none,important_instructions",
                 "benchmark.suites=[banking]",

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 
@@ -42,6 +46,30 @@ def test_a_bundle_holds_elsewhere(bundle: Path, tmp_path: Path, monkeypatch: pyt
     assert found.counts == {VerifyOutcome.EQUAL: 6}
     assert (found.changed, found.here.lines) == ((), [])
     assert list(tmp_path.iterdir()) == []  # nothing is left behind
+
+
+def test_verify_imports_no_folder_beside_the_bundle(bundle: Path, tmp_path: Path) -> None:
+    suites = tmp_path / "data" / "agentdojo" / "default_suites" / "v1"
+    suites.mkdir(parents=True)
+    for folder in (suites, *suites.parents[:2]):
+        (folder / "__init__.py").write_text("open('PWNED', 'w').close()")
+
+    def lead_out(name: str, content: bytes) -> bytes:
+        if name != "bundle.json":
+            return content
+        packed = json.loads(content)
+        target = "agentsys.benchmarks.agentdyn.agentdyn_benchmark.AgentDyn"
+        for cell in packed["cells"].values():
+            cell["settings"]["benchmark"] |= {"_target_": target, "source": "data", "suites": ["github"]}
+        return json.dumps(packed).encode()
+
+    for file, status in ((bundle, 0), (changed(bundle, lead_out), 2)):
+        command = [sys.executable, "-m", "agentsys", "verify", os.path.relpath(file, tmp_path)]
+        ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+        assert ran.returncode == status, ran.stderr
+        assert ("Holds: of 6 records 6 equal" in ran.stdout) is (status == 0)
+    assert "benchmark.source is 'data'" in ran.stderr and "Traceback" not in ran.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["data"] and not (suites / "PWNED").exists()
 
 
 def test_a_bundle_names_no_place_of_its_machine(bundle: Path) -> None:
@@ -144,7 +172,7 @@ def test_other_code_is_why_where_cases_differ_and_said_where_they_do_not(
 @pytest.mark.slow
 def test_another_version_is_said(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     here = {**rerun_bundle.list_package_versions(), "pydantic": "9.9"}
-    monkeypatch.setattr(rerun_bundle, "versions", lambda: here)
+    monkeypatch.setattr(rerun_bundle, "list_package_versions", lambda: here)
     found = verified(bundle)
     assert found.is_verified
     assert [line.split(" (")[0] for line in found.here.versions] == ["pydantic"]

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
+import subprocess
+import sys
 import zipfile
 from collections.abc import Callable
 from hashlib import sha256
@@ -15,6 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agentsys.bundles.bundle_archive import BundledCell, BundleReader, BundleWriter, Manifest
+from agentsys.bundles.confined_process import run_confined
 from agentsys.bundles.rerun_bundle import insert_paths
 from agentsys.bundles.verify_bundle import check_trust
 from agentsys.errors import ConfigError
@@ -176,6 +180,13 @@ def test_shipped_classes_do_not() -> None:
         lambda folder: {"defense": {"words": ["~/.."]}},
         lambda folder: {"benchmark": {"source": "bundle:files"}},
         lambda folder: {"model": {"weights": "bundle:files"}},
+        lambda folder: {"benchmark": {"source": "data"}},
+        lambda folder: {"benchmark": {"data": "nowhere"}},
+        lambda folder: {"attack": {"base": {"file": "mine.json"}}},
+        lambda folder: {"defense": {"privileges_dir": "written"}},
+        lambda folder: {"defense": {"members": [{"tool_labels": "labels.yaml"}]}},
+        lambda folder: {"defense": {"policy": "/not/there/yet"}},
+        lambda folder: {"defense": {"policy": "files/../../up"}},
     ],
 )
 def test_settings_that_lead_out_of_a_bundle_are_refused(
@@ -184,3 +195,70 @@ def test_settings_that_lead_out_of_a_bundle_are_refused(
     (tmp_path / "to" / "files").mkdir(parents=True)
     with pytest.raises(ConfigError, match="refused"):
         insert_paths(change(tmp_path / "to"), tmp_path / "to")
+
+
+def test_words_that_are_no_paths_pass(tmp_path: Path) -> None:
+    said = {
+        "benchmark": {"source": "fetched", "data": "sample", "n": 1},
+        "attack": {"file": None, "goal": "/help me, and/or ~5 of ../ them", "marker": "[/INST]"},
+        "model": {"name": "org/model-7b", "base_url": "https://x.org/v1"},
+    }
+    assert insert_paths(said, tmp_path) == said
+
+
+_TRIED = """
+import os, socket, tempfile
+from pathlib import Path
+from agentsys.bundles.confined_process import confine_process
+confine_process()
+def outcome(what):
+    try:
+        what()
+    except PermissionError as refused:
+        return str(refused).split(" ")[-1]
+    return "done"
+tries = {
+    "key": lambda: os.environ["OPENAI_API_KEY"] if "OPENAI_API_KEY" in os.environ else None,
+    "connect": lambda: socket.create_connection(("127.0.0.1", 9)),
+    "look up": lambda: socket.getaddrinfo("example.org", 80),
+    "write outside": lambda: Path("OUTSIDE/x").write_text("x"),
+    "make outside": lambda: Path("OUTSIDE/y").mkdir(),
+    "write inside": lambda: Path("x").write_text("x"),
+    "keep for a while": lambda: tempfile.TemporaryFile().close(),
+}
+print({name: outcome(what) for name, what in tries.items()}, "OPENAI_API_KEY" in os.environ)
+"""
+
+
+def test_a_confined_process_has_a_folder_and_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / "own").mkdir()
+    environment = {**os.environ, "AGENTSYS_CONFINED_TO": str(tmp_path / "own")}
+    command = [sys.executable, "-c", _TRIED.replace("OUTSIDE", str(tmp_path))]
+    said = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+    assert [path.name for path in tmp_path.iterdir()] == ["own"]
+    assert said.startswith(
+        "{'key': 'done', 'connect': 'network', 'look up': 'network', 'write outside': 'outside',"
+        " 'make outside': 'outside', 'write inside': 'done', 'keep for a while': 'done'}"
+    )
+
+
+_PROBE = "import json, os; print(json.dumps([os.getcwd(), sorted(os.environ)]))"
+
+
+def test_verify_runs_in_a_child_that_gets_no_key_and_a_new_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-mine")
+    monkeypatch.chdir(tmp_path)
+    started: list[tuple[list[str], Any]] = []
+    call = subprocess.call
+
+    def noted(command: list[str], **options: Any) -> int:
+        started.append((command, options))
+        return call([command[0], "-c", _PROBE], **options)
+
+    monkeypatch.setattr(subprocess, "call", noted)
+    assert run_confined(["verify", "x.zip"]) == 0
+    folder, names = json.loads(capfd.readouterr().out)
+    assert not Path(folder).exists() and folder != str(tmp_path) and "OPENAI_API_KEY" not in names
+    assert started[0][0][1:] == ["-P", "-m", "agentsys", "verify", "x.zip"]

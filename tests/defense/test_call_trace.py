@@ -5,6 +5,7 @@ from __future__ import annotations
 from agentsys.defense.agent_session import CommandLog
 from agentsys.defense.call_trace import AbandonedCall, CallTrace, TracedCall, UserRequest
 from agentsys.defense.tool_turn import ToolOutput
+from agentsys.models.untrusted import Untrusted
 
 PAY = TracedCall("send_money", {"to": "Böll"}, {"id": "string"})
 
@@ -24,7 +25,7 @@ def test_the_calls_beyond_a_trace_are_those_made_since_it_was_branched() -> None
 
 
 def test_going_back_to_a_mark_gives_a_successor_the_outputs_of_workers_given_up() -> None:
-    commands, paid = CommandLog(), ToolOutput("paid", None)
+    commands, paid = CommandLog(), ToolOutput(Untrusted("paid"), None)
     mark = commands.mark()
     assert commands.find_output(PAY) is None
     commands.record_run(PAY, paid)
@@ -36,5 +37,5 @@ def test_going_back_to_a_mark_gives_a_successor_the_outputs_of_workers_given_up(
 def test_a_mark_is_not_moved_by_what_is_run_after_it() -> None:
     commands = CommandLog()
     mark = commands.mark()
-    commands.record_run(PAY, ToolOutput("paid", None))
+    commands.record_run(PAY, ToolOutput(Untrusted("paid"), None))
     assert not mark and commands.mark() != mark

@@ -18,6 +18,7 @@ from agentsys.attacks.text_attacks import AdaptiveAttack
 from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.contracts import Attack, NotInjectable, Victim
 from agentsys.defense.sanitizer import cut_spans
+from agentsys.models.untrusted import Reader
 from agentsys.simulated.text_matching import fold_decoded, fold_text
 
 SUITES = ("banking", "slack", "travel", "workspace")
@@ -78,9 +79,11 @@ def check(attack: str, suite_name: str, every: int) -> int:
     for output, planted, goal in infected(ATTACKS[attack], suite_name, every):
         for name, quoted in QUOTINGS.items():
             cleaned = cut_spans(output, quoted(planted))
-            assert fold_text(goal) not in fold_decoded(cleaned.text), (name, output)
-            assert cleaned.missed == 0 and is_subsequence(cleaned.text, output)
-        assert fold_text(goal) not in fold_decoded(cut_spans(output, [goal]).text)
+            text = cleaned.text.open_for(Reader.RECORD)
+            assert fold_text(goal) not in fold_decoded(text), (name, output)
+            assert cleaned.missed == 0 and is_subsequence(text, output)
+        bare = cut_spans(output, [goal]).text.open_for(Reader.RECORD)
+        assert fold_text(goal) not in fold_decoded(bare)
         count += 1
     return count
 

@@ -16,6 +16,7 @@ from agentsys.defense.call_trace import TracedCall, UserRequest, has_closed_form
 from agentsys.defense.extraction import fill_fields
 from agentsys.defense.validator import KnownValues, ProposedCommand, RuleDecision, apply_rules
 from agentsys.models.chat import text_of
+from agentsys.models.untrusted import Untrusted
 
 STATUS = {"status": "string"}
 DATE = {"date": "string"}
@@ -166,11 +167,11 @@ class Mail(BaseModel):
     ],
 )
 def test_only_closed_fields_of_one_record_are_filled_in(value: Any, intent: Any, fields: Any) -> None:
-    filled = fill_fields(value, intent, FillMode.TYPED)
+    filled = fill_fields(Untrusted(value), intent, FillMode.TYPED)
     assert dict(filled.fields) == fields
     assert filled.fields.keys() | filled.rest.keys() == intent.keys()
     assert not filled.fields.keys() & filled.rest.keys()
-    assert dict(fill_fields(value, intent, FillMode.NONE).fields) == {}
+    assert dict(fill_fields(Untrusted(value), intent, FillMode.NONE).fields) == {}
 
 
 @pytest.mark.parametrize(

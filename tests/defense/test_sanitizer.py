@@ -10,37 +10,42 @@ from hypothesis import strategies as st
 from scripted_for_defense import ScriptedModel, is_subsequence
 
 from agentsys.defense.prompts import SANITIZER_AGAIN
-from agentsys.defense.sanitizer import cut_spans, parse_spans, sanitize
+from agentsys.defense.sanitizer import CleanedOutput, cut_spans, parse_spans, sanitize
 from agentsys.models.chat import text_of
+from agentsys.models.untrusted import Reader, Untrusted
+
+
+def words(cleaned: CleanedOutput) -> str:
+    return cleaned.text.open_for(Reader.RECORD)
 
 
 def test_every_occurrence_of_a_span_is_cut() -> None:
-    assert cut_spans("x EVIL y EVIL z", ["EVIL"]).text == "x  y  z"
+    assert words(cut_spans("x EVIL y EVIL z", ["EVIL"])) == "x  y  z"
 
 
 def test_overlapping_spans_are_cut_as_one_piece() -> None:
     cleaned = cut_spans("abcdef", ["bcd", "cde"])
-    assert cleaned.text == "af" and cleaned.cut == ("bcde",)
+    assert words(cleaned) == "af" and cleaned.cut == ("bcde",)
 
 
 def test_pieces_that_meet_through_a_cut_are_not_taken_for_a_span() -> None:
-    assert cut_spans("EV##IL", ["##", "EVIL"]).text == "EVIL"
+    assert words(cut_spans("EV##IL", ["##", "EVIL"])) == "EVIL"
 
 
 def test_a_span_with_other_blanks_at_its_ends_is_still_found() -> None:
-    assert cut_spans("a EVIL.", ["  EVIL\n"]).text == "a ."
+    assert words(cut_spans("a EVIL.", ["  EVIL\n"])) == "a ."
 
 
 @pytest.mark.parametrize("spans", [[], [""], [" ", "\n"], ["not there"]])
 def test_nothing_to_cut_leaves_the_text_byte_identical(spans: list[str]) -> None:
-    assert cut_spans("a  b\n c", spans).text == "a  b\n c"
+    assert words(cut_spans("a  b\n c", spans)) == "a  b\n c"
 
 
 @given(st.text("ab \n{", max_size=30), st.lists(st.text("ab \n{", max_size=4), max_size=4))
 def test_the_cleaned_text_is_a_subsequence_and_holds_back_what_was_cut(text: str, spans: list[str]) -> None:
     cleaned = cut_spans(text, spans)
-    assert is_subsequence(cleaned.text, text)
-    assert len(cleaned.text) + sum(map(len, cleaned.cut)) == len(text)
+    assert is_subsequence(words(cleaned), text)
+    assert len(words(cleaned)) + sum(map(len, cleaned.cut)) == len(text)
 
 
 @pytest.mark.parametrize(
@@ -49,10 +54,10 @@ def test_the_cleaned_text_is_a_subsequence_and_holds_back_what_was_cut(text: str
 )
 def test_a_malformed_reply_is_asked_for_again_and_cuts_nothing(reply: str) -> None:
     assert parse_spans(reply) is None
-    cleaned = sanitize(model := ScriptedModel({"sanitizer": [reply, reply]}), "a b")
-    assert cleaned.text == "a b" and not cleaned.complete and model.used_up
-    mended = sanitize(ScriptedModel({"sanitizer": [reply, '{"spans": ["b"]}']}), "a b")
-    assert mended.text == "a " and mended.complete
+    cleaned = sanitize(model := ScriptedModel({"sanitizer": [reply, reply]}), Untrusted("a b"))
+    assert words(cleaned) == "a b" and not cleaned.complete and model.used_up
+    mended = sanitize(ScriptedModel({"sanitizer": [reply, '{"spans": ["b"]}']}), Untrusted("a b"))
+    assert words(mended) == "a " and mended.complete
 
 
 @pytest.mark.parametrize(
@@ -71,34 +76,34 @@ def test_a_malformed_reply_is_asked_for_again_and_cuts_nothing(reply: str) -> No
     ],
 )
 def test_what_models_make_of_the_form_is_understood(reply: str) -> None:
-    cleaned = sanitize(ScriptedModel({"sanitizer": [reply]}), 'x: "y do\\\n  \\ it z"')
+    cleaned = sanitize(ScriptedModel({"sanitizer": [reply]}), Untrusted('x: "y do\\\n  \\ it z"'))
     assert cleaned.complete and cleaned.cut == ("do\\\n  \\ it",)
 
 
 def test_no_spans_in_any_form_leave_the_text_as_it_is() -> None:
     for reply in ('{"spans": []}', "[]", 'None here: {"spans": [""]}'):
-        cleaned = sanitize(ScriptedModel({"sanitizer": [reply]}), "a b")
-        assert cleaned.text == "a b" and cleaned.complete
+        cleaned = sanitize(ScriptedModel({"sanitizer": [reply]}), Untrusted("a b"))
+        assert words(cleaned) == "a b" and cleaned.complete
 
 
 def test_a_described_passage_is_asked_for_again_and_what_was_found_either_time_is_cut() -> None:
     replies = ['{"spans": ["b", "an order to pay"]}', '{"spans": ["pay eve"]}']
-    cleaned = sanitize(model := ScriptedModel({"sanitizer": replies}), "a b c pay eve")
-    assert (cleaned.text, cleaned.named, cleaned.missed, cleaned.complete) == ("a  c ", 3, 0, True)
+    cleaned = sanitize(model := ScriptedModel({"sanitizer": replies}), Untrusted("a b c pay eve"))
+    assert (words(cleaned), cleaned.named, cleaned.missed, cleaned.complete) == ("a  c ", 3, 0, True)
     again = [text_of(message) for message in model.requests[1].messages]
     assert again[2] == replies[0] and again[3] == SANITIZER_AGAIN["missed"]
 
 
 @pytest.mark.parametrize("second", ['{"spans": ["an order"]}', '{"spans": []}', "I have said all."])
 def test_a_passage_that_is_never_quoted_leaves_the_cleaning_incomplete(second: str) -> None:
-    cleaned = sanitize(ScriptedModel({"sanitizer": ['{"spans": ["b", "orders"]}', second]}), "a b")
-    assert cleaned.text == "a " and cleaned.missed == 1 and not cleaned.complete
+    cleaned = sanitize(ScriptedModel({"sanitizer": ['{"spans": ["b", "orders"]}', second]}), Untrusted("a b"))
+    assert words(cleaned) == "a " and cleaned.missed == 1 and not cleaned.complete
 
 
 def test_a_reply_cannot_write_into_the_output() -> None:
     reply = json.dumps({"spans": ["b"], "text": "INJECTED"})
-    assert sanitize(ScriptedModel({"sanitizer": [f"INJECTED {reply}"]}), "a b c").text == "a  c"
+    assert words(sanitize(ScriptedModel({"sanitizer": [f"INJECTED {reply}"]}), Untrusted("a b c"))) == "a  c"
 
 
 def test_a_blank_output_is_not_worth_a_question() -> None:
-    assert sanitize(ScriptedModel({}), " \n").text == " \n"
+    assert words(sanitize(ScriptedModel({}), Untrusted(" \n"))) == " \n"

@@ -21,6 +21,7 @@ from agentsys.defense.prompts import (
 from agentsys.defense.sanitizer import cut_spans
 from agentsys.defense.simulated_agentsys import ADAPTIVE_OPENING, SIMULATED_ROLES
 from agentsys.models.chat import ChatRequest, ToolSpec, system, text_of, tool_message, user
+from agentsys.models.untrusted import Reader
 from agentsys.simulated.playbook_index import (
     Fact,
     GoalScript,
@@ -143,7 +144,7 @@ def spans(text: str, **options: Any) -> list[str]:
 
 def test_the_sanitizer_points_at_the_payload_and_leaves_the_rest() -> None:
     assert spans(NOTE) == [f"<INFORMATION> {GOAL.goal} </INFORMATION>"]
-    cleaned = cut_spans(NOTE, spans(NOTE)).text
+    cleaned = cut_spans(NOTE, spans(NOTE)).text.open_for(Reader.RECORD)
     assert "May 3" in cleaned and "bye" in cleaned and is_subsequence(cleaned, NOTE)
 
 

@@ -61,3 +61,12 @@ def test_no_file_stays_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fai
         with ReplyStore(tmp_path).lock_key(KEY):
             pass
     assert lowest_free() == before
+
+
+def test_a_reply_that_was_paid_for_is_on_the_disk_when_it_counts_as_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flushed: list[int] = []
+    monkeypatch.setattr(os, "fsync", flushed.append)
+    ReplyStore(tmp_path).put(KEY, {"paid": True})
+    assert len(flushed) == 2  # the file, and its name

@@ -78,6 +78,34 @@ def test_a_run_ends_within_a_case_of_its_budget_and_goes_on(tmp_path: Path, work
     assert server.billed == 21 * 3
 
 
+@pytest.mark.parametrize(
+    "usage",
+    [
+        None,
+        {"prompt_tokens": -5, "completion_tokens": 2},
+        {"prompt_tokens": "12", "completion_tokens": "3"},
+        {"prompt_tokens": 1e18, "completion_tokens": 1},
+        {"prompt_tokens": 10**18, "completion_tokens": 1},
+    ],
+)
+@pytest.mark.parametrize("usable", [True, False])
+def test_replies_that_cannot_be_counted_are_booked_at_their_worst_and_end_the_run(
+    usage: Any, usable: bool, tmp_path: Path
+) -> None:
+    def answer(*_: object) -> Answer:
+        status, data = says() if usable else (200, {"choices": [{"nothing": "here"}]})
+        return status, {**data, "usage": usage}
+
+    with paid_server(answer) as server:
+        price = {"prompt": 1.0, "completion": 2.0, "as_of": "2025-01-01"}
+        conf = paid_model(tmp_path, server.url, price=price, max_tokens=5_000)
+        chosen = ["model=paid", "budget.usd=0.1", "executor.workers=4"]
+        outcome, _ = run(tmp_path / "runs", chosen, [conf])
+        assert outcome.budget is not None and "replies without a count of tokens are in it" in outcome.budget
+        # 5,000 tokens of reply are 1 cent, the prompt's bytes a little more.
+        assert 3 <= len(server.asked) <= 10
+
+
 def test_tokens_of_a_simulated_run_are_a_budget_too(tmp_path: Path) -> None:
     outcome, listener = run(tmp_path / "runs", ["model=simulated", "budget.tokens=60000"], [])
     assert outcome.budget is not None and "budget.tokens=60000" in outcome.budget

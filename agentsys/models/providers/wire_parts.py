@@ -213,8 +213,12 @@ def usage_from_counts(
     return Usage(whole, completion, cached, min(reasoning, completion), written=min(written, whole - cached))
 
 
+_MAX_COUNT = 100_000_000
+"""Tokens of one request above which a number is no count."""
+
+
 def _is_count(value: object) -> TypeGuard[int]:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MAX_COUNT
 
 
 def as_mapping(value: object) -> Mapping[str, Any]:

@@ -91,7 +91,7 @@ class ReplyStore:
         Raises:
             OSError: If the disk does not take it; then nothing was stored.
         """
-        write_atomically(self._path(key), encode_for_wire(value), durable=False)
+        write_atomically(self._path(key), encode_for_wire(value))
 
     def has(self, key: str) -> bool:
         """Say whether there is a file under a key, readable or not."""

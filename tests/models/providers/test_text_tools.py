@@ -202,7 +202,7 @@ def test_arguments_one_level_down_are_unwrapped_where_the_tool_has_no_such_field
     with answering(200, body_of(text)) as server:
         model = model_at("openai", server.base_url, tools="text", text_protocol="hermes")
         message = model.complete(ChatRequest([system("Be brief."), user("x")], TOOLS)).message
-    (call,) = message["tool_calls"] or ()
+    (call,) = message["tool_calls"] or []
     assert (call.function, dict(call.args)) == ROME[0]
 
 
