@@ -1,6 +1,6 @@
 """AgentDojo's own command line against served defenses: scores as our runner's, case by case (slow).
 
-`AGENTSYS_CLI_GRID=1` runs every defense on both wires and in both suites, all tasks: 40 minutes on two cores.
+`AGENTSYS_CLI_GRID=1` runs every defense in both suites, all tasks: 20 minutes on two cores.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def test_the_command_line_scores_as_our_runner_but_where_it_stops_first(part: Pa
         ours = by_us(part.defense, wire, part.suite, tmp_path / "ours", **tasks)
         different = differences(theirs, ours)
         print(f"{'-'.join(part[:3])}: {len(theirs)} cases, different: {different}")
-        known = {"rounds of the client"} | ({"failure without a mark"} if part.wire == "openai" else set())
+        known = {"rounds of the client"} | {"failure without a mark"}
         assert set(different.values()) <= known
         if (part.defense, part.suite) == ("agentsys", "slack"):
             assert theirs[LONG].rounds == CLIENTS_ROUNDS + 1

@@ -17,13 +17,14 @@ from typing import Any
 
 import httpx
 import pytest
-from front_clients import Client, desk_of, served_desk
+from front_clients import Client, desk_of, served_desk, wait_until
 from scripted_for_serving import Scripted, calls, says
 
 from agentsys.defense.agentsys import AgentSys
 from agentsys.models.chat import ChatReply, ChatRequest, ToolSpec, text_of, user
 from agentsys.models.serving.wire_format import RequestRefused
 from agentsys.serve_agent.client_tools import MAX_CHECK_S, find_misfit
+from agentsys.serve_agent.defended_agent import Dialogue
 from baselines.none import NoDefense
 
 USERS = 50
@@ -119,6 +120,21 @@ def test_patterns_and_other_keywords_still_check(keyword: str) -> None:
     assert find_misfit(tool, {"page": "p12"}) is not None
     if keyword == "patternProperties":
         assert find_misfit(tool, {"line": "1"}) is not None
+
+
+def test_a_turn_whose_client_leaves_before_the_first_reply_ends() -> None:
+    class Slow(Scripted):
+        def complete(self, request: ChatRequest) -> ChatReply:
+            time.sleep(0.5)
+            return super().complete(request)
+
+    kept: list[Dialogue] = []
+    with served_desk(Slow(calls(("read", {"page": "1"}))), NoDefense(), kept=kept) as server:
+        body = {"messages": [{"role": "user", "content": "Read."}], **evil_tools()}
+        with pytest.raises(httpx.ReadTimeout):
+            httpx.post(f"{server.openai_base_url}/chat/completions", json=body, timeout=0.2)
+        wait_until(lambda: bool(kept), "the turn goes on")
+    assert "its client left" in str(kept[0].error)
 
 
 class Greeter:

@@ -41,9 +41,6 @@ class Wire:
 
 WIRES = {
     "openai": Wire("GPT_4O_2024_05_13", "GPT-4", "/v1", ("OPENAI_BASE_URL", "OPENAI_API_KEY")),
-    "anthropic": Wire(
-        "CLAUDE_3_5_SONNET_20241022", "Claude", "", ("ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY")
-    ),
 }
 ROOM = """from agentdojo.agent_pipeline.tool_execution import ToolsExecutionLoop
 
