@@ -42,14 +42,18 @@ MAX_LITERAL_CHARS = 100_000
 """Characters of a literal that are read. All threads wait meanwhile: 6 MB take 40 s."""
 
 
-def literal_eval(text: str) -> Any:
+def literal_eval(text: str, most_chars: int = MAX_LITERAL_CHARS) -> Any:
     """Read a literal as `ast.literal_eval` does.
+
+    Args:
+        text: Anybody may have written it.
+        most_chars: Length from which on it is not read.
 
     Raises:
         SyntaxError, ValueError, TypeError, RecursionError, MemoryError: As `ast.literal_eval` does; ValueError
             also where it is too long.
     """
-    if len(text) > MAX_LITERAL_CHARS:
+    if len(text) > most_chars:
         raise ValueError(f"a literal of {len(text):,} characters")
     with parser_lock:
         return ast.literal_eval(text)

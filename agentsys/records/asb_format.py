@@ -86,10 +86,14 @@ def _messages(text: str) -> list[Mapping[str, Any]]:
     return found
 
 
+_MAX_TRANSCRIPT_CHARS = 50_000_000
+"""Characters of a transcript that are read: only who reads results files waits, no run."""
+
+
 def _read_literal(text: str) -> Any:
     """The value of a Python literal; None where it is none."""
     with suppress(ValueError, SyntaxError, RecursionError, MemoryError, TypeError):
-        return literal_eval(text)
+        return literal_eval(text, _MAX_TRANSCRIPT_CHARS)
     return None
 
 

@@ -216,14 +216,27 @@ def play_case(run: CaseRun, texts: Mapping[str, str] | None = None, again: int =
             )
     finally:
         run.messages, run.attempts, run.drawn = observed.messages, observed.attempts, generator.drawn_numbers
+    _measure_end(run, (user_task, injection_task), observed.environment, before, model)
+
+
+def _measure_end(
+    run: CaseRun,
+    tasks: tuple[UserTask, InjectionTask | None],
+    environment: Any,
+    before: Any,
+    model: ChatModel,
+) -> None:
+    """Fill in what follows from the environment at the end, beside AgentDojo's two scores."""
+    (user_task, injection_task), cell = tasks, run.job.cell
+    suite = cell.benchmark.suite(run.job.case.suite)
     if injection_task is None:
         run.security = False
     elif cell.attack.kind is AttackKind.DENIAL_OF_SERVICE:
         run.security = not run.utility
     fresh = user_task.init_environment(before)
-    run.noop = observed.environment is not None and are_equal(fresh, observed.environment)
-    if isinstance(suite, MeasuresCases) and observed.environment is not None:
-        facts = fresh, observed.environment, run.messages, run.tracer, model
+    run.noop = environment is not None and are_equal(fresh, environment)
+    if isinstance(suite, MeasuresCases) and environment is not None:
+        facts = fresh, environment, run.messages, run.tracer, model
         scores = run.utility, run.security, cell.attack.kind
         measured = suite.measured(FinishedCase(user_task, injection_task, *facts, *scores))
         run.utility, run.security, run.measured = measured.utility, measured.security, measured.facts

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from agentsys.records.case import Case
-from agentsys.records.case_row import COLUMNS, CaseRow
+from agentsys.records.case_row import CaseRow
 from agentsys.records.schema import CaseRecord
 
 CALLING: list[dict[str, Any]] = [
