@@ -189,8 +189,7 @@ def play_case(run: CaseRun, texts: Mapping[str, str] | None = None, again: int =
     if recorded is None and injection_task is not None and searches_texts(cell.attack):
         scene = _scene_of_wording(scene, run, user_task, injection_task)
     scene = replace(scene, rerun=again)
-    goal = getattr(injection_task, "GOAL", None)
-    run.watch = ExposureWatch(run.written, own_words=(user_task.PROMPT,), goal=goal)
+    run.watch = ExposureWatch(run.written, (user_task.PROMPT,), getattr(injection_task, "GOAL", None))
     run.tracer.watchers.append(run.watch)
     run.tracer.receipts = [] if writes_receipts(suite) else None
     load = partial(suite.load_and_inject_default_environment, dict(run.written))
