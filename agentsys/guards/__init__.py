@@ -19,7 +19,7 @@ ROOM = Extension(
                 "Measure other people's guards without a model.",
                 (
                     "agentsys guards add injectionguard",
-                    "agentsys guards score injectionguard kiwi_skin --data ../shared/data/guards",
+                    "agentsys guards score injectionguard kiwi_skin --texts mine.jsonl",
                     "agentsys guards replay catraca",
                 ),
             )
