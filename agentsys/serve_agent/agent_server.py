@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,6 +18,7 @@ from agentsys.abilities import PlaysRoles
 from agentsys.attacks.attacker_prompt import ATTACKER_ROLE, JUDGE_ROLE
 from agentsys.attacks.attacker_search import play_attacker
 from agentsys.attacks.search_judge import play_attacker_judge
+from agentsys.base.atomic_file import write_atomically
 from agentsys.base.config_catalog import list_config_names
 from agentsys.base.config_catalog import load_config as yaml_node
 from agentsys.base.json_values import to_plain_data
@@ -30,6 +31,7 @@ from agentsys.models.serving.model_application import run_in_thread
 from agentsys.models.serving.wire_format import WireCaller, WireRequest
 from agentsys.records.case import Case
 from agentsys.records.case_row import NO_ATTACK, SERVED
+from agentsys.records.names_file import SERVED_FILE, AnsweringAgent
 from agentsys.records.schema import CaseRecord, is_simulated_id
 from agentsys.runs.build_record import make_span_storable, package_versions, sum_usage_by_role, to_stored_span
 from agentsys.runs.cell import Cell, CellBuilder, build_benchmark_playbook
@@ -157,12 +159,36 @@ def _resolve_benchmark(overrides: Sequence[str]) -> Mapping[str, Any]:
     return settings[0].benchmark
 
 
+_MOST_ASKED = 100
+"""Model ids of clients that are kept, and the length up to which one is."""
+
+
+class AnsweringSign:
+    """Says in the log folder who answered, for the files that clients' own runners store there."""
+
+    def __init__(self, store: Store, cell: Cell) -> None:
+        labels, simulated = cell.settings.labels, cell.stack.is_simulated
+        self._path = store.root / SERVED_FILE
+        self._agent = AnsweringAgent(
+            model=labels["model"], defense=labels["defense"], simulated=simulated, asked=[]
+        )
+
+    def note_asked(self, model_id: str) -> None:
+        """Note the id of a model that a client asked for, and whose name its files will bear."""
+        asked = self._agent.asked
+        if model_id not in asked and len(asked) < _MOST_ASKED and len(model_id) <= _MOST_ASKED:
+            asked.append(model_id)
+            write_atomically(self._path, self._agent.model_dump_json().encode())
+
+
 @dataclass(frozen=True)
 class AgentEndpoint:
     """Answers names of cases as a target of attacks, and every other name in conversations."""
 
     router: ConversationRouter
     target: AttackTarget
+    note_asked: Callable[[str], None] = lambda _: None
+    """Is told the model id of each request."""
 
     @property
     def name(self) -> str:
@@ -177,6 +203,7 @@ class AgentEndpoint:
         """
         if self.target.is_case_name(caller.model):
             return await run_in_thread(self.target.answer, caller, request)
+        self.note_asked(caller.model)
         turn, reply = self.router.answer(caller.owner, request)
         try:
             return await asyncio.shield(asyncio.wrap_future(reply))
@@ -263,7 +290,7 @@ def serve_agent(
     name = f"{labels['model']}+{labels['defense']}"
     router = ConversationRouter(agent, name, make_dialogue_writer(store, cell), limits)
     target = AttackTarget(cell, store, limits.at_once)
-    endpoint = AgentEndpoint(router, target)
+    endpoint = AgentEndpoint(router, target, AnsweringSign(store, cell).note_asked)
     try:
         server = serve(endpoint, host=host, port=port, tokens=tokens)
     except ConfigError:

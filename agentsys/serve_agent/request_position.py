@@ -14,9 +14,11 @@ from agentdojo.types import ChatMessage
 
 from agentsys.models.chat import assistant, text_of
 from agentsys.models.serving.wire_format import Problem, RequestRefused, WireRequest
+from agentsys.records.agentdojo_format import SERVED_CALL_PREFIX
 
-CALL_ID, ANSWER_ID = "call_", "answer_"
-"""Beginnings of the ids of calls: of tools, and of the client's answer schema, whose results nobody reads."""
+CALL_ID, ANSWER_ID = SERVED_CALL_PREFIX, "answer_"
+"""Beginnings of the ids of calls: of tools (clients' stored files are known by it), and of the client's answer
+schema, whose results nobody reads."""
 _WRITTEN_ID = re.compile(rf"\b{CALL_ID}[0-9a-f]{{32}}\b")
 _NOT_TAKEN = "That answer was not taken. Give the answer once more, so that it fits its schema."
 

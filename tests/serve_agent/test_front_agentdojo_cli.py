@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 from agentdojo_cli import CLIENTS_ROUNDS, WIRES, by_agentdojo, by_us, differences
 
+from agentsys import load_runs
 from agentsys.serve_agent.agent_server import serve_agent
 
 pytestmark = pytest.mark.slow
@@ -42,6 +43,20 @@ SAMPLE = (
 GRID = tuple(
     Part(*chosen) for chosen in product(("none", "agentsys", "drift", "melon"), WIRES, ("slack", "banking"))
 )
+
+
+def test_files_of_the_command_line_are_counted_as_the_agent_that_answered(tmp_path: Path) -> None:
+    wire, pair = WIRES["openai"], {"users": ("user_task_0",), "injections": ("injection_task_1",)}
+    runs = tmp_path / "dojo" / "runs"
+    with serve_agent(["model=simulated", "defense=agentsys", f"logdir={runs}"]) as served:
+        by_agentdojo(served.server.base_url, wire, "banking", tmp_path / "dojo", **pair)
+    rows = load_runs(runs)
+    answered = rows[rows["benchmark"] == "agentdojo"]
+    assert {*zip(answered["model"], answered["defense"], strict=True)} == {("simulated", "agentsys")}
+    assert answered["simulated"].all()
+    (runs / "agentsys_served.json").unlink()
+    unknown = load_runs(runs)
+    assert set(unknown[unknown["foreign"]]["defense"]) == {"unrecorded"}
 
 
 @pytest.mark.parametrize("part", GRID if WHOLE else SAMPLE, ids=lambda part: "-".join(part[:3]))

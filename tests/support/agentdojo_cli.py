@@ -94,7 +94,7 @@ def by_agentdojo(
         injections: Injection tasks; none: all.
         room: Whether its loop gets more rounds than the 15 that it comes with.
     """
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     (folder / "room_for_rounds.py").write_text(ROOM)
     chosen = ["--model", wire.model, "--suite", suite, "--attack", ATTACK, "--logdir", "runs"]
     chosen += [word for task in users for word in ("--user-task", task)]
