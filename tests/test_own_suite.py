@@ -30,7 +30,7 @@ def test_the_suites_tasks_can_be_solved_and_attacked(folder: Path) -> None:
     none, agentsys = (cases[cases["defense"] == name] for name in ("none", "agentsys"))
     assert none["injection_success"].dropna().tolist() == [True, True]
     assert agentsys["injection_success"].dropna().tolist() == [False, False]
-    assert agentsys["utility"].all()
+    assert agentsys[agentsys["injection_task_id"].isna()]["utility"].all()
 
 
 def test_it_is_reported_under_its_own_name(folder: Path) -> None:

@@ -21,7 +21,7 @@ from agentsys.cli import app
 from agentsys.errors import ConfigError
 
 OVERRIDES = (
-    "model=simulated defense=none,prompt_sandwiching,agentsys attack=none,important_instructions"
+    "model=simulated model.reader=literal defense=none,prompt_sandwiching,agentsys attack=none,important_instructions"
     " benchmark.suites=[banking] user_tasks=[0,1] injection_tasks=[0,1] executor.workers=2"
 )
 

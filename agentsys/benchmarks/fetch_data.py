@@ -5,6 +5,7 @@ Part of a repository's archive, as its host packs it, is downloaded, checked, an
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import http.client
 import re
@@ -125,7 +126,8 @@ def _unpack_archive(url: str, part: ArchivePart, into: Path, timeout_s: float) -
     try:
         with (
             urllib.request.urlopen(url, timeout=timeout_s) as response,
-            tarfile.open(fileobj=response, mode="r|gz") as archive,
+            gzip.GzipFile(fileobj=response) as content,
+            tarfile.open(fileobj=content, mode="r|") as archive,
         ):
             for member in archive:
                 name = member.name.partition("/")[2]
@@ -134,6 +136,8 @@ def _unpack_archive(url: str, part: ArchivePart, into: Path, timeout_s: float) -
                 elif member.isfile() and name.endswith(part.suffixes):
                     kept += member.size
                     _extract_member(archive, member, into, name.removeprefix(part.prefix), kept)
+            while content.read(_DRAINED_BYTES):
+                pass  # tarfile takes an archive that is torn within a member's head for a whole one; gzip does not
     except urllib.error.HTTPError as error:
         raise ConfigError(f"{url}: HTTP {error.code} {error.reason}. {_INSTEAD_HINT}") from None
     except _DOWNLOAD_ERRORS as error:
@@ -165,6 +169,7 @@ def _extract_member(
     target.write_bytes(b"" if content is None else content.read())
 
 
+_DRAINED_BYTES = 1 << 20
 _INSTEAD_HINT = "Nothing was kept. Give another --source, or unpack the files yourself and name their folder."
 
 

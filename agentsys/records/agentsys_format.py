@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from agentsys.base.payload_lines import PayloadLines, drop_own_words, find_payload_lines
 from agentsys.records.case import UnreadableRecord, describe_first_fault, note_unknown_fields
-from agentsys.records.case_row import NO_ATTACK, SEARCHED_ON_SUFFIX, CaseRow
+from agentsys.records.case_row import ACTING_ROLES, NO_ATTACK, SEARCHED_ON_SUFFIX, CaseRow
 from agentsys.records.context_facts import (
     collect_prompt_words,
     count_message_calls,
@@ -25,7 +25,6 @@ from agentsys.records.context_facts import (
 )
 from agentsys.records.published_facts import find_ground_truth_length
 from agentsys.records.schema import (
-    ACTING_ROLES,
     OWN_KEY,
     SCHEMA_VERSION,
     CaseRecord,

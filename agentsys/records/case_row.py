@@ -46,6 +46,9 @@ def _names_itself(name: str) -> bool:
     return name == _NAMES_ITSELF[0] or name.startswith(_NAMES_ITSELF[1:])
 
 
+ACTING_ROLES = frozenset({"agent", "main"})
+"""Roles whose context carries the conversation with the user, in plain agents and in AgentSys."""
+
 NO_ATTACK = "none"
 """The attack's label in benign cases."""
 

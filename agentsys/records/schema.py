@@ -16,8 +16,6 @@ OWN_KEY = "agentsys"
 SCHEMA_VERSION = 1
 """Raised when a field of our block changes its meaning."""
 
-ACTING_ROLES = frozenset({"agent", "main"})
-"""Roles whose context carries the conversation with the user, in plain agents and in AgentSys."""
 SIMULATED_ID = "simulated"
 """The model id that every reply of the simulated model bears, served or not."""
 

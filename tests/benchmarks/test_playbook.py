@@ -83,7 +83,8 @@ def test_every_fact_stands_in_its_source_and_not_before(suite_name: str) -> None
         read = [_read(runtime, environment, call.function, dict(call.args)) for call in script.calls]
         for fact in script.facts:
             holds = [occurs_in(fold_text(fact.text), output) for output in read]
-            assert holds.index(True) == fact.source, fact
+            # Digits may stand in an earlier output by chance: their source is the call whose field they are.
+            assert holds[fact.source] and (holds.index(True) == fact.source or fact.text.isdigit()), fact
             assert fold_text(fact.text) != fold_text(script.prompt)
 
 
@@ -101,6 +102,11 @@ def test_known_facts_of_some_tasks() -> None:
     by_task, _ = scripts("v1.2.2")
     texts = {key: [(fact.source, fact.text) for fact in task.facts] for key, task in by_task.items()}
     assert texts["workspace", "user_task_7"] == [(0, "5")]
+    # The number of a file comes from the call that gives it, not from an output in which it stands by chance.
+    numbers = {
+        n: [fact for fact in texts["workspace", f"user_task_{n}"] if fact[1].isdigit()] for n in (32, 34, 37)
+    }
+    assert numbers == {32: [(1, "26")], 34: [(1, "9")], 37: [(2, "26")]}
     assert texts["workspace", "user_task_2"] == [(1, "2024-05-21 18:00")]
     assert texts["banking", "user_task_0"][:2] == [(0, "UK12345678901234567890"), (0, "98.70")]
     assert (0, "Chez L'Ami Jean") in texts["travel", "user_task_2"]

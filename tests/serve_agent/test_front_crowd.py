@@ -24,12 +24,13 @@ from agentsys.defense.agentsys import AgentSys
 from agentsys.models.chat import ChatReply, ChatRequest, ToolSpec, text_of, user
 from agentsys.models.serving.wire_format import RequestRefused
 from agentsys.serve_agent.client_tools import MAX_CHECK_S, find_misfit
+from agentsys.serve_agent.conversation_router import ConversationLimits
 from agentsys.serve_agent.defended_agent import Dialogue
 from baselines.none import NoDefense
 
 USERS = 50
 CONVERSATIONS = int(os.environ.get("AGENTSYS_FRONT_CONVERSATIONS", "200"))
-"""Of all users together; 1,000 were run by hand."""
+"""Of all users together."""
 CANARY = re.compile(r"CANARY-(\d+)")
 
 
@@ -57,7 +58,7 @@ class Secretary:
 @pytest.mark.parametrize("defense", [NoDefense(), AgentSys()], ids=["none", "agentsys"])
 def test_users_of_one_key_who_say_the_same_never_meet(defense: Any) -> None:
     model, draws = Secretary(), random.Random(7)
-    desk = desk_of(model, defense)
+    desk = desk_of(model, defense, limits=ConversationLimits(at_once=CONVERSATIONS))
     open_ones: list[tuple[str, Client]] = []
     for number in range(CONVERSATIONS):
         name = str(number % USERS)

@@ -205,7 +205,7 @@ os.system("id")
 sys.exit()
 subprocess.run("id")
 print(file=1)
-sorted([1], key=print)
+sorted([1], key=open)
 max([1], key=print)
 """.strip().splitlines()
 """Names that Python has and programs have not."""

@@ -41,9 +41,8 @@ from agentsys.analysis.statistics.rate_estimates import (
     undefined_rate,
 )
 from agentsys.base.grouping import group_by
-from agentsys.records.case_row import NO_ATTACK, CaseRow
+from agentsys.records.case_row import ACTING_ROLES, NO_ATTACK, CaseRow
 from agentsys.records.published_facts import NO_DEFENSE
-from agentsys.records.schema import ACTING_ROLES
 
 BENIGN_UTILITY = "benign_utility"
 UTILITY_UNDER_ATTACK = "utility_under_attack"
