@@ -46,10 +46,11 @@ GRID = tuple(
 
 
 def test_files_of_the_command_line_are_counted_as_the_agent_that_answered(tmp_path: Path) -> None:
-    wire, pair = WIRES["openai"], {"users": ("user_task_0",), "injections": ("injection_task_1",)}
+    wire = WIRES["openai"]
     runs = tmp_path / "dojo" / "runs"
     with serve_agent(["model=simulated", "defense=agentsys", f"logdir={runs}"]) as served:
-        by_agentdojo(served.server.base_url, wire, "banking", tmp_path / "dojo", **pair)
+        root, folder = served.server.base_url, tmp_path / "dojo"
+        by_agentdojo(root, wire, "banking", folder, users=["user_task_0"], injections=["injection_task_1"])
     rows = load_runs(runs)
     answered = rows[rows["benchmark"] == "agentdojo"]
     assert {*zip(answered["model"], answered["defense"], strict=True)} == {("simulated", "agentsys")}

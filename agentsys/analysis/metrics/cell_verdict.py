@@ -189,6 +189,8 @@ def verdict_notes(rows: Iterable[Any], of_two: Collection[str] = ()) -> Iterator
                 " harness scored them, and nothing under attack is starred."
             )
         else:
-            names = list(named[verdict, reasons])
+            found = named[verdict, reasons]
+            # What holds of a defense without an attack too is said of the defense.
+            names = [name for name in found if name.partition(" / ")[0] not in found or " / " not in name]
             more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
             yield f"{', '.join(names[:_NAMED])}{more}: {verdict}: {reasons}."
