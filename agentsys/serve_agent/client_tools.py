@@ -23,6 +23,7 @@ from referencing.exceptions import Unresolvable
 
 from agentsys.benchmarks.traced_tools import TracedRuntime
 from agentsys.models.chat import ToolSpec
+from agentsys.models.untrusted import ForeignFunction
 
 RunClientTool = Callable[[str, dict[str, Any]], Any]
 """(tool, arguments that were given) -> what the client's tool returned. Raises `ToolFailed`."""
@@ -69,8 +70,13 @@ class ClientRuntime(TracedRuntime):
         return value, None if error is None else error.removeprefix(f"{ToolFailed.__name__}: ")
 
 
-def build_client_functions(tools: Sequence[ToolSpec], run: RunClientTool) -> list[Function]:
-    """The functions behind a client's tools, as a request brings them; `run` has the client run one.
+def build_client_functions(tools: Sequence[ToolSpec], run: RunClientTool, server: str = "") -> list[Function]:
+    """The functions behind a client's tools, as a request brings them.
+
+    Args:
+        tools: The tools, in order.
+        run: Has the client run one.
+        server: The server that offers them, where a client has several: each is asked about alone.
 
     Raises:
         UnusableTool: If two have one name, or a schema is none, or not one of an object's arguments.
@@ -79,14 +85,14 @@ def build_client_functions(tools: Sequence[ToolSpec], run: RunClientTool) -> lis
     for name in names:
         if names.count(name) > 1:
             raise UnusableTool(f"two tools are called {name!r}")
-    return [_build_function(tool, run) for tool in tools]
+    return [_build_function(tool, run, server) for tool in tools]
 
 
-def _build_function(tool: ToolSpec, run: RunClientTool) -> Function:
+def _build_function(tool: ToolSpec, run: RunClientTool, server: str) -> Function:
     def called(**given: Any) -> Any:
         return run(tool.name, {name: value for name, value in given.items() if value is not _ABSENT})
 
-    return Function(
+    return ForeignFunction(
         name=tool.name,
         description=tool.description,
         parameters=_build_parameters(tool.name, orjson.dumps(tool.parameters)),
@@ -94,6 +100,7 @@ def _build_function(tool: ToolSpec, run: RunClientTool) -> Function:
         run=called,
         full_docstring=tool.description,
         return_type=None,
+        server=server,
     )
 
 

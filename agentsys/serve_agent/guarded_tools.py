@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import itertools
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -187,6 +188,9 @@ def load_model(name: str, **options: Any) -> ChatModel:
 MCP_EXTRA = "mcp"
 
 
+_SESSIONS = itertools.count(1)
+
+
 async def mcp_tools(session: ClientSession) -> list[Function]:
     """The tools that a session's server offers now, to be given to `guard`.
 
@@ -214,7 +218,7 @@ async def mcp_tools(session: ClientSession) -> list[Function]:
         return _result_text(asyncio.run_coroutine_threadsafe(session.call_tool(tool, args), loop).result())
 
     try:
-        return build_client_functions(await _list_tools(session), run)
+        return build_client_functions(await _list_tools(session), run, f"session {next(_SESSIONS)}")
     except UnusableTool as slip:
         raise ConfigError(f"A tool of the MCP server cannot be used: {slip}.") from None
 
