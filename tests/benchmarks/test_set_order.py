@@ -19,7 +19,7 @@ RUN = """
 import sys, agentsys
 done = agentsys.run([
     "model=simulated", "benchmark.suites=[workspace]", "user_tasks=[20]", "injection_tasks=[1]",
-    "attack=important_instructions",
+    "attack=none,important_instructions",
     "defense=none,agentsys,camel,drift,fides,firewall,isolategpt,melon,middleware,progent,tool_filter",
     "logdir=" + sys.argv[1],
 ])

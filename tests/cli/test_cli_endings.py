@@ -25,7 +25,7 @@ class SlowModel:
         self.name = name
 
     def complete(self, request: ChatRequest) -> ChatReply:
-        time.sleep(0.3)
+        time.sleep(2)  # longer than the second after which a signal is heeded at the latest
         return ChatReply(assistant("done", None), Usage(1, 1))
 """
 

@@ -105,7 +105,16 @@ def test_records_name_the_labels_that_were_corrected(tmp_path: Path) -> None:
     case = ["benchmark.suites=[banking]", "user_tasks=[0]", "injection_tasks=[0]", "defense=agentsys"]
     for number, more in enumerate([[], [f"defense.tool_labels={file}"]]):
         runs = tmp_path / str(number)
-        agentsys.run(["model=simulated", *case, "attack=important_instructions", *more, f"logdir={runs}"])
+        agentsys.run(
+            [
+                "model=simulated",
+                *case,
+                "attack=important_instructions",
+                "model.reader=literal",
+                *more,
+                f"logdir={runs}",
+            ]
+        )
         [path] = runs.rglob("injection_task_0.json")
         spans = json.loads(path.read_bytes())["agentsys"]["spans"]
         found = [span["decision"] for span in spans if span["kind"] == "privileges"]
