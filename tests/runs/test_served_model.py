@@ -10,6 +10,7 @@ import pytest
 from served_faults import serve
 from small_runs import Silent
 
+import agentsys.guards
 from agentsys.base.config_catalog import list_config_names
 from agentsys.errors import ConfigError
 from agentsys.runs.run_session import prepare_session
@@ -48,11 +49,14 @@ def test_a_planned_conversation_over_the_wire_goes_as_with_the_model_itself(
     assert record.measured["patched_plan"]
 
 
+GUARDS = Path(agentsys.guards.__file__).parent / "configs" / "defense"
+"""Other people's guards, which need their packages."""
 _NEED_WEIGHTS = ("piguard", "promptguard", "prompt_guard", "protectai", "datafilter")
 
 
 def _play_presets(folder: Path, *model: str) -> dict[tuple[str, ...], dict[str, Any]]:
-    presets = [name for name in list_config_names("defense") if not any(w in name for w in _NEED_WEIGHTS)]
+    left_out = (*_NEED_WEIGHTS, *(path.stem for path in GUARDS.glob("*.yaml")))
+    presets = [name for name in list_config_names("defense") if not any(part in name for part in left_out)]
     cases = ["benchmark.suites=[slack]", "user_tasks=[0,2]", "injection_tasks=[1]"]
     chosen = [f"defense={','.join(presets)}", "attack=important_instructions", *cases]
     listener = Silent()
