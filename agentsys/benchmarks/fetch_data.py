@@ -136,8 +136,9 @@ def _unpack_archive(url: str, part: ArchivePart, into: Path, timeout_s: float) -
                 elif member.isfile() and name.endswith(part.suffixes):
                     kept += member.size
                     _extract_member(archive, member, into, name.removeprefix(part.prefix), kept)
-            while content.read(_DRAINED_BYTES):
-                pass  # tarfile takes an archive that is torn within a member's head for a whole one; gzip does not
+            # tarfile takes an archive that is torn within a member's head for a whole one; gzip does not.
+            if len(content.read(_MOST_PADDING)) == _MOST_PADDING:
+                raise ValueError("the archive goes on behind its end")
     except urllib.error.HTTPError as error:
         raise ConfigError(f"{url}: HTTP {error.code} {error.reason}. {_INSTEAD_HINT}") from None
     except _DOWNLOAD_ERRORS as error:
@@ -169,7 +170,8 @@ def _extract_member(
     target.write_bytes(b"" if content is None else content.read())
 
 
-_DRAINED_BYTES = 1 << 20
+_MOST_PADDING = 1 << 20
+"""Bytes behind an archive's last member: a few thousand zeros, as a rule."""
 _INSTEAD_HINT = "Nothing was kept. Give another --source, or unpack the files yourself and name their folder."
 
 

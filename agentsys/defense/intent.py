@@ -185,13 +185,26 @@ def _read_field_list(items: list[Any]) -> object:
     fields: dict[Any, Any] = {}
     for item in items:
         if isinstance(item, str) and item.casefold() not in _TYPE_WORDS.values():
-            fields[item] = "string"
-        elif isinstance(item, dict):
-            name = next((item[key] for key in ("field", "name") if isinstance(item.get(key), str)), None)
-            fields |= item if name is None else {name: item.get("type", "string")}
-        else:
+            declared: dict[Any, Any] = {item: "string"}
+        elif isinstance(item, dict) and (name := _read_named_field(item)) is not None:
+            declared = {name: item.get("type", "string")}
+        elif isinstance(item, dict) and (
+            len(item) == 1 or (len(items) == 1 and item.get("type") == "object")
+        ):
+            declared = item
+        else:  # a list of records: which of them is meant would be lost
             return items
+        if declared.keys() & fields.keys():
+            raise NoIntent(f"`{INTENT_PARAMETER}` declares a field twice")
+        fields |= declared
     return fields
+
+
+def _read_named_field(item: Mapping[str, Any]) -> str | None:
+    """The field that an entry such as {"field": "price", "type": "number"} names; a record names none."""
+    name = item.get("field", item.get("name"))
+    plain = isinstance(name, str) and name.casefold() not in _TYPE_WORDS.values()
+    return name if plain and item.keys() <= {"field", "name", "type", "description", "required"} else None
 
 
 def _unquote(text: str) -> object:

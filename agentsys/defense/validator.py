@@ -264,10 +264,13 @@ def is_clear_true(reply: str) -> bool:
     """Whether a reply's first word is True and nothing takes it back.
 
     Models think aloud first, say `Answer:`, answer as JSON, or add a reason behind a dash or a full stop. What
-    goes on in the same sentence ("True, but ...") may be a condition, and "false" anywhere is a doubt.
+    goes on in the same sentence ("True, but ...") may be a condition; a condition or "false" anywhere is a doubt.
     """
     words = _THOUGHT.sub("", reply)
-    return _TRUE_FIRST.match(words) is not None and "false" not in words.casefold()
+    return _TRUE_FIRST.match(words) is not None and _DOUBT.search(words) is None
+
+
+_DOUBT = re.compile(r"false|\b(?:only if|unless|provided|however|but|not (?:sure|certain))\b", re.IGNORECASE)
 
 
 _THOUGHT = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)

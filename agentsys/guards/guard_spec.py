@@ -167,6 +167,14 @@ def _python_version() -> str:
     return ".".join(str(part) for part in sys.version_info[:3])
 
 
+def _find_config_name(spec: GuardSpec) -> str:
+    """The name to install a guard by, where its YAML is a shipped one; any of a package's installs them all."""
+    shipped = sorted((Path(__file__).parent / "configs" / "defense").glob("*.yaml"))
+    line = f"package: {spec.package}"
+    named = (path.stem for path in shipped if line in path.read_text(encoding="utf-8").splitlines())
+    return next(named, "and the name of its YAML (with its --config-dir)")
+
+
 def guard_python(spec: GuardSpec) -> Path:
     """The Python that runs a guard.
 
@@ -177,7 +185,7 @@ def guard_python(spec: GuardSpec) -> Path:
         return Path(sys.executable)
     if not (spec.folder / _DIGESTS).is_file():
         raise Unavailable(
-            f"The guard {spec.package} is not installed here: agentsys guards add NAME.",
+            f"The guard {spec.package} is not installed here: agentsys guards add {_find_config_name(spec)}.",
             needs=str(spec.package),
         )
     return spec.folder / "venv" / "bin" / "python"

@@ -206,6 +206,8 @@ def _name_served_agents(
         says = (
             f"nothing beside it says which ({SERVED_FILE})"
             if agent is None
+            else f"several agents answered into this folder ({SERVED_FILE}), so it is not known which"
+            if agent.model == UNRECORDED
             else f"counted as {_format_victim(PublishedName(agent.model, agent.defense))}"
         )
         notes.append(f"{folder}: a served agent answered; {says}.")

@@ -7,6 +7,7 @@ read by the report, counted in no rate.
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,8 +31,8 @@ from agentsys.models.serving import Server, serve
 from agentsys.models.serving.model_application import run_in_thread
 from agentsys.models.serving.wire_format import WireCaller, WireRequest
 from agentsys.records.case import Case
-from agentsys.records.case_row import NO_ATTACK, SERVED
-from agentsys.records.names_file import SERVED_FILE, AnsweringAgent
+from agentsys.records.case_row import NO_ATTACK, SERVED, UNRECORDED
+from agentsys.records.names_file import SERVED_FILE, AnsweringAgent, read_answering_agent
 from agentsys.records.schema import CaseRecord, is_simulated_id
 from agentsys.runs.build_record import make_span_storable, package_versions, sum_usage_by_role, to_stored_span
 from agentsys.runs.cell import Cell, CellBuilder, build_benchmark_playbook
@@ -44,6 +45,8 @@ from agentsys.serve_agent.conversation_router import ConversationLimits, Convers
 from agentsys.serve_agent.defended_agent import CLIENT_SUITE, DefendedAgent, Dialogue
 from agentsys.simulated.simulated_model import SimulatedModel
 from agentsys.simulated.simulated_role import join_roles
+
+_LOG = logging.getLogger(__name__)
 
 DIALOGUE_VERSION = "1"
 """Version of what a served conversation is."""
@@ -169,16 +172,28 @@ class AnsweringSign:
     def __init__(self, store: Store, cell: Cell) -> None:
         labels, simulated = cell.settings.labels, cell.stack.is_simulated
         self._path = store.root / SERVED_FILE
-        self._agent = AnsweringAgent(
+        agent = AnsweringAgent(
             model=labels["model"], defense=labels["defense"], simulated=simulated, asked=[]
         )
+        before = read_answering_agent(str(store.root))
+        if before is not None and before.model_copy(update={"asked": []}) != agent:
+            # Two agents answered into one folder, and no client's file says which: it is neither's.
+            agent = AnsweringAgent(model=UNRECORDED, defense=UNRECORDED, simulated=simulated, asked=[])
+        self._agent = agent if before is None else agent.model_copy(update={"asked": before.asked})
+        self._noted: set[str] = set()
 
     def note_asked(self, model_id: str) -> None:
         """Note the id of a model that a client asked for, and whose name its files will bear."""
         asked = self._agent.asked
-        if model_id not in asked and len(asked) < _MOST_ASKED and len(model_id) <= _MOST_ASKED:
+        if model_id in self._noted or len(asked) >= _MOST_ASKED or len(model_id) > _MOST_ASKED:
+            return
+        self._noted.add(model_id)
+        if model_id not in asked:
             asked.append(model_id)
+        try:
             write_atomically(self._path, self._agent.model_dump_json().encode())
+        except OSError as error:  # a client is answered all the same; its files are then `unrecorded`
+            _LOG.warning("%s cannot be written: %s", self._path, error.strerror)
 
 
 @dataclass(frozen=True)

@@ -65,7 +65,7 @@ class KeyAccount:
             for call_id in handout.calls:
                 self.handouts.pop(call_id, None)
 
-    def settle(self, limits: ConversationLimits) -> None:
+    def forget_old(self, limits: ConversationLimits) -> None:
         """Give back CPU time, and forget what is too old or too much."""
         now = time.monotonic()
         self.cpu_s = max(0.0, self.cpu_s - (now - self.seen_s) * limits.cpu_s / _MINUTE_S)
@@ -148,12 +148,12 @@ class ConversationRouter:
     def _find_account(self, owner: str) -> KeyAccount:
         account = self._accounts.setdefault(owner, KeyAccount())
         self._accounts.move_to_end(owner)
-        account.settle(self.limits)
+        account.forget_old(self.limits)
         # A key that is not seen any more leaves nothing behind; one look a request keeps up with new keys.
         oldest, other = next(iter(self._accounts.items()))
         if other is not account:
             other_seen_s = other.seen_s
-            other.settle(self.limits)
+            other.forget_old(self.limits)
             other.seen_s = other_seen_s
             if not other.running and not other.resting and account.seen_s - other_seen_s > _MINUTE_S:
                 del self._accounts[oldest]

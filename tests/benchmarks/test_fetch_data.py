@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import tarfile
 import threading
@@ -142,6 +143,16 @@ def test_a_torn_archive_leaves_nothing(runs: dict[str, bytes], tmp_path: Path) -
     with serving(whole[: len(whole) * 2 // 3]) as url:
         status, said = fetch("agentdojo-runs", "other-model", "--to", str(tmp_path / "to"), "--source", url)
     assert (status != 0, "cannot be had" in said) == (True, True), said
+    assert list((tmp_path / "to").iterdir()) == []
+
+
+def test_an_archive_that_goes_on_behind_its_end_is_not_read_for_ever(
+    runs: dict[str, bytes], tmp_path: Path
+) -> None:
+    more = gzip.compress(b"\x00" * 3_000_000)
+    with serving(packed(runs) + more) as url:
+        status, said = fetch("agentdojo-runs", "other-model", "--to", str(tmp_path / "to"), "--source", url)
+    assert status != 0 and "goes on behind its end" in said
     assert list((tmp_path / "to").iterdir()) == []
 
 

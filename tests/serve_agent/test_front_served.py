@@ -25,6 +25,7 @@ import agentsys
 from agentsys.cli import app
 from agentsys.errors import ConfigError
 from agentsys.records.case_reader import load_runs
+from agentsys.records.names_file import read_answering_agent
 from agentsys.serve_agent import serve_command
 from agentsys.serve_agent.agent_server import ServedAgent, serve_agent
 from agentsys.serve_agent.conversation_router import ConversationLimits
@@ -169,3 +170,18 @@ def test_a_finished_conversation_is_on_disk_when_its_answer_arrives(tmp_path: Pa
         [path] = tmp_path.rglob(f"{reply.headers['x-agentsys-trace']}/none/none.json")
         assert json.loads(path.read_bytes())["agentsys"]["status"] == "ok"
         wait_until(lambda: served.router.running_count == 0, "a thread stays")
+
+
+def test_the_log_folder_says_who_answered_and_of_two_agents_neither(tmp_path: Path) -> None:
+    def answering(defense: str, asked: str) -> tuple[str, str, list[str]]:
+        with serve_agent(["model=simulated", f"defense={defense}", f"logdir={tmp_path}"]) as running:
+            hi: Any = [{"role": "user", "content": "hi"}]
+            openai_of(running).chat.completions.create(model=asked, messages=hi)
+        agent = read_answering_agent(str(tmp_path))
+        assert agent is not None and agent.simulated
+        return agent.model, agent.defense, agent.asked
+
+    assert answering("none", "gpt-4o") == ("simulated", "none", ["gpt-4o"])
+    assert answering("none", "gpt-5.1") == ("simulated", "none", ["gpt-4o", "gpt-5.1"])
+    for defense in ("prompt_sandwiching", "none"):  # which of the files are whose is not known any more
+        assert answering(defense, "gpt-4o") == ("unrecorded", "unrecorded", ["gpt-4o", "gpt-5.1"])
