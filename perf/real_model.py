@@ -19,7 +19,7 @@ import venv
 import zipfile
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -131,7 +131,9 @@ def fetch_model(name: str, folder: Path, python: Path) -> Path:
 @contextmanager
 def serve_model(path: Path, python: Path) -> Iterator[None]:
     """Serve a model's file under `/v1` as long as the block runs."""
-    server = subprocess.Popen([python, "-c", SERVE, path, str(PORT)], stdin=subprocess.PIPE)
+    with path.with_suffix(".log").open("wb") as log:
+        started = [python, "-c", SERVE, path, str(PORT)]
+        server = subprocess.Popen(started, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT)
     try:
         for _ in range(120):
             try:
@@ -170,7 +172,8 @@ def main() -> None:
     (configs / "model" / f"{name}.yaml").write_text(yaml)
     command = [sys.executable, "-m", "agentsys", "run", "--config-dir", str(configs), f"model={name}"]
     python = make_environment(folder)
-    with serve_model(fetch_model(name, folder, python), python):
+    # Ctrl-C reaches the run too, which keeps what is finished: that much is counted.
+    with suppress(KeyboardInterrupt), serve_model(fetch_model(name, folder, python), python):
         subprocess.run([*command, f"logdir={logdir}", "executor.workers=1", *sys.argv[3:]], check=False)
     print_readings(logdir)
 
