@@ -20,7 +20,7 @@ from hydra._internal.config_repository import ConfigRepository
 from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import ChoiceSweep, Glob, Override
+from hydra.core.override_parser.types import ChoiceSweep, Glob, Override, OverrideType
 from hydra.errors import HydraException
 from hydra.plugins.config_source import ConfigResult
 from omegaconf import DictConfig, OmegaConf
@@ -30,6 +30,7 @@ from agentsys.base.config_catalog import list_config_names
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.extensions import shipped_config_dir, shipped_config_dirs
 from agentsys.models.secrets import without_credentials
+from agentsys.runs.instantiate import READ_TOOLS
 from agentsys.runs.references import (
     add_contents,
     artefact_label,
@@ -196,6 +197,13 @@ def _compose_settings(overrides: Sequence[str], resolve: Composer) -> Settings:
     return validate_settings(values)
 
 
+def _allow_read_tools(override: Override) -> Override:
+    """The override as it stands; every defense that can read tools has this option, in no YAML."""
+    if override.key_or_group == f"defense.{READ_TOOLS}":
+        override.type = OverrideType.FORCE_ADD
+    return override
+
+
 def _scripts_attacker(values: Mapping[str, Mapping[str, Any]], attack: str, overrides: Sequence[str]) -> bool:
     """Say whether the scripted model plays the attacker that a shipped preset names, so that it runs offline.
 
@@ -313,7 +321,7 @@ class Composer:
             parsed = OverridesParser.create().parse_overrides(list(overrides))
             before = self._composed([str(one.input_line) for one in parsed if self._is_choice(one)])
             config = deepcopy(before.config)
-            values = [override for override in parsed if not self._is_choice(override)]
+            values = [_allow_read_tools(one) for one in parsed if not self._is_choice(one)]
             ConfigLoaderImpl._apply_overrides_to_config(values, config)
             refuse_environment(OmegaConf.to_container(config))
             OmegaConf.resolve(config.model)

@@ -162,9 +162,9 @@ class Settings(BaseModel):
 
     @field_validator("defense")
     @classmethod
-    def _no_labels_no_entry(cls, defense: dict[str, Any]) -> dict[str, Any]:
-        """No entry where no labels of tools are given, as before there could be any."""
-        return dict(_drop_null(defense, "tool_labels"))
+    def _defaults_no_entry(cls, defense: dict[str, Any]) -> dict[str, Any]:
+        """No entry for what leaves tools as they are offered, as before there was such a choice."""
+        return dict(_drop_defaults(defense, {"tool_labels": None, "pin_tools": False, "read_tools": False}))
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -213,13 +213,14 @@ def _hash(identity: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _drop_null(value: Any, name: str) -> Any:
-    """A config without an option of this name, in it or in what it holds, where that is null."""
+def _drop_defaults(value: Any, defaults: Mapping[str, Any]) -> Any:
+    """A config without these options, in it or in what it holds, where they have these values."""
     if isinstance(value, list):
-        return [_drop_null(one, name) for one in value]
+        return [_drop_defaults(one, defaults) for one in value]
     if not isinstance(value, dict):
         return value
-    return {key: _drop_null(one, name) for key, one in value.items() if key != name or one is not None}
+    kept = {key: one for key, one in value.items() if key not in defaults or one is not defaults[key]}
+    return {key: _drop_defaults(one, defaults) for key, one in kept.items()}
 
 
 def without_keys(node: Mapping[str, Any], hidden: set[str]) -> dict[str, Any]:

@@ -53,6 +53,7 @@ from agentsys.simulated.script_grounding import (
 )
 from agentsys.simulated.simulated_role import SimulatedKnowledge
 from agentsys.simulated.text_matching import fold_decoded, fold_text
+from agentsys.simulated.tool_offers import find_further_calls, join_descriptions, play_with_offers
 
 
 def from_tags(request: ChatRequest) -> ChatRequest | None:
@@ -282,6 +283,7 @@ def replay_progress(
     refused = set() if asked_goal is None else {(asked_goal.suite, asked_goal.task_id)}
     progress = ScriptProgress(start_position(assignment.calls, tools), [], refused)
     context = f"{request.role}/{assignment.name}"
+    _decide_goals(join_descriptions(request.tools), progress, knowledge, context, tools)
     for message in request.messages:
         if message["role"] == "tool":
             result = read_tool_result(message)
@@ -312,7 +314,7 @@ def _decide_goals(
     text: str, progress: ScriptProgress, knowledge: SimulatedKnowledge, context: str, tools: frozenset[str]
 ) -> None:
     """Decide, once, about each goal that this text shows."""
-    for goal in knowledge.find_goals(text, tools):
+    for goal in [*knowledge.find_goals(text, tools), *find_further_calls(text, tools)]:
         key = (goal.suite, goal.task_id)
         if progress.has_decided(key):
             continue
@@ -335,8 +337,8 @@ def play_plain_agent(request: ChatRequest, knowledge: SimulatedKnowledge) -> Cha
     for native, written in _PROMPT_FORMS:
         prompted = native(request)
         if prompted is not None:
-            return written(_next_step(prompted, knowledge))
-    return _next_step(request, knowledge)
+            return written(play_with_offers(prompted, knowledge, _next_step))
+    return play_with_offers(request, knowledge, _next_step)
 
 
 def _next_step(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:

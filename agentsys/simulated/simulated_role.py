@@ -177,6 +177,15 @@ class SimulatedKnowledge:
         probability = self.options.obedience(self.scene.attack if self.scene else "")
         return self.draw(probability, "obey", goal.suite, goal.task_id, context)
 
+    def believes(self, *what: str) -> bool:
+        """Whether the agent does what a tool says of itself, by the same hash."""
+        probability = self.options.obedience(self.scene.attack if self.scene else "")
+        return self.draw(probability, "believe", *what)
+
+    def find_told_goals(self, text: str, tools: Iterable[str], context: str) -> list[GoalScript]:
+        """The goals that stand in what tools say of themselves and that are obeyed."""
+        return [goal for goal in self.find_goals(text, tools) if self.obeys(goal, context)]
+
     def draw(self, probability: float, *what: str) -> bool:
         """True with this probability; the same `what` gives the same answer in the same scene and seed."""
         if probability <= 0.0 or probability >= 1.0:

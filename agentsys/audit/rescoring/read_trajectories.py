@@ -18,6 +18,7 @@ from typing import Any
 from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatMessage, ChatToolResultMessage, MessageContentBlock
 
+from agentsys.attacks.injection_vectors import drop_tool_places
 from agentsys.audit.rescoring.recorded_trajectory import (
     RecordedCall,
     RecordFault,
@@ -161,7 +162,7 @@ def read_own_trajectory(stored: Mapping[str, Any], source: str) -> Trajectory:
         user_task_id=case.user_task_id,
         injection_task_id=case.injection_task_id,
         attack=case.attack,
-        injections=block.written,
+        injections=drop_tool_places(block.written),
         executed=_list_executed_calls(block.spans, parsed),
         seen_by_checks=_list_calls_for_checks(block, parsed),
         answer=parsed.answer or (),
