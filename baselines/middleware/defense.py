@@ -27,7 +27,12 @@ from agentsys.models.pipeline_elements import (
 from agentsys.models.trace import span
 from baselines.defense_bases import CompositeDefense
 from baselines.middleware.guard import Guard
-from baselines.middleware.guard_settings import GuardLayer, GuardSettings, require_middleware_packages
+from baselines.middleware.guard_settings import (
+    GuardLayer,
+    GuardSettings,
+    Handling,
+    require_middleware_packages,
+)
 from baselines.middleware.guarded_agent import (
     MIDDLEWARE_SPAN,
     GuardedModel,
@@ -99,12 +104,14 @@ class Middleware(CompositeDefense):
         return named_pipeline(name, MiddlewareAgent(agent, self._guard(), tools, watched))
 
     def read_tools(self, tools: Sequence[Function], suite: Suite, model: ChatModel) -> list[Function]:
-        """Give the tools with their descriptions screened as results are, less the mere tidying of layout."""
+        """Give the tools with their descriptions screened as results are; only what is held whole changes."""
         screen = self._guard().text
 
         def read(texts: Sequence[DescriptionText]) -> list[str]:
             screened = [screen(one.text) for one in texts]
-            return [one.text if one.findings else one.original for one in screened]
+            # A tool may be about what a sentence in a result must not be: one cut sentence changes nothing.
+            passing = (Handling.ALLOW, Handling.REWRITE)
+            return [one.original if one.handling in passing else one.text for one in screened]
 
         return rewrite_descriptions(tools, read)
 
