@@ -164,7 +164,7 @@ class Settings(BaseModel):
     @classmethod
     def _defaults_no_entry(cls, defense: dict[str, Any]) -> dict[str, Any]:
         """No entry for what leaves tools as they are offered, as before there was such a choice."""
-        return dict(_drop_defaults(defense, {"tool_labels": None, "pin_tools": False, "read_tools": False}))
+        return dict(_drop_defaults(defense, {"tool_labels": None, "read_tools": False}))
 
     @property
     def identity(self) -> dict[str, Any]:
