@@ -154,7 +154,7 @@ def _converse(
                 return found or Failure.STUCK
             continue
         outcome = admit_reply(text_of(message), task.intent, settings.gate)
-        flaw = _find_flaw(outcome, task.intent)
+        flaw = find_flaw(outcome, task.intent)
         if flaw is not None:
             mark_reply_unreadable(flaw)
         if isinstance(outcome, AcceptedValue):
@@ -170,7 +170,7 @@ def _converse(
     return found or (failures[-1] if failures else Failure.BUDGET_EXHAUSTED)
 
 
-def _find_flaw(outcome: AcceptedValue | Failure, intent: Intent) -> ReplyFlaw | None:
+def find_flaw(outcome: AcceptedValue | Failure, intent: Intent) -> ReplyFlaw | None:
     """Why a reply brought nothing: no value, and no word that there is none; or the intent itself."""
     if isinstance(outcome, AcceptedValue):
         return ReplyFlaw.ECHOED if outcome.value == intent or outcome.echoed else None
