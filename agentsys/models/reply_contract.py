@@ -71,7 +71,9 @@ class ReplyContract(Generic[Read]):
         """What the role is told of a reply with a flaw."""
         return user(self.repairs.get(flaw) or f"{_WRONG[flaw]} {self.form}")
 
-    def ask(self, model: ChatModel, messages: Sequence[ChatMessage], retries: int = 1) -> Answer[Read]:
+    def ask(
+        self, model: ChatModel, messages: Sequence[ChatMessage], retries: int = 1
+    ) -> ContractAnswer[Read]:
         """Ask until a reply can be used, each time with what was wrong with the one before.
 
         Raises:
@@ -83,9 +85,9 @@ class ReplyContract(Generic[Read]):
             replies.append(reply)
             value = self.read_reply(text_of(reply.message))
             if not isinstance(value, ReplyFlaw):
-                return Answer(value, replies)
+                return ContractAnswer(value, replies)
             context += [reply.message, self.repair(value)]
-        return Answer(None, replies)
+        return ContractAnswer(None, replies)
 
     def _echoes_example(self, reply: str) -> bool:
         said = "".join(reply.split())
@@ -94,7 +96,7 @@ class ReplyContract(Generic[Read]):
 
 
 @dataclass(frozen=True)
-class Answer(Generic[Read]):
+class ContractAnswer(Generic[Read]):
     """What came of a question."""
 
     value: Read | None
