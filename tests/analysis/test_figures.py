@@ -323,6 +323,7 @@ def test_the_figure_is_drawn_from_runs_of_the_preset(tmp_path: Path) -> None:
     ]
     assert names == ["figure2.pdf", "figure2.png", "figure2.csv"]
     rows = [r for r in csv.DictReader((out / "figure2.csv").open()) if r["origin"] == RUNS]
+    assert {(r["x_unit"], r["y_unit"]) for r in rows} == {("fraction", "row")}
     found = {(r["panel"], r["series"]): float(r["x"]) for r in rows}
-    assert found["faithful", "none"] == found["react", "none"] == 100.0
+    assert found["faithful", "none"] == found["react", "none"] == 1.0
     assert {found[f"{mode}: control", "none"] for mode in ("faithful", "react")} == {0.0}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -12,12 +12,16 @@ from agentsys.analysis.figures.drawing import DrawnFigure, apply_style, remove_w
 from agentsys.analysis.figures.figure_data import Mark, Selection
 from agentsys.analysis.figures.line_figures import draw_table1, draw_tokens, measure_table1, measure_tokens
 from agentsys.analysis.figures.utility_figures import (
+    COST,
+    TRADE,
+    UTILITY,
     draw_figure3,
     draw_figure4,
     measure_figure3,
     measure_figure4,
 )
 from agentsys.analysis.metrics.cell_verdict import BROKEN
+from agentsys.analysis.metrics.rates import PERCENT
 from agentsys.analysis.paper.paper_tables import ATTACK, BENCHMARK, RunLine, list_run_lines
 from agentsys.analysis.published import PAPER_MODEL
 from agentsys.analysis.statistics.outcome_grid import ErrorRule
@@ -40,6 +44,8 @@ class FigureKind:
     """The stem of its files."""
     title: str
     """Its heading in a report."""
+    units: Mapping[str, tuple[str, str]]
+    """Panel, or nothing for all others -> units of its axes, across and up."""
     attacks: tuple[str, ...]
     """Which cases it needs; `none` for benign ones."""
     measure: Callable[[Selection, ErrorRule], list[Mark]]
@@ -103,6 +109,7 @@ FIGURES = {
     "2": FigureKind(
         "figure2",
         "Figure 2: other attacks",
+        {"": (PERCENT, "row")},
         (figure2.ATTACK, figure2.CONTROL),
         figure2.measure_figure2,
         figure2.draw_figure2,
@@ -110,10 +117,18 @@ FIGURES = {
         prepare=figure2.rename_cases,
         joins_versions=False,
     ),
-    "3": FigureKind("figure3", "Figure 3: security, utility and cost", _BOTH, measure_figure3, draw_figure3),
+    "3": FigureKind(
+        "figure3",
+        "Figure 3: security, utility and cost",
+        {TRADE: (PERCENT, PERCENT), COST: ("million tokens", PERCENT)},
+        _BOTH,
+        measure_figure3,
+        draw_figure3,
+    ),
     "4": FigureKind(
         "figure4",
         "Figure 4: utility and attack success by length of the task",
+        {UTILITY: ("0 short, 1 long", PERCENT), "": ("calls", PERCENT)},
         _BOTH,
         measure_figure4,
         draw_figure4,
@@ -122,13 +137,20 @@ FIGURES = {
     "table1": FigureKind(
         "figure_table1",
         "Table 1 as a figure: attack success by trajectory length and injection round",
+        {"": ("round", PERCENT)},
         (ATTACK,),
         measure_table1,
         draw_table1,
         room=3,
     ),
     "tokens": FigureKind(
-        "figure_tokens", "Tokens by trajectory length", _BOTH, measure_tokens, draw_tokens, room=8
+        "figure_tokens",
+        "Tokens by trajectory length",
+        {"": ("tool results", "thousand tokens")},
+        _BOTH,
+        measure_tokens,
+        draw_tokens,
+        room=8,
     ),
 }
 """What `agentsys figure` takes -> figure."""
@@ -154,7 +176,7 @@ def make_figure(
     """
     selection = replace(kind.select(cases, model, defenses), shown=shown)
     with apply_style():
-        marks = [_label_mark(mark, shown) for mark in kind.measure(selection, errors)]
+        marks = [_label_mark(mark, shown, kind.units) for mark in kind.measure(selection, errors)]
         drawn = [mark for mark in marks if mark.verdict != BROKEN]
         if not marks:
             raise ConfigError(
@@ -166,6 +188,7 @@ def make_figure(
         return DrawnFigure(kind.name, figure, marks)
 
 
-def _label_mark(mark: Mark, shown: DisplayNames) -> Mark:
+def _label_mark(mark: Mark, shown: DisplayNames, units: Mapping[str, tuple[str, str]]) -> Mark:
     label = shown.series_name(mark.series)
-    return mark if label == mark.series else replace(mark, label=label)
+    across, up = units[mark.panel if mark.panel in units else ""] if mark.panel else ("", "")
+    return replace(mark, label="" if label == mark.series else label, x_unit=across, y_unit=up)

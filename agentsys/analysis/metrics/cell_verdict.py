@@ -174,12 +174,12 @@ def verdict_notes(rows: Iterable[Any], of_two: Collection[str] = ()) -> Iterator
     """Say which cells' numbers cannot be believed, and why: broken ones first.
 
     Args:
-        rows: Rows of one long form, with `defense`, `attack`, `metric`, `verdict` and `reasons`.
+        rows: Rows of one long form, with `defense`, `attack`, `verdict`, `reasons` and, for `of_two`, `metric`.
         of_two: Metrics that two cells make, which are named for themselves.
     """
     named: dict[tuple[str, str], dict[str, None]] = {}
     for row in rows:
-        if row.verdict not in (VALID, "") and row.metric not in of_two:
+        if row.verdict not in (VALID, "") and (not of_two or row.metric not in of_two):
             name = row.defense if row.attack == NO_ATTACK else f"{row.defense} / {row.attack}"
             named.setdefault((row.verdict, row.reasons), {})[name] = None
     for verdict, reasons in sorted(named, key=lambda one: (-GRADES.index(one[0]), one[1] == NO_RECEIPTS)):
