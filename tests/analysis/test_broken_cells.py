@@ -74,6 +74,7 @@ def test_a_broken_cell_gives_its_reason_in_every_form_and_no_number(
         _print("results", folder, "--full"),
         _print("table", "2", folder),
         _print("compare", folder),
+        _print("results", folder, "--by", "cost"),
     ):
         found = _rows(text, defense, why)
         assert found, text

@@ -227,6 +227,13 @@ def _written(filled: FilledTable, form: OutputFormat) -> bytes:
     return render_output(make_paper_output(filled, Document([], [])), form)
 
 
+def test_of_mine_only_rows_that_ran_are_in_it() -> None:
+    cases = _grid(defense="mine_alone")
+    whole, mine = (fill_table(TABLES[2], cases, replicates=50, mine=only) for only in (False, True))
+    assert {row.defense for row in mine.rows} == {"mine_alone"} < {row.defense for row in whole.rows}
+    assert all(row.line for row in mine.rows)
+
+
 def test_csv_has_the_documented_columns_and_empty_cells_for_what_was_not_run() -> None:
     text = _written(_filled(5, _grid()), OutputFormat.CSV).decode()
     rows = list(csv.DictReader(io.StringIO(text)))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from agentsys.analysis.figures import figure2
 from agentsys.analysis.figures.drawing import DrawnFigure, apply_style, remove_words
-from agentsys.analysis.figures.figure_data import Mark, Selection
+from agentsys.analysis.figures.figure_data import PAPER, Mark, Selection, list_series
 from agentsys.analysis.figures.line_figures import draw_table1, draw_tokens, measure_table1, measure_tokens
 from agentsys.analysis.figures.utility_figures import (
     COST,
@@ -52,7 +52,7 @@ class FigureKind:
     draw: Callable[[Selection, list[Mark]], Figure]
     benchmark: str = BENCHMARK
     room: int | None = None
-    """How many defenses can be told apart in it; None: any number."""
+    """Up to how many defenses those that only the paper has are drawn too; None: always."""
     prepare: Callable[[Iterable[CaseRow]], Iterable[CaseRow]] | None = None
     """Gives cases the names that the figure knows them by."""
     joins_versions: bool = True
@@ -64,7 +64,7 @@ class FigureKind:
         """Choose the model that the figure shows, and its defenses.
 
         By default the paper's model, as the runs or as the paper name it, else the one with the most cases;
-        and all defenses, or those there is room for, the paper's first.
+        and all defenses.
 
         Raises:
             ConfigError: If the runs do not have the model or a defense asked for.
@@ -77,7 +77,7 @@ class FigureKind:
         for name in defenses:
             if name not in known:
                 raise ConfigError(unknown_name("defense in these runs", name, known))
-        wanted = defenses or known[: self.room]
+        wanted = defenses or known
         return Selection(
             chosen,
             tuple(line for line in mine if line.defense in wanted),
@@ -176,7 +176,8 @@ def make_figure(
     """
     selection = replace(kind.select(cases, model, defenses), shown=shown)
     with apply_style():
-        marks = [_label_mark(mark, shown, kind.units) for mark in kind.measure(selection, errors)]
+        found = _leave_room(kind.measure(selection, errors), kind.room)
+        marks = [_label_mark(mark, shown, kind.units) for mark in found]
         drawn = [mark for mark in marks if mark.verdict != BROKEN]
         if not marks:
             raise ConfigError(
@@ -186,6 +187,14 @@ def make_figure(
         if bare:
             remove_words(figure, simulated=any(mark.simulated for mark in marks))
         return DrawnFigure(kind.name, figure, marks)
+
+
+def _leave_room(marks: list[Mark], room: int | None) -> list[Mark]:
+    """Keep every series of the runs, and series that only the paper has as far as there is room."""
+    mine = {mark.series for mark in marks if mark.origin != PAPER}
+    others = [name for name in list_series(marks) if name not in mine]
+    drawn = mine.union(others if room is None else others[: max(room - len(mine), 0)])
+    return [mark for mark in marks if mark.series in drawn]
 
 
 def _label_mark(mark: Mark, shown: DisplayNames, units: Mapping[str, tuple[str, str]]) -> Mark:

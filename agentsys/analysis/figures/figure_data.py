@@ -102,7 +102,7 @@ class Selection:
     others: tuple[str, ...]
     """Models that are in the runs and not shown."""
     hidden: tuple[str, ...] = ()
-    """Its defenses that are in the runs and not shown, for room or because others were asked for."""
+    """Its defenses that are in the runs and not shown, because others were asked for."""
     shown: DisplayNames = STORED_NAMES
     """What the figure calls defenses and models."""
 

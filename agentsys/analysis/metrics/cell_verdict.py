@@ -23,6 +23,8 @@ _RARE = 0.1
 """Share of a cell's cases below which a role that was never readable cannot have broken it."""
 VALID, SUSPECT, BROKEN = GRADES = ("valid", "suspect", "broken")
 """How far a cell can be believed; the last is the worst."""
+SUSPECT_MARK = "?"
+"""Stands at a suspect cell where there is no room for its reason, which is said below."""
 NO_RECEIPTS = "no receipts"
 _NAMED = 4
 """Cells that a note names; of others it gives the number."""

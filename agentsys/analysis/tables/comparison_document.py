@@ -9,7 +9,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agentsys.analysis.metrics.cell_verdict import BROKEN, VALID, shorten_verdict, verdict_notes
+from agentsys.analysis.metrics.cell_verdict import (
+    BROKEN,
+    SUSPECT,
+    SUSPECT_MARK,
+    VALID,
+    shorten_verdict,
+    verdict_notes,
+)
 from agentsys.analysis.metrics.compared_sides import Axis
 from agentsys.analysis.metrics.comparison import (
     ALL_CASES,
@@ -46,7 +53,8 @@ _HEADINGS = {ALL_CASES: "Overall, %", EXPOSED: "Overall, % of exposed"}
 """In a terminal, where captions are not shown."""
 _EXPLAINED = (
     f"{CONFIDENCE:.0f}% intervals and p: signs of user tasks and of injection tasks flipped, with a t test. "
-    "p Holm is corrected for the other rows of the same table; * marks p Holm below 0.05 by suite. "
+    f"p Holm is corrected for the other rows of the same table; {SUSPECT_MARK} marks suspect rows, * p Holm "
+    "below 0.05 by suite. "
     "Overall: unweighted mean of the suites.",
     "+/-: cases in which only the compared side, or only the baseline, has the outcome (solved, or "
     "injection carried out). Detectable: the true difference that this many cases find with 80% power.",
@@ -181,8 +189,11 @@ def _name(row: DifferenceRow) -> GridCell:
         Axis.RUN: (row.model, row.defense, row.attack),
     }[Axis(row.by)]
     benign = row.attack == NO_ATTACK and row.by != Axis.ATTACK
-    told = " / ".join(around[:-1] if benign else around), shorten_verdict(row.verdict, row.reasons)
-    return GridCell(row.compared, ", ".join(filter(None, told)))
+    # Of a suspect row a note below says why; a broken one has its reason in place of its numbers.
+    verdict = shorten_verdict(row.verdict, row.reasons)
+    told = " / ".join(around[:-1] if benign else around), verdict if row.verdict == BROKEN else ""
+    name = f"{row.compared} {SUSPECT_MARK}" if verdict and row.verdict == SUSPECT else row.compared
+    return GridCell(name, ", ".join(filter(None, told)))
 
 
 def _difference(row: DifferenceRow, *, starred: bool = False) -> GridCell:
