@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
+from agentsys.base.grouping import join_names
 from agentsys.records.case_row import NO_ATTACK, CaseRow
 
 IS_CONTROL = "control"
@@ -26,8 +27,6 @@ VALID, SUSPECT, BROKEN = GRADES = ("valid", "suspect", "broken")
 SUSPECT_MARK = "?"
 """Stands at a suspect cell where there is no room for its reason, which is said below."""
 NO_RECEIPTS = "no receipts"
-_NAMED = 4
-"""Cells that a note names; of others it gives the number."""
 _Cell = TypeVar("_Cell", bound=Hashable)
 
 
@@ -200,5 +199,4 @@ def verdict_notes(rows: Iterable[Any], of_two: Collection[str] = ()) -> Iterator
             found = named[verdict, reasons]
             # What holds of a defense without an attack too is said of the defense.
             names = [name for name in found if name.partition(" / ")[0] not in found or " / " not in name]
-            more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-            yield f"{', '.join(names[:_NAMED])}{more}: {verdict}: {reasons}."
+            yield f"{join_names(names)}: {verdict}: {reasons}."

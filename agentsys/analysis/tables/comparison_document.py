@@ -37,7 +37,7 @@ from agentsys.analysis.tables.result_notes import SIMULATED_NOTE, provenance_not
 from agentsys.analysis.tables.results_document import MOST_ACROSS
 from agentsys.analysis.tables.table_document import Document, Grid, GridCell, cells, number_text
 from agentsys.analysis.tables.table_writers import LongForm, Output, records_of
-from agentsys.base.grouping import group_by
+from agentsys.base.grouping import group_by, join_names
 from agentsys.records.case_row import NO_ATTACK, make_case_id
 
 _SIGNIFICANT = 0.05
@@ -223,7 +223,8 @@ def _notes(found: Comparison) -> Iterator[str]:
 
 
 def count_notes(found: Comparison) -> Iterator[str]:
-    """One line per contest in which not every case was compared, and per field without a contest."""
+    """Say where not every case was compared, once for all sides it holds of, and what met nothing."""
+    told: defaultdict[tuple[MeasuredCell, str], list[str]] = defaultdict(list)
     for contest, pairing in found.pairings.items():
         parts = (
             (pairing.only_baseline, f"only under {contest.baseline}"),
@@ -233,10 +234,14 @@ def count_notes(found: Comparison) -> Iterator[str]:
         )
         if any(count for count, _ in parts):
             listed = ", ".join(f"{count} {reason}" for count, reason in parts if count)
-            yield f"{contest.title}: {len(pairing.pairs)} cases compared; left out: {listed}."
+            said = f"{len(pairing.pairs)} cases compared; left out: {listed}."
+            told[contest.field, said].append(contest.compared)
         unknown = sum(None in (pair.baseline.exposed_raw, pair.defense.exposed_raw) for pair in pairing.pairs)
         if unknown and contest.field.attack != NO_ATTACK:
-            yield f"{contest.title}: exposure unknown for {unknown} cases, which are not among the exposed."
+            said = f"exposure unknown for {unknown} cases, which are not among the exposed."
+            told[contest.field, said].append(contest.compared)
+    for (met, said), sides in told.items():
+        yield f"{join_names(sides)} against {found.baseline}, {met.description}: {said}"
     for alone, count in found.unopposed.items():
         cases = "1 case" if count == 1 else f"{count} cases"
         yield f"{alone.description}: {cases} under {found.baseline} alone, nothing to compare them with."
