@@ -1,4 +1,4 @@
-"""`agentsys measures`: one line per cell, nothing undefined shown as a number, hostile names inert."""
+"""`agentsys results --by cost`: one line per cell, nothing undefined shown as a number, hostile names inert."""
 
 from __future__ import annotations
 
@@ -15,7 +15,20 @@ from agentsys.analysis.tables.table_writers import OutputFormat, render_output
 
 
 def row(measure: str, value: float, suite: str = "pooled", defense: str = "agentsys") -> MeasureRow:
-    return MeasureRow("agentdojo", "v1.2.2", "m (simulated)", defense, "direct", suite, measure, value, 3)
+    return MeasureRow(
+        "agentdojo",
+        "v1.2.2",
+        "m (simulated)",
+        defense,
+        "direct",
+        suite,
+        measure,
+        "",
+        value,
+        math.nan,
+        math.nan,
+        3,
+    )
 
 
 def test_a_cell_is_one_line_with_its_pooled_values() -> None:
@@ -48,6 +61,19 @@ def test_csv_has_every_row_and_no_formula() -> None:
     )
     assert not first["defense"].startswith("=")
     assert (second["suite"], second["value"], second["n"]) == ("slack", "nan", "3")
+
+
+def test_a_guards_percent_is_a_fraction_in_data_and_says_so() -> None:
+    rate = replace(row("guard_fnr:g", 12.5), unit="percent", ci_low=9.6, ci_high=15.2)
+    written = render_output(measures_output([rate, row("seconds", 2.0)]), OutputFormat.CSV).decode()
+    first, second = csv.DictReader(io.StringIO(written))
+    assert [first[name] for name in ("unit", "value", "ci_low", "ci_high")] == [
+        "fraction",
+        "0.125",
+        "0.096",
+        "0.152",
+    ]
+    assert second["value"] == "2.0"
 
 
 def test_guards_and_gates_have_tables_of_their_own_where_there_are_some() -> None:
