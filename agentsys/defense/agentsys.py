@@ -123,6 +123,9 @@ def _describe_checks(settings: AgentSysSettings) -> str:
     who = "a worker and the main agent" if both else "a worker"
     runs = "run" if both else "runs"
     checks = f"Before {who} {runs} a tool that changes something, {_JUDGE_TEXTS[settings.validator]}."
+    if settings.validator_threshold is not None:
+        sure = f"with a probability of at least {settings.validator_threshold:g}, whatever word it says"
+        checks = checks.replace("has to find it needed for the request", f"has to find it needed, {sure}")
     if both or settings.validate_main is CommandJudge.OFF:
         return checks
     main_checks = _JUDGE_TEXTS[settings.validate_main]
