@@ -292,8 +292,9 @@ class MainAgent(SessionElement):
                 return True
             if step == session.settings.main_steps:
                 break
-            context += serve_turn(session, message["tool_calls"], agent)
-            if agent.is_stuck:
+            answered = serve_turn(session, message["tool_calls"], agent)
+            if agent.is_stuck:  # AgentDojo scores a run whose last message is the agent's.
                 session.failure = Failure.STUCK
                 break
+            context += answered
         return False
