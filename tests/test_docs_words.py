@@ -72,7 +72,11 @@ def headers(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
     folder = tmp_path_factory.mktemp("words")
     agentsys.run(
         [
-            *("model=simulated", "defense=none,firewall_sanitizer,agentsys", "attack=none,important_instructions"),
+            *(
+                "model=simulated",
+                "defense=none,firewall_sanitizer,agentsys",
+                "attack=none,important_instructions",
+            ),
             *("benchmark.suites=[slack]", "user_tasks=[0,1]", "injection_tasks=[1]", f"logdir={folder}"),
         ]
     )
