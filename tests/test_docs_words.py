@@ -87,7 +87,8 @@ def headers(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
         made(grid, *values, **named)
         seen.append(grid.header)
 
-    commands = ["results", "results --full", "compare", "measures", *(f"table {number}" for number in TABLES)]
+    commands = ["results", "results --full", "results --by cost", "compare"]
+    commands += [f"table {number}" for number in TABLES]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Grid, "__init__", noted)
         for command in commands:
