@@ -22,6 +22,11 @@ _CORE_SECTIONS = (
         "Run",
         10,
         {
+            "demo": CommandSource(
+                ".demo_command:demo_command",
+                "See an attack work, and stopped. No key, a minute.",
+                ("agentsys demo", "agentsys demo --no-browser"),
+            ),
             "run": CommandSource(
                 ".run_command:run_cases_command",
                 "Run cases: models x defenses x attacks x benchmarks.",
@@ -127,7 +132,7 @@ COMMANDS = {name: source for section in SECTIONS.values() for name, source in se
 app = typer.Typer(
     cls=make_lazy_group(SECTIONS),
     help="A research harness for defenses of LLM agents against indirect prompt injection.",
-    epilog="Begin with: agentsys run experiment=quickstart (no key, no network)",
+    epilog="Begin with: agentsys demo (no key, no network)",
     no_args_is_help=True,
     # Its tracebacks show local variables, and those may hold keys.
     pretty_exceptions_enable=False,
