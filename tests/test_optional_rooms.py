@@ -45,11 +45,11 @@ CORE = (
 )
 OF_ROOMS = {
     "audit": ("audit", "rescore"),
-    "bundles": ("bundle", "verify"),
+    "bundles": ("bundle",),
     "serve_agent": ("serve",),
     "inspect_logs": ("export",),
     "guards": ("guards", "kiwi_skin"),
-    "middleware": ("guard", "middleware_policy"),
+    "middleware": ("middleware_policy",),
     "red_team": ("chatinject", "cached", "encoded", "evolve"),
 }
 """Room -> what lists show with it alone: commands, defenses, attacks."""

@@ -74,6 +74,15 @@ _CORE_SECTIONS = (
                     "agentsys results results/runs --format csv --out results.csv",
                 ),
             ),
+            "check": CommandSource(
+                ".check_command:check_command",
+                "Can these runs be believed? One page, one verdict.",
+                (
+                    "agentsys check results/runs",
+                    "agentsys check paper.zip",
+                    "agentsys check https://example.org/paper.zip",
+                ),
+            ),
             "compare": CommandSource(
                 ".compare_command:compare_command",
                 "Compare defenses, models, attacks or runs.",

@@ -17,6 +17,13 @@ from agentsys.base.config_catalog import CONFIG_GROUPS, list_config_names, list_
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.extensions import CommandSource
 
+FORMER_COMMANDS = {
+    "verify": "check BUNDLE",
+    "guard": "guards scan FILE",
+    "help": "--help",
+}
+"""Name of a command that went -> what to type."""
+
 
 class LazyCommand(TyperCommand):
     """Stands for a command in the overview; becomes the real one when its arguments are parsed."""
@@ -58,6 +65,10 @@ def make_lazy_group(sections: Mapping[str, Mapping[str, CommandSource]]) -> type
                 return stand_ins[cmd_name]
             if cmd_name.startswith("-"):  # an option in the wrong place: click explains
                 return None
+            if cmd_name in FORMER_COMMANDS:
+                raise ConfigError(f"'{cmd_name}' is now: agentsys {FORMER_COMMANDS[cmd_name]}")
+            if cmd_name in list_config_names("experiment"):
+                raise ConfigError(f"'{cmd_name}' is an experiment: agentsys run experiment={cmd_name}")
             raise ConfigError(unknown_name("command", cmd_name, stand_ins))
 
     return LazyGroup
