@@ -27,6 +27,11 @@ _CORE_SECTIONS = (
                 "See an attack work, and stopped. No key, a minute.",
                 ("agentsys demo", "agentsys demo --no-browser"),
             ),
+            "init": CommandSource(
+                ".init_command:init_command",
+                "Set up a model of yours; --check: the installation.",
+                ("agentsys init --url http://127.0.0.1:8000/v1", "agentsys init --check --ping"),
+            ),
             "run": CommandSource(
                 ".run_command:run_cases_command",
                 "Run cases: models x defenses x attacks x benchmarks.",
@@ -54,11 +59,6 @@ _CORE_SECTIONS = (
                     "agentsys fetch drift-runs --to data",
                     "agentsys fetch asb",
                 ),
-            ),
-            "doctor": CommandSource(
-                ".doctor_command:doctor_command",
-                "Check the installation, keys and a sample case.",
-                ("agentsys doctor", "agentsys doctor --ping"),
             ),
         },
     ),

@@ -19,6 +19,7 @@ from agentsys.extensions import CommandSource
 
 FORMER_COMMANDS = {
     "verify": "check BUNDLE",
+    "doctor": "init --check",
     "guard": "guards scan FILE",
     "help": "--help",
 }
