@@ -33,7 +33,7 @@ CORE = (
     ("--help",),
     ("list", "defenses"),
     ("list", "attacks"),
-    ("show", "config", "experiment=rivals"),
+    ("show", "config", "experiment=recent"),
     (
         *("run", "model=simulated", "defense=none,prompt_sandwiching", "attack=important_instructions"),
         *("benchmark.suites=[banking]", "user_tasks=[0]", "injection_tasks=[0]", "logdir=runs"),

@@ -181,4 +181,4 @@ def _show_report(folders: Sequence[Path], *, browser: bool) -> None:
     report_command(list(folders), out=page, figures=False)
     if browser:
         webbrowser.open(page.absolute().as_uri())
-    print_line("Next: agentsys init (a model of yours), agentsys probe my_agent.py:run (an agent of yours)")
+    print_line("Next: agentsys init (tries a model of yours), agentsys list (what can be run)")
