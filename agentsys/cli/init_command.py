@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import re
@@ -23,7 +22,6 @@ from agentsys.errors import ConfigError, Unavailable
 if TYPE_CHECKING:
     from agentsys.models.chat import ChatModel, ChatRequest
 
-_AGENTSYS_TESTS = "agentsys.defense.ability_tests"
 _NATIVE = "make a tool call"
 _JSON = "write JSON by a schema"
 _CODE = "write one code block"
@@ -92,13 +90,12 @@ def init_command(
         told = f": {one.said}" if one.said and not one.passed else ""
         print_line(escape_to_line(f"{'+' if one.passed else '-'} {one.name}{told}"), hang="    ")
     able = {one.name for one in abilities if one.passed}
-    tested = {one.name for one in abilities}
-    fit = [defense for defense, needs in _NEEDS.items() if not (set(needs) & tested) - able]
+    fit = [defense for defense, needs in _NEEDS.items() if able.issuperset(needs)]
     print_line(f"Can carry: {', '.join(fit) or 'no defense, and no plain agent either'}.")
     for defense, needs in _NEEDS.items():
         if defense not in fit:
             print_line(
-                f"Would be broken: {defense} (cannot {', '.join(n for n in needs if n in tested - able)})."
+                f"Would be broken: {defense} (cannot {', '.join(need for need in needs if need not in able)})."
             )
     print_line(f"Wrote {escape_to_line(str(file))}; its rows are called {values['name']}.")
     if "none" in fit:
@@ -281,11 +278,9 @@ def _write_code(model: ChatModel) -> list[Ability]:
 
 def _run_agentsys_tests(model: ChatModel) -> list[Ability]:
     """The roles' own prompts; each of their tests has a name that `_NEEDS` knows."""
-    try:
-        tests = importlib.import_module(_AGENTSYS_TESTS)
-    except ImportError:
-        return []
-    found = [Ability(one.ability, one.passed, one.said) for one in tests.run_ability_tests(model)]
+    from agentsys.defense.ability_tests import run_ability_tests
+
+    found = [Ability(one.ability, one.passed, one.said) for one in run_ability_tests(model)]
     return [one for one in found if one.name != _NATIVE]
 
 

@@ -105,7 +105,10 @@ def compose(overrides: Sequence[str], config_dirs: Sequence[Path] = ()) -> list[
         for option in one_choice:
             if not any(option.override in words for words in plan):
                 raise ConfigError(f"{option.typed}: no cell of this run has {option.group}={option.choice}.")
-        found = [_compose_settings(words, resolve) for words in plan]
+        try:
+            found = [_compose_settings(words, resolve) for words in plan]
+        except OmegaConfBaseException as error:  # a value stands for one that is not there
+            raise ConfigError(first_line(error)) from None
     return add_contents([resolve_names(one, config_dirs) for one in found], config_dirs)
 
 
@@ -177,9 +180,9 @@ def _check_choice(group: str, name: object, choices: Mapping[str, Sequence[str]]
     if isinstance(name, list) and group in choices:
         names = ",".join(map(str, name))
         raise ConfigError(f"{group}=[{names}] is a list; a sweep has commas alone: {group}={names or 'NAME'}")
-    if isinstance(name, str) and group in choices and name not in choices[group]:
-        instead = REPLACEMENTS.get((group, name), "")
-        raise ConfigError(f"{unknown_name(group, name, choices[group])}{instead}")
+    if isinstance(name, str | int | float) and group in choices and name not in choices[group]:
+        instead = REPLACEMENTS.get((group, str(name)), "")
+        raise ConfigError(f"{unknown_name(group, str(name), choices[group])}{instead}")
 
 
 def _preset_sweep(config: DictConfig) -> dict[str, list[str]]:
@@ -391,15 +394,8 @@ def _stamps(folders: Iterable[Path]) -> _Stamps:
 
 
 def to_plain_config(config: DictConfig) -> dict[str, Any]:
-    """A config as plain data, everything resolved.
-
-    Raises:
-        ConfigError: If a value stands for one that is not there, an environment variable say.
-    """
-    try:
-        values = OmegaConf.to_container(config, resolve=True)
-    except OmegaConfBaseException as error:
-        raise ConfigError(first_line(error)) from None
+    """A config as plain data, everything resolved."""
+    values = OmegaConf.to_container(config, resolve=True)
     assert isinstance(values, dict)
     return {str(key): value for key, value in values.items()}
 

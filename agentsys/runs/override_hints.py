@@ -41,6 +41,10 @@ def refuse_misread(text: str) -> None:
         raise ConfigError(f"'{text}' is an experiment: agentsys run experiment={text}")
     if re.match(r"[+~]*[\w./-]+@", text):
         raise ConfigError(f"{text}: settings have no @. Write key=value: {text.replace('@', '.', 1)}")
+    if text.startswith("="):
+        raise ConfigError(
+            f"Override not understood: {text}. Write key=value, e.g. defense=agentsys limit=10."
+        )
     if (option := text.partition("=")[0]) in _OPTIONS_WITH_DASHES:
         raise ConfigError(f"{text}: this is an option: --{option} {text.partition('=')[2]}")
 

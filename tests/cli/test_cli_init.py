@@ -13,8 +13,12 @@ from paid_server import Answer, calls, paid_server, says
 from typer.testing import CliRunner, Result
 
 from agentsys.cli import app
+from agentsys.cli.init_command import _NEEDS, Ability
 from agentsys.errors import ConfigError
 
+ROLES = [
+    Ability(name, True, "") for needs in _NEEDS.values() for name in needs if name[:4] not in ("make", "writ")
+]
 CODE = "Here you are:\n```python\nprint(17 + 25)\n```\nIt prints 42."
 
 
@@ -33,7 +37,7 @@ def test_it_writes_the_yaml_says_what_fits_and_the_next_command_works(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("agentsys.cli.init_command._run_agentsys_tests", lambda _: [])
+    monkeypatch.setattr("agentsys.cli.init_command._run_agentsys_tests", lambda _: ROLES)
     with paid_server(answer_well) as server:
         result = init("--url", server.url, "--model", "lab/My-Model 3")
         assert result.exit_code == 0, result.output
@@ -56,7 +60,7 @@ def test_calls_that_the_server_does_not_parse_go_through_text(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("agentsys.cli.init_command._run_agentsys_tests", lambda _: [])
+    monkeypatch.setattr("agentsys.cli.init_command._run_agentsys_tests", lambda _: ROLES)
 
     def write_calls(number: int, body: dict[str, Any]) -> Answer:
         system = str(body["messages"][0].get("content"))
@@ -88,3 +92,9 @@ def test_what_is_missing_is_one_line_and_no_file_is_overwritten(
         result = init(*arguments)
         assert isinstance(result.exception, ConfigError), (arguments, result.output)
         assert said in str(result.exception) and "\n" not in str(result.exception)
+
+
+def test_the_roles_of_agentsys_are_tried_under_the_names_that_its_row_needs() -> None:
+    from agentsys.defense.ability_tests import _TESTS
+
+    assert set(_NEEDS["agentsys"]) <= set(_TESTS)

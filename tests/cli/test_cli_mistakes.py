@@ -61,6 +61,7 @@ SETTINGS: tuple[tuple[str, str], ...] = (
     ("budget.usd=lots", "usd"),
     ("cache.mode=sometimes", "cache"),
     ("=3", "Write key=value"),
+    ("defense=3", "Unknown defense '3'"),
     ("defense", "Write key=value"),
     ("logdir=${oc.env:HOME}x${oc.env:OPENAI_API_KEY}", "OPENAI_API_KEY"),
 )
