@@ -21,6 +21,8 @@ FORMER_COMMANDS = {
     "verify": "check BUNDLE",
     "doctor": "init --check",
     "guard": "guards scan FILE",
+    "measures": "results DIR --by cost",
+    "budget": "results DIR --by budget",
     "help": "--help",
 }
 """Name of a command that went -> what to type."""
@@ -67,7 +69,7 @@ def make_lazy_group(sections: Mapping[str, Mapping[str, CommandSource]]) -> type
             if cmd_name.startswith("-"):  # an option in the wrong place: click explains
                 return None
             if cmd_name in FORMER_COMMANDS:
-                raise ConfigError(f"'{cmd_name}' is now: agentsys {FORMER_COMMANDS[cmd_name]}")
+                raise ConfigError(f"agentsys {cmd_name} is now: agentsys {FORMER_COMMANDS[cmd_name]}")
             if cmd_name in list_config_names("experiment"):
                 raise ConfigError(f"'{cmd_name}' is an experiment: agentsys run experiment={cmd_name}")
             raise ConfigError(unknown_name("command", cmd_name, stand_ins))
