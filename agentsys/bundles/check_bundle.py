@@ -83,9 +83,6 @@ def list_findings(found: Verification) -> Iterator[CheckFinding]:
 
 def main(arguments: Sequence[str]) -> int:
     """Verify a bundle inside the child; the status is 2 where it is refused, with the reason as the output."""
-    from agentsys.cli.terminal import filter_logs
-
-    filter_logs()
     confine_process()
     os.environ.update(_OFFLINE_ENVIRONMENT)
     from agentsys.bundles.verify_bundle import verify_bundle

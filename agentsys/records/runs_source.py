@@ -6,10 +6,13 @@ The records of a bundle are laid down once, in the user's cache folder, under th
 from __future__ import annotations
 
 import hashlib
+import http.client
 import os
 import re
 import shutil
 import tempfile
+import urllib.parse
+import urllib.request
 import zipfile
 import zlib
 from pathlib import Path
@@ -55,25 +58,22 @@ def fetch_runs(given: Path) -> Path:
     address = _ADDRESS.fullmatch(str(given))  # a path has swallowed one of the two slashes
     if address is None:
         return given
-    import httpx
-
     url = f"{address[1]}://{address[2]}"
     folder = user_cache_path("agentsys") / "downloads" / hashlib.sha256(url.encode()).hexdigest()[:32]
     folder.mkdir(parents=True, exist_ok=True)
-    name = Path(httpx.URL(url).path).name
+    name = Path(urllib.parse.urlsplit(url).path).name
     target = folder / (name if is_safe_member(name) else "runs.zip")
     part = target.with_name(f"{target.name}.{os.getpid()}.part")
     try:
-        with httpx.stream("GET", url, follow_redirects=True, timeout=60) as reply, part.open("wb") as out:
-            reply.raise_for_status()
-            for block in reply.iter_bytes(_BLOCK):
+        with urllib.request.urlopen(url, timeout=60) as reply, part.open("wb") as out:
+            while block := reply.read(_BLOCK):
                 out.write(block)
                 if out.tell() > _MAX_DOWNLOAD_BYTES:
                     raise ConfigError(
                         f"{url} is larger than {_MAX_DOWNLOAD_BYTES / 1e9:.0f} GB: load it yourself."
                     )
         part.replace(target)
-    except httpx.HTTPError as error:
+    except (OSError, ValueError, http.client.HTTPException) as error:
         raise ConfigError(
             f"Cannot read {url}: {error or type(error).__name__}. Is the address right?"
         ) from None
