@@ -36,7 +36,7 @@ WALKED = (
     "show defense camel",
     "show prompts agentsys",
     "guard text",
-    "doctor",
+    "init --check",
 )
 """Lines to type in a folder with `runs`, `recorded` and `text`."""
 VERBATIM = ("show config", "show prompts")

@@ -46,6 +46,7 @@ from agentsys.records.listing import SkippedFile, list_files
 from agentsys.records.names_file import RunNames
 from agentsys.records.published_facts import NO_DEFENSE, parse_pipeline_name
 from agentsys.records.resolve_runs import resolve_runs
+from agentsys.records.runs_source import open_runs
 from agentsys.records.schema import StoredBlock
 from agentsys.records.stored_file import Producer, identify_case
 
@@ -371,7 +372,7 @@ def find_records(paths: Iterable[str | os.PathLike[str]], names: RunNames | None
     Raises:
         ConfigError: If a path does not exist, or a file of names is not one.
     """
-    listings = [list_files(Path(path)) for path in paths]
+    listings = [list_files(open_runs(Path(path))) for path in paths]
     rows = read_files(listings).rows
     settled = resolve_runs(rows, names or RunNames())
     return RecordFiles(
