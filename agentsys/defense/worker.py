@@ -71,6 +71,8 @@ class WorkerTask:
     """The tool whose output this is."""
     path: tuple[TracedCall, ...]
     """The calls from the main agent down to the one whose output this is."""
+    advice: str = ""
+    """More that the worker is told about its output."""
 
 
 def run_worker(
@@ -111,7 +113,9 @@ def _build_context(
 ) -> list[ChatMessage]:
     shown = CallTrace(task.path) if session.settings.trace is TraceView.PATH else trace
     bodies = [write_json_line(dict(task.intent)), shown.as_json(), task.raw.open_for(Reader.QUARANTINE)]
-    rules = f"{WORKER}\n\n{WORKER_TOOLS}" if may_call else WORKER
+    rules = "\n\n".join(
+        [WORKER, *([WORKER_TOOLS] if may_call else []), *([task.advice] if task.advice else [])]
+    )
     return [system(rules), user(write_sections(WORKER_SECTIONS, bodies))]
 
 
