@@ -202,7 +202,7 @@ def collect_prompts(settings: AgentSysSettings) -> dict[str, str]:
         (calls and settings.worker_tools is WorkerTools.ALWAYS, {"worker_tools": WORKER_TOOLS}),
         (calls and settings.worker_tools is WorkerTools.ON_REQUEST, {"worker_missing": WORKER_MISSING}),
         (retries, {f"worker_again_{kind}": WORKER_AGAIN[kind] for kind in again}),
-        (bool(judges & {CommandJudge.MODEL, CommandJudge.HYBRID}), {"validator": VALIDATOR}),
+        (CommandJudge.MODEL in judges, {"validator": VALIDATOR}),
         (settings.sanitizer is not SanitizerTiming.OFF, {"sanitizer": SANITIZER}),
         (
             settings.sanitizer is not SanitizerTiming.OFF,

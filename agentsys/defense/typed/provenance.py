@@ -82,6 +82,8 @@ class Provenance:
     kind: ValueKind
     choice: ChosenBy
     distance: Distance
+    has_rivals: bool = False
+    """Whether the output that a reader took it from holds another address or account of its kind."""
 
 
 def find_value_kind(leaf: object) -> ValueKind:
@@ -92,6 +94,18 @@ def find_value_kind(leaf: object) -> ValueKind:
         return ValueKind.DATE
     text = str(leaf)
     return next((kind for kind, form in _FORMS.items() if form.fullmatch(text)), ValueKind.TEXT)
+
+
+def has_rivals(leaf: object, text: str) -> bool:
+    """Whether a text holds an address or account of a leaf's kind besides the leaf itself."""
+    finder = _FINDERS.get(find_value_kind(leaf))
+    return finder is not None and bool(set(finder.findall(text)) - {str(leaf)})
+
+
+_FINDERS = {
+    kind: re.compile(rf"(?<![\w.@-])(?:{_PATTERNS[kind]})(?![\w@-])", re.ASCII)
+    for kind in (ValueKind.MAIL, ValueKind.ACCOUNT)
+}
 
 
 def write_canonical(leaf: object) -> str:

@@ -14,12 +14,12 @@ from agentsys.defense.agent_session import OutOfCalls
 from agentsys.defense.call_trace import UserRequest, write_json_line
 from agentsys.defense.gate import find_first_object
 from agentsys.defense.prompts import write_sections
+from agentsys.defense.simulated_agentsys import TASK_POLICY_ROLE
 from agentsys.defense.typed.handle_store import ResolvedLeaf, list_number_forms
 from agentsys.defense.typed.prompts import TASK_POLICY, TASK_POLICY_SECTIONS
 from agentsys.models.chat import ChatModel, ChatRequest, ToolSpec, system, text_of, user
 from agentsys.models.trace import mark_reply_unreadable, span
 
-TASK_POLICY_ROLE = "task_policy"
 FROM_REQUEST = "request"
 _MIN_QUOTE = 3
 

@@ -109,6 +109,10 @@ class AgentSysTyped:
 
 _POLICY_TEXTS = {
     FlowPolicy.WORDS: "it stands in the user's request or was chosen by a worker that saw no third party's text",
+    FlowPolicy.SOLE: (
+        "it stands in the user's request, or was found in a place that the request points to, and is a number, a date,"
+        " an id, or the only address or account there"
+    ),
     FlowPolicy.NAMED: (
         "it stands in the user's request, or was found in a place that the request points to, and is a number, a"
         " date, an address, an account or an id"

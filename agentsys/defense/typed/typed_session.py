@@ -37,6 +37,7 @@ from agentsys.defense.typed.provenance import (
     Provenance,
     ValueKind,
     find_value_kind,
+    has_rivals,
     iterate_leaves,
     write_canonical,
 )
@@ -210,18 +211,24 @@ class TypedSession:
         fields = self._extract(call, output, call.intent)
         if isinstance(fields, Failure):
             return fields.as_text(tool_ran=True)
-        return self._store_value(call, fields, resolved.leaves)
+        return self._store_value(call, fields, resolved.leaves, output)
 
     def _store_value(
-        self, call: TracedCall, fields: Mapping[str, ChosenValue], leaves: Sequence[ResolvedLeaf]
+        self,
+        call: TracedCall,
+        fields: Mapping[str, ChosenValue],
+        leaves: Sequence[ResolvedLeaf],
+        output: ToolOutput,
     ) -> str:
+        raw = output.text.open_for(Reader.GATE)
         value = {name: _drop_reason(one.value) for name, one in fields.items()}
         find = self._measure_distance(call.tool, leaves)
         origins = {}
         for path, leaf in iterate_leaves(value):
             choice, kind = fields[str(path[0])].choice, find_value_kind(leaf)
-            distance = find(leaf, choice)
-            origins[path] = Provenance(self.store.next_call, call.tool, path, kind, choice, distance)
+            rivals = choice is ChosenBy.READER and has_rivals(leaf, raw)
+            known = (kind, choice, find(leaf, choice), rivals)
+            origins[path] = Provenance(self.store.next_call, call.tool, path, *known)
         number = self.store.add(StoredValue(call.tool, value, origins))
         return json.dumps(self.store.show(number, self.settings.shows.kinds), ensure_ascii=False)
 

@@ -16,8 +16,11 @@ class FlowPolicy(Enum):
 
     WORDS = "words"
     """The user's words, and values that no reader of foreign text chose."""
+    SOLE = "sole"
+    """Also addresses and accounts that a reader took out of a source which the user pointed at, if there was no other
+    of the kind to choose from, and its other closed values."""
     NAMED = "named"
-    """Also values that a reader took out of a source which the user pointed at."""
+    """Also any closed value that a reader took out of such a source."""
     REACHABLE = "reachable"
     """Also values found at two removes."""
     OFF = "off"
@@ -114,7 +117,9 @@ def _judge_origin(origin: Provenance, policy: FlowPolicy) -> LeafGround | None:
         return LeafGround.VIA if policy is FlowPolicy.REACHABLE else None
     if origin.choice is not ChosenBy.READER:
         return LeafGround.BLIND
-    return None if policy is FlowPolicy.WORDS else LeafGround.READER
+    if policy is FlowPolicy.WORDS or (policy is FlowPolicy.SOLE and origin.has_rivals):
+        return None
+    return LeafGround.READER
 
 
 def find_distance(leaves: Sequence[ResolvedLeaf]) -> Distance:
