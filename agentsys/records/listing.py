@@ -83,7 +83,8 @@ def _list_folder(folder: str, found: Listing) -> list[str]:
     if identity in found.folders:
         return []
     with os.scandir(folder) as listing:
-        entries = sorted(listing, key=_name)
+        entries = [*listing]
+    entries.sort(key=_name)
     subfolders, files, tables = list[str](), list[str](), list[str]()
     for entry in entries:
         name = entry.name

@@ -114,10 +114,16 @@ def _find_hollow(done: Sequence[CaseRow]) -> _Reasons:
 def _find_unreadable(done: Sequence[CaseRow]) -> _Reasons:
     """Roles whose replies could not be read; AgentSys asks for its labels once, apart from any case."""
     unreadable, replies, asked = Counter[str](), Counter[str](), Counter[str]()
-    for case in done:
-        unreadable.update(case.unreadable_by_role)
-        replies.update(case.replies_by_role)
-        asked.update(case.replies_by_role.keys())
+    # Most cases of a cell have the same counts: a folder of 50,000 cases has some hundreds of them.
+    alike = Counter(
+        (tuple(case.replies_by_role.items()), tuple(case.unreadable_by_role.items())) for case in done
+    )
+    for (given, bad), cases in alike.items():
+        for role, count in given:
+            replies[role] += count * cases
+            asked[role] += cases
+        for role, count in bad:
+            unreadable[role] += count * cases
     for role, count in sorted(unreadable.items()):
         told = f"{role} unreadable ({count} of {replies[role]} replies)"
         if count >= replies[role] and asked[role] >= _RARE * len(done):
