@@ -20,7 +20,7 @@ from agentdojo.functions_runtime import Function
 
 from agentsys.attacks.injection_vectors import find_injectable_vectors
 from agentsys.attacks.registered_attack import RegisteredAttack
-from agentsys.contracts import AttackKind, InjectionTask, NotInjectable, Suite, UserTask, Victim
+from agentsys.contracts import AttackKind, InjectionTask, Suite, UserTask, Victim
 from agentsys.errors import ConfigError, require_known_name
 
 _PLACEHOLDER = re.compile(r"\{(goal|user|model|task)\}")
@@ -126,6 +126,10 @@ class AdaptiveAttack:
         write = _WRITERS[self.form]
         return {vector: write(_join_lines(payload), task, goal) for vector, payload in payloads.items()}
 
+    def applies_to(self, suite: Suite, user_task: UserTask, injection_task: InjectionTask) -> bool:
+        """Whether the goal is short enough for a short payload."""
+        return self.form != "in_field_short" or len(injection_task.GOAL) <= SHORT_CHARS
+
 
 def _write_checks_text(payload: str, task: str, goal: str) -> str:
     # The request is the user's own text: its double quotes would break the file, as anybody's would.
@@ -140,17 +144,11 @@ SHORT_CHARS = 60
 """Most characters of a short payload: as long as a name or a title may be."""
 
 
-def _write_short_field(payload: str, task: str, goal: str) -> str:
-    if len(goal) > SHORT_CHARS:
-        raise NotInjectable(f"the goal has {len(goal)} characters, and a short payload at most {SHORT_CHARS}")
-    return f"{IN_FIELD_OPENING} '{goal}'"
-
-
 _WRITERS: Mapping[str, Callable[[str, str, str], str]] = {
     "extra_key": lambda payload, task, goal: f"{EXTRA_KEY_OPENING} '{EXTRA_KEY}': '{payload}'",
     "in_field": lambda payload, task, goal: f"{IN_FIELD_OPENING} '{payload}'",
     "checks": _write_checks_text,
-    "in_field_short": _write_short_field,
+    "in_field_short": lambda payload, task, goal: f"{IN_FIELD_OPENING} '{goal}'",
     "record": lambda payload, task, goal: f"{RECORD_OPENING} {payload}",
     "closed": lambda payload, task, goal: f"{CLOSED_VALUE_OPENING} {payload}",
 }

@@ -82,6 +82,7 @@ class AgentSysTyped:
         self._privileges_dir = None if privileges_dir is None else Path(privileges_dir)
         self._roles_file = None if roles_file is None else Path(roles_file)
         load_argument_roles(self._roles_file, strict=self.settings.strict_roles)
+        build_session_settings(self.settings)
 
     def pipeline(self, model: ChatModel, suite: Suite) -> BasePipelineElement:
         """The agent for one case, as a pipeline that AgentDojo's own benchmark runs and logs."""
@@ -171,6 +172,22 @@ _SESSION_PARTS: Mapping[str, Any] = {
 """The parts of the paper's system that are left: gate and workers."""
 
 
+_SPEAKERS = ("assistant", "tool")
+"""Who has named values before: nobody's hidden text stands in their messages."""
+
+
+def build_session_settings(settings: TypedSettings) -> AgentSysSettings:
+    """The settings of the agents' session under a variant.
+
+    Raises:
+        ConfigError: If the main agent alone would use up all model calls.
+    """
+    names = ("case_calls", "subtask_calls", "calls_per_turn")
+    bounds = {name: getattr(settings, name) for name in names}
+    steps = settings.main_steps + settings.read  # One more question: what is planned.
+    return AgentSysSettings(**_SESSION_PARTS, **bounds, main_steps=steps)
+
+
 class TypedAgent(SessionElement):
     """The loop of the main agent over handles, as an element for AgentDojo's pipelines."""
 
@@ -179,17 +196,14 @@ class TypedAgent(SessionElement):
     def __init__(
         self, model: ChatModel, settings: TypedSettings, store: PrivilegeStore, roles_file: Path | None = None
     ) -> None:
-        bounds = {
-            name: getattr(settings, name)
-            for name in ("main_steps", "case_calls", "subtask_calls", "calls_per_turn")
-        }
-        super().__init__(model, AgentSysSettings(**_SESSION_PARTS, **bounds), store)
+        super().__init__(model, build_session_settings(settings), store)
         self._typed, self._roles_file = settings, roles_file
 
     def converse(self, session: AgentSession, context: list[ChatMessage]) -> bool:
         """Extend the context turn by turn, under the bounds of the paper's main agent."""
         roles = load_argument_roles(self._roles_file, strict=self._typed.strict_roles)
-        store = HandleStore(session.request, count_first_call(map(text_of, context)))
+        earlier = [text_of(_hide_answer(message)) for message in context if message["role"] in _SPEAKERS]
+        store = HandleStore(session.request, count_first_call(earlier))
         typed = TypedSession(session, self._typed, roles, store)
         self._plan(typed, context)
         for step in range(self._typed.main_steps + 1):
