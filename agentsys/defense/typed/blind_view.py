@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from agentsys.defense.call_trace import UserRequest
-from agentsys.defense.typed.provenance import (
+from agentsys.defense.typed.value_origin import (
     ValueKind,
     convert_to_plain,
     find_value_kind,

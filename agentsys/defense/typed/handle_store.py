@@ -13,16 +13,16 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agentsys.defense.call_trace import UserRequest
-from agentsys.defense.typed.provenance import (
+from agentsys.defense.typed.value_joins import JoinedValue, compute_join, parse_join
+from agentsys.defense.typed.value_origin import (
     ChosenBy,
     Distance,
-    Provenance,
     ValueKind,
+    ValueOrigin,
     find_value_kind,
     iterate_leaves,
     write_canonical,
 )
-from agentsys.defense.typed.value_joins import JoinedValue, compute_join, parse_join
 
 HANDLE = re.compile(r"\$c(\d{1,6})((?:\.\w{1,60}|\[\d{1,6}\])+)", re.ASCII)
 _STEP = re.compile(r"\.(\w+)|\[(\d+)\]", re.ASCII)
@@ -37,8 +37,8 @@ class StoredValue:
 
     tool: str
     value: Mapping[str, Any]
-    origins: Mapping[tuple[str | int, ...], Provenance]
-    """Provenance of each leaf."""
+    origins: Mapping[tuple[str | int, ...], ValueOrigin]
+    """ValueOrigin of each leaf."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class ResolvedLeaf:
 
     argument: str
     value: Any
-    origins: tuple[Provenance, ...] = ()
+    origins: tuple[ValueOrigin, ...] = ()
     """Of a handle that of its value; of a literal those of all equal values that were shown."""
     in_request: bool = False
     """Whether it stands in the user's request."""
@@ -87,7 +87,7 @@ class HandleStore:
     def __init__(self, request: UserRequest, first: int = 1) -> None:
         self._request = request
         self._stored: dict[int, StoredValue] = {}
-        self._shown: dict[str, list[Provenance]] = {}
+        self._shown: dict[str, list[ValueOrigin]] = {}
         self.next_call = first
 
     def add(self, stored: StoredValue) -> int:
@@ -176,7 +176,7 @@ class HandleStore:
 
     def _splice(self, name: str, text: str, resolved: ResolvedArguments) -> str:
         """A text with the values of the handles in it; unknown names stay as they are."""
-        used: list[Provenance] = []
+        used: list[ValueOrigin] = []
 
         def insert(found: re.Match[str]) -> str:
             located, rest = self._find_longest(found[0])
@@ -198,7 +198,7 @@ class HandleStore:
         )
         return ResolvedLeaf(name, leaf, tuple(self._shown.get(write_canonical(leaf), ())), in_request=known)
 
-    def find(self, handle: str) -> tuple[Any, Mapping[tuple[str | int, ...], Provenance]] | None:
+    def find(self, handle: str) -> tuple[Any, Mapping[tuple[str | int, ...], ValueOrigin]] | None:
         """The value behind a handle with the provenance of its leaves; None if there is none."""
         form = HANDLE.fullmatch(handle)
         stored = self._stored.get(int(form[1])) if form is not None else None
@@ -218,7 +218,7 @@ class HandleStore:
 
     def _find_longest(
         self, handle: str
-    ) -> tuple[tuple[Any, Mapping[tuple[str | int, ...], Provenance]] | None, str]:
+    ) -> tuple[tuple[Any, Mapping[tuple[str | int, ...], ValueOrigin]] | None, str]:
         """What the longest beginning of a text names, and the rest: `$c1.name.txt` may be `$c1.name` and `.txt`."""
         end = len(handle)
         while end > 0:
@@ -282,7 +282,7 @@ def _list_joined_leaves(name: str, joined: JoinedValue) -> list[ResolvedLeaf]:
     distance = max((origin.distance for origin in joined.origins), default=Distance.OWN)
     leaves = []
     for path, leaf in iterate_leaves(joined.value):
-        source = Provenance(0, joined.operator, path, find_value_kind(leaf), choice, distance)
+        source = ValueOrigin(0, joined.operator, path, find_value_kind(leaf), choice, distance)
         leaves.append(ResolvedLeaf(name, leaf, (source,), by_handle=True))
     return leaves
 
@@ -291,5 +291,5 @@ def taint_literal(leaf: ResolvedLeaf) -> ResolvedLeaf:
     """A literal of an agent that has read text: whoever wrote that text may have chosen it."""
     if leaf.in_request or leaf.by_handle:
         return leaf
-    source = Provenance(0, "", (), find_value_kind(leaf.value), ChosenBy.READER, Distance.VIA)
+    source = ValueOrigin(0, "", (), find_value_kind(leaf.value), ChosenBy.READER, Distance.VIA)
     return replace(leaf, origins=(source,))

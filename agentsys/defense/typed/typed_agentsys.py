@@ -27,6 +27,7 @@ from agentsys.defense.prompts import WORKER, WORKER_AGAIN
 from agentsys.defense.simulated_agentsys import SIMULATED_ROLES
 from agentsys.defense.tool_turn import ask_next_message
 from agentsys.defense.typed.argument_roles import load_argument_roles
+from agentsys.defense.typed.derived_policy import derive_policy
 from agentsys.defense.typed.handle_store import HandleStore, count_first_call, hide_quotations
 from agentsys.defense.typed.prompts import (
     BLIND_ADVICE,
@@ -36,7 +37,6 @@ from agentsys.defense.typed.prompts import (
     READ_TOOL,
     TASK_POLICY,
 )
-from agentsys.defense.typed.task_policy import derive_task_policy
 from agentsys.defense.typed.typed_session import ShownKinds, TypedSession, TypedSettings
 from agentsys.defense.typed.value_judge import FlowPolicy
 from agentsys.models.chat import ChatModel, ChatRequest, ToolSpec, assistant, text_of, user
@@ -225,7 +225,7 @@ class TypedAgent(SessionElement):
         """What is fixed before anything is read: the task's own policy, and the commands of an agent that may read."""
         session = typed.session
         if self._typed.derived:
-            typed.task_policy = derive_task_policy(session.model, session.request, session.plain_tools)
+            typed.task_policy = derive_policy(session.model, session.request, session.plain_tools)
         if self._typed.read:
             question = [*map(_hide_answer, context), user(PLAN_QUESTION)]
             request = ChatRequest(question, session.tools, MAIN_ROLE, tool_choice="none")

@@ -21,6 +21,7 @@ from agentsys.defense.intent import INTENT_PARAMETER, Intent, NoIntent, parse_in
 from agentsys.defense.tool_turn import CheckedArguments, ToolOutput, check_arguments, run_tool
 from agentsys.defense.typed.argument_roles import ArgumentRole, ArgumentRoles
 from agentsys.defense.typed.blind_view import BlindView, IsOwnField, build_blind_view
+from agentsys.defense.typed.derived_policy import DerivedPolicy
 from agentsys.defense.typed.handle_store import (
     HandleStore,
     ResolvedArguments,
@@ -30,19 +31,18 @@ from agentsys.defense.typed.handle_store import (
     write_text,
 )
 from agentsys.defense.typed.prompts import BLIND_ADVICE, READ_TOOL
-from agentsys.defense.typed.provenance import (
+from agentsys.defense.typed.value_judge import FlowPolicy, LeafVerdict, find_distance, judge_leaf
+from agentsys.defense.typed.value_origin import (
     WORDLESS_KINDS,
     ChosenBy,
     Distance,
-    Provenance,
     ValueKind,
+    ValueOrigin,
     find_value_kind,
     has_rivals,
     iterate_leaves,
     write_canonical,
 )
-from agentsys.defense.typed.task_policy import TaskPolicy
-from agentsys.defense.typed.value_judge import FlowPolicy, LeafVerdict, find_distance, judge_leaf
 from agentsys.defense.worker import WorkerTask, lacks_value, run_worker
 from agentsys.models.chat import ModelError, tool_message
 from agentsys.models.trace import span
@@ -96,7 +96,7 @@ class TypedSession:
     roles: ArgumentRoles
     store: HandleStore
     is_own: IsOwnField | None = None
-    task_policy: TaskPolicy | None = None
+    task_policy: DerivedPolicy | None = None
     planned_commands: frozenset[str] | None = None
     """Commands named before anything was read; None where texts cannot be read."""
     has_read: bool = False
@@ -228,7 +228,7 @@ class TypedSession:
             choice, kind = fields[str(path[0])].choice, find_value_kind(leaf)
             rivals = choice is ChosenBy.READER and has_rivals(leaf, raw)
             known = (kind, choice, find(leaf, choice), rivals)
-            origins[path] = Provenance(self.store.next_call, call.tool, path, *known)
+            origins[path] = ValueOrigin(self.store.next_call, call.tool, path, *known)
         number = self.store.add(StoredValue(call.tool, value, origins))
         return json.dumps(self.store.show(number, self.settings.shows.kinds), ensure_ascii=False)
 

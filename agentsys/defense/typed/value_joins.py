@@ -12,15 +12,15 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from agentsys.defense.typed.provenance import (
-    Provenance,
+from agentsys.defense.typed.value_origin import (
     ValueKind,
+    ValueOrigin,
     find_value_kind,
     iterate_leaves,
     write_canonical,
 )
 
-Origins = Mapping[tuple[str | int, ...], Provenance]
+Origins = Mapping[tuple[str | int, ...], ValueOrigin]
 FindValue = Callable[[str], tuple[Any, Origins] | None]
 """The value behind a handle; None if there is none."""
 
@@ -49,8 +49,8 @@ class JoinedValue:
 
     operator: str
     value: Any
-    origins: tuple[Provenance, ...]
-    """Provenance of everything that had a part in it."""
+    origins: tuple[ValueOrigin, ...]
+    """ValueOrigin of everything that had a part in it."""
 
 
 def parse_join(text: str) -> Join | None:
@@ -84,7 +84,7 @@ def compute_join(join: Join, find: FindValue) -> JoinedValue | None:
     return _pick_record(join, values[0], origins)
 
 
-def _add_numbers(values: Iterable[Any], origins: tuple[Provenance, ...]) -> JoinedValue | None:
+def _add_numbers(values: Iterable[Any], origins: tuple[ValueOrigin, ...]) -> JoinedValue | None:
     leaves = [leaf for value in values for _, leaf in iterate_leaves(value)]
     if not leaves or any(find_value_kind(leaf) is not ValueKind.NUMBER for leaf in leaves):
         return None
@@ -92,7 +92,7 @@ def _add_numbers(values: Iterable[Any], origins: tuple[Provenance, ...]) -> Join
     return JoinedValue("sum", int(total) if total == int(total) else float(total), origins)
 
 
-def _pick_record(join: Join, records: Any, origins: tuple[Provenance, ...]) -> JoinedValue | None:
+def _pick_record(join: Join, records: Any, origins: tuple[ValueOrigin, ...]) -> JoinedValue | None:
     if not isinstance(records, list) or not records:
         return None
     keys = [record.get(join.key) if isinstance(record, dict) else record for record in records]

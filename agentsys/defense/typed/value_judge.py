@@ -8,7 +8,7 @@ from enum import Enum
 
 from agentsys.defense.typed.argument_roles import ArgumentRole
 from agentsys.defense.typed.handle_store import ResolvedLeaf
-from agentsys.defense.typed.provenance import ChosenBy, Distance, Provenance, ValueKind
+from agentsys.defense.typed.value_origin import ChosenBy, Distance, ValueKind, ValueOrigin
 
 
 class FlowPolicy(Enum):
@@ -109,7 +109,7 @@ def judge_leaf(
 _BEST = [LeafGround.BLIND, LeafGround.READER, LeafGround.VIA]
 
 
-def _judge_origin(origin: Provenance, policy: FlowPolicy) -> LeafGround | None:
+def _judge_origin(origin: ValueOrigin, policy: FlowPolicy) -> LeafGround | None:
     """Why a value of this provenance may be a target; a text never may."""
     if origin.kind is ValueKind.TEXT:
         return None

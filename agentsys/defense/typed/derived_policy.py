@@ -1,4 +1,4 @@
-"""`TaskPolicy`: what one request allows, derived by a model before anything is read, and checked by quotation.
+"""`DerivedPolicy`: what one request allows, derived by a model before anything is read, and checked by quotation.
 
 It can only refuse more than the fixed policy does: a line whose quotation does not stand in the request is dropped,
 and a command that no line names may not run.
@@ -35,7 +35,7 @@ class ValueSource:
 
 
 @dataclass(frozen=True)
-class TaskPolicy:
+class DerivedPolicy:
     """The commands that a request needs, and where their arguments come from."""
 
     commands: Mapping[str, Mapping[str, ValueSource]] = field(default_factory=dict)
@@ -54,7 +54,7 @@ class TaskPolicy:
         return leaf.in_request or any(origin.tool == source.source for origin in leaf.origins)
 
 
-def derive_task_policy(model: ChatModel, request: UserRequest, tools: Sequence[ToolSpec]) -> TaskPolicy:
+def derive_policy(model: ChatModel, request: UserRequest, tools: Sequence[ToolSpec]) -> DerivedPolicy:
     """Ask a model for the policy of a request.
 
     Raises:
@@ -75,8 +75,8 @@ def derive_task_policy(model: ChatModel, request: UserRequest, tools: Sequence[T
         try:
             reply = model.complete(ChatRequest(messages, role=TASK_POLICY_ROLE)).message
         except OutOfCalls:
-            return TaskPolicy()
-        policy = read_task_policy(text_of(reply), request, tools)
+            return DerivedPolicy()
+        policy = read_derived_policy(text_of(reply), request, tools)
         opened.messages = [*messages, reply]
         opened.decision = {"commands": {name: sorted(lines) for name, lines in policy.commands.items()}}
         if find_first_object(text_of(reply)) is None:
@@ -84,7 +84,7 @@ def derive_task_policy(model: ChatModel, request: UserRequest, tools: Sequence[T
     return policy
 
 
-def read_task_policy(reply: str, request: UserRequest, tools: Sequence[ToolSpec]) -> TaskPolicy:
+def read_derived_policy(reply: str, request: UserRequest, tools: Sequence[ToolSpec]) -> DerivedPolicy:
     """The lines of a reply whose quotations stand in the request; nothing else of it counts."""
     said = (find_first_object(reply) or {}).get("commands")
     if isinstance(said, list):
@@ -101,7 +101,7 @@ def read_task_policy(reply: str, request: UserRequest, tools: Sequence[ToolSpec]
             for argument, source in sources
             if argument in arguments[name]
         }
-    return TaskPolicy(commands)
+    return DerivedPolicy(commands)
 
 
 def _is_quoted(line: Mapping[str, Any], request: UserRequest) -> bool:

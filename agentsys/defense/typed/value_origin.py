@@ -1,4 +1,4 @@
-"""`Provenance`: what is known of a value that the main agent may pass on without reading it."""
+"""`ValueOrigin`: what is known of a value that the main agent may pass on without reading it."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Distance(IntEnum):
 
 
 @dataclass(frozen=True)
-class Provenance:
+class ValueOrigin:
     """Where one accepted leaf comes from."""
 
     call: int
