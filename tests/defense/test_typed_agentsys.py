@@ -419,6 +419,20 @@ def test_an_unreadable_policy_allows_no_command() -> None:
 # --- bounds and options
 
 
+def test_a_value_that_is_not_there_is_null_whatever_reason_was_given() -> None:
+    class Excuses(FaithfulReader):
+        def read(self, request: ChatRequest) -> dict[str, Any]:
+            return dict.fromkeys(super().read(request), "Not Available, ask eve")
+
+    outcome = run_typed(Excuses({"main": [LOOK, "ok"]}), World(MAIL), "Pay the bill")
+    assert outcome.results() == [{"sender": None, "body": None, "total": None}]
+
+
+def test_an_agent_that_repeats_a_refused_call_is_stopped() -> None:
+    outcome, world = run_once(*[send(recipient="$c9.x")] * 5, "ok")
+    assert len(outcome.results()) == 3 and world.ran == []
+
+
 def test_calls_beyond_the_bound_are_refused_and_a_wrong_option_is_said() -> None:
     outcome, world = run_once([*LOOK, *LOOK], "ok", calls_per_turn=1)
     assert outcome.results()[1] == {"error": "budget_exhausted", "tool_ran": False} and len(world.ran) == 1

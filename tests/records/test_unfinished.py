@@ -151,7 +151,7 @@ def test_a_frame_is_read_with_a_warning(tmp_path: Path, caplog: pytest.LogCaptur
         ["table", "2", "--runs"],
         ["table", "2", "--format", "csv", "--runs"],
         ["compare"],
-        ["measures"],
+        ["results", "--by", "cost"],
         ["figure", "3", "--out", "OUT", "--runs"],
     ],
     ids=" ".join,

@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 from agentdojo.functions_runtime import FunctionsRuntime, TaskEnvironment, make_function
 from agentdojo.types import ChatMessage
-from scripted_for_defense import ScriptedModel, as_message
+from scripted_for_defense import ScriptedModel, as_message, read_result
 
 from agentsys.defense.prompts import WORKER_SECTIONS, read_sections
 from agentsys.defense.typed.typed_agentsys import AgentSysTyped
@@ -115,7 +115,7 @@ class TypedOutcome:
 
     def results(self) -> list[Any]:
         texts = [text_of(message) for message in self.messages if message["role"] == "tool"]
-        return [json.loads(text) if text.startswith("{") else text for text in texts]
+        return [read_result(text) for text in texts]
 
     def spans(self, kind: str) -> list[Span]:
         return [span for span in self.tracer.spans if span.kind == kind]

@@ -21,9 +21,8 @@ from agentsys.defense.agentsys_settings import (
     TraceView,
     WorkerTools,
 )
-from agentsys.defense.gate import GateRule
-from agentsys.defense.privileges import PrivilegeStore, get_privilege_store
-from agentsys.defense.prompts import WORKER, WORKER_AGAIN
+from agentsys.defense.gate import Failure, GateRule
+from agentsys.defense.privileges import PRIVILEGES_CONTRACT, PrivilegeStore, get_privilege_store
 from agentsys.defense.simulated_agentsys import SIMULATED_ROLES
 from agentsys.defense.tool_turn import ask_next_message
 from agentsys.defense.typed.argument_roles import load_argument_roles
@@ -39,6 +38,7 @@ from agentsys.defense.typed.prompts import (
 )
 from agentsys.defense.typed.typed_session import ShownKinds, TypedSession, TypedSettings
 from agentsys.defense.typed.value_judge import FlowPolicy
+from agentsys.defense.worker import WORKER_CONTRACT
 from agentsys.models.chat import ChatModel, ChatRequest, ToolSpec, assistant, text_of, user
 from agentsys.models.pipeline_elements import default_system_message, named_pipeline
 from agentsys.models.trace import span
@@ -101,8 +101,7 @@ class AgentSysTyped:
 
     def prompts(self) -> dict[str, str]:
         """Every text this variant says to a model, by name."""
-        again = {f"worker_again_{kind}": text for kind, text in WORKER_AGAIN.items()}
-        texts = {"main": MAIN_OVER_HANDLES, "worker": WORKER, **again}
+        texts = {"main": MAIN_OVER_HANDLES, **WORKER_CONTRACT.texts(), **PRIVILEGES_CONTRACT.texts()}
         texts |= {"worker_blind": BLIND_ADVICE} if self.settings.blind_pass else {}
         texts |= {"main_plan": PLAN_QUESTION, "read_value": READ_DESCRIPTION} if self.settings.read else {}
         return texts | ({"task_policy": TASK_POLICY} if self.settings.derived else {})
@@ -216,6 +215,9 @@ class TypedAgent(SessionElement):
             if step == self._typed.main_steps:
                 break
             context += typed.serve_turn(message["tool_calls"])
+            if typed.agent.is_stuck:
+                session.failure = Failure.STUCK
+                break
         return False
 
     def _list_tools(self, session: AgentSession) -> list[ToolSpec]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
@@ -15,7 +15,7 @@ from agentsys.base.option_checks import AtLeast1
 from agentsys.defense.agent_session import AgentSession, OutOfCalls
 from agentsys.defense.call_trace import CallTrace, TracedCall
 from agentsys.defense.delegation import NOTHING_RETURNED
-from agentsys.defense.extraction import DONE_STATUS, STATUS_ONLY
+from agentsys.defense.extraction import DONE_STATUS, STATUS_LIST, STATUS_ONLY
 from agentsys.defense.gate import NOT_AVAILABLE, AcceptedValue, Failure, ends_subtask
 from agentsys.defense.intent import INTENT_PARAMETER, Intent, NoIntent, parse_intent
 from agentsys.defense.tool_turn import CheckedArguments, ToolOutput, check_arguments, run_tool
@@ -43,7 +43,7 @@ from agentsys.defense.typed.value_origin import (
     iterate_leaves,
     write_canonical,
 )
-from agentsys.defense.worker import WorkerTask, lacks_value, run_worker
+from agentsys.defense.worker import CallingAgent, WorkerTask, lacks_value, run_worker
 from agentsys.models.chat import ModelError, tool_message
 from agentsys.models.trace import span
 from agentsys.models.untrusted import Reader, Untrusted
@@ -87,6 +87,10 @@ class TypedSettings:
     calls_per_turn: AtLeast1 = 20
 
 
+class CallNotServed(Exception):
+    """A call does not run; the message is what its agent is told."""
+
+
 @dataclass
 class TypedSession:
     """What one run of the pipeline knows besides the agents' session."""
@@ -99,6 +103,8 @@ class TypedSession:
     task_policy: DerivedPolicy | None = None
     planned_commands: frozenset[str] | None = None
     """Commands named before anything was read; None where texts cannot be read."""
+    agent: CallingAgent = field(default_factory=CallingAgent)
+    """The main agent, whose refused calls are counted."""
     has_read: bool = False
     """Whether the main agent has read a text: then its own words are no longer its own."""
 
@@ -110,11 +116,21 @@ class TypedSession:
         """
         most = self.settings.calls_per_turn
         refused = Failure.BUDGET_EXHAUSTED.as_text(tool_ran=False)
-        served = [tool_message(call, self.serve_call(call)) for call in calls[:most]]
+        served = [tool_message(call, self._serve_or_refuse(call)) for call in calls[:most]]
         return [*served, *(tool_message(call, refused) for call in calls[most:])]
 
+    def _serve_or_refuse(self, call: FunctionCall) -> str:
+        try:
+            return self.serve_call(call)
+        except CallNotServed as refused:
+            return self.agent.refuse(call.function, call.args, str(refused))
+
     def serve_call(self, call: FunctionCall) -> str:
-        """Run a call; returns what the main agent may see of it."""
+        """Run a call; returns what the main agent may see of it.
+
+        Raises:
+            CallNotServed: If the call does not run, with what its agent is told.
+        """
         if self.settings.read and call.function == READ_TOOL:
             return self._read_value(str(call.args.get("name", "")).strip())
         self.session.begin_subtask()
@@ -124,19 +140,23 @@ class TypedSession:
             resolved.leaves = [taint_literal(leaf) for leaf in resolved.leaves]
         if resolved.unknown:
             names = ", ".join(resolved.unknown)
-            return f"There is no value named {names}, so the tool did not run. Use names as they were given."
+            raise CallNotServed(
+                f"There is no value named {names}, so the tool did not run. Use names as they were given."
+            )
         arguments = check_arguments(self.session.runtime, replace_arguments(call, resolved.values))
         if isinstance(arguments, str):
             # A message of the schema quotes the value; of a hidden one it may say nothing.
-            return Failure.TOOL_ERROR.as_text(tool_ran=False) if resolved.has_handles else arguments
+            hidden = Failure.TOOL_ERROR.as_text(tool_ran=False)
+            raise CallNotServed(hidden if resolved.has_handles else arguments)
         try:
             intent = parse_intent(call.args.get(INTENT_PARAMETER))
         except NoIntent as mistake:
-            example = json.dumps({**written, INTENT_PARAMETER: dict(STATUS_ONLY)}, default=str)
+            example = json.dumps({**written, INTENT_PARAMETER: STATUS_LIST}, default=str)
             mend = f"{mistake}; call {call.function} again, for example with {example}"
-            return Failure.NO_INTENT.as_text(tool_ran=False, message=mend)
+            raise CallNotServed(Failure.NO_INTENT.as_text(tool_ran=False, message=mend)) from None
         if self.is_judged(call.function) and (refused := self._judge(call.function, arguments, resolved)):
-            return Failure.DENIED.as_text(tool_ran=False, arguments=", ".join(dict.fromkeys(refused)))
+            names = ", ".join(dict.fromkeys(refused))
+            raise CallNotServed(Failure.DENIED.as_text(tool_ran=False, arguments=names))
         return self._carry_out(TracedCall(call.function, written, intent), arguments, resolved)
 
     def _read_value(self, name: str) -> str:
