@@ -163,8 +163,8 @@ class Settings(BaseModel):
     @field_validator("defense")
     @classmethod
     def _defaults_no_entry(cls, defense: dict[str, Any]) -> dict[str, Any]:
-        """No entry for what leaves tools as they are offered, as before there was such a choice."""
-        return dict(_drop_defaults(defense, {"tool_labels": None, "read_tools": False}))
+        """No entry for what leaves tools as they are offered, as before there was such a choice; nor for what is gone."""
+        return dict(_drop_defaults(defense, {"tool_labels": None, "read_tools": False, **_GONE_OPTION}))
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -175,6 +175,7 @@ class Settings(BaseModel):
     def _with_paths(self) -> dict[str, Any]:
         nodes = {group: getattr(self, group) for group in NOT_IDENTITY}
         groups = {group: without_keys(node, not_identity(group, node)) for group, node in nodes.items()}
+        groups["defense"] = _add_gone_option(groups["defense"])
         others = {name: without_keys(node, NOT_IDENTITY["model"]) for name, node in self.others.items()}
         further = {"others": others, "files": self.files, "code": self.code, "packages": self.packages}
         given = {key: value for key, value in further.items() if value}
@@ -221,6 +222,23 @@ def _drop_defaults(value: Any, defaults: Mapping[str, Any]) -> Any:
         return value
     kept = {key: one for key, one in value.items() if key not in defaults or one is not defaults[key]}
     return {key: _drop_defaults(one, defaults) for key, one in kept.items()}
+
+
+_GONE_OPTION = {"worker_commands": 1}
+"""An option of AgentSys and its value in every YAML, which cases stored while it was there are known by."""
+_HAD_GONE_OPTION = "agentsys:defense.agentsys"
+
+
+def _add_gone_option(value: Any) -> Any:
+    """A defense's config, and what it holds, with the option that AgentSys once had."""
+    if isinstance(value, list):
+        return [_add_gone_option(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    inner = {key: _add_gone_option(one) for key, one in value.items()}
+    target = value.get("_target_")
+    gone = isinstance(target, str) and registered(target).name == _HAD_GONE_OPTION
+    return inner | (_GONE_OPTION if gone else {})
 
 
 def without_keys(node: Mapping[str, Any], hidden: set[str]) -> dict[str, Any]:
