@@ -163,7 +163,7 @@ class Settings(BaseModel):
     @field_validator("defense")
     @classmethod
     def _defaults_no_entry(cls, defense: dict[str, Any]) -> dict[str, Any]:
-        """No entry for what leaves tools as they are offered, as before there was such a choice; nor for what is gone."""
+        """No entry for what leaves tools as they are offered, and none for an option that is gone."""
         return dict(_drop_defaults(defense, {"tool_labels": None, "read_tools": False, **_GONE_OPTION}))
 
     @property
