@@ -241,7 +241,8 @@ class AgentSession:
             return True
         function = self.runtime.functions[call.tool]
         described = "" if isinstance(function, ForeignFunction) else function.description
-        return validate(self.model, self.request, earlier, call, described).allow
+        threshold = self.settings.validator_threshold
+        return validate(self.model, self.request, earlier, call, described, threshold).allow
 
     def allows_within_budget(self, judge: CommandJudge, call: TracedCall, earlier: CallTrace) -> bool:
         """Whether `allows` says so; a call that nobody is left to judge may not run."""

@@ -108,7 +108,11 @@ def _describe_checks(settings: AgentSysSettings) -> str:
     both = settings.validate_main is settings.validator
     who = "a worker and the main agent" if both else "a worker"
     runs = "run" if both else "runs"
-    return f"Before {who} {runs} a tool that changes something, {_VALIDATOR_TEXT}."
+    checks = f"Before {who} {runs} a tool that changes something, {_VALIDATOR_TEXT}."
+    if settings.validator_threshold is not None:
+        sure = f"with a probability of at least {settings.validator_threshold:g}, whatever word it says"
+        checks = checks.replace("has to find it needed for the request", f"has to find it needed, {sure}")
+    return checks
 
 
 def _describe_cleaning(settings: AgentSysSettings) -> str:
@@ -270,8 +274,9 @@ class MainAgent(SessionElement):
                 return True
             if step == session.settings.main_steps:
                 break
-            context += serve_turn(session, message["tool_calls"], agent)
-            if agent.is_stuck:
+            answered = serve_turn(session, message["tool_calls"], agent)
+            if agent.is_stuck:  # AgentDojo scores a run whose last message is the agent's.
                 session.failure = Failure.STUCK
                 break
+            context += answered
         return False

@@ -116,6 +116,8 @@ class AgentSysSettings:
     case_calls: Annotated[int, Field(ge=3)] = 200
     subtask_calls: AtLeast1 = 60
     calls_per_turn: AtLeast1 = 20
+    validator_threshold: Annotated[float, Field(gt=0, lt=1)] | None = None
+    """How probable the validator's True has to be beside its False; None (the paper): its word decides."""
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> AgentSysSettings:
