@@ -109,10 +109,10 @@ def _describe_checks(settings: AgentSysSettings) -> str:
     who = "a worker and the main agent" if both else "a worker"
     runs = "run" if both else "runs"
     checks = f"Before {who} {runs} a tool that changes something, {_VALIDATOR_TEXT}."
-    if settings.validator_threshold is None:
-        return checks
-    sure = f"with a probability of at least {settings.validator_threshold:g}, whatever word it says"
-    return checks.replace("has to find it needed for the request", f"has to find it needed, {sure}")
+    if settings.validator_threshold is not None:
+        sure = f"with a probability of at least {settings.validator_threshold:g}, whatever word it says"
+        checks = checks.replace("has to find it needed for the request", f"has to find it needed, {sure}")
+    return checks
 
 
 def _describe_cleaning(settings: AgentSysSettings) -> str:

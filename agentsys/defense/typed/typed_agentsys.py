@@ -143,7 +143,7 @@ def describe_typed(settings: TypedSettings) -> str:
     else:
         parts.append(
             f"A command runs only if each recipient, account, address or id in it is such that"
-            f" {_POLICY_TEXTS[settings.policy]}. Passwords must stand in the request. Texts that are sent are free."
+            f" {_POLICY_TEXTS[settings.policy]}. Passwords must stand in the request, and texts that are sent are free."
         )
         parts.append(
             "Amounts and times may also be worked out by the main agent."
@@ -157,7 +157,7 @@ def describe_typed(settings: TypedSettings) -> str:
             "The main agent may ask to read a text; from then on only commands that it had named before run, and"
             " its own words count as the text's."
         )
-    return " ".join([*parts, "Errors are told as one of a few fixed words. No model judges a call."])
+    return " ".join([*parts, "Errors are told in a few fixed words, and no model judges a call."])
 
 
 _SESSION_PARTS: Mapping[str, Any] = {
