@@ -27,12 +27,14 @@ DOCS = Path(__file__).parents[1] / "docs"
 MADE_PAGES = {"defenses.md", "licences.md", "league.md", "attacker_prompt.md"}
 """Made by a command, or below a mark by one."""
 MARK = re.compile(r"<!-- (?:Made by|Below): .*?-->", re.DOTALL)
+_CODE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 MOST_WORDS = 59_500
 
 
 def count_words(text: str) -> int:
-    """Count what holds a letter or digit, up to the mark behind which a command writes."""
-    return sum(any(sign.isalnum() for sign in word) for word in MARK.split(text)[0].split())
+    """Count what holds a letter or digit, up to the mark behind which a command writes, without blocks of code."""
+    prose = _CODE.sub("", MARK.split(text)[0])
+    return sum(any(sign.isalnum() for sign in word) for word in prose.split())
 
 
 def counted_pages() -> dict[str, int]:
