@@ -29,11 +29,11 @@ MADE_PAGES = {"defenses.md", "licences.md", "league.md", "attacker_prompt.md"}
 MARK = re.compile(r"<!-- (?:Made by|Below): .*?-->", re.DOTALL)
 _MADE_PART = re.compile(r"^```.*?^```|<!-- (\w+) -->.*?<!-- \1 end -->", re.DOTALL | re.MULTILINE)
 """A block of code, which other tests run; a part between marks, which a command writes."""
-MOST_WORDS = 59_500
+MOST_WORDS = 49_500
 
 
 def count_words(text: str) -> int:
-    """Count what holds a letter or digit, up to the mark behind which a command writes, without code and parts made by commands."""
+    """Count what holds a letter or digit, without code and what commands wrote."""
     prose = _MADE_PART.sub("", MARK.split(text)[0])
     return sum(any(sign.isalnum() for sign in word) for word in prose.split())
 
