@@ -50,6 +50,23 @@ AmongOption = Annotated[
 ]
 
 
+ByOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="cost|budget|TAG",
+        help="cost: tokens, money and untrusted text. budget: success by the queries a search may make."
+        " Else a tag of the tasks, e.g. action_open.",
+    ),
+]
+FigureOption = Annotated[
+    Path | None,
+    typer.Option(metavar="OUT", help="With --by budget: also draw the curve as OUT.pdf, .png and .csv."),
+]
+FigureModelOption = Annotated[
+    str | None, typer.Option(help="With --figure: whose searches; by default the model with the most.")
+]
+
+
 def results_command(
     folders: Annotated[
         list[Path],
@@ -67,21 +84,9 @@ def results_command(
     fixed: Annotated[
         bool, typer.Option("--fixed", help="Beside the official scores, those under repaired checks.")
     ] = False,
-    by: Annotated[
-        str | None,
-        typer.Option(
-            metavar="cost|budget|TAG",
-            help="cost: tokens, money and untrusted text. budget: success by the queries a search may make."
-            " Else a tag of the tasks, e.g. action_open.",
-        ),
-    ] = None,
-    figure: Annotated[
-        Path | None,
-        typer.Option(metavar="OUT", help="With --by budget: also draw the curve as OUT.pdf, .png and .csv."),
-    ] = None,
-    model: Annotated[
-        str | None, typer.Option(help="With --figure: whose searches; by default the model with the most.")
-    ] = None,
+    by: ByOption = None,
+    figure: FigureOption = None,
+    model: FigureModelOption = None,
     as_one: Annotated[
         str | None,
         typer.Option(
@@ -97,13 +102,11 @@ def results_command(
 ) -> None:
     """Show utility, attack success and defense quality of stored runs, with 95% intervals."""
     if by == "budget":
-        _write_budget(folders, names, form, out, figure, model)
-        return
+        return _write_budget(folders, names, form, out, figure, model)
     if figure is not None or model is not None:
         raise ConfigError("--figure and --model go with --by budget; of other runs: agentsys figure 3 DIR.")
     if by == "cost":
-        _write_costs(folders, names, form, out)
-        return
+        return _write_costs(folders, names, form, out)
     own = load_own_metrics(metric, config_dir, plugin_path)
     reading = read_stored_runs(folders, names, whole_names=form.for_programs)
     if form.for_programs:

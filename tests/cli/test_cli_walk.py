@@ -35,7 +35,7 @@ WALKED = (
     "show config model=simulated defense=agentsys",
     "show defense camel",
     "show prompts agentsys",
-    "guard text",
+    "guards scan text",
     "init --check",
 )
 """Lines to type in a folder with `runs`, `recorded` and `text`."""
