@@ -166,12 +166,6 @@ def stands(attack: Attack, folded: Any, exact: Any) -> int:
     return count
 
 
-@pytest.mark.parametrize("name", ["important_instructions", "cached"])
-def test_shipped_attacks_stand_in_the_environment_as_they_are_meant(name: str, tmp_path: Path) -> None:
-    attack = shipped(name, tmp_path)
-    assert [stands(attack, suite_of("folded", s), suite_of("exact", s)) for s in REDUCED] == [5]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SHIPPED)
 def test_every_shipped_attack_stands_in_its_suites_as_it_is_meant(name: str, tmp_path: Path) -> None:

@@ -124,22 +124,6 @@ def test_error_text_is_read_and_withheld_unless_told_otherwise() -> None:
     assert seen(element(read_errors=False), calls("a"), failed)[1] == failed
 
 
-def test_with_errors_unread_a_flagged_content_leaves_the_error() -> None:
-    (_, result) = seen(element(read_errors=False), calls("a"), tool_message("evil", "KeyError: x"))
-    assert (text_of(result), result["error"]) == (NOTICE, "KeyError: x")
-
-
-def test_blocks_other_than_text_survive_and_every_text_block_is_replaced() -> None:
-    thought = {"type": "thinking", "content": "evil thoughts", "id": "t"}
-    blocks = [{"type": "text", "content": "evil"}, thought, {"type": "text", "content": "more"}]
-    tracer = Tracer()
-    with use_tracer(tracer):
-        (_, result) = seen(element(), calls("a"), tool_message("", content=blocks))
-    notice = {"type": "text", "content": NOTICE}
-    assert result["content"] == [notice, thought, notice]
-    assert tracer.spans[0].decision["unread_blocks"] == ["thinking"]
-
-
 def test_conversation_mode_reads_everything_up_to_each_result() -> None:
     detector = FlagsEvil()
     turn = calls("a", "b")
@@ -181,18 +165,6 @@ def test_abort_ends_the_case_without_quoting_what_was_flagged() -> None:
     assert not any("evil plan" in text for text in texts)
 
 
-def test_under_agentdojos_runner_an_aborted_case_is_scored_and_no_crash() -> None:
-    suite = get_suite("v1.2.2", "banking")
-    bill = FunctionCall(function="read_file", args={"file_path": "bill-december-2023.txt"}, id="1")
-    pipeline = defense(on_injection="abort").pipeline(ScriptedModel([assistant(None, [bill])]), suite)
-    task = suite.user_tasks["user_task_0"]
-    goal = suite.injection_tasks["injection_task_0"]
-    assert suite.run_task_with_pipeline(pipeline, task, goal, {"injection_bill_text": "evil"}) == (
-        False,
-        False,
-    )
-
-
 def test_options_that_cannot_work_are_the_users_errors() -> None:
     with pytest.raises(ConfigError, match="Did you mean conversation"):
         defense(mode="full_conversation")
@@ -203,22 +175,3 @@ def test_options_that_cannot_work_are_the_users_errors() -> None:
             defense(threshold=threshold)
     with pytest.raises(ConfigError, match="no pattern"):
         PhraseDetector(["("])
-
-
-def test_simulated_the_toy_stops_a_worded_injection_and_lets_benign_tasks_pass(run_cases: Any) -> None:
-    records = run_cases(
-        [
-            "model=simulated",
-            "defense=phrase_detector",
-            "attack=none,important_instructions",
-            "benchmark.suites=[banking]",
-            "user_tasks=[0,1]",
-            "injection_tasks=[0]",
-        ]
-    )
-    assert len(records) == 4
-    for record in records.values():
-        if record["injection_task_id"] is None:
-            assert record["utility"]
-        else:
-            assert not record["security"]

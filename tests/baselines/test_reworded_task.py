@@ -13,8 +13,7 @@ from scripted_for_baselines import ScriptedModel, calls, runtime_returning
 from agentsys.errors import ConfigError
 from agentsys.models.chat import assistant, text_of, user
 from agentsys.models.pipeline_elements import default_system_message
-from agentsys.models.trace import Tracer, use_tracer
-from baselines.reworded_task import Delimiters, InstructionalPrevention, RewordingModel, reword_request
+from baselines.reworded_task import Delimiters, InstructionalPrevention, reword_request
 
 QUERY = "Pay {rent}, as in {user_task}."
 BOTH = pytest.mark.parametrize("defense", [Delimiters(), InstructionalPrevention()], ids=lambda d: d.name)
@@ -38,16 +37,6 @@ def test_the_model_reads_the_rewritten_request_in_every_call_and_the_stored_one_
         assert text_of(seen[1]) == defense.template.replace("{user_task}", QUERY)
         assert text_of(seen[1]) != QUERY
     assert [m["role"] for m in messages] == ["system", "user", *["assistant", "tool"] * 2, "assistant"]
-
-
-@BOTH
-def test_the_trace_holds_both_wordings(defense: Any) -> None:
-    tracer = Tracer()
-    with use_tracer(tracer):
-        run(defense, script())
-    (node,) = [node for node in tracer.spans if node.kind == "reworded_task"]
-    assert node.decision["user_task"] == QUERY
-    assert QUERY in node.decision["read_by_model"]
 
 
 def test_delimiters_mark_the_task_and_the_system_message_names_the_marks() -> None:
@@ -74,11 +63,6 @@ def test_only_the_first_user_message_is_rewritten_and_the_given_messages_stay() 
     new = reword_request(given, str.upper)
     assert [text_of(message) for message in new] == ["ONE", "x", "two"]
     assert given == before
-
-
-def test_two_rewritings_of_one_message_are_refused() -> None:
-    with pytest.raises(ConfigError, match="rewrite the same user message"):
-        RewordingModel(RewordingModel(script(), str.upper), str.lower)
 
 
 def test_marks_and_templates_that_cannot_work_are_the_users_errors() -> None:

@@ -202,11 +202,6 @@ def test_a_plain_text_stays_inside_its_quotes(text: str) -> None:
         assert tokens == ["StreamStartToken", "ScalarToken", "StreamEndToken"]
 
 
-@pytest.mark.parametrize("text", ["a \\", "\\q", "\\x4", "\\U00110000", '"', "\ufeff", "\x07", "\ud800", 5])
-def test_what_could_leave_its_quotes_or_be_refused_is_not_plain(text: object) -> None:
-    assert not is_plain(text)
-
-
 def test_a_loaded_environment_shares_nothing_with_the_next() -> None:
     suite = ours("workspace")
     first = suite.load_and_inject_default_environment({})
@@ -218,20 +213,6 @@ def test_a_loaded_environment_shares_nothing_with_the_next() -> None:
     assert second.model_dump() == pristine
     second.cloud_drive.files.popitem()
     assert suite.load_and_inject_default_environment({}).model_dump() == pristine
-
-
-def test_a_freshly_parsed_environment_shares_nothing_with_the_next() -> None:
-    suite = AgentDojo("v1.2.2").suite("travel")
-    first = suite.load_and_inject_default_environment({"injection_hotels_0": "one"})
-    first.hotels.hotel_list[0].reviews.append({"any": "thing"})
-    again = suite.load_and_inject_default_environment({"injection_hotels_0": "two"})
-    assert {"any": "thing"} not in again.hotels.hotel_list[0].reviews
-
-
-def test_objects_that_stand_in_two_places_do_in_every_environment() -> None:
-    environment = ours("workspace").load_and_inject_default_environment({})
-    mail = environment.inbox.initial_emails[0]
-    assert environment.inbox.emails[mail.id_] is mail
 
 
 @pytest.mark.parametrize("name", SUITES)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import threading
 from functools import partial
 from typing import Any
 from weakref import ref
@@ -19,7 +18,6 @@ from pydantic import BaseModel, Field
 from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.benchmarks.scoring import (
     _are_parts_equal,
-    are_equal,
     check_on_copies,
     copy_environments,
     deep_copy,
@@ -70,16 +68,6 @@ def test_nothing_is_shared_with_the_originals() -> None:
     first.inbox.emails.clear()
     second.cloud_drive.files.clear()
     assert (before, after) == pair()
-
-
-def test_what_is_new_and_stands_at_two_places_is_copied_once() -> None:
-    before, new = World(items={"a": Item(value=[1])}, shelf=[1]), Item(value=[2])
-    after = World(items={"a": Item(value=[1]), "b": new}, shelf=[new])
-    first, second = copy_environments(before, after)
-    assert second.items["b"] is second.shelf[0]
-    assert second.items["b"] == new
-    assert second.items["b"].value is not new.value
-    assert second.items["a"] is first.items["a"] is not after.items["a"]
 
 
 def test_models_that_differ_in_the_fields_that_were_set_share_no_fields() -> None:
@@ -134,17 +122,6 @@ def _without_nan(diff: DeepDiff) -> dict[str, Any]:
         for kind, paths in diff.items()
     }
     return {kind: paths for kind, paths in kept.items() if paths}
-
-
-def test_workspaces_own_comparison_finds_a_sent_mail_and_nothing_else() -> None:
-    # Imported here, for agentdojo's suites can only be imported through its table of suites, as above.
-    from agentdojo.default_suites.v1.workspace.task_suite import WorkspaceDeepDiff
-
-    before, after = pair()
-    after.inbox.send_email(["a@b.example"], "subject", "body")
-    first, second = copy_environments(before, after)
-    assert WorkspaceDeepDiff(first, second) == WorkspaceDeepDiff(before, after)
-    assert set(WorkspaceDeepDiff(first, second)) == {"dictionary_item_added"}
 
 
 def run(check: Any) -> Any:
@@ -221,16 +198,6 @@ def test_a_world_that_changed_between_two_checks_is_seen_by_the_second() -> None
     assert scored(None, [], before, after, []) is True
 
 
-def test_two_threads_that_check_one_case_share_no_copies() -> None:
-    seen, (before, after) = Seen(), worlds()
-    scored = check_on_copies(seen)
-    scored(None, [], before, after, [])
-    other = threading.Thread(target=lambda: scored(None, [], before, after, []))
-    other.start()
-    other.join()
-    assert seen.distinct == 2
-
-
 def test_a_check_keeps_no_environment_alive() -> None:
     before, after = worlds()
     scored = check_on_copies(Seen())
@@ -262,37 +229,6 @@ def shop(*stock: int) -> Shop:
     return made
 
 
-def test_an_environment_that_contains_itself_is_compared() -> None:
-    with pytest.raises(RecursionError):
-        assert shop(1) == shop(1)
-    assert are_equal(shop(1), shop(1))
-    assert not are_equal(shop(1), shop(2))
-    other = shop(1)
-    other.order.value["items"].append(1)
-    assert not are_equal(shop(1), other)
-    other.order = Shop(stock=[1])
-    assert not are_equal(shop(1), other)
-    assert not are_equal(shop(1), [])
-
-
-def test_checks_of_an_environment_that_contains_itself_are_made_on_copies() -> None:
-    before, after = shop(1), shop(1, 2)
-
-    def check(task: Any, answer: Any, pre: Shop, post: Shop, calls: Any) -> bool:
-        assert pre is not before
-        assert post is not after
-        assert post.order.value["shop"] is post, "a copy contains itself, too"
-        grown = len(post.stock) - len(pre.stock)
-        post.stock.clear()  # what a check does to its copies is seen by nobody
-        pre.stock.append(9)
-        return grown == 1
-
-    scored = check_on_copies(check)
-    for _ in range(2):
-        assert scored(None, [], before, after, []) is True
-    assert (before.stock, after.stock) == ([1], [1, 2])
-
-
 def test_a_check_that_changes_both_sides_at_once_is_asked_again_where_they_contain_themselves() -> None:
     def check(task: Any, answer: Any, pre: Shop, post: Shop, calls: Any) -> bool:
         pre.stock.append(9)
@@ -314,45 +250,6 @@ class Looking(GroundTruthPipeline):  # type: ignore[misc]
     def query(self, query: str, runtime: Any, env: Any = None, *rest: Any) -> Any:
         self.given, self.names = deep_copy(env), list(vars(env))
         return super().query(query, runtime, env, *rest)
-
-
-def test_the_copy_before_a_case_is_made_quickly_once_and_by_nobody_else(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    suite = AgentDojo("v1.2.2").suite("workspace")
-    task, loaded = suite.user_tasks["user_task_7"], suite.load_and_inject_default_environment({})
-    compared: list[tuple[Any, Any]] = []
-    check = suite._check_task_result
-
-    def checked(task: Any, output: Any, before: Any, after: Any, calls: Any) -> bool:
-        compared.append((before, after))
-        return bool(check(task, output, before, after, calls))
-
-    monkeypatch.setitem(vars(suite), "_check_task_result", checked)
-    slow: list[object] = []
-    monkeypatch.setattr(type(loaded), "model_copy", lambda self, **how: slow.append(how))
-    truth, again = Looking(task), deep_copy(loaded)
-    with use_quick_copy(suite, task, loaded, again, load(suite)):
-        assert suite.run_task_with_pipeline(truth, task, None, {}, environment=loaded)[0]
-    [(before, after)] = compared
-    assert not slow
-    assert truth.names == list(type(loaded).model_fields)
-    assert before == truth.given == suite.load_and_inject_default_environment({})
-    assert after is loaded and before is not loaded and before != after
-    assert before is not again, "this check is not known to leave it as it is"
-
-
-def test_what_was_loaded_a_second_time_is_the_copy_where_checks_leave_it_as_it_is() -> None:
-    suite = AgentDojo("v1.2.2").suite("workspace")
-    task, theft = suite.user_tasks["user_task_7"], suite.injection_tasks["injection_task_6"]
-    loaded, again = (suite.load_and_inject_default_environment({}) for _ in range(2))
-    with use_quick_copy(suite, task, loaded, again, load(suite)):
-        assert suite.run_task_with_pipeline(Looking(task), task, theft, {}, environment=loaded)[0]
-    assert again == suite.load_and_inject_default_environment({}) != loaded
-    with use_quick_copy(suite, task, loaded, again, load(suite)):
-        assert loaded.model_copy(deep=True) not in (again, None), "it is another world by now"
-    with use_quick_copy(suite, task, again, other := deep_copy(again), load(suite)):
-        assert again.model_copy(deep=True) is other
 
 
 @pytest.mark.parametrize("truthful", [True, False])

@@ -43,13 +43,6 @@ def run(function: str, args: dict[str, Any], **options: Any) -> tuple[Any, Trace
     return result, tracer, noted
 
 
-def test_an_executed_call_is_booked_with_its_value_before_formatting() -> None:
-    result, tracer, noted = run("double", {"number": 4})
-    assert result == (8, None)
-    assert tracer.executed_calls == [("double", {"number": 4}, None)]
-    assert noted.values == [(8, None)]
-
-
 def test_a_tools_error_is_booked_and_returned_as_the_base_class_words_it() -> None:
     result, tracer, noted = run("double", {"number": -1})
     assert result == FunctionsRuntime([make_function(double)]).run_function(None, "double", {"number": -1})
@@ -81,10 +74,6 @@ def test_a_nested_call_is_booked_once_before_the_call_it_stands_in() -> None:
     assert result == (4, None)
     assert [args["number"] for _, args, _ in tracer.executed_calls] == [1, to_json_ready(inner)]
     assert [value for value, _ in noted.values] == [2, 4]
-
-
-def test_it_works_outside_a_run() -> None:
-    assert TracedRuntime([make_function(double)]).run_function(None, "double", {"number": 2}) == (4, None)
 
 
 class Model(BaseModel):

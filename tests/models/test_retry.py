@@ -60,14 +60,6 @@ def error(kind: ErrorKind = ErrorKind.SERVER_ERROR, retry_after_s: float | None 
     return ModelError(kind, "x", retry_after_s)
 
 
-def test_waits_double_up_to_the_bound_and_attempts_are_counted() -> None:
-    clock = Clock()
-    model = Fates(*[error() for _ in range(5)], GOOD)
-    reply = RetryingModel(model, RetryPolicy(longest_s=6.0), clock.timing()).complete(ASK)
-    assert clock.slept == [1.0, 2.0, 4.0, 6.0, 6.0]
-    assert (reply.attempts, reply.latency_s) == (6, 19.0)
-
-
 @pytest.mark.parametrize("kind", list(ErrorKind))
 def test_only_errors_that_pass_are_retried(kind: ErrorKind) -> None:
     model = Fates(error(kind), GOOD)

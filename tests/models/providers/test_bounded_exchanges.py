@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
 import socket
-import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -124,30 +122,6 @@ def test_a_connection_of_an_exchange_that_broke_off_is_closed(
         assert len(set(server.places)) == 2
 
 
-def test_a_large_body_arrives_whole(family: str) -> None:
-    body = bytes(range(256)) * 8_000
-    with hostile(lambda request: [answer(b"%d" % (len(request.partition(b"\r\n\r\n")[2])))]) as server:
-        assert Asking(family, server.base_url).ask(body) == b"%d" % len(body)
-        assert server.requests[0].endswith(body)
-
-
-def test_a_server_that_begins_to_read_late_gets_all_of_a_large_body(family: str) -> None:
-    heard = bytearray()
-
-    def read_late() -> None:
-        connection, _ = listener.accept()
-        with connection:
-            time.sleep(0.3)
-            while len(heard) < len(BIG):
-                heard.extend(connection.recv(1_000_000))
-            connection.sendall(answer())
-
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        threading.Thread(target=read_late, daemon=True).start()
-        assert Asking(family, f"http://127.0.0.1:{listener.getsockname()[1]}").ask(BIG) == b"yes"
-    assert heard.endswith(BIG)
-
-
 @contextmanager
 def refusing(reply: bytes) -> Iterator[str]:
     """A server that answers when it has read headers, and closes on what is still being sent."""
@@ -197,29 +171,6 @@ def test_a_server_that_does_not_read_or_slowly_is_a_timeout(family: str, pause_s
     assert str(found) in ("timeout: WriteTimeout: timed out", "timeout: no whole reply within 0.5 s")
 
 
-@pytest.mark.parametrize("pieces", [[], [b"H"]])
-def test_a_silent_server_is_a_timeout_in_the_words_it_always_had(family: str, pieces: list[bytes]) -> None:
-    with hostile(lambda _: [*pieces, 5.0]) as server:
-        found = Asking(family, server.base_url, timeout_s=0.3).error()
-    assert (found.kind, str(found)) == (ErrorKind.TIMEOUT, "timeout: ReadTimeout: timed out")
-
-
-def test_a_connection_that_is_reset_is_no_connection(family: str) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-
-        def reset() -> None:
-            connection, _ = listener.accept()
-            connection.recv(10)  # what is unread makes it a reset
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            connection.close()
-
-        threading.Thread(target=reset, daemon=True).start()
-        found = Asking(family, f"http://127.0.0.1:{listener.getsockname()[1]}").error()
-    assert found.kind is ErrorKind.CONNECTION
-    # Where the body was still on its way, the system tells of the reset there, and nothing is left to read.
-    assert "ReadError: [Errno " in str(found) or "Server disconnected" in str(found)
-
-
 def test_closing_the_client_closes_its_connections(family: str) -> None:
     with hostile(lambda _: [answer()], keeps=True) as server:
         asking = Asking(family, server.base_url)
@@ -227,24 +178,6 @@ def test_closing_the_client_closes_its_connections(family: str) -> None:
         assert server.ended == []
         asking.http.close()
         until(lambda: server.ended == server.places)
-
-
-def test_threads_get_their_own_answers_by_no_more_connections_than_there_are_threads(family: str) -> None:
-    numbers = itertools.count()
-
-    def echo(request: bytes) -> Answer:
-        return [answer(request.rpartition(b"\r\n\r\n")[2])]
-
-    with hostile(echo, keeps=True) as server, ThreadPoolExecutor(8) as pool:
-        asking = Asking(family, server.base_url)
-
-        def ask_often(_: int) -> None:
-            for _ in range(40):
-                said = b"%d" % next(numbers)
-                assert asking.ask(said) == said
-
-        list(pool.map(ask_often, range(8)))
-        assert len(server.requests) == 320 and len(set(server.places)) <= 8
 
 
 def test_a_connection_under_way_is_nobody_elses(family: str) -> None:

@@ -125,12 +125,6 @@ def test_the_seed_is_the_requests_own() -> None:
     assert seeds[0] == seeds[1] != seeds[2]
 
 
-def test_a_server_that_rejects_tools_gets_none() -> None:
-    with answering(200, body_of("Hi")) as server:
-        model_at("openai", server.base_url, tools="text").complete(ChatRequest([user("x")], TOOLS))
-    assert not {"tools", "tool_choice"} & set(json.loads(server.last))
-
-
 def calls_in(text: str, protocol: ProtocolName) -> list[tuple[str, Any]]:
     return [(call.function, dict(call.args)) for call in TEXT_PROTOCOLS[protocol].parse_calls(text)]
 
