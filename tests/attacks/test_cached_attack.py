@@ -98,7 +98,7 @@ def test_anything_else_is_one_line_with_place_and_mend(tmp_path: Path, content: 
     assert len(str(caught.value).splitlines()) == 1
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     st.recursive(
         st.none() | st.booleans() | st.floats() | st.text(max_size=8),

@@ -16,9 +16,8 @@ from agentdojo.task_suite.load_suites import get_suite
 from agentdojo.task_suite.task_suite import TaskSuite
 
 from agentsys.attacks.registered_attack import RegisteredAttack
-from agentsys.attacks.text_attacks import NoAttack
 from agentsys.benchmarks.agentdojo import AgentDojo
-from agentsys.contracts import Attack, AttackKind, NotInjectable, Victim
+from agentsys.contracts import NotInjectable, Victim
 from agentsys.errors import ConfigError
 
 SUITES = ["workspace", "travel", "banking", "slack"]
@@ -80,24 +79,6 @@ def test_a_victim_that_agentdojo_does_not_know_is_addressed_by_its_own_names() -
     written = text("important_instructions", Victim("Ours-7B", "Ada Lovelace"))
     assert "from me, Ada Lovelace, to you, Ours-7B." in written
     assert text("dos", Victim("Ours-7B", "Ada Lovelace")).count("Ada Lovelace") == 2
-
-
-def test_one_attack_object_serves_several_victims_and_suites() -> None:
-    attack = RegisteredAttack("important_instructions")
-    assert isinstance(attack, Attack)
-    for name in ("banking", "slack"):
-        user_task, injection_task = pairs(name, 1)[0]
-        for victim in (GPT4, Victim("Claude", "Emma Johnson")):
-            written = attack.injections(suite_of(name), user_task, injection_task, victim)
-            assert all(f"to you, {victim.model_name}." in value for value in written.values())
-
-
-def test_kinds_follow_the_registry() -> None:
-    assert RegisteredAttack("direct").kind is AttackKind.TARGETED
-    denying = {name for name in NAMES if RegisteredAttack(name).kind is AttackKind.DENIAL_OF_SERVICE}
-    assert denying == {"dos", "swearwords_dos", "captcha_dos", "offensive_email_dos", "felony_dos"}
-    assert isinstance(NoAttack(), Attack)
-    assert NoAttack().kind is AttackKind.NONE
 
 
 def test_an_unknown_attack_or_module_is_one_line_with_the_mend() -> None:

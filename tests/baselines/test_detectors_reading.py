@@ -58,16 +58,6 @@ class Characters:
         return {"input_ids": [1, *ids, 2] if add_special_tokens else ids}
 
 
-def test_special_tokens_are_found_and_stand_around_every_window() -> None:
-    tokens = wrap_tokenizer(Characters())
-    assert (tokens.before, tokens.after) == ([1], [2])
-    windows = tokens.windows("abcdefghij", replace(SETTINGS, max_length=8, stride=2))
-    assert windows == [[1, *map(ord, "abcdef"), 2], [1, *map(ord, "efghij"), 2]]
-    assert tokens.windows("abcdefghij", replace(SETTINGS, max_length=8, stride=2, long_input="truncate")) == [
-        [1, *map(ord, "abcdef"), 2]
-    ]
-
-
 def test_a_whole_text_is_one_pass_up_to_its_limit() -> None:
     tokens = wrap_tokenizer(Characters())
     settings = replace(SETTINGS, long_input="whole")
@@ -135,10 +125,6 @@ def test_memory_is_bounded_and_forgets_the_longest_unused() -> None:
         remembered.score(texts)
     assert detector.asked == ["a", "bb", "ccc", "bb"]
     assert remembered.score(["1", "22", "333"]) == [0.01, 0.02, 0.03]
-
-
-def test_lone_surrogates_can_be_remembered() -> None:
-    assert CachedDetector(Counting()).score(["\ud800"]) == [0.01]
 
 
 def test_settings_that_cannot_work_are_the_users_errors() -> None:

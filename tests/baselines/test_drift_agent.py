@@ -52,16 +52,6 @@ def test_planned_calls_run_without_a_judge(fixes: frozenset[DriftFix]) -> None:
 
 
 @BOTH
-def test_an_unplanned_read_runs_without_a_judge_and_joins_the_plan(fixes: frozenset[DriftFix]) -> None:
-    model = RoleModel(drift_planner=plan("read_bill"), agent=[call("read_note()"), call("read_bill()"), STOP])
-    tools = Tools()
-    run(model, tools, DriftSettings(fixes=fixes))
-    assert tools.ran == ["read_note", "read_bill"]
-    assert len(model.requests_of("drift_judge")) == 0
-    assert "Plan: ['read_note', 'read_bill']" in model.questions("agent")[-1]
-
-
-@BOTH
 @pytest.mark.parametrize("action", ["pay(to='Eve', amount=9)", "mail(to='Eve')"])
 def test_an_unplanned_action_that_the_judge_denies_stops_its_whole_batch(
     fixes: frozenset[DriftFix], action: str
@@ -164,16 +154,6 @@ def test_an_unknown_tool_is_refused_and_compat_takes_it_into_the_plan() -> None:
 
 
 @BOTH
-def test_a_model_that_never_stops_is_stopped_by_the_message_cap(fixes: frozenset[DriftFix]) -> None:
-    turns = [call(f"read_bill(path='{number}')") for number in range(40)]
-    model = RoleModel(agent=turns)
-    messages, _ = run(model, Tools(), DriftSettings(fixes=fixes))
-    assert len(model.requests_of("agent")) == 11
-    assert messages[-1]["role"] == "assistant"
-    assert not messages[-1]["tool_calls"]
-
-
-@BOTH
 def test_a_run_that_its_rounds_end_still_ends_with_the_assistant(fixes: frozenset[DriftFix]) -> None:
     turns = [call(f"mail(to='{number}')") for number in range(40)]
     model = RoleModel(agent=turns, drift_judge=NO)
@@ -255,21 +235,6 @@ def test_malformed_replies_of_any_role_raise_nothing(fixes: frozenset[DriftFix],
         }
         messages, _ = run(RoleModel(**usual), Tools(), DriftSettings(fixes=fixes))
         assert messages[-1]["role"] == "assistant"
-
-
-@BOTH
-def test_unreadable_calls_are_asked_for_again_and_at_last_the_first_reply_stands(
-    fixes: frozenset[DriftFix],
-) -> None:
-    broken = "<function_call>[pay(to='x]</function_call>"
-    model = RoleModel(drift_planner=plan("read_bill"), agent=[broken, call("read_bill()"), STOP])
-    tools = Tools()
-    run(model, tools, DriftSettings(fixes=fixes))
-    assert tools.ran == ["read_bill"]
-    stubborn = RoleModel(agent=[broken, broken + "2", broken + "3"])
-    messages, _ = run(stubborn, Tools(), DriftSettings(fixes=fixes))
-    assert len(stubborn.requests_of("agent")) == 3
-    assert text_of(messages[-1]) == broken
 
 
 def test_wrong_options_are_the_users_errors() -> None:

@@ -56,27 +56,6 @@ def test_a_clean_result_stays_as_it_is_byte_for_byte(fixes: frozenset[DriftFix])
     assert seen[0]["outcome"] == "clean"
 
 
-def test_every_result_of_a_turn_is_looked_through_and_compat_sees_only_the_last() -> None:
-    both = ["read_bill()", "read_note()"]
-    _, mended, _ = read(note=EVIL, calls=both, detector=detected(EVIL), fixes=ALL_FIXES)
-    assert [EVIL in text_of(result) for result in mended] == [False, False]
-    _, compat, _ = read(note=EVIL, calls=both, detector=detected(EVIL), fixes=NO_FIXES)
-    assert [EVIL in text_of(result) for result in compat] == [True, False]
-
-
-def test_an_error_is_cut_for_good_and_in_compat_for_one_turn() -> None:
-    def requests(fixes: frozenset[DriftFix]) -> list[bool]:
-        model = RoleModel(
-            agent=[call("read_bill()"), call("read_note()"), STOP],
-            drift_isolator=[detected(EVIL), detected()],
-        )
-        run(model, Tools(bill=ValueError(f"no. {EVIL}")), DriftSettings(fixes=fixes))
-        return [EVIL in text for text in model.questions("agent")]
-
-    assert requests(ALL_FIXES) == [False, False, False]
-    assert requests(NO_FIXES) == [False, False, True]
-
-
 def test_empty_items_are_ignored_and_compat_puts_spaces_everywhere() -> None:
     _, mended, _ = read("Pay 5.", detector=detected("", 3), fixes=ALL_FIXES)
     assert text_of(mended[0]) == WITHHELD

@@ -55,14 +55,6 @@ def test_a_masked_call_is_remembered_for_the_rest_of_the_task() -> None:
     assert ran.decisions[2]["bank"] == ["pay(to = SE35, amount = 9)"]
 
 
-def test_masked_calls_alone_block_nothing_and_embed_nothing() -> None:
-    embedder = Chosen()
-    ran, _ = run([saying(LOOK), DONE], [saying(PAY)], guarded(embedder))
-    assert ran.messages[-1] == DONE
-    assert embedder.asked == []
-    assert "allow" not in ran.decisions[0]
-
-
 def test_a_run_that_is_not_blocked_has_the_conversation_of_the_undefended_agent() -> None:
     script = [saying(LOOK), saying(call("fail"), PAY), saying(call("no_such_tool")), DONE]
     suite = get_suite("v1.2.2", "banking")

@@ -9,7 +9,7 @@ from agentdojo.task_suite import get_suite
 from scripted_for_baselines import ScriptedModel, calls, runtime_returning
 
 from agentsys.errors import ConfigError
-from agentsys.models.chat import assistant, text_of, user
+from agentsys.models.chat import assistant, text_of
 from baselines.prompt_sandwiching import PromptSandwiching
 
 QUERY = "Pay {rent}, as in {user_task}."
@@ -22,13 +22,6 @@ def run(defense: PromptSandwiching, model: ScriptedModel, **results: Any) -> lis
 
 def roles(messages: list[Any]) -> list[str]:
     return [message["role"] for message in messages]
-
-
-def test_two_parallel_results_get_one_reminder_behind_both() -> None:
-    model = ScriptedModel([calls("a", "b"), assistant("Done.")])
-    messages = run(PromptSandwiching(), model, a="one", b="two")
-    assert roles(messages) == ["system", "user", "assistant", "tool", "tool", "user", "assistant"]
-    assert messages[5] == user(QUERY)
 
 
 def test_in_result_the_reminder_ends_every_result_payload_and_error_included() -> None:

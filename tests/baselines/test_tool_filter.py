@@ -8,14 +8,10 @@ import pytest
 from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime
 from agentdojo.task_suite import get_suite
 from agentdojo.types import ChatMessage
-from hydra.utils import instantiate
-from omegaconf import OmegaConf
-from scripted_for_baselines import ScriptedModel, calls, ground_truth_turns, runtime_returning
+from scripted_for_baselines import ScriptedModel, calls, runtime_returning
 
-from agentsys.contracts import Defense
-from agentsys.extensions import shipped_config_dir
-from agentsys.models.chat import ChatRequest, assistant, text_of
-from baselines.tool_filter import QUESTION, ROLE, ToolFilter, pick_tools
+from agentsys.models.chat import ChatRequest, assistant
+from baselines.tool_filter import ToolFilter, pick_tools
 
 FILES = ("search_files", "search_files_by_filename", "read_file", "send_money")
 
@@ -58,17 +54,6 @@ def run(defense: ToolFilter, model: ScriptedModel, runtime: FunctionsRuntime) ->
 
 def offered(request: ChatRequest) -> list[str]:
     return [tool.name for tool in request.tools]
-
-
-def test_the_question_offers_all_tools_forbids_calls_and_comes_before_everything_untrusted() -> None:
-    model = ScriptedModel([assistant("balance"), calls("balance"), assistant("Done.")])
-    run(ToolFilter(), model, runtime_returning(balance=5, pay="paid"))
-    question, first, second = model.requests
-    assert (question.role, question.tool_choice) == (ROLE, "none")
-    assert offered(question) == ["balance", "pay"]
-    assert [text_of(m) for m in question.messages][1:] == ["Pay my rent.", QUESTION]
-    assert offered(first) == offered(second) == ["balance"]
-    assert (first.role, first.tool_choice) == ("agent", "auto")
 
 
 def test_a_tool_that_was_taken_away_cannot_be_run() -> None:
@@ -118,21 +103,6 @@ def test_a_reply_without_text_picks_nothing_and_leaves_nothing_behind(reply: Any
     messages = run(ToolFilter(keep_exchange=keep), model, runtime_returning(balance=5, pay="paid"))
     assert roles(messages) == ["system", "user", "assistant"]
     assert offered(model.requests[1]) == []
-
-
-@pytest.mark.parametrize("name", ["tool_filter", "tool_filter_compat"])
-def test_a_benign_user_task_still_passes_when_its_tools_are_picked(name: str) -> None:
-    defense = instantiate(OmegaConf.load(shipped_config_dir() / "defense" / f"{name}.yaml"))
-    suite = get_suite("v1.2.2", "banking")
-    task = suite.user_tasks["user_task_0"]
-    environment = task.init_environment(suite.load_and_inject_default_environment({}))
-    turns = ground_truth_turns(task, environment)
-    names = ", ".join(call.function for call in task.ground_truth(environment))
-    model = ScriptedModel([assistant(names), *turns])
-    utility, _ = suite.run_task_with_pipeline(defense.pipeline(model, suite), task, None, {})
-    assert utility
-    assert isinstance(defense, Defense)
-    assert defense.name == name
 
 
 def test_simulated_a_goal_is_stopped_only_where_its_tool_was_taken_away(run_cases: Any) -> None:

@@ -65,7 +65,7 @@ BOOK = book_class()
 QUICK = build_validator(BOOK)
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(st.fixed_dictionaries({"owner": ADDRESSES}, optional={"cards": st.lists(CARDS, max_size=3)}))
 def test_what_is_accepted_made_and_refused_is_what_pydantic_accepts_makes_and_refuses(document: Any) -> None:
     for _ in range(2):  # the second time from memory

@@ -21,9 +21,7 @@ def scripts(version: str) -> tuple[dict[tuple[str, str], TaskScript], dict[tuple
     return tasks, {(goal.suite, goal.task_id): goal for goal in built.goals}
 
 
-@pytest.mark.parametrize(
-    ("version", "tasks", "goals"), [("v1", 97, 27), ("v1.2", 97, 35), ("v1.2.2", 97, 35)]
-)
+@pytest.mark.parametrize(("version", "tasks", "goals"), [("v1", 97, 27), ("v1.2.2", 97, 35)])
 def test_every_task_of_every_suite_has_a_script(version: str, tasks: int, goals: int) -> None:
     by_task, by_goal = scripts(version)
     assert (len(by_task), len(by_goal)) == (tasks, goals)

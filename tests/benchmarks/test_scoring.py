@@ -49,19 +49,6 @@ def test_calls_executed_out_of_the_messages_sight_are_scored_in_order() -> None:
     assert [(call.function, call.args) for call in scored] == [("outer", {}), ("inner", {"b": [2]})]
 
 
-def test_a_call_with_other_arguments_is_another_call() -> None:
-    in_messages = [FunctionCall(function="f", args={"a": 1})]
-    assert select_scored_calls(in_messages, ran(("f", {"a": 2}))) is not in_messages
-
-
-def test_calls_of_an_earlier_run_of_the_pipeline_do_not_count() -> None:
-    tracer = ran(("first_run", {}))
-    tracer.attempt = 1
-    tracer.tool_ran("second_run", {}, "", None)
-    in_messages = [FunctionCall(function="second_run", args={})]
-    assert select_scored_calls(in_messages, tracer) is in_messages
-
-
 def test_an_inner_agents_attack_is_seen_by_a_check_that_looks_at_calls() -> None:
     suite = AgentDojo("v1.2.2").suite("slack")
     task = suite.injection_tasks["injection_task_5"]

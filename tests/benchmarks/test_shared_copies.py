@@ -34,40 +34,8 @@ class World(TaskEnvironment):
     shelf: list[Any] = Field(default_factory=list)
 
 
-def pair(name: str = "workspace") -> tuple[Any, Any]:
-    suite = AgentDojo("v1.2.2").suite(name)
-    return suite.load_and_inject_default_environment({}), suite.load_and_inject_default_environment({})
-
-
 def load(suite: Any) -> Any:
     return partial(suite.load_and_inject_default_environment, {})
-
-
-def test_environments_that_did_not_change_become_one() -> None:
-    for name in ("workspace", "travel", "banking", "slack"):
-        before, after = pair(name)
-        first, second = copy_environments(before, after)
-        assert first is second
-        assert first == before
-        assert first is not before
-
-
-def test_only_what_changed_differs() -> None:
-    before, after = pair()
-    after.inbox.emails["3"].read = not after.inbox.emails["3"].read
-    first, second = copy_environments(before, after)
-    assert (first, second) == (before, after)
-    assert second.inbox.emails["3"] is not first.inbox.emails["3"]
-    assert second.inbox.emails["4"] is first.inbox.emails["4"]
-    assert second.calendar is first.calendar
-
-
-def test_nothing_is_shared_with_the_originals() -> None:
-    before, after = pair()
-    first, second = copy_environments(before, after)
-    first.inbox.emails.clear()
-    second.cloud_drive.files.clear()
-    assert (before, after) == pair()
 
 
 def test_models_that_differ_in_the_fields_that_were_set_share_no_fields() -> None:
@@ -76,14 +44,6 @@ def test_models_that_differ_in_the_fields_that_were_set_share_no_fields() -> Non
     assert second.shelf[0].model_fields_set == {"value"}
     second.shelf[0].value = 1
     assert first.shelf[0].value is None
-
-
-@pytest.mark.parametrize(("one", "other"), [(1, True), (1, 1.0), (0, False), ("1", 1), (None, "")])
-def test_values_of_two_types_are_never_shared(one: object, other: object) -> None:
-    before, after = World(items={"a": Item(value=one)}), World(items={"a": Item(value=other)})
-    first, second = copy_environments(before, after)
-    assert DeepDiff(first, second) == DeepDiff(before, after)
-    assert type(second.items["a"].value) is type(other)
 
 
 VALUES = st.sampled_from([0, 1, True, False, 1.0, "", "a", None, float("nan")])
@@ -101,7 +61,7 @@ WORLDS = st.builds(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(WORLDS, WORLDS)
 def test_deepdiff_reports_the_same_for_twins_as_for_the_originals(before: World, after: World) -> None:
     mixed = before.model_copy(deep=True)
@@ -170,18 +130,6 @@ def worlds() -> tuple[World, World]:
     return before, before.model_copy(deep=True)
 
 
-def test_a_cases_two_checks_are_given_one_pair_of_copies_and_the_next_cases_another() -> None:
-    seen, (before, after) = Seen(), worlds()
-    scored = check_on_copies(seen)
-    for _ in range(2):
-        scored(None, [], before, after, [])
-    assert (len(seen.pairs), seen.distinct) == (2, 1)
-    scored(None, [], before, after, [])
-    assert seen.distinct == 2, "a pair is given out once more, not for ever"
-    scored(None, [], *worlds(), [])
-    assert seen.distinct == 3
-
-
 def test_copies_that_a_check_changed_are_not_given_to_the_next() -> None:
     seen, (before, after) = Seen(spoils=True), worlds()
     scored = check_on_copies(seen)
@@ -237,7 +185,7 @@ def test_a_check_that_changes_both_sides_at_once_is_asked_again_where_they_conta
     assert check_on_copies(check)(None, [], shop(1), shop(1), []) is True
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(WORLDS, WORLDS)
 def test_comparing_part_by_part_is_pydantics_own_comparison(one: World, other: World) -> None:
     for first, second in ((one, other), (one, deep_copy(one))):

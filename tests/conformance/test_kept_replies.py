@@ -64,6 +64,7 @@ def said(records: dict[str, Any]) -> dict[str, Any]:
     return {path: (r["utility"], r["security"], r["messages"]) for path, r in records.items()}
 
 
+@pytest.mark.slow
 def test_a_run_pays_the_same_with_one_worker_and_with_32(server: Server, tmp_path: Path) -> None:
     paid = {n: ran(server, tmp_path / str(n), f"executor.workers={n}")[0] for n in (1, 32)}
     asked = sum(

@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 from pathlib import Path
 from typing import Any
 
-import openai
 import pytest
-from agentdojo.agent_pipeline.agent_pipeline import AgentPipeline
-from agentdojo.agent_pipeline.basic_elements import InitQuery, SystemMessage
-from agentdojo.agent_pipeline.llms.local_llm import LocalLLM
-from agentdojo.agent_pipeline.tool_execution import ToolsExecutionLoop, ToolsExecutor
 from served_faults import Faults, serve
 from served_faults import TestServer as Server
 from small_runs import Silent, records_in
@@ -114,20 +107,3 @@ def test_what_is_too_long_is_an_outcome_of_its_own_and_counted_by_suite(tmp_path
     told = " ".join(shown.split())
     assert f"Errored cases are left out of the rates: {len(blocks)} (context_length {len(blocks)})." in told
     assert "Longer than the model's context (context_length): banking 9 of 9 cases." in told
-
-
-def test_agentdojos_own_element_is_served(server: Server) -> None:
-    from agentdojo.task_suite.load_suites import get_suite
-
-    client = openai.OpenAI(api_key="none", base_url=server.openai_base_url)
-    local = LocalLLM(client, "simulated")
-    pipeline = AgentPipeline(
-        [SystemMessage("Be brief."), InitQuery(), local, ToolsExecutionLoop([ToolsExecutor(), local])]
-    )
-    suite = get_suite("v1.2.2", "banking")
-    with contextlib.redirect_stdout(io.StringIO()):
-        passed = [
-            suite.run_task_with_pipeline(pipeline, suite.user_tasks[f"user_task_{n}"], None, {})[0]
-            for n in (0, 1, 3)
-        ]
-    assert passed == [True, True, True]

@@ -59,7 +59,7 @@ KEYS = st.sampled_from(
 
 
 @given(st.dictionaries(KEYS, JSON, max_size=5))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_no_schema_is_an_error(schema: dict[str, Any]) -> None:
     assert format_tool(ToolSpec("tool", "Does.", schema))
 

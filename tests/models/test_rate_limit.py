@@ -147,23 +147,6 @@ def test_two_processes_share_a_rate_and_what_was_refused(tmp_path: Path) -> None
     assert one.wait_turn(0) and clock.now > 1_000_012.5  # and they take turns at what was found
 
 
-def test_who_looks_at_the_shared_rate_waits_until_another_process_has_changed_it(tmp_path: Path) -> None:
-    fcntl = pytest.importorskip("fcntl")
-    path, asked = tmp_path / "rate.json", threading.Event()
-    path.touch()
-    pacer = RateLimiter(path)
-
-    def ask() -> None:
-        pacer.wait_turn(0)
-        asked.set()
-
-    with path.open("r+b") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        threading.Thread(target=ask, daemon=True).start()
-        assert not asked.wait(0.2)
-    assert asked.wait(30)
-
-
 def between_two(pacer: RateLimiter, clock: Clock) -> float:
     """Seconds between two requests, each sent as soon as it may."""
     pacer.wait_turn(0)
@@ -184,18 +167,6 @@ def test_the_first_rate_is_three_quarters_of_what_was_sent_in_the_second_before_
     for _ in range(3):
         failing(pacer, ErrorKind.RATE_LIMITED)
     assert between_two(pacer, clock) == pytest.approx(1 / (0.75 * (9 + 3)), abs=0.001)
-
-
-def test_a_few_refusals_among_many_replies_slow_nobody_down() -> None:
-    clock = Clock()
-    pacer = RateLimiter(clock=clock, sleep=clock.sleep)
-    for _ in range(61):
-        RateLimitedModel(Counting(), pacer).complete(ASK)
-    for _ in range(3):
-        failing(pacer, ErrorKind.RATE_LIMITED)
-    assert between_two(pacer, clock) == 0.0
-    failing(pacer, ErrorKind.RATE_LIMITED)
-    assert between_two(pacer, clock) > 0.0
 
 
 def test_a_damaged_file_is_a_fresh_start(tmp_path: Path) -> None:

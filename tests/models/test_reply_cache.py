@@ -62,14 +62,6 @@ def said(cached: CachingModel, request: ChatRequest = ASK) -> str:
     return str(content[0]["content"])
 
 
-def test_the_nth_repetition_within_a_case_has_the_nth_reply(tmp_path: Path) -> None:
-    model, store = Numbered(), ReplyStore(tmp_path)
-    once = CachingModel(model, store, RequestKeys({}))
-    assert [said(once), said(once), said(once)] == ["1", "2", "3"]
-    again = CachingModel(model, store, RequestKeys({}))
-    assert [said(again), said(again), said(again), said(again)] == ["1", "2", "3", "4"]
-
-
 @pytest.mark.parametrize(
     "changed",
     [
@@ -327,16 +319,6 @@ def test_equal_requests_of_one_case_at_the_same_time_are_several_draws(tmp_path:
     with ThreadPoolExecutor(4) as pool:
         texts = list(pool.map(lambda _: said(cached), range(4)))
     assert sorted(texts) == ["1", "2", "3", "4"]
-
-
-def test_a_failed_request_gives_its_place_among_equal_ones_back(tmp_path: Path) -> None:
-    model = Held(fails=1)
-    model.go.set()
-    cached = CachingModel(model, ReplyStore(tmp_path), RequestKeys({}))
-    with pytest.raises(ModelError):
-        cached.complete(ASK)
-    assert [said(cached), said(cached)] == ["2", "3"]
-    assert said(CachingModel(model, ReplyStore(tmp_path), RequestKeys({}))) == "2"
 
 
 def test_read_only_asks_nobody_and_writes_nothing(tmp_path: Path) -> None:

@@ -99,14 +99,6 @@ def test_empty_replies_are_asked_for_again_and_paid_for() -> None:
     assert (reply.attempts, reply.cost_usd, reply.usage.prompt) == (3, 1.0, 6)
 
 
-def test_a_fourth_empty_reply_is_delivered() -> None:
-    blank = ChatReply(assistant(" \n"))
-    model = Fates(EMPTY, EMPTY, EMPTY, blank, GOOD)
-    reply = RetryingModel(model, RetryPolicy(), Clock().timing()).complete(ASK)
-    assert reply.message == blank.message
-    assert model.asked == 4
-
-
 def test_an_empty_reply_that_a_bound_cut_would_be_cut_again_and_is_delivered() -> None:
     model = Fates(replace(EMPTY, cut=True), GOOD)
     assert RetryingModel(model, RetryPolicy(), Clock().timing()).complete(ASK).cut

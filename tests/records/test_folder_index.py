@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from stored_cases import case_of, store_own, store_published
+from stored_cases import case_of, store_own
 
 from agentsys.records import case_reader, folder_index
 from agentsys.records.case_reader import case_rows, load_runs
@@ -120,14 +120,6 @@ def test_only_new_and_changed_files_are_parsed_and_deleted_ones_vanish(
     assert _same_as_files(tmp_path)
 
 
-def test_a_file_of_the_same_time_and_another_size_is_read_again(tmp_path: Path, read: list[str]) -> None:
-    _runs(tmp_path, "banking")
-    load_runs(tmp_path)
-    _settled(store_own(tmp_path, case_of(), notes=("longer now",)))
-    assert load_runs(tmp_path)["notes"].tolist() == [("longer now",)]
-    assert len(read) == 2
-
-
 @pytest.mark.parametrize("damage", ["cut", "garbage", "flipped", "empty", "old", "folder"])
 def test_a_bad_index_is_made_anew_with_one_debug_line_and_no_other_sign(
     tmp_path: Path, damage: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
@@ -158,13 +150,6 @@ def test_a_bad_index_is_made_anew_with_one_debug_line_and_no_other_sign(
         assert caplog.messages == []
 
 
-def test_deleting_the_index_is_safe(tmp_path: Path) -> None:
-    _runs(tmp_path, "banking")
-    load_runs(tmp_path)
-    folder_index.logdir_index_path(tmp_path).unlink()
-    assert _same_as_files(tmp_path)
-
-
 def test_a_folder_that_cannot_be_written_has_its_index_in_the_users_cache(
     tmp_path: Path, read: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -174,16 +159,6 @@ def test_a_folder_that_cannot_be_written_has_its_index_in_the_users_cache(
     load_runs(tmp_path)
     assert len(read) == 1
     assert not folder_index.logdir_index_path(tmp_path).exists()
-    assert list(Path(os.environ["XDG_CACHE_HOME"]).rglob("*.sqlite"))
-
-
-def test_a_folder_that_is_not_ours_is_never_written_to(tmp_path: Path, read: list[str]) -> None:
-    _settled(store_published(tmp_path))
-    before = sorted(tmp_path.rglob("*"))
-    load_runs(tmp_path)
-    load_runs(tmp_path)
-    assert len(read) == 1
-    assert sorted(tmp_path.rglob("*")) == before
     assert list(Path(os.environ["XDG_CACHE_HOME"]).rglob("*.sqlite"))
 
 

@@ -54,22 +54,6 @@ def test_where_folder_and_field_disagree_the_folder_decides_and_it_is_said(tmp_p
     )
 
 
-@pytest.mark.parametrize(
-    ("folder", "field"),
-    [
-        ("m-camel", "m+camel"),
-        ("Qwen_Qwen2.5-7B", "Qwen/Qwen2.5-7B"),
-        ("gpt-4o-tool_filter", "gpt-4o-tool_filter"),
-    ],
-)
-def test_two_spellings_of_one_name_are_no_disagreement(tmp_path: Path, folder: str, field: str) -> None:
-    written = foreign(tmp_path, folder, pipeline_name="x")
-    written.write_text(json.dumps(json.loads(written.read_text()) | {"pipeline_name": field}))
-    found = reading_of(tmp_path)
-    assert found.resolution_notes == ()
-    assert found.cases[0].model in field
-
-
 def test_a_folder_that_names_no_defense_leaves_the_one_that_the_file_names(tmp_path: Path) -> None:
     foreign(tmp_path, "renamed", pipeline_name="gpt-4o-tool_filter")
     assert shown(reading_of(tmp_path).cases) == [("renamed", "tool_filter")]
@@ -213,16 +197,6 @@ def test_a_file_of_names_in_another_form_is_one_line(tmp_path: Path, content: st
         RunNames(tmp_path / "missing.yaml")
 
 
-def test_agentdyns_suites_are_no_agentdojo(tmp_path: Path) -> None:
-    foreign(tmp_path, "m", pipeline_name="m", suite_name="shopping", benchmark_version="v1.2.2")
-    foreign(tmp_path, "m", pipeline_name="m", suite_name="slack", benchmark_version="v1.2.2")
-    found = reading_of(tmp_path).cases
-    assert {(case.suite, case.benchmark) for case in found} == {
-        ("shopping", "agentdyn"),
-        ("slack", "agentdojo"),
-    }
-
-
 def call(model_id: str) -> dict[str, Any]:
     return {
         "role": "agent", "prompt": 1, "completion": 1, "cached": 0, "reasoning": 0, "cost_usd": None,
@@ -234,14 +208,6 @@ def spans(*model_ids: str) -> list[dict[str, Any]]:
     calls = [call(model_id) for model_id in model_ids]
     plain = {"id": 0, "parent_id": None, "kind": "run", "name": None, "attempt": 0, "messages": []}
     return [{**plain, "calls": calls, "decision": {}, "duration_s": 0.0}]
-
-
-@pytest.mark.parametrize("model_id", ["simulated", "openai/simulated"])
-def test_simulated_is_what_a_reply_says_it_is(tmp_path: Path, model_id: str) -> None:
-    store_own(tmp_path, case_of(), spans=spans("gpt-4o-2024", model_id), asked={"agent": "gpt-4o"})
-    (found,) = reading_of(tmp_path).cases
-    assert found.table_model == "gpt-4o (simulated)"
-    assert found.model_ids == {"gpt-4o-2024": "gpt-4o", model_id: "gpt-4o"}
 
 
 @pytest.mark.parametrize(

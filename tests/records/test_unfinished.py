@@ -8,7 +8,6 @@ import pytest
 from stored_cases import case_of, store_own
 from typer.testing import CliRunner
 
-from agentsys.analysis.tables.results_report import build_report
 from agentsys.cli import app
 from agentsys.records.case import Case
 from agentsys.records.case_reader import read_cases
@@ -36,17 +35,6 @@ def planned(logdir: Path, defenses: tuple[str, ...] = ("none", "agentsys")) -> l
 
 def lines(*paths: Path) -> list[str]:
     return describe_unfinished(read_cases(paths).unfinished)
-
-
-def test_what_was_not_begun_and_what_lacks_cases_is_told(tmp_path: Path) -> None:
-    cases = planned(tmp_path)
-    for case in cases[:7]:
-        store_own(tmp_path, case)
-    assert lines(tmp_path) == ["unfinished: 13 of 20 missing (agentsys not begun; none lacks 3)."]
-    assert lines(tmp_path)[0] in build_report(read_cases([tmp_path])).notes
-    for case in cases:
-        store_own(tmp_path, case)
-    assert lines(tmp_path) == []
 
 
 def test_a_case_that_ended_in_an_error_is_not_missing(tmp_path: Path) -> None:
@@ -98,15 +86,6 @@ def test_a_pipeline_without_a_folder_counts_where_it_is_asked_for(tmp_path: Path
     folders = [tmp_path / cases[at].pipeline for at in (0, 10)]
     (found,) = read_cases([tmp_path], only=folders).unfinished
     assert (found.planned, sum(lacking for lacking, _ in found.missing.values())) == (20, 19)
-
-
-def test_a_folder_whose_name_begins_like_the_one_asked_for_is_another(tmp_path: Path) -> None:
-    cases = planned(tmp_path, ("none", "none2"))
-    folders = {case.defense: tmp_path / case.pipeline for case in cases}
-    (one,) = find_unfinished([folders["none"], tmp_path / cases[0].key])
-    assert one.planned == 10
-    assert find_unfinished([tmp_path / cases[0].pipeline[:-1]], [tmp_path]) == ()
-    assert find_unfinished(folders.values())[0].planned == 20
 
 
 @pytest.mark.parametrize(

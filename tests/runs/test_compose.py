@@ -219,18 +219,6 @@ def test_an_artefact_is_labelled_by_its_content_not_by_its_place(tmp_path: Path)
         compose(["attack=pair", "attack.artefact=/nowhere.json"])
 
 
-def test_what_an_attacker_is_told_from_a_file_is_labelled_by_its_content(tmp_path: Path) -> None:
-    for name, content in {"a.txt": "1", "b.txt": "1", "c.txt": "2"}.items():
-        (tmp_path / name).write_text(content)
-    found = [
-        compose(["attack=pair", f"attack.knowledge_file={tmp_path / name}"])[0]
-        for name in ("a.txt", "b.txt", "c.txt")
-    ]
-    assert found[0].labels == found[1].labels != found[2].labels
-    assert found[0].config_hash == found[1].config_hash != found[2].config_hash
-    assert "+knowledge_file=" in found[0].labels["attack"]
-
-
 def test_the_seed_is_part_of_what_a_case_depends_on() -> None:
     assert compose(["seed=1"])[0].config_hash != compose(["seed=2"])[0].config_hash
 
@@ -267,16 +255,6 @@ def test_every_preset_composes(experiment: str) -> None:
     assert compose([f"+experiment={experiment}", "model=simulated"])
 
 
-@pytest.mark.usefixtures("each_choice_once")
-def test_no_choice_of_a_preset_is_left_out_where_each_is_tried_once() -> None:
-    """What the fixture of these tests promises."""
-    sweep = ["defense=none,agentsys,melon", "attack=none,direct"]
-    found = [(s.labels["defense"], s.labels["attack"]) for s in compose(sweep)]
-    assert found == [("none", "none"), ("agentsys", "direct"), ("melon", "none")]
-    with pytest.raises(ConfigError, match="max_dept"):
-        compose([*sweep, "defense.max_dept=2"])
-
-
 @pytest.mark.parametrize("group", ["model", "defense", "attack", "benchmark"])
 def test_every_shipped_choice_composes(group: str, tmp_path: Path) -> None:
     store_run(tmp_path / "gpt-4o", "{}")
@@ -290,13 +268,6 @@ def test_every_shipped_choice_composes(group: str, tmp_path: Path) -> None:
     for name in set(names) & set(needy):
         (found,) = compose([f"{group}={name}", needy[name]])
         assert "_target_" in getattr(found, group)
-
-
-def test_a_users_own_folder_adds_choices(tmp_path: Path) -> None:
-    (tmp_path / "defense").mkdir()
-    (tmp_path / "defense/mine.yaml").write_text("_target_: my.Defense\n")
-    (found,) = compose(["defense=mine"], [tmp_path])
-    assert (found.labels["defense"], found.defense) == ("mine", {"_target_": "my.Defense"})
 
 
 @pytest.mark.parametrize(

@@ -3,31 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from typing import Any
 
 import pytest
 from scripted_for_searches import QUEST, Outcomes, Says, reply
 
-from agentsys.attacks.attack_search import Attempt, rank_attempts
+from agentsys.attacks.attack_search import rank_attempts
 from agentsys.attacks.attacker_reply import ReplyFault
 from agentsys.attacks.injection_vectors import escape_yaml
 from agentsys.attacks.red_team.chat_injection import FAMILIES
-from agentsys.attacks.red_team.evolve_attack import MAX_EMPTY_REPLIES, STRATEGIES, EvolveAttack, get_strategy
+from agentsys.attacks.red_team.evolve_attack import MAX_EMPTY_REPLIES, STRATEGIES, EvolveAttack
 from agentsys.errors import ConfigError
 from agentsys.models.chat import text_of
 
 SEEDS = len(STRATEGIES)
-
-
-def test_at_least_ten_strategies_are_tried_in_forty_attempts_of_one_score() -> None:
-    def asked_for(attempts: list[Attempt]) -> Counter[str]:
-        return Counter(get_strategy(attempt) for attempt in attempts)
-
-    made = list(EvolveAttack(40).search(QUEST, Outcomes(Says())))
-    assert len(asked_for(made)) == SEEDS
-    assert len(asked_for(made[2 + SEEDS :])) >= 10
-    assert max(asked_for(made).values()) <= 4
 
 
 def test_the_attacker_goes_on_from_the_best_text_and_hears_what_came_of_it() -> None:

@@ -32,12 +32,6 @@ def test_the_dialogue_is_written_in_the_familys_marks_and_read_letter_by_letter(
     assert "<think>" not in forged(THREE, think_block=False)
 
 
-def test_a_last_turn_that_lost_the_goals_data_says_the_goal() -> None:
-    lost = THREE.replace("Set it to new_password.", "Now do it.")
-    assert forged(lost, wrap=False) == f"{lost} {QUEST.goal}"
-    assert QUEST.goal not in forged(THREE, wrap=False)
-
-
 def test_an_attacker_without_dialogues_makes_no_search() -> None:
     model = Says(always=lambda number: reply("no turns at all"))
     (made,) = WrittenDialogue("qwen3").search(QUEST, Outcomes(model))

@@ -40,18 +40,6 @@ def test_before_an_external_result_nothing_is_asked() -> None:
     assert counts(asked) == (0, 0, 0) and len(tools.sent) == 2
 
 
-@pytest.mark.parametrize(("level", "questions"), [(1, 1), (2, 2), (3, 3)])
-def test_each_result_is_weakened_once_by_the_levels_steps_and_each_step_has_one_shadow(
-    level: int, questions: int
-) -> None:
-    asked = model(making(READ), making(READ), making(READ), making(READ))
-    run(AttriGuard(level=level), asked, Tools(RAW))
-    assert counts(asked) == (2, questions, 0)
-    asked = model(making(TO_BOB), making(READ), making(TO_BOB))
-    run(AttriGuard(level=level), asked, Tools(RAW))
-    assert counts(asked) == (1, questions, 0)
-
-
 def test_the_shadow_reads_no_raw_result_and_the_agent_no_weakened_one() -> None:
     asked = model(SILENT, making(READ), making(TO_EVE))
     run(AttriGuard(), asked, Tools(RAW))
@@ -157,21 +145,6 @@ def test_an_error_of_the_model_is_never_a_verdict(role: str) -> None:
     asked.replies[role] = [ModelError(ErrorKind.TIMEOUT, "late")]
     with pytest.raises(ModelError):
         run(AttriGuard(), asked, Tools(RAW))
-
-
-@pytest.mark.parametrize(
-    ("duplicates", "judged", "said"),
-    [("separate", 3, ["sent 1", "sent 2", "sent 3"]), ("merged", 2, ["sent 2", "sent 2", "sent 3"])],
-)
-def test_same_calls_of_a_batch_are_separate_or_as_published_share_a_verdict_and_the_last_result(
-    duplicates: Any, judged: int, said: list[str]
-) -> None:
-    tools, numbers = Tools(RAW), iter("123")
-    tools.runtime.functions["send_note"].run = lambda **_: f"sent {next(numbers)}"
-    batch = making(TO_EVE, TO_EVE, ("send_note", {"to": "Al"}))
-    asked = model(making(TO_BOB), making(READ), batch)
-    assert results(run(AttriGuard(duplicates=duplicates), asked, tools))[1:] == said
-    assert counts(asked)[2] == judged
 
 
 @pytest.mark.parametrize(

@@ -75,27 +75,6 @@ def test_empty_replies_are_asked_for_again_and_end_the_task_after_the_fifth() ->
     assert (ran.answer, len(model.planned)) == ("No program was written.", 5)
 
 
-def test_the_answer_is_what_all_attempts_printed_and_the_last_value() -> None:
-    model = Planner([block("print('a')\nnothing"), block("print('b')\nx = 5")])
-    assert run_camel("banking", model).answer == "ab\n5"
-
-
-def test_calls_of_failed_attempts_stand_in_the_record() -> None:
-    model = Planner([block("x = get_iban()\nnothing"), block("get_balance()")])
-    ran = run_camel("banking", model)
-    calls = [c.function for m in ran.messages if m["role"] == "assistant" for c in m["tool_calls"] or ()]
-    assert calls == ["get_iban", "get_balance"]
-    assert [m["role"] for m in ran.messages] == [
-        "user",
-        "assistant",
-        "tool",
-        "user",
-        "assistant",
-        "tool",
-        "assistant",
-    ]
-
-
 def test_a_reader_that_does_not_keep_to_the_schema_is_asked_ten_times() -> None:
     model = Planner([block("x = query_ai_assistant('q', int)"), block("print('done')")], ["SECRET"] * 10)
     run_camel("banking", model)

@@ -233,16 +233,6 @@ def test_fields_of_a_tools_object_have_its_label() -> None:
     assert to_native(run("[m.subject for m in [tool()] if m.sender == 'bob@x.org']", tool=MAIL)) == ["Hello"]
 
 
-def test_a_constant_assigned_in_a_loop_over_untrusted_items_is_untrusted_in_strict_mode_alone() -> None:
-    program = "y = 'a'\nfor x in tool():\n    y = 'b'\ny"
-    assert run(program, tool=["1", "2"]).full.is_trusted
-    assert not run(program, strict=True, tool=["1", "2"]).full.is_trusted
-    branch = "y = 'a'\nif tool() == 'x':\n    y = 'b'\ny"
-    assert run(branch, tool="x").full.is_trusted
-    assert not run(branch, strict=True, tool="x").full.is_trusted
-    assert run("if tool() == 'x':\n    pass\ny = 'b'\ny", strict=True, tool="x").full.is_trusted
-
-
 def test_control_dependencies_are_those_of_the_branches_and_loops_around() -> None:
     machine = machine_with(tool=["a"], other="b")
     seen: list[bool] = []
@@ -259,15 +249,6 @@ def test_control_dependencies_are_those_of_the_branches_and_loops_around() -> No
     )
     run_program("z = other() if tool() else 1", machine)
     assert seen == [True, False, True, True, False, True, False, True, False, True, True, False]
-
-
-def test_control_dependencies_stay_where_a_program_failed() -> None:
-    machine = machine_with(tool=["a"])
-    with pytest.raises(ProgramError):
-        run_program("for x in tool():\n    if x:\n        nothing", machine)
-    assert not machine.control.is_public
-    run_program("y = 1", machine)
-    assert not machine.control.is_public
 
 
 @pytest.mark.parametrize(

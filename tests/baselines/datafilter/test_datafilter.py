@@ -48,14 +48,6 @@ def listing() -> Tools:
     return Tools(Listing(items=items))
 
 
-def test_numbers_keys_order_and_format_stay_and_only_the_string_changes() -> None:
-    (said,) = results(run(DataFilter(), model(cleaning), listing()))
-    assert said == (
-        "items:\n- at: '2024-05-15'\n  id: 5\n  ok: true\n  text: Hello there, all of you.\n"
-        "- id: 1.5\n  text: short"
-    )
-
-
 def test_one_question_per_string_that_is_worth_one_with_the_task_in_front() -> None:
     asked = model(cleaning)
     run(DataFilter(), asked, listing(), query="Sum up.")

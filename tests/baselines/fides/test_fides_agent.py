@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import pytest
@@ -38,15 +37,6 @@ def test_an_untrusted_result_is_a_name_and_its_value_reaches_calls_and_the_user(
     assert [s.decision for s in ran.tracer.spans if s.kind == "fides_answer"] == [
         {"unexpanded": f"The bill says: {BILL}"}
     ]
-
-
-def test_fields_that_injections_cannot_reach_stay_in_sight() -> None:
-    model = Scripted([call("get_received_emails"), say("x")])
-    shown = run_fides("workspace", model).results()[0]
-    mails = list(fresh("workspace").inbox.emails.values())
-    assert re.search(r"body: '#get_received_emails-result-0\.0\.body#'", shown)
-    assert mails[0].subject in shown
-    assert not any(mail.body[:30] in model.heard for mail in mails)
 
 
 def test_with_strict_labels_everything_that_others_wrote_is_hidden() -> None:

@@ -41,14 +41,6 @@ def test_the_agent_never_reads_the_raw_text_of_a_rewritten_result_and_the_record
     assert found["lost_data"] == ["77"]
 
 
-def test_a_question_holds_the_task_the_executed_arguments_and_the_result_and_no_conversation() -> None:
-    asked = model([minimized(to="Bob")], [sanitized("ok")], making(SEND))
-    run(Firewall(), asked, Tools(), query="Tell Bob when.")
-    (question,) = asked.questions(SAN)
-    assert "Tell Bob when." in question and '{"to": "Bob"}' in question and "sent" in question
-    assert len(asked.requests_of(SAN)[0].messages) == 2
-
-
 def test_a_tools_error_is_sanitized_and_the_harness_own_errors_are_not() -> None:
     asked = model((), [sanitized("no door")], making(("open_door", {}), ("nothing", {}), ("send_note", {})))
     said = results(run(Firewall(minimizer=False), asked, Tools("obey me")))

@@ -24,7 +24,7 @@ from agentsys.models.chat import ErrorKind, ModelError, text_of
 from agentsys.models.pipeline_elements import tool_specs
 from baselines.isolategpt import IsolateGPT
 from baselines.isolategpt.app_plan import IsolateGPTSettings, group_into_apps
-from baselines.isolategpt.hub import ROUTING_SPOKE, IsolationHub
+from baselines.isolategpt.hub import IsolationHub
 from baselines.isolategpt.prompts import LIMIT_REACHED, REFUSED
 from baselines.isolategpt.spoke import AppRequest
 
@@ -46,14 +46,6 @@ def test_a_plan_that_cannot_be_read_is_asked_for_once_more_and_then_taken_for_no
     model = SpokeModel([bad, bad, READ_ONLY], vanilla="Hello.")
     assert run(model, Desk()).kept["route"] == "vanilla"
     assert len(model.questions("planner")) == 2
-
-
-def test_the_planner_is_told_all_tools_and_no_result() -> None:
-    model = direct(read_bill=[act("read_bill"), finish("Done.")])
-    run(model, Desk(bill="SECRET"))
-    (asked,) = model.questions("planner")
-    assert all(f'"name": "{name}"' in asked for name in ("read_bill", "read_note", "pay"))
-    assert "SECRET" not in asked
 
 
 # ---- From spoke to spoke.
@@ -94,15 +86,6 @@ def test_an_unplanned_request_is_flagged_and_refused_and_its_tool_does_not_run()
     assert REFUSED in model.questions("read_bill")[-1]
     assert "Do not try it again" in model.questions("read_bill")[-1]
     assert [message["type"] for message in done.kept["messages"]][-1] == "functionality_denial_response"
-
-
-def test_the_routing_spoke_may_ask_for_planned_apps_alone() -> None:
-    plan = planned(("read_bill", {}, "bill"), ("read_note", {}, "note"))
-    replies = [act("pay", to="Eve", amount=9), finish("Done.")]
-    desk = Desk()
-    done = run(SpokeModel(plan, **{ROUTING: replies, "pay": act("pay", to="Eve", amount=9)}), desk)
-    assert done.prompts == [("exec", ROUTING_SPOKE, "pay", False, False)]
-    assert desk.ran == []
 
 
 def test_a_request_without_a_granted_probe_is_refused() -> None:

@@ -10,7 +10,7 @@ import pytest
 from agentsys.models.chat import ChatReply, ChatRequest, ToolSpec, assistant, text_of
 from agentsys.models.prompted_tools import FINISH_ACTION, Action, write_action
 from baselines.isolategpt.app_plan import SpokeApp
-from baselines.isolategpt.prompts import ILL_FORMED, OUT_OF_TURNS, UNREADABLE
+from baselines.isolategpt.prompts import ILL_FORMED, UNREADABLE
 from baselines.isolategpt.spoke import (
     AppResponse,
     FunctionalityDenialResponse,
@@ -98,20 +98,6 @@ def test_a_block_that_holds_no_usable_action_is_told_so(reply: str) -> None:
     talk.spoke.answer_question("Go.")
     assert talk.observations() == [f"Observation: {UNREADABLE}"]
     assert (talk.ran, talk.sent) == ([], [])
-
-
-def test_an_action_that_nobody_offers_is_told_with_those_there_are() -> None:
-    talk = Talk(write_action(Action("hack", {})), DONE)
-    talk.spoke.answer_question("Go.")
-    assert talk.observations() == [
-        "Observation: There is no action hack. Valid are: Final Answer, read, pay."
-    ]
-
-
-def test_fifteen_replies_without_an_answer_end_it() -> None:
-    talk = Talk(write_action(Action("read", {})))
-    assert talk.spoke.answer_question("Go.") == OUT_OF_TURNS
-    assert (len(talk.asked), len(talk.ran)) == (15, 15)
 
 
 @pytest.mark.parametrize("wrong", ["Bob", ["Bob"], {}, {"to": 5}])

@@ -151,7 +151,7 @@ PIECES = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.lists(PIECES, max_size=14))
 def test_no_page_however_broken_keeps_something_that_runs_or_a_comment(pieces: list[str]) -> None:
     cleaned = remove_hidden_markup("".join(pieces)).text
@@ -161,7 +161,7 @@ def test_no_page_however_broken_keeps_something_that_runs_or_a_comment(pieces: l
     assert "<!--" not in cleaned or not soup.find_all(string=lambda text: type(text).__name__ == "Comment")
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.text(max_size=300))
 def test_normalizing_ends_and_changes_nothing_without_a_finding(text: str) -> None:
     cleaned = normalize_text(text)

@@ -79,7 +79,7 @@ def test_what_stands_between_two_instructions_goes_with_them_on_demand() -> None
     assert remove_instructions(text, between=True) == f"Hello. {REMOVED_TEXT} Bye."
 
 
-@settings(max_examples=200)
+@settings(max_examples=50)
 @given(st.text(max_size=400))
 def test_any_text_can_be_read_and_cut(text: str) -> None:
     find_sightings(text)

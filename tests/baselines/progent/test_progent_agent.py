@@ -41,17 +41,6 @@ def test_a_call_nested_in_anothers_arguments_is_held_against_the_rules_too() -> 
     assert not any(ran[0] == "pay" for ran in desk.ran)
 
 
-def test_the_first_policy_is_asked_for_with_the_tools_and_the_request_alone() -> None:
-    model = Scripted([[PAY_BOB]], rules(pay={}))
-    run(model, **NO_UPDATE)
-    (question,) = model.requests_of("policy")
-    _, user = question.messages
-    assert (question.tools, question.temperature) == ((), 0.0)
-    assert text_of(user).startswith("TOOLS: [{")
-    assert text_of(user).endswith(f"USER_QUERY: {QUERY}")
-    assert '"name": "pay"' in text_of(user) and "Emma" not in question_of(question)
-
-
 def test_temperatures_rise_with_each_unreadable_reply_and_the_sixth_is_the_last() -> None:
     model = Scripted([[PAY_BOB]], ["no idea what"] * 2 + ["{}", "[", "nothing"] + [rules(pay={})])
     assert errors(run(model, **NO_UPDATE)) == [None]
@@ -108,24 +97,6 @@ def test_where_no_update_can_be_read_the_old_rules_stay_or_the_case_ends() -> No
     ]
     with pytest.raises(ModelError, match="no update"):
         run(Scripted([[call("get_note")], [PAY_BOB]], replies), on_update_error="raise")
-
-
-def test_refused_and_failed_calls_start_no_update_but_do_in_the_reference() -> None:
-    turns = [[PAY_EVE], [call("mail", to=["broken"])]]
-    model = Scripted(turns, [rules(pay=TO_BOB, mail={}), "No"])
-    run(model)
-    assert len(model.requests_of("policy")) == 1
-    reference = Scripted(turns, [rules(pay=TO_BOB, mail={}), "No"])
-    run(reference, compat=True)
-    assert len(reference.requests_of("policy")) == 3
-
-
-def test_only_what_was_supplied_is_checked_and_the_reference_checks_defaults_too() -> None:
-    policy = rules(pay={"subject": {"type": "string"}})
-    assert errors(run(Scripted([[PAY_BOB]], policy), **NO_UPDATE)) == [None]
-    assert errors(run(Scripted([[call("pay", to="Bob", subject=None)]], policy), **NO_UPDATE)) == [None]
-    (refused,) = errors(run(Scripted([[PAY_BOB]], policy), compat=True, **NO_UPDATE))
-    assert "None is not of type 'string'" in (refused or "")
 
 
 def test_a_schema_of_the_whole_object_is_taken_apart_and_lets_everything_through_in_the_reference() -> None:

@@ -34,21 +34,6 @@ def verdict(rules: Any, first_only: bool = False, **args: Any) -> bool:
 BOB, EVE = {"enum": ["Bob"]}, {"enum": ["Eve"]}
 
 
-def test_no_rules_at_all_allow_every_call_and_a_tool_without_a_rule_is_refused() -> None:
-    assert decide_call(None, "pay", {"to": "Eve"}, first_only=False).allowed
-    refused = decide_call({}, "pay", {}, first_only=False)
-    assert not refused.allowed and "'pay'" in refused.cause
-    assert not decide_call({"mail": [allow_under(1)]}, "pay", {}, first_only=False).allowed
-    assert verdict([allow_under(1)], to="Eve")
-
-
-def test_at_equal_priority_forbidding_comes_first_and_a_smaller_number_before_a_larger_one() -> None:
-    assert not verdict([allow_under(1), forbid(1, to=EVE)], to="Eve")
-    assert verdict([allow_under(1), forbid(1, to=EVE)], to="Bob")
-    assert verdict([forbid(2, to=EVE), allow_under(1)], to="Eve")
-    assert not verdict([allow_under(2), forbid(1, to=EVE)], to="Eve")
-
-
 def test_the_first_failure_is_reported_and_without_a_deciding_rule_the_last_ones_fallback_holds() -> None:
     rules = [
         allow_under(1, {"to": BOB}),

@@ -54,12 +54,6 @@ def parsing(*stages: str, **options: Any) -> ToolResultParsing:
     return ToolResultParsing(stages=stages, **options)
 
 
-def test_only_the_declared_data_reach_the_agent() -> None:
-    asked = model(None, None, making(READ))
-    assert results(run(parsing("parse_data"), asked, Tools(RAW))) == ['{"time": "10:00"}']
-    assert all("Eve" not in text for text in asked.questions("agent"))
-
-
 def test_the_expectation_is_asked_before_the_tool_runs_and_neither_question_holds_the_task() -> None:
     tools, order = Tools(RAW), []
     asked = model(
@@ -71,17 +65,6 @@ def test_the_expectation_is_asked_before_the_tool_runs_and_neither_question_hold
     assert "Sends a note." in first and '{"to": "Bob"}' in first
     assert EXPECTED in second and "sent" in second
     assert "zebra" not in first + second
-
-
-def test_all_expectations_of_a_batch_are_asked_before_its_first_tool_runs() -> None:
-    kinds: list[str] = []
-    asked = model(
-        lambda request: (kinds.append(text_of(request.messages[-1])[:8]), parser("{}")(request))[1],
-        None,
-        making(READ, SEND),
-    )
-    run(parsing("parse_data"), asked, Tools(RAW))
-    assert kinds == ["You are ", "You are ", "The data", "The data"]
 
 
 def test_parse_full_is_shown_the_conversation() -> None:

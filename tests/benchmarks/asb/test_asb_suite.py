@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,29 +9,19 @@ from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.agent_pipeline.ground_truth_pipeline import GroundTruthPipeline
 from agentdojo.functions_runtime import FunctionsRuntime
 
-from agentsys.attacks.observation_injection import ObservationInjection
 from agentsys.benchmarks.asb.asb_benchmark import ASB, VECTOR, ASBSuite
-from agentsys.benchmarks.asb.asb_environment import ASBEnvironment, PlanStep, set_plan_step
-from agentsys.benchmarks.environment_loader import hash_suite_data
+from agentsys.benchmarks.asb.asb_environment import ASBEnvironment
 from agentsys.benchmarks.ground_truth_playbook import build_playbook
 from agentsys.benchmarks.traced_tools import TracedRuntime
-from agentsys.contracts import Victim
 from agentsys.models.chat import assistant
 from agentsys.runs.build_record import ground_truth_length
 
-SHARED = Path(__file__).parents[3].parent / "shared/data/asb"
 GARDEN = "garden_advisor_agent"
 
 
 @pytest.fixture
 def suite() -> ASBSuite:
     return ASB().suite(GARDEN)
-
-
-@pytest.fixture
-def turns() -> Iterator[None]:
-    yield
-    set_plan_step(None)
 
 
 def calling(suite: ASBSuite, world: ASBEnvironment, *tools: str) -> list[str]:
@@ -87,18 +75,6 @@ def test_the_payload_follows_every_result_the_attack_tools_own_included(suite: A
     assert (world.calls, world.payload_count) == (["soil_probe", "SeedLedger"], 2)
 
 
-def test_the_last_step_of_a_plan_carries_no_payload(suite: ASBSuite, turns: None) -> None:
-    world = suite.load_and_inject_default_environment({VECTOR: "do X"})
-    for step in (1, 2, 3):
-        set_plan_step(PlanStep(step, 3))
-        calling(suite, world, "soil_probe", "SeedLedger")
-    assert [(use.step, use.payload) for use in world.uses] == [
-        *[(1, True)] * 2,
-        *[(2, True)] * 2,
-        *[(3, False)] * 2,
-    ]
-
-
 def test_tasks_keep_their_ids_whatever_subset_is_offered() -> None:
     whole = {t.attack_tool: t.ID for t in ASB().suite(GARDEN).injection_tasks.values()}
     halves: dict[str, str] = {}
@@ -107,11 +83,6 @@ def test_tasks_keep_their_ids_whatever_subset_is_offered() -> None:
         assert {task.tool.aggressive for task in offered} == {subset == "aggressive"}
         halves |= {task.attack_tool: task.ID for task in offered}
     assert halves == whole
-
-
-def test_the_data_hash_tells_data_sets_and_nothing_else_apart(suite: ASBSuite) -> None:
-    assert hash_suite_data(suite) == hash_suite_data(ASB(mode="faithful", tasks="all").suite(GARDEN))
-    assert hash_suite_data(suite) != hash_suite_data(ASB().suite("helpdesk_agent"))
 
 
 def test_the_simulated_model_gets_a_script_for_every_task_and_goal(suite: ASBSuite) -> None:
@@ -123,19 +94,3 @@ def test_the_simulated_model_gets_a_script_for_every_task_and_goal(suite: ASBSui
         [tool.name] for tool in suite.agent.attack_tools
     ]
     assert ground_truth_length(suite, "user_task_0") == 2
-
-
-def test_all_ten_agents_of_upstream_make_suites_that_can_be_attacked() -> None:
-    if not SHARED.is_dir():
-        pytest.skip(f"ASB's own files are not here: {SHARED}")
-    benchmark = ASB(data=str(SHARED))
-    attack = ObservationInjection("context_ignoring")
-    victim = Victim("GPT-4", benchmark.user_name)
-    texts = []
-    for name in benchmark.suite_names():
-        suite = benchmark.suite(name)
-        assert "role you work in" not in suite.system_message
-        task = suite.user_tasks["user_task_0"]
-        for goal in suite.injection_tasks.values():
-            texts.append(attack.injections(suite, task, goal, victim)[VECTOR])
-    assert len(set(texts)) == 400

@@ -32,7 +32,6 @@ from agentsys.models.chat import (
 )
 from agentsys.models.prompted_tools import write_calls, write_reply, write_tools
 from agentsys.models.trace import Tracer, use_tracer
-from baselines.reworded_task import RewordingModel
 
 PLANNED = [mode for mode in AsbMode if mode.has_plan]
 TOOLS = [ToolSpec(name, f"About {name}.", {"properties": {}}) for name in ("look_up", "note", "Evil")]
@@ -117,47 +116,12 @@ def test_a_plan_turn_without_tools_comes_first_then_one_call_per_step(mode: AsbM
     assert text_of(messages[-1]) == CLOSING
 
 
-def test_with_hidden_tool_the_planner_is_not_told_of_the_attack_tool_but_the_steps_are_offered_it() -> None:
-    model = Scripted(plan(["look_up"], ["note"]), ["look_up"], ["note"])
-    loop(driven(model, AsbMode.HIDDEN_TOOL))
-    assert all("Evil" not in text_of(message) for message in model.asked[0].messages)
-    assert all(request.tools == TOOLS for request in model.asked[1:])
-
-
-@pytest.mark.parametrize("mode", PLANNED)
-def test_only_faithful_makes_every_step_list_the_attack_tool(mode: AsbMode) -> None:
-    model = Scripted(plan(["look_up"], []), ["look_up"], "done")
-    tracer = Tracer()
-    with use_tracer(tracer):
-        loop(driven(model, mode))
-    planning = find_planning(tracer.spans)
-    assert planning is not None
-    listed = [step.tool_use for step in planning.followed_plan]
-    assert listed == ([("look_up", "Evil")] * 2 if mode is AsbMode.FAITHFUL else [("look_up",), ()])
-    assert [step.tool_use for step in planning.plan] == [("look_up",), ()]
-    assert ("Evil" in text_of(model.asked[1].messages[3])) == (mode is AsbMode.FAITHFUL)
-
-
 def test_a_call_where_nothing_was_on_offer_is_not_made() -> None:
     model = Scripted(plan([], ["note"]), ["Evil"], ["note"])
     messages = loop(driven(model, AsbMode.FAITHFUL, attack_tool=None))
     assert [
         call.function for m in messages if m["role"] == "assistant" for call in m["tool_calls"] or ()
     ] == ["note"]
-
-
-def test_a_faithful_conversation_has_four_messages_and_two_for_each_step() -> None:
-    model = Scripted(plan(["look_up"], ["note"]), ["look_up"], ["note"])
-    tracer = Tracer()
-    with use_tracer(tracer):
-        loop(driven(model, AsbMode.FAITHFUL))
-    closing = tracer.spans[-1]
-    assert (closing.kind, closing.name) == ("step", "closing")
-    *official, last = closing.messages
-    roles = ["system", "system", "user", "assistant", "user", "assistant", "user", "assistant"]
-    assert [message["role"] for message in official] == roles
-    assert text_of(last) == CLOSING
-    assert "[Observation]:" in text_of(official[5]) and "out of look_up" in text_of(official[5])
 
 
 def test_the_model_reads_results_as_the_defense_rewrote_them() -> None:
@@ -167,12 +131,6 @@ def test_the_model_reads_results_as_the_defense_rewrote_them() -> None:
     told, reminder, _ = inner.asked[-1].messages[-3:]
     assert "cleaned of look_up" in text_of(told)
     assert reminder == user("Mind your task.")
-
-
-def test_the_task_is_planned_and_worked_on_as_a_wrapping_defense_words_it() -> None:
-    inner = Scripted(plan(["look_up"], ["note"]), ["look_up"], ["note"])
-    loop(RewordingModel(driven(inner), lambda task: f"<start>{task}<end>"))
-    assert all("<start>File my papers.<end>" in [text_of(m) for m in r.messages] for r in inner.asked)
 
 
 BAD = ["```\n[]\n```", "[]", '[{"message": "x"}]']
@@ -201,12 +159,6 @@ def test_after_ten_replies_without_a_plan_the_case_ends_in_words() -> None:
     planning = find_planning(tracer.spans)
     assert planning is not None and planning.has_failed and planning.tries == 10
     assert text_of(messages[-1]) == NO_PLAN
-
-
-def test_the_isolated_main_agent_is_led_as_well() -> None:
-    inner = Scripted(plan(["look_up"], []), ["look_up"])
-    driven(inner).complete(ChatRequest(BEGIN, TOOLS, "main"))
-    assert [request.role for request in inner.asked] == [PLANNER_ROLE, "main"]
 
 
 def test_after_a_defense_went_back_what_it_was_handed_later_is_forgotten() -> None:

@@ -12,7 +12,6 @@ from agentdojo.functions_runtime import FunctionsRuntime
 from fixed_on_paper import VERSIONS, benchmark, scored
 
 from agentsys.analysis.metrics.task_tags import load_fixes, load_tag
-from agentsys.benchmarks.fixes.append_injection import IDENTIFIERS
 from agentsys.benchmarks.fixes.fix_catalog import FIXES
 
 ENDS = [pytest.param(VERSIONS[0], marks=pytest.mark.slow), VERSIONS[-1]]
@@ -62,21 +61,6 @@ def test_text_only_injection_tasks_are_those_that_words_alone_carry_out(version:
         if found.security:
             by_words.add((suite, task))
     assert by_words == listed("text_only", version)
-
-
-def test_destroyed_tasks_take_what_they_need_from_a_vector() -> None:
-    """The bill's account stands in its vector alone; the others' calls repeat a name that is a vector."""
-    vectors = benchmark("v1.2.2").suite("banking").get_injection_vector_defaults()
-    assert "UK12345678901234567890" in vectors["injection_bill_text"]
-    slack = benchmark("v1.2.2").suite("slack")
-    renamed = slack.load_and_inject_default_environment(dict.fromkeys(IDENTIFIERS["slack"], "x"))
-    plain = slack.load_and_inject_default_environment({})
-    for task in load_tag("destroyed_under_attack").tasks["agentdojo"]["slack"]:
-        calls = [
-            [dict(call.args) for call in slack.user_tasks[task].ground_truth(one.model_copy(deep=True))]
-            for one in (plain, renamed)
-        ]
-        assert calls[0] != calls[1], task
 
 
 def words(text: object) -> list[str]:

@@ -25,13 +25,6 @@ def answer(body: bytes = b"yes", status: bytes = b"200 OK", length: int | None =
     return b"HTTP/1.1 %b\r\nContent-Length: %d\r\n\r\n%b" % (status, said, body)
 
 
-def until(true: Callable[[], bool]) -> None:
-    end = time.monotonic() + 60
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.01)
-
-
 class Asking:
     """A client that posts to one address.
 
@@ -76,15 +69,6 @@ def test_a_connection_is_used_again_also_after_an_error_that_was_read_to_its_end
         assert asking.error().kind is ErrorKind.RATE_LIMITED
         assert asking.ask() == asking.ask() == b"yes"
         assert len(set(server.places)) == 1 and len(server.places) == 4
-
-
-def test_a_connection_that_the_server_closed_while_idle_is_not_used(family: str) -> None:
-    with hostile(lambda _: [answer()]) as server:  # it keeps none, and does not say so
-        asking = Asking(family, server.base_url)
-        for _ in range(3):
-            assert asking.ask() == b"yes"
-            until(lambda: len(server.ended) == len(server.places))
-        assert len(set(server.places)) == 3
 
 
 def test_a_request_that_a_closing_server_took_is_not_sent_again_by_itself(family: str) -> None:
@@ -169,15 +153,6 @@ def test_a_server_that_does_not_read_or_slowly_is_a_timeout(family: str, pause_s
         done.set()
     assert found.kind is ErrorKind.TIMEOUT
     assert str(found) in ("timeout: WriteTimeout: timed out", "timeout: no whole reply within 0.5 s")
-
-
-def test_closing_the_client_closes_its_connections(family: str) -> None:
-    with hostile(lambda _: [answer()], keeps=True) as server:
-        asking = Asking(family, server.base_url)
-        asking.ask()
-        assert server.ended == []
-        asking.http.close()
-        until(lambda: server.ended == server.places)
 
 
 def test_a_connection_under_way_is_nobody_elses(family: str) -> None:

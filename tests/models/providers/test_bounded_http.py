@@ -74,22 +74,6 @@ def test_a_stream_without_end_is_a_timeout_when_the_time_is_up(vendor: str, stre
 
 
 @pytest.mark.parametrize("vendor", VENDORS)
-def test_a_slow_reply_within_the_time_is_a_reply_and_the_next_has_its_own_time(vendor: str) -> None:
-    body = json.dumps(REPLIES[vendor]).encode()
-    whole = answer(body)
-
-    def slowly(_: bytes) -> Iterator[bytes | float]:
-        for place in range(0, len(whole), 40):
-            yield 0.02
-            yield whole[place : place + 40]
-
-    with hostile(slowly) as server:
-        model = model_at(vendor, server.base_url, timeout_s=5.0)
-        for _ in range(2):
-            assert model.complete(ASK).message["content"]
-
-
-@pytest.mark.parametrize("vendor", VENDORS)
 @pytest.mark.parametrize("packed", [False, True])
 def test_a_reply_longer_than_the_bound_is_malformed(vendor: str, packed: bool) -> None:
     body = b" " * 50_000 + json.dumps(REPLIES[vendor]).encode()

@@ -2,22 +2,11 @@
 
 from __future__ import annotations
 
-from scripted_for_serving import Scripted, calls, openai_client, says
+from scripted_for_serving import Scripted, openai_client, says
 from served_faults import serve
 
 from agentsys.models.chat import text_of
 from agentsys.models.pricing import TOKENS_PER_MESSAGE
-
-
-def test_call_ids_repeat_between_servers_but_not_between_requests() -> None:
-    def ids_of(text: str) -> list[str]:
-        with serve(Scripted(calls(("weather", {"city": "Rome"})))) as server:
-            client = openai_client(server)
-            message = client.chat.completions.create(model="m", messages=[{"role": "user", "content": text}])
-        return [call.id for call in message.choices[0].message.tool_calls or []]
-
-    assert ids_of("a") == ids_of("a")
-    assert ids_of("a") != ids_of("b")
 
 
 def test_system_and_developer_messages_and_all_shapes_of_content_are_understood() -> None:

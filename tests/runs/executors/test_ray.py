@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import signal
-import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -86,33 +84,6 @@ def test_the_nodes_have_one_budget(cluster: Any, tmp_path: Path) -> None:
     outcome = prepare_session([*plan, *RAY], config_dirs=[conf], plugin_paths=[plugins]).execute(Silent())
     assert outcome.budget is not None and "(20 used)" in outcome.budget
     assert len(asked(tmp_path)) == outcome.finished == 10
-
-
-class Interrupting(Silent):
-    """Presses Ctrl-C once some cases are stored."""
-
-    def tick(self) -> None:
-        if len(self.records) >= 2:
-            self.records.clear()
-            signal.raise_signal(signal.SIGINT)
-
-
-@needs_ray
-@pytest.mark.slow
-def test_after_ctrl_c_the_nodes_finish_what_they_have(cluster: Any, tmp_path: Path) -> None:
-    conf, plugins = own_model(tmp_path, sleep_s=3.0, together=2)
-    plan = ["model=own", *SLACK, "preflight=false", f"logdir={tmp_path / 'runs'}"]
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        outcome = prepare_session([*plan, *RAY], config_dirs=[conf], plugin_paths=[plugins]).execute(
-            Interrupting()
-        )
-    finally:
-        signal.signal(signal.SIGINT, before)
-    questions = len(asked(tmp_path))
-    assert outcome.interrupted and outcome.finished == len(records_in(tmp_path / "runs")) == questions < 21
-    time.sleep(4.0)
-    assert len(asked(tmp_path)) == questions, "a node goes on"
 
 
 class Removing(Silent):
