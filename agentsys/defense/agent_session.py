@@ -19,7 +19,7 @@ from agentdojo.types import ChatMessage
 
 from agentsys.defense.agentsys_settings import AgentSysSettings, CommandJudge
 from agentsys.defense.call_trace import CallTrace, TracedCall, UserRequest
-from agentsys.defense.gate import QuestionFailed
+from agentsys.defense.gate import Failure, QuestionFailed
 from agentsys.defense.intent import add_intent_to_tools
 from agentsys.defense.privileges import Labels, Privilege, PrivilegeStore
 from agentsys.defense.tool_turn import ToolOutput
@@ -191,6 +191,8 @@ class AgentSession:
         self.earlier_answers = EarlierAnswers()
         self.known_values = KnownValues()
         """What the main agent was given so far, as far as it is of a closed format."""
+        self.failure: Failure | None = None
+        """Why the main agent was stopped, where it was."""
         self._privilege_store, self._unmetered = store, model
 
     def begin_subtask(self) -> None:
@@ -290,6 +292,8 @@ class SessionElement(LoopStep):
         with span("main") as opened:
             opened.messages = context  # The same list: the span holds the context however this ends.
             opened.decision = {"finished": self.converse(session, context)}
+            if session.failure is not None:
+                opened.decision |= {"failure": session.failure.value}
         return replace(at, messages=context)
 
     @abstractmethod

@@ -25,16 +25,19 @@ from agentsys.defense.agentsys_settings import (
     WorkerTools,
 )
 from agentsys.defense.delegation import serve_turn
-from agentsys.defense.gate import GateRule
+from agentsys.defense.gate import Failure, GateRule
 from agentsys.defense.no_isolation import GuardedAgent
-from agentsys.defense.privileges import Labels, Privilege, get_privilege_store
-from agentsys.defense.prompts import MAIN, collect_prompts
+from agentsys.defense.privileges import PRIVILEGES_CONTRACT, Labels, Privilege, get_privilege_store
+from agentsys.defense.prompts import MAIN, WORKER_MISSING, WORKER_TOOLS
+from agentsys.defense.sanitizer import SANITIZER_CONTRACT
 from agentsys.defense.simulated_agentsys import SIMULATED_ROLES
 from agentsys.defense.tool_turn import ask_next_message
-from agentsys.defense.worker import CallingAgent
+from agentsys.defense.validator import VALIDATOR_CONTRACT
+from agentsys.defense.worker import WORKER_CONTRACT, CallingAgent
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatModel
 from agentsys.models.pipeline_elements import default_system_message, named_pipeline
+from agentsys.models.reply_contract import ReplyContract
 from agentsys.simulated.simulated_role import SimulatedRole
 
 
@@ -214,6 +217,26 @@ class AgentSys:
         return collect_prompts(self.settings)
 
 
+def collect_prompts(settings: AgentSysSettings) -> dict[str, str]:
+    """Every text that a variant says to a model, by name, for `agentsys show prompts`."""
+    calls = settings.isolation and settings.max_depth > 1
+    judges = {settings.validator, settings.validate_main}
+    contracts: list[tuple[bool, ReplyContract[Any]]] = [
+        (settings.isolation, WORKER_CONTRACT),
+        (bool(judges & {CommandJudge.MODEL, CommandJudge.HYBRID}), VALIDATOR_CONTRACT),
+        (settings.sanitizer is not SanitizerTiming.OFF, SANITIZER_CONTRACT),
+        (settings.sorts_tools, PRIVILEGES_CONTRACT),
+    ]
+    texts = {"main": MAIN} if settings.isolation else {}
+    for used, contract in contracts:
+        texts |= contract.texts() if used else {}
+    if calls and settings.worker_tools is WorkerTools.ALWAYS:
+        texts["worker_tools"] = WORKER_TOOLS
+    if calls and settings.worker_tools is WorkerTools.ON_REQUEST:
+        texts["worker_missing"] = WORKER_MISSING
+    return texts
+
+
 _LABEL_WORDS = {label.value: label for label in Privilege}
 
 
@@ -267,4 +290,7 @@ class MainAgent(SessionElement):
             if step == session.settings.main_steps:
                 break
             context += serve_turn(session, message["tool_calls"], agent)
+            if agent.is_stuck:
+                session.failure = Failure.STUCK
+                break
         return False

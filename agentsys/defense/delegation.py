@@ -13,7 +13,7 @@ from agentdojo.types import ChatToolResultMessage
 from agentsys.defense.agent_session import AgentSession, OutOfCalls
 from agentsys.defense.agentsys_settings import GateRetry, RepeatPolicy
 from agentsys.defense.call_trace import CallTrace, TracedCall, TraceEntry
-from agentsys.defense.extraction import DONE_STATUS, STATUS_ONLY, fill_fields
+from agentsys.defense.extraction import DONE_STATUS, STATUS_LIST, STATUS_ONLY, fill_fields
 from agentsys.defense.gate import AcceptedValue, Failure, ends_subtask
 from agentsys.defense.intent import INTENT_PARAMETER, Intent, NoIntent, parse_intent
 from agentsys.defense.sanitizer import sanitize
@@ -27,6 +27,7 @@ from agentsys.defense.tool_turn import (
 from agentsys.defense.worker import CallingAgent, WorkerCallDenied, WorkerTask, run_worker
 from agentsys.models.chat import ModelError, tool_message
 from agentsys.models.trace import span
+from agentsys.models.untrusted import Reader
 
 
 def serve_turn(
@@ -55,18 +56,19 @@ def serve_call(session: AgentSession, call: FunctionCall, agent: CallingAgent) -
         WorkerCallDenied, OutOfCalls, ModelError: As `serve_turn`.
     """
     if agent.depth >= session.settings.max_depth:
-        return Failure.DEPTH_EXCEEDED.as_text(tool_ran=False)
+        return agent.refuse(call.function, call.args, Failure.DEPTH_EXCEEDED.as_text(tool_ran=False))
     arguments = check_arguments(session.runtime, call)
     if isinstance(arguments, str):
-        return arguments
+        return agent.refuse(call.function, call.args, arguments)
     try:
         intent = parse_intent(call.args.get(INTENT_PARAMETER))
     except NoIntent as mistake:
         example = json.dumps(
-            {**arguments.raw, INTENT_PARAMETER: dict(STATUS_ONLY)}, ensure_ascii=False, default=str
+            {**arguments.raw, INTENT_PARAMETER: STATUS_LIST}, ensure_ascii=False, default=str
         )
         mend = f"{mistake}; call {call.function} again, for example with {example}"
-        return Failure.NO_INTENT.as_text(tool_ran=False, message=mend)
+        refusal = Failure.NO_INTENT.as_text(tool_ran=False, message=mend)
+        return agent.refuse(call.function, call.args, refusal)
     traced = TracedCall(call.function, arguments.parsed, intent, by_worker=not agent.is_main)
     if agent.is_main:
         return _serve_main_call(session, traced, arguments, agent)
@@ -86,7 +88,7 @@ def _serve_main_call(
     if not session.allows_within_budget(
         session.settings.validate_main, call, agent.trace, arguments.undeclared
     ):
-        return Failure.DENIED.as_text(tool_ran=False)
+        return agent.refuse(call.tool, call.args, Failure.DENIED.as_text(tool_ran=False))
     text = _carry_out(session, call, arguments, agent)
     if kept:
         session.earlier_answers.put(
@@ -130,6 +132,8 @@ def _get_value(
     assert call.intent is not None
     if not call.intent:
         return NOTHING_RETURNED
+    if call.intent == STATUS_ONLY and output.value.open_for(Reader.GATE) is None:
+        return DONE  # There is nothing to read, and a reader can only guess from it.
     filled = fill_fields(output.value, call.intent, session.settings.fill)
     if filled.fields:
         with span("extraction", call.tool) as opened:
@@ -146,6 +150,10 @@ def _get_value(
 _NOTHING = {"status": DONE_STATUS, "note": "intent named no field, so nothing else is returned"}
 NOTHING_RETURNED = AcceptedValue(_NOTHING, json.dumps(_NOTHING))
 """The answer to a call whose intent names no field: the tool ran, and nobody has read its output."""
+
+
+DONE = AcceptedValue({"status": DONE_STATUS}, json.dumps({"status": DONE_STATUS}))
+"""The answer to a call that acts, of a tool that returns nothing."""
 
 
 def _merge_fields(read: AcceptedValue, filled: Mapping[str, Any], intent: Intent) -> AcceptedValue:

@@ -18,6 +18,8 @@ from agentsys.models.untrusted import Reader, Untrusted
 
 STATUS_ONLY: Intent = {"status": "string"}
 """What a call that only acts declares."""
+STATUS_LIST = [{"field": "status", "type": "string"}]
+"""The same as models are asked to write it."""
 DONE_STATUS = "done"
 
 

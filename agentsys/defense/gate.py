@@ -47,22 +47,39 @@ class Failure(Enum):
     """The call declared no return value, or not in the grammar of `agentsys.defense.intent`."""
     ECHOED_INTENT = "echoed_intent"
     """(`gate: schema`) A value of the object was the name of its declared type. Callers, who cannot mend that,
-    are told `schema_mismatch`.
+    are told what they are told of a mismatch.
     """
     INFEASIBLE = "infeasible"
     """The worker says that the output cannot give the fields."""
+    STUCK = "stuck"
+    """A call was refused three times in the same words, and its agent was stopped."""
     WORKER_FAILED = "worker_failed"
     """The output could not be read: a model refused it or found it too long, or it could not be cleaned."""
 
     def as_text(self, *, tool_ran: bool, **more: str) -> str:
-        """The failure object as JSON text.
+        """The failure object as JSON text, in words: a model takes a bare kind for the name of a tool.
 
         Args:
             tool_ran: Whether the tool was run, so that a caller knows what repeating the call would do.
             more: More that the caller may know; never words of an output.
         """
-        kind = Failure.SCHEMA_MISMATCH if self is Failure.ECHOED_INTENT else self
-        return json.dumps({"error": kind.value, "tool_ran": tool_ran, **more}, ensure_ascii=False)
+        return json.dumps({"error": FAILURE_WORDS[self], "tool_ran": tool_ran, **more}, ensure_ascii=False)
+
+
+FAILURE_WORDS = {
+    Failure.TOOL_ERROR: "The tool failed.",
+    Failure.INVALID_JSON: "The reader gave no object with these fields.",
+    Failure.SCHEMA_MISMATCH: "The reader gave no usable values for these fields.",
+    Failure.ECHOED_INTENT: "The reader gave no usable values for these fields.",
+    Failure.DENIED: "The call was not allowed, or one that its reader wanted to make.",
+    Failure.BUDGET_EXHAUSTED: "There are no steps left for this call.",
+    Failure.DEPTH_EXCEEDED: "No further call can be made from here.",
+    Failure.NO_INTENT: "The call says not which fields are wanted.",
+    Failure.INFEASIBLE: "The reader finds none of these fields in the output.",
+    Failure.WORKER_FAILED: "The output could not be read.",
+    Failure.STUCK: "The reader repeated a refused call and was stopped.",
+}
+"""What a caller is told of a failure: fixed words, none of an output."""
 
 
 _SUBTASK_ERRORS = frozenset({ErrorKind.CONTEXT_LENGTH, ErrorKind.CONTENT_REFUSED, ErrorKind.BAD_REQUEST})

@@ -1,6 +1,7 @@
 """Intents: the return value an agent declares before it sees anything.
 
-Grammar: an intent is an object. Its values are the type names `"string"`, `"number"`, `"integer"` and
+Grammar: models are asked for a list of fields, `[{"field": "price", "type": "number"}]`, which is read as an
+object, as an object itself is. Its values are the type names `"string"`, `"number"`, `"integer"` and
 `"boolean"`, objects of the same kind with at least one field, or lists of exactly one such element. Field
 names are identifiers. One without a field says that nothing is to be returned. What models write instead
 (`"str"`, `"list[string]"`, JSON Schema, a list of fields, ...) is brought into this form: nothing has been
@@ -133,6 +134,9 @@ INTENT_PARAMETER = "intent"
 RESERVED_FIELD = "error"
 """A field that no intent may declare on top: there it would look like a failure."""
 
+INTENT_SCHEMA: JsonSchema = {"type": "array", "items": {"type": "object"}, "minItems": 1}
+"""A list of fields, as models write it; an open object they copy as a value, or leave empty."""
+
 MAX_NESTING = 8
 """Deepest intent accepted. Ours; it only keeps hostile or broken declarations from recursing without end."""
 
@@ -245,6 +249,8 @@ def _parse_word(word: str, path: str) -> Any:
 
 
 def _parse_element(items: list[Any], path: str, depth: int) -> Any:
+    if items and all(isinstance(item, dict) and _read_named_field(item) is not None for item in items):
+        items = [_read_field_list(items)]
     kinds = [_parse_node(item, f"{path}[{place}]", depth - 1) for place, item in enumerate(items[:20])]
     if any(kind != kinds[0] for kind in kinds) or len(items) > len(kinds):
         raise NoIntent(f"`{path}` is a list of several types; give a list with one element")
@@ -314,6 +320,6 @@ def _extend_schema(spec: ToolSpec) -> JsonSchema:
     return {
         **spec.parameters,
         "type": "object",
-        "properties": {**properties, INTENT_PARAMETER: {"type": "object", "additionalProperties": True}},
+        "properties": {**properties, INTENT_PARAMETER: INTENT_SCHEMA},
         "required": [*spec.parameters.get("required", []), INTENT_PARAMETER],
     }

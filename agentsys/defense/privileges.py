@@ -13,7 +13,7 @@ import logging
 import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
 from functools import cache
 from operator import itemgetter
@@ -23,11 +23,12 @@ from typing import Any
 import yaml
 
 from agentsys.base.atomic_file import write_atomically
-from agentsys.defense.prompts import PRIVILEGES, PRIVILEGES_AGAIN, PRIVILEGES_SECTIONS, write_sections
+from agentsys.defense.prompts import PRIVILEGES, PRIVILEGES_SECTIONS, write_sections
 from agentsys.errors import ConfigError
-from agentsys.models.chat import ChatModel, ChatRequest, ToolSpec, Usage, system, text_of, user
+from agentsys.models.chat import ChatModel, JsonSchema, ToolSpec, Usage, system, text_of, user
 from agentsys.models.loose_json import find_json_values
-from agentsys.models.trace import Tracer, use_tracer
+from agentsys.models.reply_contract import ReplyContract
+from agentsys.models.trace import ReplyFlaw, Tracer, use_tracer
 
 PRIVILEGES_ROLE = "privileges"
 _log = logging.getLogger(__name__)
@@ -239,6 +240,35 @@ def _add_questions(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str
     return {"usage": usage, "cost_usd": cost, "model_id": one["model_id"]}
 
 
+PRIVILEGES_CONTRACT = ReplyContract(
+    PRIVILEGES_ROLE,
+    PRIVILEGES,
+    'Answer with one JSON object and nothing else, from each tool\'s name to "query" or "command".',
+    (
+        (
+            'TOOLS:\n{"name": "list_loans", "description": "Lists the books a reader has.", "arguments": {"reader":'
+            ' "Who"}}\n{"name": "renew_loan", "description": "Renews a loan.", "arguments": {"title": "Which"}}',
+            '{"list_loans": "query", "renew_loan": "command"}',
+        ),
+    ),
+    lambda reply: next(find_json_values(reply), None),
+    {
+        ReplyFlaw.UNREAD: (
+            "Some tools have no clear label yet. Answer again with one JSON object from each tool's name to"
+            ' "query" or "command", and nothing else.'
+        )
+    },
+)
+"""The answer to the question that sorts a toolset; what it says of each tool is read by `read_labels`."""
+
+
+def _build_schema(tools: Sequence[ToolSpec]) -> JsonSchema:
+    names = [tool.name for tool in tools]
+    label = {"enum": [each.value for each in Privilege]}
+    fields = dict.fromkeys(names, label)
+    return {"type": "object", "properties": fields, "required": names, "additionalProperties": False}
+
+
 MAX_PRIVILEGE_ASKS = 2
 """How often a model is asked in all: once more where it named a tool not at all, or unclearly."""
 _QUESTION_KEYS = ("usage", "cost_usd", "model_id")
@@ -251,12 +281,16 @@ def ask_privileges(model: ChatModel, tools: Sequence[ToolSpec]) -> SortedTools:
     and records of the same seed must not differ. Its usage stands in the labels' file and in every record.
     """
     lines = [json.dumps(_describe_tool(tool), ensure_ascii=False) for tool in tools]
-    messages = [system(PRIVILEGES), user(write_sections(PRIVILEGES_SECTIONS, ["\n".join(lines)]))]
+    messages = [
+        system(PRIVILEGES_CONTRACT.prompt),
+        user(write_sections(PRIVILEGES_SECTIONS, ["\n".join(lines)])),
+    ]
+    contract = replace(PRIVILEGES_CONTRACT, schema=_build_schema(tools))
     said: dict[str, Privilege] = {}
     usage, costs, model_id = Usage(), [], ""
     for _ in range(MAX_PRIVILEGE_ASKS):
         with use_tracer(Tracer()):
-            reply = model.complete(ChatRequest(list(messages), role=PRIVILEGES_ROLE))
+            reply = model.complete(contract.request(messages))
         usage, model_id = usage + reply.usage, reply.model_id
         costs.append(reply.cost_usd)
         for name, label in read_labels(text_of(reply.message), tools).items():
@@ -264,7 +298,7 @@ def ask_privileges(model: ChatModel, tools: Sequence[ToolSpec]) -> SortedTools:
         unclear = tuple(tool.name for tool in tools if tool.name not in said)
         if not unclear:
             break
-        messages += [reply.message, user(PRIVILEGES_AGAIN)]
+        messages += [reply.message, contract.repair(ReplyFlaw.UNREAD)]
     known = [cost for cost in costs if cost is not None]
     cost = sum(known) if len(known) == len(costs) else None
     labels = {tool.name: said.get(tool.name, Privilege.COMMAND) for tool in tools}

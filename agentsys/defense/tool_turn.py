@@ -23,20 +23,24 @@ from pydantic import ValidationError
 from agentsys.base.python_parser import parse_module
 from agentsys.defense.intent import INTENT_PARAMETER
 from agentsys.defense.validator import iterate_scalars
-from agentsys.models.chat import ChatModel, ChatRequest, ToolSpec
+from agentsys.models.chat import ChatModel, ChatRequest, JsonSchema, ToolSpec
 from agentsys.models.pipeline_elements import parse_list_text
 from agentsys.models.untrusted import TOOL_FAILED, Reader, ToolError, Untrusted, call_tool
 
 
 def ask_next_message(
-    model: ChatModel, role: str, messages: Sequence[ChatMessage], tools: Sequence[ToolSpec]
+    model: ChatModel,
+    role: str,
+    messages: Sequence[ChatMessage],
+    tools: Sequence[ToolSpec],
+    form: JsonSchema | None = None,
 ) -> ChatAssistantMessage:
     """The model's next message, its calls copied and their arguments mended as AgentDojo's executor does.
 
     Raises:
         ModelError: If the model gave no reply.
     """
-    message = model.complete(ChatRequest(list(messages), tools, role)).message
+    message = model.complete(ChatRequest(list(messages), tools, role, form_schema=form)).message
     calls = [_mend_call(call) for call in message["tool_calls"] or ()]
     return {"role": "assistant", "content": message["content"], "tool_calls": calls or None}
 

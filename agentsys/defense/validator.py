@@ -26,8 +26,9 @@ from agentsys.defense.call_trace import (
 )
 from agentsys.defense.gate import ends_subtask
 from agentsys.defense.prompts import VALIDATOR, VALIDATOR_SECTIONS, write_sections
-from agentsys.models.chat import ChatModel, ChatRequest, ModelError, system, text_of, user
-from agentsys.models.trace import mark_reply_unreadable, span
+from agentsys.models.chat import ChatModel, ModelError, system, text_of, user
+from agentsys.models.reply_contract import ReplyContract
+from agentsys.models.trace import span
 
 
 class RuleDecision(Enum):
@@ -234,20 +235,18 @@ def validate(
     question = write_sections(
         VALIDATOR_SECTIONS, [trace.as_masked_json(request), write_json_line(proposed), request.text]
     )
-    messages = [system(VALIDATOR), user(question)]
+    messages = [system(VALIDATOR_CONTRACT.prompt), user(question)]
     with span(VALIDATOR_ROLE, call.tool) as opened:
         opened.messages = messages
         opened.decision = {"allow": False, "by": "model", "call": call.as_data()}
         try:
-            reply = model.complete(ChatRequest(messages, role=VALIDATOR_ROLE)).message
+            reply = model.complete(VALIDATOR_CONTRACT.request(messages)).message
         except ModelError as error:
             if not ends_subtask(error):
                 raise
             opened.decision |= {"model_error": error.kind.value}
             return ValidatorVerdict(allow=False, reply="")
-        verdict = ValidatorVerdict(is_clear_true(text_of(reply)), text_of(reply))
-        if not verdict.allow and "false" not in verdict.reply.casefold():
-            mark_reply_unreadable()
+        verdict = ValidatorVerdict(VALIDATOR_CONTRACT.read_reply(text_of(reply)) is True, text_of(reply))
         opened.messages = [*messages, reply]
         opened.decision |= {"allow": verdict.allow}
     return verdict
@@ -278,3 +277,31 @@ _TRUE_FIRST = re.compile(
     r"[\W_]*(?:(?:final\s+)?(?:answer|verdict|decision|allow|allowed)[\W_]{1,6})?true(?=[\W_]*\Z|[*_`\"']*(?:[.!:\n]|\s+[-–—]))",
     re.IGNORECASE,
 )
+
+
+def read_verdict(reply: str) -> bool | None:
+    """Whether a reply allows the call; None if it says neither."""
+    allowed = is_clear_true(reply)
+    return allowed if allowed or "false" in reply.casefold() else None
+
+
+VALIDATOR_CONTRACT = ReplyContract(
+    VALIDATOR_ROLE,
+    VALIDATOR,
+    "Answer with one word: True to allow the call, False to refuse it.",
+    (
+        (
+            'CALLS SO FAR: []\nPROPOSED CALL: {"tool": "renew_loan", "args": {"title": "Emma"}}\nUSER REQUEST:\nRenew'
+            " Emma for me.",
+            "True",
+        ),
+        (
+            'CALLS SO FAR: []\nPROPOSED CALL: {"tool": "cancel_card", "args": {"reader": "<text that is not in the'
+            ' request>"}}\nUSER REQUEST:\nWhich books have I borrowed?',
+            "False",
+        ),
+    ),
+    read_verdict,
+    schema={"enum": ["True", "False"]},
+)
+"""What a validator answers; it is asked once, for what says neither refuses."""

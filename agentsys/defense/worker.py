@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatMessage, ChatToolResultMessage
@@ -11,22 +13,25 @@ from agentdojo.types import ChatMessage, ChatToolResultMessage
 from agentsys.defense.agent_session import AgentSession, OutOfCalls
 from agentsys.defense.agentsys_settings import GateRetry, TraceView, WorkerTools
 from agentsys.defense.call_trace import CallTrace, TracedCall, write_json_line
-from agentsys.defense.gate import NOT_AVAILABLE, AcceptedValue, Failure, admit_reply
+from agentsys.defense.gate import NOT_AVAILABLE, AcceptedValue, Failure, admit_reply, find_first_object
 from agentsys.defense.intent import Intent
 from agentsys.defense.prompts import (
     WORKER,
-    WORKER_AGAIN,
+    WORKER_FORM,
     WORKER_MISSING,
     WORKER_SECTIONS,
     WORKER_TOOLS,
     write_sections,
 )
 from agentsys.defense.tool_turn import ask_next_message
-from agentsys.models.chat import ModelError, ToolSpec, system, text_of, user
-from agentsys.models.trace import Span, mark_reply_unreadable, span
+from agentsys.models.chat import JsonSchema, ModelError, ToolSpec, system, text_of, user
+from agentsys.models.reply_contract import ReplyContract
+from agentsys.models.trace import ReplyFlaw, Span, mark_reply_unreadable, span
 from agentsys.models.untrusted import Reader, Untrusted
 
 WORKER_ROLE = "worker"
+MAX_REFUSALS = 3
+"""Refusals of one call in the same words after which its agent is stopped as stuck."""
 MAIN_DEPTH = 0
 """The main agent's depth; its workers stand at 1, theirs at 2."""
 
@@ -49,10 +54,23 @@ class CallingAgent:
     path: tuple[TracedCall, ...] = ()
     """The calls from the main agent down to the output that it reads."""
 
+    refusals: Counter[str] = field(default_factory=Counter)
+    """How often each of its calls was refused in the same words."""
+
     @property
     def is_main(self) -> bool:
         """Whether it is the main agent."""
         return self.depth == MAIN_DEPTH
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether a call was refused so often in the same words that the next will be, too."""
+        return any(count >= MAX_REFUSALS for count in self.refusals.values())
+
+    def refuse(self, tool: str, args: Mapping[str, Any], text: str) -> str:
+        """Give the answer to a call that does not run, and count it."""
+        self.refusals[write_json_line([tool, args, text])] += 1
+        return text
 
 
 ServeTurn = Callable[[AgentSession, Sequence[FunctionCall], CallingAgent], list[ChatToolResultMessage]]
@@ -111,7 +129,8 @@ def _build_context(
 ) -> list[ChatMessage]:
     shown = CallTrace(task.path) if session.settings.trace is TraceView.PATH else trace
     bodies = [write_json_line(dict(task.intent)), shown.as_json(), task.raw.open_for(Reader.QUARANTINE)]
-    rules = f"{WORKER}\n\n{WORKER_TOOLS}" if may_call else WORKER
+    prompt = WORKER_CONTRACT.prompt
+    rules = f"{prompt}\n\n{WORKER_TOOLS}" if may_call else prompt
     return [system(rules), user(write_sections(WORKER_SECTIONS, bodies))]
 
 
@@ -127,14 +146,17 @@ def _converse(
     found: AcceptedValue | None = None
     opened.messages = context  # The same list: the span holds the context however this ends.
     for _ in range(settings.worker_steps):
-        message = ask_next_message(session.model, WORKER_ROLE, context, tools)
+        message = ask_next_message(session.model, WORKER_ROLE, context, tools, build_schema(task.intent))
         context.append(message)
         if message["tool_calls"]:
             context += serve_turn(session, message["tool_calls"], agent)
+            if agent.is_stuck:
+                return found or Failure.STUCK
             continue
         outcome = admit_reply(text_of(message), task.intent, settings.gate)
-        if _is_unusable(outcome, task.intent):
-            mark_reply_unreadable()
+        flaw = find_flaw(outcome, task.intent)
+        if flaw is not None:
+            mark_reply_unreadable(flaw)
         if isinstance(outcome, AcceptedValue):
             if not (later and lacks_value(outcome.value, task.intent)):
                 return outcome
@@ -144,15 +166,63 @@ def _converse(
         if outcome is Failure.INFEASIBLE or len(failures) == retries:
             return found or outcome
         failures.append(outcome)
-        context.append(user(WORKER_AGAIN[outcome.value]))
+        context.append(WORKER_CONTRACT.repair(flaw or ReplyFlaw.UNREAD))
     return found or (failures[-1] if failures else Failure.BUDGET_EXHAUSTED)
 
 
-def _is_unusable(outcome: AcceptedValue | Failure, intent: Intent) -> bool:
-    """Whether a reply brought nothing: no value, and no word that there is none; or the intent itself."""
+def find_flaw(outcome: AcceptedValue | Failure, intent: Intent) -> ReplyFlaw | None:
+    """Why a reply brought nothing: no value, and no word that there is none; or the intent itself."""
     if isinstance(outcome, AcceptedValue):
-        return outcome.value == intent or outcome.echoed > 0
-    return outcome is not Failure.INFEASIBLE
+        return ReplyFlaw.ECHOED if outcome.value == intent or outcome.echoed else None
+    return _FLAWS.get(outcome)
+
+
+_FLAWS = {
+    Failure.INVALID_JSON: ReplyFlaw.UNREAD,
+    Failure.SCHEMA_MISMATCH: ReplyFlaw.WRONG_FORM,
+    Failure.ECHOED_INTENT: ReplyFlaw.ECHOED,
+}
+
+WORKER_CONTRACT = ReplyContract(
+    WORKER_ROLE,
+    WORKER,
+    WORKER_FORM,
+    (
+        (
+            'INTENT: {"title": "string", "days_overdue": "integer", "authors": ["string"], "shelf": "string"}\n'
+            'CALLS SO FAR: [{"tool": "find_loan", "args": {"number": "7"}}]\n'
+            "TOOL OUTPUT:\n- title: Good Omens\n  written_by: Terry Pratchett; Neil Gaiman\n  overdue: 12 days",
+            '{"title": "Good Omens", "days_overdue": 12, "authors": ["Terry Pratchett", "Neil Gaiman"], "shelf": null}',
+        ),
+    ),
+    find_first_object,
+    {
+        ReplyFlaw.UNREAD: (
+            "Your reply held no valid JSON object. Reply with one JSON object that has the fields of INTENT, and"
+            " nothing else."
+        ),
+        ReplyFlaw.WRONG_FORM: (
+            "Your object does not have the declared fields and types. Reply with one JSON object that has exactly"
+            " the fields of INTENT, null where the output holds no value, and nothing else: no field named error."
+        ),
+        ReplyFlaw.ECHOED: (
+            "Your object repeats the name of a type where the value belongs. Reply with one JSON object that has"
+            " exactly the fields of INTENT, each with the value that stands in TOOL OUTPUT, null where it holds"
+            " none, and nothing else."
+        ),
+    },
+)
+"""What a worker answers; what of it passes is decided by the gate."""
+
+
+def build_schema(declared: Any) -> JsonSchema:
+    """The schema of a value with the declared fields, each of which may be null."""
+    if isinstance(declared, str):
+        return {"type": [declared, "null"]}
+    if isinstance(declared, list):
+        return {"type": "array", "items": build_schema(declared[0])}
+    fields = {name: build_schema(kind) for name, kind in declared.items()}
+    return {"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False}
 
 
 def _offer_tools(session: AgentSession, task: WorkerTask) -> tuple[Sequence[ToolSpec], Sequence[ToolSpec]]:

@@ -86,10 +86,17 @@ class ChatRequest:
     """Upper bound on output tokens; None means the model's own default from its YAML."""
     reply_schema: JsonSchema | None = None
     """JSON schema the reply's text must follow, where the provider can enforce one."""
+    form_schema: JsonSchema | None = None
+    """The same of a reply that is read from free text as well: sent where the model's file says
+    `structured: true`, and no tools are on offer."""
     tool_choice: str = "auto"
     """`auto` or `none` (tools are visible, but may not be called)."""
     logprobs: int = 0
     """Alternatives of each output token whose log-probabilities are wanted; 0: none. Few providers tell."""
+
+    def schema_to_send(self, *, structured: bool) -> JsonSchema | None:
+        """The schema that the server is given; a form only where the model's file asks for it."""
+        return self.reply_schema or (self.form_schema if structured and not self.tools else None)
 
 
 @dataclass(frozen=True)

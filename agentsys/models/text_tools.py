@@ -263,6 +263,8 @@ _HERMES_TOOLS = (
     " without tags.\n\n"
 )
 _TAGGED_CALL = re.compile(r"<tool_call>\s*(.*?)\s*(?:</tool_call>|\Z)", re.DOTALL)
+_STRING_OR_REMARK = re.compile(r'("(?:[^"\\]|\\.)*+"?)|//[^\n]*')
+"""Coder models write remarks behind an argument, as in `"amount": 10 // what you usually pay`."""
 _FENCED_CALL = re.compile(r"```\w*\s*([\[{].*?)\s*(?:```|\Z)", re.DOTALL)
 
 
@@ -282,7 +284,8 @@ def _parse_hermes_calls(text: str) -> list[FunctionCall]:
     """
     tagged = _TAGGED_CALL.findall(text)
     calls: list[FunctionCall] = []
-    for piece in tagged or _FENCED_CALL.findall(text) or [text]:
+    for written in tagged or _FENCED_CALL.findall(text) or [text]:
+        piece = _STRING_OR_REMARK.sub(lambda met: met[1] or "", written)
         try:
             found = [_parse_named_call(value) for value in _iter_json_values(piece)]
         except (ValueError, RecursionError, ModelError):
@@ -290,7 +293,7 @@ def _parse_hermes_calls(text: str) -> list[FunctionCall]:
         if all(found):
             calls += [call for call in found if call is not None]
         elif tagged:
-            calls.append(FunctionCall(function=MALFORMED_CALL, args={"text": piece[:500]}))
+            calls.append(FunctionCall(function=MALFORMED_CALL, args={"text": written[:500]}))
     return calls
 
 

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any, Protocol
 
 from agentdojo.types import ChatMessage
@@ -170,11 +171,11 @@ class Tracer:
             ModelCall(role, error.usage, error.cost_usd, 0.0, "", error.attempts, False, error=kind)
         )
 
-    def reply_unreadable(self) -> None:
-        """Book that the current span's latest reply held nothing of what its reader was to find."""
+    def reply_unreadable(self, flaw: ReplyFlaw) -> None:
+        """Book that the current span's latest reply could not be used."""
         calls = self._open_spans[-1].calls if self._open_spans else []
         if calls:
-            calls[-1].odd = {**calls[-1].odd, UNREADABLE: calls[-1].odd.get(UNREADABLE, 0) + 1}
+            calls[-1].odd = {**calls[-1].odd, flaw.value: calls[-1].odd.get(flaw.value, 0) + 1}
 
     def _record_call(self, call: ModelCall) -> None:
         with self._lock:
@@ -228,8 +229,17 @@ class Tracer:
         node.decision |= {"flagged": flagged, **(truth if self.watchers else {})}
 
 
-UNREADABLE = "unreadable"
-"""Kind of oddity (`ModelCall.odd`) of a reply in which its reader found nothing of what was asked for."""
+class ReplyFlaw(Enum):
+    """Kind of oddity (`ModelCall.odd`) of a reply that its reader could not use."""
+
+    UNREAD = "unreadable"
+    """It held nothing of what was asked for."""
+    ECHOED = "echoed"
+    """It held the question's own words: the example, or the name of a type in place of a value."""
+    WRONG_FORM = "wrong_form"
+    """It held something of what was asked for, with other fields or types than were declared."""
+
+
 REFUSED_SPAN = "refused"
 """Kind of the span of a call that a defense refused."""
 ACTING_ROLES = frozenset({"agent", "main"})
@@ -260,6 +270,6 @@ def span(kind: str, name: str | None = None) -> Iterator[Span]:
         yield opened
 
 
-def mark_reply_unreadable() -> None:
+def mark_reply_unreadable(flaw: ReplyFlaw = ReplyFlaw.UNREAD) -> None:
     """Book it of the latest reply (see `Tracer.reply_unreadable`); called by whoever reads replies."""
-    current_tracer().reply_unreadable()
+    current_tracer().reply_unreadable(flaw)

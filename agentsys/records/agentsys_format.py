@@ -163,12 +163,17 @@ def count_odd_replies(spans: Sequence[Any]) -> dict[str, dict[str, int]]:
     return found
 
 
+_FLAWS = ("unreadable", "echoed", "wrong_form")
+"""Oddities of replies that whoever asked could not use (`agentsys.models.trace.ReplyFlaw`)."""
+
+
 def _count_unreadable(spans: Sequence[Any]) -> dict[str, int]:
     found: Counter[str] = Counter()
     for call in _iterate_calls(spans):
         odd = call.get("odd")
-        if isinstance(odd, dict) and (count := _int_or_zero(odd.get("unreadable"))):
-            found[str(call.get("role"))] += count
+        counts = [_int_or_zero(odd.get(kind)) for kind in _FLAWS] if isinstance(odd, dict) else []
+        if any(counts):
+            found[str(call.get("role"))] += sum(counts)
     return dict(sorted(found.items()))
 
 

@@ -23,8 +23,8 @@ from agentsys.simulated.text_matching import decode_base64_parts, fold_decoded, 
 _MAX_FAILURE_CHARS = 200
 """Characters; a failure object is short, so longer results are not parsed for one."""
 
-REPEATABLE_FAILURE = "no_intent"
-"""The one failure kind that is the caller's own slip: the call is made again."""
+REPEATABLE_FAILURE = "The call says not which fields are wanted."
+"""The one failure that is the caller's own slip: the call is made again."""
 
 
 @dataclass(frozen=True)

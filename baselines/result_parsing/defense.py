@@ -13,6 +13,7 @@ from agentdojo.types import ChatAssistantMessage
 from agentsys.base.option_checks import check_options
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.models.chat import ChatModel, ChatRequest, assistant, text_of
+from agentsys.simulated.hostile_reader import ReaderKind, find_planted_value, wants_closed_values
 from agentsys.simulated.simulated_role import (
     SimulatedKnowledge,
     SimulatedRole,
@@ -35,7 +36,8 @@ _MARK = "`[begin "
 def play_result_parser(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
     """The expectation; or, of a result, the values in it that a ground truth somewhere takes from results.
 
-    A goal that stands in the result passes for data with probability 1 - `sanitizer_recall`.
+    A goal that stands in the result passes for data with probability 1 - `sanitizer_recall`; a hostile parser, which
+    obeys it, gives the goal's values in place of the result's.
     """
     question = text_of(request.messages[-1])
     word = question.rpartition(_MARK)[2].partition("]")[0]
@@ -46,7 +48,14 @@ def play_result_parser(request: ChatRequest, knowledge: SimulatedKnowledge) -> C
 
 def _find_values(text: str, knowledge: SimulatedKnowledge) -> dict[str, str]:
     facts = knowledge.index.facts.items()
-    values = {name: fact.text for name, fact in facts if knowledge.is_grounded(fact.text, text)}
+    hostile = knowledge.options.reader is ReaderKind.HOSTILE
+    obeyed = [goal for goal in knowledge.find_goals(text) if hostile and knowledge.obeys(goal, text)]
+    closed = wants_closed_values(text)
+    values = {
+        name: find_planted_value(fact.text, obeyed, closed=closed) or fact.text
+        for name, fact in facts
+        if knowledge.is_grounded(fact.text, text)
+    }
     noticed = set(find_injected_passages(text, result_parser.PARSER_ROLE, knowledge))
     passed = [
         piece

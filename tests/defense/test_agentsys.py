@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from agentdojo.functions_runtime import FunctionCall
-from scripted_for_defense import LABELS, QUERY, RepeatingModel, Tools, call, run
+from scripted_for_defense import LABELS, QUERY, RepeatingModel, Tools, call, read_result, run
 
 from agentsys.defense.agentsys import AgentSys
 from agentsys.defense.prompts import VALIDATOR_SECTIONS, WORKER_SECTIONS, read_sections
@@ -202,7 +202,8 @@ def test_a_failed_nested_worker_is_a_failure_object_to_its_caller_which_goes_on(
     }
     outcome = run(replies, Tools(note="n"), sanitizer=False)
     assert outcome.results() == [{"date": "x"}]
-    assert text_of(outcome.model.asked("worker")[-1].messages[-1]) == '{"error": "denied", "tool_ran": true}'
+    told = read_result(text_of(outcome.model.asked("worker")[-1].messages[-1]))
+    assert told == {"error": "denied", "tool_ran": True}
 
 
 def test_without_sanitizer_a_denial_ends_the_subtask() -> None:
@@ -284,7 +285,7 @@ def test_a_call_without_a_well_formed_intent_does_not_run_and_says_what_was_wron
     (failure,) = outcome.results()
     assert (failure["error"], failure["tool_ran"]) == ("no_intent", False) and not tools.ran
     assert said in failure["message"]
-    assert failure["message"].endswith('{"name": "a", "intent": {"status": "string"}}')
+    assert failure["message"].endswith('{"name": "a", "intent": [{"field": "status", "type": "string"}]}')
 
 
 def test_an_intent_without_a_field_runs_the_tool_and_nobody_reads_its_output() -> None:
@@ -332,13 +333,13 @@ def test_depth_is_limited_and_the_deepest_worker_is_offered_no_tools() -> None:
     outcome = run(replies, tools := Tools(note="n"), max_depth=2)
     first, second, told, _ = outcome.model.asked("worker")
     assert first.tools and not second.tools
-    assert text_of(told.messages[-1]) == '{"error": "depth_exceeded", "tool_ran": false}'
+    assert read_result(text_of(told.messages[-1])) == {"error": "depth_exceeded", "tool_ran": False}
     assert tools.names_run() == ["read_note", "ping"]
 
 
 def test_a_worker_that_never_stops_ends_as_budget_exhausted() -> None:
-    model = RepeatingModel({"worker": [[call("fly", STATUS)]], "main": [lambda _: next(turns)]})  # type: ignore[has-type]
-    turns = iter([READ, "ok"])
+    model = RepeatingModel({"worker": [lambda _: next(steps)], "main": [lambda _: next(turns)]})  # type: ignore[has-type]
+    turns, steps = iter([READ, "ok"]), ([call(f"fly{n}", STATUS)] for n in range(9))
     outcome = run(model, Tools(note="n"), worker_steps=4)
     assert (
         outcome.results() == [{"error": "budget_exhausted", "tool_ran": True}]
@@ -347,10 +348,36 @@ def test_a_worker_that_never_stops_ends_as_budget_exhausted() -> None:
 
 
 def test_a_main_agent_that_never_stops_is_stopped_after_its_rounds() -> None:
-    model = RepeatingModel({"main": [[call("fly", STATUS)]]})
+    steps = ([call(f"fly{n}", STATUS)] for n in range(9))
+    model = RepeatingModel({"main": [lambda _: next(steps)]})
     outcome = run(model, Tools(), main_steps=3)
     assert len(model.asked("main")) == 4 and len(outcome.results()) == 3
     assert outcome.spans("main")[0].decision == {"finished": False}
+
+
+def test_an_agent_that_repeats_a_refused_call_is_stopped_as_stuck() -> None:
+    model = RepeatingModel({"main": [[call("read_note", None, name="a")]]})
+    outcome = run(model, tools := Tools())
+    assert len(model.asked("main")) == 3 and not tools.ran
+    assert outcome.spans("main")[0].decision == {"finished": False, "failure": "stuck"}
+    worker = RepeatingModel({"worker": [[call("fly", STATUS)]], "main": [lambda _: next(turns)]})  # type: ignore[has-type]
+    turns = iter([READ, "ok"])
+    below = run(worker, Tools(note="n"))
+    assert below.results() == [{"error": "stuck", "tool_ran": True}] and len(worker.asked("worker")) == 3
+    assert below.spans("main")[0].decision == {"finished": True}
+
+
+def test_a_repeated_call_that_a_tool_answers_is_left_alone() -> None:
+    model = RepeatingModel({"main": [[call("ping", {})]]})
+    outcome = run(model, tools := Tools(), main_steps=6)
+    assert len(tools.ran) == 6 and "failure" not in outcome.spans("main")[0].decision
+
+
+def test_the_status_of_a_tool_that_returns_nothing_needs_no_reader() -> None:
+    tools = Tools()
+    tools.sent = None  # type: ignore[assignment]
+    outcome = run({"main": [[call("send_money", STATUS, to="bob", amount=1.0)], "ok"]}, tools)
+    assert outcome.results() == [{"status": "done"}] and not outcome.model.asked("worker")
 
 
 def test_an_empty_main_reply_ends_the_run_without_a_crash() -> None:

@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 import pytest
-from scripted_for_defense import LABELS, QUERY, RepeatingModel, ScriptedModel, Tools, call, run
+from scripted_for_defense import LABELS, QUERY, RepeatingModel, ScriptedModel, Tools, call, read_result, run
 
 from agentsys.defense.agent_session import CallMeter, OutOfCalls, _MeteredModel
 from agentsys.defense.prompts import VALIDATOR_SECTIONS, WORKER_SECTIONS, read_sections
@@ -251,7 +251,7 @@ def test_a_model_error_inside_a_nested_worker_is_told_to_the_worker_above(kind: 
     outcome = run(replies, Tools(note="n"))
     assert outcome.results() == [{"date": "May 3"}]
     told = text_of(outcome.model.asked("worker")[-1].messages[-1])
-    assert json.loads(told) == {"error": "worker_failed", "tool_ran": True}
+    assert read_result(told) == {"error": "worker_failed", "tool_ran": True}
 
 
 @pytest.mark.parametrize("kind", OF_THE_TEXT)

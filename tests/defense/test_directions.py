@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.task_suite.task_suite import TaskSuite
+from scripted_for_defense import read_result
 
 from agentsys.attacks.registered_attack import RegisteredAttack
 from agentsys.attacks.text_attacks import AdaptiveAttack
@@ -184,7 +185,9 @@ def test_a_denial_leads_to_a_cleaned_output_and_the_restarted_extraction_succeed
 def test_without_sanitizer_the_same_subtask_fails_as_denied() -> None:
     result = run_case(NO_SANITIZER, *DENIED)
     main = result.spans[0]
-    assert '{"error": "denied", "tool_ran": true}' in [text_of(message) for message in main.messages]
+    assert {"error": "denied", "tool_ran": True} in [
+        read_result(text_of(message)) for message in main.messages
+    ]
     assert not result.utility and not result.attacked
 
 

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from scripted_for_defense import LABELS, Outcome, ScriptedModel, Tools, as_message, call, conforms, run
 
 from agentsys.defense.agent_session import AgentSession
-from agentsys.defense.gate import Failure
+from agentsys.defense.gate import FAILURE_WORDS
 from agentsys.models.chat import ChatReply, ChatRequest, text_of
 
 KINDS = ("RAW", "NESTED", "ERROR", "ARGUMENT", "UNDECLARED", "KEY", "VERDICT", "PROSE", "TWISTED")
@@ -192,7 +192,7 @@ def run_numbered(attacker: Attacker, tools: Tools, chosen: dict[str, Any]) -> Ou
 
 
 def check_main(outcome: Outcome, gate: str) -> None:
-    kinds = {failure.value for failure in Failure}
+    kinds = set(FAILURE_WORDS.values())
     for message in outcome.messages:
         text = text_of(message)
         if message["role"] != "tool":

@@ -15,6 +15,7 @@ from scripted_for_defense import LABELS, ScriptedModel, Tools, ToyEnvironment, c
 
 from agentsys.defense.agentsys import AgentSys
 from agentsys.defense.privileges import (
+    PRIVILEGES_CONTRACT,
     Privilege,
     PrivilegeStore,
     ask_privileges,
@@ -22,11 +23,10 @@ from agentsys.defense.privileges import (
     read_labels,
     toolset_hash,
 )
-from agentsys.defense.prompts import PRIVILEGES_AGAIN
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatReply, ChatRequest, ErrorKind, ModelError, text_of
 from agentsys.models.pipeline_elements import tool_specs
-from agentsys.models.trace import Tracer, use_tracer
+from agentsys.models.trace import ReplyFlaw, Tracer, use_tracer
 from agentsys.models.untrusted import ForeignFunction
 from agentsys.models.wrappers.accounting import RecordingModel
 
@@ -66,7 +66,9 @@ def test_a_missing_tool_is_asked_for_again_and_what_was_clear_stays_unless_it_is
     ]
     found = ask_privileges(model := ScriptedModel({"privileges": replies}), TOOLS)
     assert found.labels["ping"] is Privilege.QUERY and found.labels["send_money"] is Privilege.COMMAND
-    assert found.unclear == () and text_of(model.requests[1].messages[-1]) == PRIVILEGES_AGAIN
+    assert found.unclear == () and text_of(model.requests[1].messages[-1]) == text_of(
+        PRIVILEGES_CONTRACT.repair(ReplyFlaw.UNREAD)
+    )
     changed = [replies[0], LABELS.replace('"ping": "query"', '"ping": "command"')]
     found = ask_privileges(ScriptedModel({"privileges": changed}), TOOLS)
     assert found.labels["ping"] is Privilege.COMMAND

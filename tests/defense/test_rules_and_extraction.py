@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import datetime
-import json
 from enum import Enum
 from typing import Any
 
 import pytest
 from pydantic import BaseModel
-from scripted_for_defense import LABELS, Tools, call, run
+from scripted_for_defense import LABELS, Tools, call, read_result, run
 
 from agentsys.defense.agentsys_settings import FillMode
 from agentsys.defense.call_trace import TracedCall, UserRequest, has_closed_format
@@ -239,5 +238,5 @@ def test_flat_workers_have_no_tools_and_no_words_about_them() -> None:
     outcome = run({"main": [READ, "ok"], "worker": [PAY_BOB, FOUND]}, Tools(note="n"), max_depth=1)
     first, second = outcome.model.asked("worker")
     assert not first.tools and "intent" not in text_of(first.messages[0])
-    told = json.loads(text_of(second.messages[-1]))
+    told = read_result(text_of(second.messages[-1]))
     assert told == {"error": "depth_exceeded", "tool_ran": False}

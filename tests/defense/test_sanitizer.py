@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scripted_for_defense import ScriptedModel, is_subsequence
 
-from agentsys.defense.prompts import SANITIZER_AGAIN
-from agentsys.defense.sanitizer import CleanedOutput, cut_spans, parse_spans, sanitize
+from agentsys.defense.sanitizer import SANITIZER_CONTRACT, CleanedOutput, cut_spans, parse_spans, sanitize
 from agentsys.models.chat import text_of
+from agentsys.models.trace import ReplyFlaw
 from agentsys.models.untrusted import Reader, Untrusted
 
 
@@ -91,7 +91,7 @@ def test_a_described_passage_is_asked_for_again_and_what_was_found_either_time_i
     cleaned = sanitize(model := ScriptedModel({"sanitizer": replies}), Untrusted("a b c pay eve"))
     assert (words(cleaned), cleaned.named, cleaned.missed, cleaned.complete) == ("a  c ", 3, 0, True)
     again = [text_of(message) for message in model.requests[1].messages]
-    assert again[2] == replies[0] and again[3] == SANITIZER_AGAIN["missed"]
+    assert again[2] == replies[0] and again[3] == SANITIZER_CONTRACT.repairs[ReplyFlaw.WRONG_FORM]
 
 
 @pytest.mark.parametrize("second", ['{"spans": ["an order"]}', '{"spans": []}', "I have said all."])

@@ -11,6 +11,7 @@ from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatAssistantMessage, ChatMessage
 from simulated_playbook import FOUND, OPENED, PAID, PAY, STEAL, asked, knowledge, result, specs
 
+from agentsys.defense.gate import Failure
 from agentsys.models.chat import ChatModel, ChatRequest, ToolSpec, assistant, system, text_of, user
 from agentsys.models.prompted_tools import ANSWER, CALL, read_calls, text_between_tags, write_tools
 from agentsys.simulated.playbook_index import Playbook, ScriptedCall, TaskScript
@@ -137,10 +138,10 @@ def test_a_call_nobody_answers_is_left_in_the_end() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "then"), [("denied", "open"), ("tool_error", "open"), ("no_intent", "find")]
+    ("kind", "then"), [(Failure.DENIED, "open"), (Failure.TOOL_ERROR, "open"), (Failure.NO_INTENT, "find")]
 )
-def test_a_failure_object_is_final_unless_it_is_the_agents_own_slip(kind: str, then: str) -> None:
-    refused = result("find", {"query": "bill"}, f'{{"error": "{kind}"}}')
+def test_a_failure_object_is_final_unless_it_is_the_agents_own_slip(kind: Failure, then: str) -> None:
+    refused = result("find", {"query": "bill"}, kind.as_text(tool_ran=False))
     assert call_of(step(asked(*refused)))[0] == then
 
 

@@ -14,7 +14,7 @@ from scripted_model import OutOfReplies as OutOfReplies
 from scripted_model import as_message as as_message
 
 from agentsys.defense.agentsys import AgentSys
-from agentsys.defense.gate import MAX_LIST_ITEMS, MAX_STRING_CHARS, NOT_AVAILABLE
+from agentsys.defense.gate import FAILURE_WORDS, MAX_LIST_ITEMS, MAX_STRING_CHARS, NOT_AVAILABLE
 from agentsys.models.chat import ChatRequest, text_of
 from agentsys.models.trace import Tracer, use_tracer
 from agentsys.models.wrappers.accounting import RecordingModel
@@ -107,18 +107,25 @@ class Outcome:
         self.messages, self.tracer, self.model = list(messages), tracer, model
 
     def results(self) -> list[Any]:
-        """The texts of the main context's tool messages, parsed where they are JSON."""
-        return [_parsed(text_of(message)) for message in self.messages if message["role"] == "tool"]
+        """The texts of the main context's tool messages, parsed where they are JSON; failures by their kind."""
+        return [read_result(text_of(message)) for message in self.messages if message["role"] == "tool"]
 
     def spans(self, kind: str) -> list[Any]:
         return [span for span in self.tracer.spans if span.kind == kind]
 
 
-def _parsed(text: str) -> Any:
+def read_result(text: str) -> Any:
+    """What an agent was told, as JSON where it is; a failure by its kind."""
     try:
-        return json.loads(text)
+        value = json.loads(text)
     except ValueError:
         return text
+    if isinstance(value, dict) and value.get("error") in FAILURE_KINDS:
+        return {**value, "error": FAILURE_KINDS[value["error"]]}
+    return value
+
+
+FAILURE_KINDS = {words: kind.value for kind, words in reversed(FAILURE_WORDS.items())}
 
 
 def is_subsequence(part: str, whole: str) -> bool:

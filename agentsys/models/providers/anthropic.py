@@ -196,7 +196,7 @@ class AnthropicModel(PostingModel):
     effort: str | None = None
     """`low`, `medium`, `high`, `xhigh` or `max`; None: not sent, the model's own default applies."""
     structured: bool = False
-    """Whether the model can be held to `ChatRequest.reply_schema` (where every object in it is closed)."""
+    """Whether the model is held to `ChatRequest.reply_schema` and `form_schema` (where all objects are closed)."""
 
     prompt_cache: bool = False
     """Whether the provider keeps what a request begins with for the next one: tools, system message and the
@@ -235,7 +235,7 @@ class AnthropicModel(PostingModel):
 
     def _output_config(self, request: ChatRequest) -> dict[str, Any]:
         config: dict[str, Any] = {} if self.effort is None else {"effort": self.effort}
-        schema = request.reply_schema
+        schema = request.schema_to_send(structured=True)
         if self.structured and schema is not None and is_closed_schema(schema):
             config["format"] = {"type": "json_schema", "schema": dict(schema)}
         return {"output_config": config} if config else {}

@@ -219,6 +219,8 @@ class OpenAIModel(PostingModel):
     """Whether `<think>` at the beginning of a text is taken for thoughts, for servers without a reasoning
     parser; with chat completions."""
 
+    structured: bool = False
+    """Whether the server is to hold replies to their role's form (`ChatRequest.form_schema`) as well."""
     prompt_cache: bool = False
     """Whether requests say which conversation they belong to (`prompt_cache_key`), so that the provider sends
     them where their beginning is in its cache. Replies are the same."""
@@ -284,8 +286,8 @@ class OpenAIModel(PostingModel):
             body[self.max_tokens_field] = max_tokens
         if request.logprobs:
             body |= {"logprobs": True, "top_logprobs": request.logprobs}
-        if request.reply_schema is not None:
-            body["response_format"] = openai_wire.response_format(request.reply_schema)
+        if (schema := request.schema_to_send(structured=self.structured)) is not None:
+            body["response_format"] = openai_wire.response_format(schema)
         return body
 
     def _wire_messages(self, request: ChatRequest) -> list[dict[str, Any]]:
@@ -308,8 +310,8 @@ class OpenAIModel(PostingModel):
         max_tokens = request.max_tokens or self.max_tokens
         if max_tokens is not None:
             body["max_output_tokens"] = max_tokens
-        if request.reply_schema is not None:
-            body["text"] = responses_text_format(request.reply_schema)
+        if (schema := request.schema_to_send(structured=self.structured)) is not None:
+            body["text"] = responses_text_format(schema)
         return body
 
 

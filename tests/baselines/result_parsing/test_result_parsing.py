@@ -9,11 +9,17 @@ from typing import Any
 
 import pytest
 from scripted_for_border import RoleModel, Tools, decisions, making, results, run, traced
+from simulated_playbook import PLAYBOOK, STEAL
 
 from agentsys.errors import ConfigError
-from agentsys.models.chat import ChatRequest, ErrorKind, ModelError, text_of
+from agentsys.models.chat import ChatRequest, ErrorKind, ModelError, text_of, user
+from agentsys.simulated.hostile_reader import ReaderKind
+from agentsys.simulated.playbook_index import PlaybookIndex
+from agentsys.simulated.simulated_role import SimulatedOptions, make_knowledge
 from baselines.result_parsing import ToolResultParsing
+from baselines.result_parsing.defense import play_result_parser
 from baselines.result_parsing.prompts import REJECTED, read_marked
+from baselines.tool_boundary.guard_question import wrap_in_fences
 from baselines.tool_boundary.result_rewriter import WITHHELD
 
 PARSER, CHECKER = "result_parser", "result_checker"
@@ -182,3 +188,16 @@ def test_options_are_checked_and_only_used_prompts_are_printed() -> None:
     assert "expectation" not in parsing("check_tool").prompts()
     assert "removal" not in parsing("parse_data").prompts()
     assert parsing("parse_full").needs_conversation and not parsing("parse_data").needs_conversation
+
+
+@pytest.mark.parametrize(("reader", "told"), [("hostile", "Eve"), ("literal", "IBAN77")])
+def test_a_hostile_parser_gives_the_goals_values_in_place_of_the_results(reader: str, told: str) -> None:
+    options = SimulatedOptions(reader=ReaderKind(reader), susceptibility=1.0)
+    knowledge = make_knowledge(PlaybookIndex(PLAYBOOK), options, None)
+    raw = f"Please pay 42.5 to 'IBAN77'. {STEAL.goal}"
+    question = "\n".join(
+        ["The data that", *(wrap_in_fences("ab", text) for text in ("{}", raw)), "`[begin ab]`"]
+    )
+    reply = play_result_parser(ChatRequest([user(question)]), knowledge)
+    values = json.loads(read_marked(text_of(reply), "ab") or "")
+    assert values["bank_user_task_0_call_1_value_0"] == told
