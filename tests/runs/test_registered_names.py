@@ -220,16 +220,6 @@ def test_a_folder_of_version_0_1_goes_on_after_a_class_was_moved_and_so_does_its
         planned(user, *plan)
 
 
-def test_a_folder_of_today_goes_on_after_a_class_was_moved(
-    user: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plan = [*SMALL, "defense=mine"]
-    planned(user, *plan).execute(Silent())
-    move(user, monkeypatch)
-    write_defense(user, MOVED)
-    assert planned(user, *plan).plan.open_jobs == ()
-
-
 def test_what_was_kept_to_run_cases_again_names_the_classes_of_today(
     user: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -21,7 +21,7 @@ from agentsys.contracts import Defense
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ErrorKind, ModelError
 from baselines.firewall import Firewall
-from baselines.firewall.firewalls import read_sanitized
+from baselines.firewall.firewalls import read_minimized_arguments, read_sanitized
 from baselines.tool_boundary.result_rewriter import WITHHELD
 
 READ, SEND = ("read_note", {"name": "x"}), ("send_note", {"to": "Bob", "body": "hi", "urgent": True})
@@ -150,3 +150,18 @@ def test_prompts_are_those_that_are_sent_and_options_are_checked() -> None:
             Firewall(**wrong)
     with pytest.raises(ConfigError, match="defense=none"):
         Firewall(minimizer=False, sanitizer=False)
+
+
+@pytest.mark.parametrize(
+    ("reply", "args"),
+    [
+        (minimized(a=1), {"a": 1}),
+        ('{"minimized_args": "{\\"a\\": 1}"}', {"a": 1}),
+        ('{"minimized_args": [1]}', None),
+        ('{"a": 1}', None),
+        ("no", None),
+        ('{"minimized_args": {"a": 1}', None),
+    ],
+)
+def test_arguments_are_read_from_an_object_alone(reply: str, args: Any) -> None:
+    assert read_minimized_arguments(reply) == args

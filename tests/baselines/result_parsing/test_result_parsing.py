@@ -201,3 +201,17 @@ def test_a_hostile_parser_gives_the_goals_values_in_place_of_the_results(reader:
     reply = play_result_parser(ChatRequest([user(question)]), knowledge)
     values = json.loads(read_marked(text_of(reply), "ab") or "")
     assert values["bank_user_task_0_call_1_value_0"] == told
+
+
+@pytest.mark.parametrize("reply", [EXPECTED, f"```json\n{EXPECTED}\n```"])
+def test_an_expectation_that_is_json_alone_needs_no_marks_unless_the_question_shows_results(
+    reply: str,
+) -> None:
+    def unmarked(request: ChatRequest) -> str:
+        asked = text_of(request.messages[-1]).startswith("The data that")
+        return parser("{}")(request) if asked else reply
+
+    for stage, is_read in (("parse_data", True), ("parse_full", False)):
+        asked = model(unmarked, None, making(READ))
+        run(parsing(stage), asked, Tools(RAW))
+        assert asked.questions(PARSER)[1].startswith("The data that") is is_read

@@ -75,16 +75,6 @@ def test_full_knowledge_holds_request_names_tools_place_and_the_goals_tools(tmp_
     assert full.split(TEXT_PLACEHOLDER)[2].count("</tool_result>") == 1
 
 
-def test_a_transfers_attacker_is_told_all_requests_its_text_is_tried_on(tmp_path: Path) -> None:
-    (job,) = jobs(tmp_path, "slack", "user_tasks=[0]", "injection_tasks=[1]", "attack.knowledge=full")
-    suite = job.cell.benchmark.suite("slack")
-    text = first_request(job)
-    homes = [home.case.user_task_id for home in find_search_cases(job)]
-    assert len(homes) == 3
-    assert all(suite.user_tasks[home].PROMPT in text for home in homes)
-    assert text.count("<user_request>") == 3
-
-
 @pytest.mark.parametrize("suite", ["banking", "slack", "travel", "workspace"])
 def test_what_a_clean_run_shows_reaches_no_prompt_outside_tags(
     tmp_path: Path, suite: str, monkeypatch: pytest.MonkeyPatch

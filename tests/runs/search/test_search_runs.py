@@ -65,6 +65,7 @@ def test_a_success_ends_the_search_and_its_run_is_the_cases_own(run_cases: Run, 
     assert found
 
 
+@pytest.mark.slow
 def test_transfer_makes_one_search_per_injection_task_whatever_the_threads(
     run_cases: Run, tmp_path: Path
 ) -> None:
