@@ -318,13 +318,14 @@ def _find_contenders(
     return choose_sides([Path(path) for path in several], axis, baseline, _read_source).sides
 
 
-def table(number: int, source: Source, *, errors: str = "report") -> ResultTables:
+def table(number: int, source: Source, *, errors: str = "report", mine: bool = False) -> ResultTables:
     """A table of the AgentSys paper: our numbers beside the printed ones.
 
     Args:
         number: 1 to 7, as in the paper.
         source: Folders of stored runs, or a frame of `load_runs`.
         errors: What errored cases count as: `report` or `agentdojo`.
+        mine: Whether only rows that ran are in it.
 
     Returns:
         The table of `agentsys table`; `frame` has a row per number, ours and printed.
@@ -339,7 +340,7 @@ def table(number: int, source: Source, *, errors: str = "report") -> ResultTable
     if number not in TABLES:
         raise ConfigError(unknown_name("table", str(number), [str(known) for known in TABLES]))
     reading, rule = _read_source(source), ErrorRule(errors)
-    filled = fill_table(TABLES[number], reading.cases, rule)
+    filled = fill_table(TABLES[number], reading.cases, rule, mine=mine)
     output = make_paper_output(filled, make_paper_document(filled, reading, rule))
     return ResultTables(_to_frame(output.records), output.document)
 
@@ -358,7 +359,7 @@ def figure(
         name: `2`, `3`, `4`, `table1` or `tokens`.
         source: Folders of stored runs, or a frame of `load_runs`.
         model: Whose runs to show; None: the paper's model, else the one with the most cases.
-        defenses: Which defenses to show; none named: what there is room for.
+        defenses: Which defenses to show; none named: all of the runs.
         errors: What errored cases count as: `report` or `agentdojo`.
 
     Raises:

@@ -72,12 +72,11 @@ def test_its_rows_have_values_intervals_and_errors(folder: Path) -> None:
     rows = list(csv.DictReader(io.StringIO(said("results", str(folder), *ASKED, "--format", "csv"))))
     found = {(line["defense"], line["suite"]): line for line in rows if line["metric"] == "safe_and_useful"}
     assert len(found) == 8  # two defenses; banking, slack, overall, pooled; attacked cells alone
-    assert found["agentsys", "overall"]["value"] == "75.0"
-    assert (found["none", "banking"]["value"], found["none", "banking"]["n"]) == ("25.0", "4")
+    assert found["agentsys", "overall"]["value_fraction"] == "0.75"
+    assert (found["none", "banking"]["value_fraction"], found["none", "banking"]["n"]) == ("0.25", "4")
     assert (found["agentsys", "banking"]["n"], found["agentsys", "banking"]["errors"]) == ("4", "1")
-    assert (
-        0 < float(found["agentsys", "pooled"]["ci_low"]) < 75 < float(found["agentsys", "pooled"]["ci_high"])
-    )
+    low, high = (float(found["agentsys", "pooled"][f"ci_{end}_fraction"]) for end in ("low", "high"))
+    assert 0 < low < 0.75 < high
     others = [line for line in rows if line["metric"] != "safe_and_useful"]
     assert others == list(csv.DictReader(io.StringIO(said("results", str(folder), "--format", "csv"))))
 
@@ -86,7 +85,12 @@ def test_a_comparison_has_difference_flips_and_correction(folder: Path) -> None:
     stored = json.loads(said("compare", str(folder), *ASKED, "--format", "json"))
     assert {line["metric"] for line in stored["differences"]} == {"safe_and_useful"}
     overall = next(line for line in stored["differences"] if line["suite"] == "overall")
-    assert (overall["difference"], overall["gained"], overall["lost"], overall["n"]) == (50.0, 4, 0, 8)
+    assert (overall["difference_fraction"], overall["gained"], overall["lost"], overall["n"]) == (
+        0.5,
+        4,
+        0,
+        8,
+    )
     assert len(stored["flips"]) == 4
 
 

@@ -67,10 +67,10 @@ def test_results_are_those_of_the_command_from_folders_and_from_a_frame(run: age
 def test_compare_is_the_command_in_both_directions(run: agentsys.Run) -> None:
     shown = agentsys.compare(run.folders, metrics=["targeted_asr"])
     overall = shown.frame[(shown.frame["suite"] == "overall") & (shown.frame["defense"] == "agentsys")]
-    assert set(overall["difference"]) == {-100.0}
+    assert set(overall["difference_fraction"]) == {-1.0}
     turned = agentsys.compare(run.cases(), baseline="agentsys", metrics=["targeted_asr"]).frame
     back = turned[(turned["suite"] == "overall") & (turned["defense"] == "none")]
-    assert set(back["difference"]) == {100.0}
+    assert set(back["difference_fraction"]) == {1.0}
 
 
 def test_flips_are_the_cases_behind_a_difference(run: agentsys.Run) -> None:
@@ -99,7 +99,7 @@ def test_a_table_of_the_paper_has_printed_numbers_beside_ours(run: agentsys.Run)
     printed = command("table", 2, "--runs", *run.folders, "--format", "csv").splitlines()
     assert printed[0].split(",") == list(shown.frame.columns)
     assert len(printed) - 1 == len(shown.frame)
-    assert shown.frame["paper"].notna().sum() > 20
+    assert shown.frame["paper_fraction"].notna().sum() > 20
     assert shown.frame["simulated"].any()
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from agentsys.analysis.metrics.rates import Percent
 from agentsys.analysis.tables.table_document import Document, Grid, cells
 from agentsys.analysis.tables.table_writers import Output, records_of
 from agentsys.attacks.attack_search import find_lost_data
@@ -45,11 +46,11 @@ class CacheFileRow:
     optimiser: str
     texts: int
     """Distinct texts that can be replayed."""
-    unchanged: float | None
+    unchanged: Percent | None
     """Share of its variants that equal the benchmark's original text; None where the file does not tell."""
-    without_data: float
-    """Share of its texts that lack data of their goal (an address, an IBAN, a link), in percent; a text in a
-    code counts as lacking them."""
+    without_data: Percent
+    """Share of its texts that lack data of their goal (an address, an IBAN, a link); a text in a code counts
+    as lacking them."""
     fingerprint: str
     """Of its texts, as the label of an attack with them ends."""
     same: int = 1

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import attrgetter
 
-from agentsys.analysis.metrics.rates import TARGETED_ASR, MetricRow, Number, measure
+from agentsys.analysis.metrics.rates import TARGETED_ASR, MetricRow, Number, Percent, measure
 from agentsys.analysis.statistics.rate_estimates import OVERALL
 from agentsys.analysis.tables.table_document import MISSING, Grid, GridCell, cells, number_cell
 from agentsys.records.case_row import CaseRow
@@ -55,10 +55,10 @@ class TransferRow:
     defense: str
     adaptive: bool
     """Whether the texts were optimised against this model and defense, and no other defense has them."""
-    asr: float
-    """Targeted ASR in percent, mean of the suites, over all variants that were run; nan where undefined."""
-    ci_low: float
-    ci_high: float
+    asr: Percent
+    """Targeted ASR, mean of the suites, over all variants that were run; nan where undefined."""
+    ci_low: Percent
+    ci_high: Percent
     n: int
     """Cases it rests on."""
     errors: int

@@ -23,6 +23,17 @@ def format_count(count: int, thing: str, several: str | None = None) -> str:
     return f"{count:,} {thing if count == 1 else several or f'{thing}s'}"
 
 
+_NAMED = 4
+"""Names that a sentence lists; of others it gives the number."""
+
+
+def join_names(names: Iterable[str]) -> str:
+    """Names, each once, for a sentence; of many the first and how many more."""
+    listed = list(dict.fromkeys(names))
+    more = f" and {len(listed) - _NAMED} more" if len(listed) > _NAMED else ""
+    return f"{', '.join(listed[:_NAMED])}{more}"
+
+
 def abbreviate_count(count: float) -> str:
     """A count with at most one decimal, e.g. `5.5M`."""
     for unit, size in (("G", 10**9), ("M", 10**6), ("k", 10**3)):

@@ -67,6 +67,8 @@ _CORE_SECTIONS = (
                 (
                     "agentsys results results/runs",
                     "agentsys results results/runs --format csv --out results.csv",
+                    "agentsys results results/runs --by cost",
+                    "agentsys results results/runs/searches --by budget --figure figures/budget",
                 ),
             ),
             "compare": CommandSource(
@@ -83,22 +85,6 @@ _CORE_SECTIONS = (
                 (
                     "agentsys report results/runs",
                     "agentsys report results/runs --out report.html --max-cases 500",
-                ),
-            ),
-            "measures": CommandSource(
-                ".measures_command:measures_command",
-                "Cost and untrusted text of stored runs.",
-                (
-                    "agentsys measures results/runs",
-                    "agentsys measures results/runs --format csv --out measures.csv",
-                ),
-            ),
-            "budget": CommandSource(
-                ".measures_command:budget_command",
-                "Attack success by the queries a search may make.",
-                (
-                    "agentsys budget results/runs/searches",
-                    "agentsys budget results/runs/searches --figure figures/budget",
                 ),
             ),
             "table": CommandSource(

@@ -33,6 +33,10 @@ class LazyCommand(TyperCommand):
         return command.make_context(info_name, args, parent=parent, **extra)
 
 
+_RENAMED = {"measures": "results DIR --by cost", "budget": "results DIR --by budget"}
+"""Command of earlier versions -> what it is now."""
+
+
 def make_lazy_group(sections: Mapping[str, Mapping[str, CommandSource]]) -> type[TyperGroup]:
     """A typer group class whose commands are these, shown in this order under the sections' names."""
     stand_ins = {
@@ -56,6 +60,8 @@ def make_lazy_group(sections: Mapping[str, Mapping[str, CommandSource]]) -> type
             """
             if cmd_name in stand_ins:
                 return stand_ins[cmd_name]
+            if cmd_name in _RENAMED:
+                raise ConfigError(f"agentsys {cmd_name} is now: agentsys {_RENAMED[cmd_name]}")
             if cmd_name.startswith("-"):  # an option in the wrong place: click explains
                 return None
             raise ConfigError(unknown_name("command", cmd_name, stand_ins))

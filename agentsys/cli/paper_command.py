@@ -41,6 +41,9 @@ def table_command(
     by: Annotated[
         str | None, typer.Option(metavar="TAG", help="Below the table, the cases with and without this tag.")
     ] = None,
+    mine: Annotated[
+        bool, typer.Option("--mine", help="Only rows that ran, without the paper's others.")
+    ] = False,
     names: NamesOption = None,
 ) -> None:
     """Show a table of the paper: our numbers with 95% intervals beside the printed ones."""
@@ -56,7 +59,7 @@ def table_command(
     reading = read_stored_runs(chosen_folders, names, whole_names=form.for_programs)
     if form.for_programs:
         print_unfinished(reading)
-    filled = fill_table(chosen, reading.cases, errors)
+    filled = fill_table(chosen, reading.cases, errors, mine=mine)
     variants = variants_of(reading.cases, fixed=fixed, tag=by)
     logdir = _suggest_logdir(chosen_folders, reading)
     document = make_paper_document(filled, reading, errors, variants=variants, logdir=logdir)
@@ -83,7 +86,7 @@ def figure_command(
     ] = None,
     defense: Annotated[
         str | None,
-        typer.Option(help="Defenses to show, separated by commas; by default what there is room for."),
+        typer.Option(help="Defenses to show, separated by commas; by default all of the runs."),
     ] = None,
     plain: Annotated[
         bool, typer.Option("--plain", help="Without title and notes, for a paper; a simulation stays marked.")

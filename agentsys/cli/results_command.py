@@ -36,7 +36,8 @@ from agentsys.cli.stored_runs import (
     read_stored_runs,
 )
 from agentsys.cli.terminal import escape_to_line
-from agentsys.records.case_reader import LoadedCases
+from agentsys.errors import ConfigError
+from agentsys.records.case_reader import LoadedCases, describe_skipped
 from agentsys.records.case_row import CaseRow
 from agentsys.records.names_file import DisplayNames, RunNames
 
@@ -67,7 +68,19 @@ def results_command(
         bool, typer.Option("--fixed", help="Beside the official scores, those under repaired checks.")
     ] = False,
     by: Annotated[
-        str | None, typer.Option(metavar="TAG", help="Split by a tag of the tasks, e.g. action_open.")
+        str | None,
+        typer.Option(
+            metavar="cost|budget|TAG",
+            help="cost: tokens, money and untrusted text. budget: success by the queries a search may make."
+            " Else a tag of the tasks, e.g. action_open.",
+        ),
+    ] = None,
+    figure: Annotated[
+        Path | None,
+        typer.Option(metavar="OUT", help="With --by budget: also draw the curve as OUT.pdf, .png and .csv."),
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(help="With --figure: whose searches; by default the model with the most.")
     ] = None,
     as_one: Annotated[
         str | None,
@@ -83,6 +96,14 @@ def results_command(
     names: NamesOption = None,
 ) -> None:
     """Show utility, attack success and defense quality of stored runs, with 95% intervals."""
+    if by == "budget":
+        _write_budget(folders, names, form, out, figure, model)
+        return
+    if figure is not None or model is not None:
+        raise ConfigError("--figure and --model go with --by budget; of other runs: agentsys figure 3 DIR.")
+    if by == "cost":
+        _write_costs(folders, names, form, out)
+        return
     own = load_own_metrics(metric, config_dir, plugin_path)
     reading = read_stored_runs(folders, names, whole_names=form.for_programs)
     if form.for_programs:
@@ -129,6 +150,44 @@ def _write_for_people(
     if form is OutputFormat.TABLE and out is None:
         for line in below:
             print_line(line)
+
+
+def _write_costs(folders: list[Path], names: Path | None, form: OutputFormat, out: Path | None) -> None:
+    from agentsys.analysis.tables.cost_documents import cost_output
+
+    reading = read_stored_runs(folders, names, whole_names=form.for_programs)
+    print_unfinished(reading)
+    write_output(cost_output(reading.cases), form, out, RunNames(names).display_names)
+    if form is OutputFormat.TABLE:
+        for line in ledger_lines(folders):
+            print_line(line)
+
+
+def _write_budget(
+    folders: list[Path],
+    names: Path | None,
+    form: OutputFormat,
+    out: Path | None,
+    figure: Path | None,
+    model: str | None,
+) -> None:
+    from agentsys.analysis.metrics.search_budget import budget_rows, read_searches
+    from agentsys.analysis.tables.cost_documents import budget_output
+
+    searches = read_searches(folders)
+    for line in describe_skipped(searches.skipped):
+        print(escape_to_line(line), file=sys.stderr)
+    shown = budget_output(budget_rows(searches.found), searches)
+    write_output(shown, form, out, RunNames(names).display_names)
+    if figure is None:
+        return
+    from agentsys.analysis.figures.drawing import save_figure
+    from agentsys.analysis.figures.line_figures import make_budget_figure
+
+    stem = figure.stem if figure.suffix in (".pdf", ".png", ".csv") else figure.name
+    for path in save_figure(make_budget_figure(searches.found, stem, model), figure.parent):
+        # The numbers may be piped on; where the files are is said aside.
+        print(escape_to_line(str(path)), file=sys.stderr)
 
 
 def _select_attacks(

@@ -14,7 +14,7 @@ from agentsys.analysis.tables.table_document import (
     interval_text,
     number_text,
 )
-from agentsys.analysis.tables.table_writers import LongForm, Output
+from agentsys.analysis.tables.table_writers import LongForm, Output, as_fraction, fraction_column
 from agentsys.guards.guard_process import find_namespace
 from agentsys.guards.guard_texts import CLEAN, EDITS, is_variant
 
@@ -28,7 +28,7 @@ _COLUMNS = {
     **dict.fromkeys(
         ("guard", "package", "files", "python", "yaml", "metric", "benchmark", "attack", "edit"), "str"
     ),
-    **dict.fromkeys(("value", "ci_low", "ci_high"), "float"),
+    **dict.fromkeys(map(fraction_column, ("value", "ci_low", "ci_high")), "float"),
     **dict.fromkeys(("n", "errors"), "int"),
 }
 
@@ -70,10 +70,15 @@ def build_score_output(scores: Sequence[GuardScore], corpus: TextCorpus) -> Outp
     return Output("agentsys guards score", document, LongForm(_COLUMNS, rows))
 
 
+def _fractions(number: Number) -> dict[str, Any]:
+    shares = {fraction_column(name): as_fraction(getattr(number, name)) for name in number._fields[:3]}
+    return {**shares, "n": number.n, "errors": number.errors}
+
+
 def _record(identity: Any, one: Any) -> Mapping[str, Any]:
     who = {"guard": identity.name, "package": identity.package, "files": identity.files}
     where = {"metric": one.metric, "benchmark": one.benchmark, "attack": one.attack, "edit": one.edit}
-    return {**who, "python": identity.python, "yaml": identity.yaml, **where, **one.number._asdict()}
+    return {**who, "python": identity.python, "yaml": identity.yaml, **where, **_fractions(one.number)}
 
 
 def _cost_columns(benchmarks: Sequence[str], attacked: Sequence[tuple[str, str]]) -> dict[str, Any]:
@@ -215,7 +220,7 @@ def build_replay_output(replayed: Sequence[GateReplay]) -> Output:
             **{"guard": one.identity.name, "package": one.identity.package, "files": one.identity.files},
             **{"python": one.identity.python, "yaml": one.identity.yaml, "metric": metric},
             **{"benchmark": f"agentdojo {one.version}", "attack": one.attack, "edit": one.order},
-            **number._asdict(),
+            **_fractions(number),
         }
         for one in replayed
         for metric, number in one.numbers.items()

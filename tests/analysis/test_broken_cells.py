@@ -74,6 +74,7 @@ def test_a_broken_cell_gives_its_reason_in_every_form_and_no_number(
         _print("results", folder, "--full"),
         _print("table", "2", folder),
         _print("compare", folder),
+        _print("results", folder, "--by", "cost"),
     ):
         found = _rows(text, defense, why)
         assert found, text
@@ -101,7 +102,7 @@ def test_a_broken_cell_gives_its_reason_in_every_form_and_no_number(
         assert ours
         for one in ours:
             assert one["verdict"] == "broken" and one["reasons"].startswith(why)
-            assert one.get("value", one.get("difference")) in (None, "nan")
+            assert one.get("value_fraction", one.get("difference_fraction")) in (None, "nan")
     frame = agentsys.load_runs(folder)
     told = frame[frame.defense == defense]
     assert set(told.verdict) == {"broken"} and told.reasons.str.startswith(why).all()
@@ -113,5 +114,5 @@ def test_the_valid_cell_beside_it_keeps_its_numbers_and_has_no_star_for_beating_
 ) -> None:
     rows = agentsys.results(folders[fault]).frame
     none = rows[(rows.defense == "none") & (rows.suite == "overall")]
-    assert set(none.verdict) == {"valid"} and none.value.notna().all()
+    assert set(none.verdict) == {"valid"} and none.value_fraction.notna().all()
     assert not re.search(r"\d\*", _print("results", str(folders[fault])))

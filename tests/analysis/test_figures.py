@@ -222,13 +222,16 @@ def test_a_figure_shows_the_papers_model_unless_another_is_asked_for() -> None:
         select(cases, "gpt-5")
 
 
-def test_defenses_beyond_the_room_are_named_and_can_be_asked_for() -> None:
-    names = ["none", "agentsys", "a", "b", "c", "d", "e"]
+def test_every_row_of_the_runs_is_drawn_before_any_that_only_the_paper_has() -> None:
+    names = ["none", "a", "b", "c", "d", "e"]
     drawn = make_figure(FIGURES["4"], _cases(*names))
-    assert {mark.series for mark in drawn.marks if mark.origin == RUNS} == {"none", "agentsys", "a", "b", "c"}
-    assert "Not drawn: d, e (choose with --defense)" in _words(drawn)
+    assert {mark.series for mark in drawn.marks if mark.origin == RUNS} == set(names)
+    assert {mark.series for mark in drawn.marks} == set(names), "there is no room for agentsys, drift, ..."
+    few = make_figure(FIGURES["4"], _cases("none", "a"))
+    assert {mark.series for mark in few.marks} == {"none", "a", "agentsys", "progent"}
     wished = make_figure(FIGURES["4"], _cases(*names), defenses=["e"])
     assert {mark.series for mark in wished.marks if mark.origin == RUNS} == {"e"}
+    assert "Not drawn: none, a, b, c, d (choose with --defense)" in _words(wished)
     with pytest.raises(ConfigError, match="Unknown defense in these runs 'z'"):
         FIGURES["4"].select(_cases(*names), defenses=["z"])
 
@@ -323,6 +326,7 @@ def test_the_figure_is_drawn_from_runs_of_the_preset(tmp_path: Path) -> None:
     ]
     assert names == ["figure2.pdf", "figure2.png", "figure2.csv"]
     rows = [r for r in csv.DictReader((out / "figure2.csv").open()) if r["origin"] == RUNS]
+    assert {(r["x_unit"], r["y_unit"]) for r in rows} == {("fraction", "row")}
     found = {(r["panel"], r["series"]): float(r["x"]) for r in rows}
-    assert found["faithful", "none"] == found["react", "none"] == 100.0
+    assert found["faithful", "none"] == found["react", "none"] == 1.0
     assert {found[f"{mode}: control", "none"] for mode in ("faithful", "react")} == {0.0}

@@ -227,16 +227,24 @@ def _written(filled: FilledTable, form: OutputFormat) -> bytes:
     return render_output(make_paper_output(filled, Document([], [])), form)
 
 
+def test_of_mine_only_rows_that_ran_are_in_it() -> None:
+    cases = _grid(defense="mine_alone")
+    whole, mine = (fill_table(TABLES[2], cases, replicates=50, mine=only) for only in (False, True))
+    assert {row.defense for row in mine.rows} == {"mine_alone"} < {row.defense for row in whole.rows}
+    assert all(row.line for row in mine.rows)
+
+
 def test_csv_has_the_documented_columns_and_empty_cells_for_what_was_not_run() -> None:
     text = _written(_filled(5, _grid()), OutputFormat.CSV).decode()
     rows = list(csv.DictReader(io.StringIO(text)))
-    assert list(rows[0]) == [column.name for column in fields(TableRecord)]
-    ran = [line for line in rows if line["value"]]
+    assert list(rows[0])[6:8] == ["paper_fraction", "value_fraction"]
+    assert len(rows[0]) == len(fields(TableRecord))
+    ran = [line for line in rows if line["value_fraction"]]
     assert {(line["model"], line["defense"], line["n"]) for line in ran if line["suite"] == "overall"} == {
         ("gpt-4o-mini", "none", "8")
     }
     missing = next(line for line in rows if line["defense"] == "agentsys")
-    assert (missing["paper"], missing["value"], missing["n"]) == ("64.36", "", "0")
+    assert (missing["paper_fraction"], missing["value_fraction"], missing["n"]) == ("0.6436", "", "0")
 
 
 @pytest.mark.parametrize("form", list(OutputFormat))

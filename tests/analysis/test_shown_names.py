@@ -46,7 +46,7 @@ TABLES = [
     ["results"],
     ["results", "--full"],
     ["compare"],
-    ["measures"],
+    ["results", "--by", "cost"],
     *(["table", str(number)] for number in range(2, 8)),
 ]
 
@@ -62,7 +62,9 @@ def test_every_table_has_the_names_shown(runs: Path, command: list[str], form: s
     assert not any(as_stored.match(line) for line in found.splitlines())
 
 
-@pytest.mark.parametrize("command", [["results"], ["compare"], ["measures"], ["table", "2"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "command", [["results"], ["compare"], ["results", "--by", "cost"], ["table", "2"]], ids=" ".join
+)
 @pytest.mark.parametrize("form", ["csv", "json"])
 def test_other_programs_read_the_names_of_the_runs(runs: Path, command: list[str], form: str) -> None:
     found = told(runs, *command, "--format", form)

@@ -20,7 +20,7 @@ from agentsys.cli.cli_output import write_output
 from agentsys.errors import ConfigError
 from agentsys.records.case_reader import LoadedCases
 
-COMMANDS = ("results", "table", "compare", "measures", "budget", "rescore", "audit")
+COMMANDS = ("results", "table", "compare", "rescore", "audit")
 
 
 def output() -> Output:

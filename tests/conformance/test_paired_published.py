@@ -46,9 +46,9 @@ def _documented() -> Iterator[_Line]:
     runs = ""
     for line in section.splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
-        if (len(cells) == 7 and "," in cells[0]) or cells[0] == "the same":
+        if (len(cells) == 5 and "," in cells[0]) or cells[0] == "the same":
             runs = runs if cells[0] == "the same" else cells[0]
-            yield _Line(runs, cells[1], cells[2], cells[4], cells[6])
+            yield _Line(runs, *cells[1:])
 
 
 def _told(line: _Line, found: Difference) -> _Line:

@@ -131,7 +131,7 @@ def test_each_role_is_asked_counted_and_paid_at_its_own_vendor(tmp_path: Path) -
             assert used.cost_usd == pytest.approx(usd(by, used))
             totals[role] = totals.get(role, 0.0) + used.cost_usd
     assert {"main", "worker", "validator"} <= totals.keys()
-    told = CliRunner().invoke(app, ["measures", str(tmp_path / "runs"), "--format", "csv"])
+    told = CliRunner().invoke(app, ["results", str(tmp_path / "runs"), "--by", "cost", "--format", "csv"])
     assert told.exit_code == 0
     for role, dollars in totals.items():
         for measure in ("tokens_per_case", "cached_tokens_per_case", "usd_per_case"):

@@ -117,7 +117,7 @@ def test_own_texts_are_scored_and_a_guard_that_is_too_weak_ends_with_a_code(tmp_
     done = CliRunner().invoke(app, [*line, "--max-lost", "5", "--badge", str(badge)])
     assert done.exit_code == 0, done.output
     rows = [row for row in json.loads(done.stdout) if row["guard"] == "mine"]
-    values = {(row["metric"], row["edit"]): (round(row["value"]), row["n"]) for row in rows}
+    values = {(row["metric"], row["edit"]): (round(100 * row["value_fraction"]), row["n"]) for row in rows}
     assert values["passes", ""] == (10, 10)
     assert values["asr", ""] == (10, 10)
     assert values["lost", ""] == (5, 20)

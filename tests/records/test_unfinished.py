@@ -97,7 +97,7 @@ def test_a_pipeline_without_a_folder_counts_where_it_is_asked_for(tmp_path: Path
         ["table", "2", "--runs"],
         ["table", "2", "--format", "csv", "--runs"],
         ["compare"],
-        ["measures"],
+        ["results", "--by", "cost"],
         ["figure", "3", "--out", "OUT", "--runs"],
     ],
     ids=" ".join,

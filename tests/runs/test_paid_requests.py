@@ -69,11 +69,11 @@ def test_earlier_attempts_of_a_case_that_is_run_again_stay_in_the_ledger(tmp_pat
     assert sum_ledgers([tmp_path / "runs"]) == LedgerTotals(3, 1, 3000, 2 * USD)
 
 
-@pytest.mark.parametrize("command", ["results", "measures"])
-def test_tables_state_what_the_ledger_says(command: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("command", [["results"], ["results", "--by", "cost"]])
+def test_tables_state_what_the_ledger_says(command: list[str], tmp_path: Path) -> None:
     with paid_server(lambda n, _: fails(500) if n == 1 else says()) as server:
         run(tmp_path, paid_model(tmp_path, server.url))
-    shown = CliRunner().invoke(app, [command, str(tmp_path / "runs")]).output
+    shown = CliRunner().invoke(app, [*command, str(tmp_path / "runs")]).output
     assert "Sent in all, by the ledger: 2 requests, 1,500 tokens, $2.00" in " ".join(shown.split())
 
 

@@ -96,10 +96,10 @@ def test_declared_facts_are_in_every_format_and_undeclared_ones_in_none(tmp_path
         assert "higher is better for Polite visitors; lower is better for Turns" in texts[kind].output
         assert "Injection-caused" not in texts[kind].output
     rows = list(csv.DictReader(texts["csv"].output.splitlines()))
-    means = {row["value"] for row in rows if row["metric"] == "user_turns" and row["defense"] == "none"}
+    means = {row["mean"] for row in rows if row["metric"] == "user_turns" and row["defense"] == "none"}
     assert {float(mean) for mean in means} == {3.0}
-    shares = {float(row["value"]) for row in rows if row["metric"] == "polite"}
-    assert shares == {100.0}
+    shares = {float(row["value_fraction"]) for row in rows if row["metric"] == "polite"}
+    assert shares == {1.0}
     assert "secret" not in {row["metric"] for row in rows}
 
 

@@ -83,13 +83,13 @@ def test_a_client_of_openai_gets_scores_and_its_queries_are_a_search(served: Ser
 def test_budget_results_and_report_read_the_queries(served: ServedAgent, tmp_path: Path) -> None:
     for payload in (HARMLESS, GOAL):
         told(served.target, "read", payload)
-    done = CliRunner().invoke(app, ["budget", str(served.folder), "--format", "csv"])
+    done = CliRunner().invoke(app, ["results", str(served.folder), "--by", "budget", "--format", "csv"])
     mine = ",client-read,slack,asr_at_budget,"
     rows = [line.split(",") for line in done.stdout.splitlines() if mine in line]
     assert [row[7:9] for row in rows] == [["1", "0.0"], ["2", "100.0"]], done.output
     frame = agentsys.results(served.folder).frame
     asr = frame[(frame["attack"] == "client-read") & (frame["metric"] == "targeted_asr")]
-    assert set(asr["value"]) == {100.0}, "the case stands under the best text so far"
+    assert set(asr["value_fraction"]) == {1.0}, "the case stands under the best text so far"
     page = agentsys.report(served.folder, tmp_path / "report.html").read_text(encoding="utf-8")
     assert "client-read" in page
 
@@ -266,4 +266,4 @@ def test_promptfoo_searches_against_the_target(defense: str, failed: int, tmp_pa
     search = search_of(runs, "promptfoo")
     assert search.queries == len(payloads) == 3
     assert search.found_query == (2 if failed else None)
-    assert "client-promptfoo" in CliRunner().invoke(app, ["budget", str(runs)]).stdout
+    assert "client-promptfoo" in CliRunner().invoke(app, ["results", str(runs), "--by", "budget"]).stdout

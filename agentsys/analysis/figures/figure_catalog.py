@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from agentsys.analysis.figures import figure2
 from agentsys.analysis.figures.drawing import DrawnFigure, apply_style, remove_words
-from agentsys.analysis.figures.figure_data import Mark, Selection
+from agentsys.analysis.figures.figure_data import PAPER, Mark, Selection, list_series
 from agentsys.analysis.figures.line_figures import draw_table1, draw_tokens, measure_table1, measure_tokens
 from agentsys.analysis.figures.utility_figures import (
+    COST,
+    TRADE,
+    UTILITY,
     draw_figure3,
     draw_figure4,
     measure_figure3,
     measure_figure4,
 )
 from agentsys.analysis.metrics.cell_verdict import BROKEN
+from agentsys.analysis.metrics.rates import PERCENT
 from agentsys.analysis.paper.paper_tables import ATTACK, BENCHMARK, RunLine, list_run_lines
 from agentsys.analysis.published import PAPER_MODEL
 from agentsys.analysis.statistics.outcome_grid import ErrorRule
@@ -40,13 +44,15 @@ class FigureKind:
     """The stem of its files."""
     title: str
     """Its heading in a report."""
+    units: Mapping[str, tuple[str, str]]
+    """Panel, or nothing for all others -> units of its axes, across and up."""
     attacks: tuple[str, ...]
     """Which cases it needs; `none` for benign ones."""
     measure: Callable[[Selection, ErrorRule], list[Mark]]
     draw: Callable[[Selection, list[Mark]], Figure]
     benchmark: str = BENCHMARK
     room: int | None = None
-    """How many defenses can be told apart in it; None: any number."""
+    """Up to how many defenses those that only the paper has are drawn too; None: always."""
     prepare: Callable[[Iterable[CaseRow]], Iterable[CaseRow]] | None = None
     """Gives cases the names that the figure knows them by."""
     joins_versions: bool = True
@@ -58,7 +64,7 @@ class FigureKind:
         """Choose the model that the figure shows, and its defenses.
 
         By default the paper's model, as the runs or as the paper name it, else the one with the most cases;
-        and all defenses, or those there is room for, the paper's first.
+        and all defenses.
 
         Raises:
             ConfigError: If the runs do not have the model or a defense asked for.
@@ -71,7 +77,7 @@ class FigureKind:
         for name in defenses:
             if name not in known:
                 raise ConfigError(unknown_name("defense in these runs", name, known))
-        wanted = defenses or known[: self.room]
+        wanted = defenses or known
         return Selection(
             chosen,
             tuple(line for line in mine if line.defense in wanted),
@@ -103,6 +109,7 @@ FIGURES = {
     "2": FigureKind(
         "figure2",
         "Figure 2: other attacks",
+        {"": (PERCENT, "row")},
         (figure2.ATTACK, figure2.CONTROL),
         figure2.measure_figure2,
         figure2.draw_figure2,
@@ -110,10 +117,18 @@ FIGURES = {
         prepare=figure2.rename_cases,
         joins_versions=False,
     ),
-    "3": FigureKind("figure3", "Figure 3: security, utility and cost", _BOTH, measure_figure3, draw_figure3),
+    "3": FigureKind(
+        "figure3",
+        "Figure 3: security, utility and cost",
+        {TRADE: (PERCENT, PERCENT), COST: ("million tokens", PERCENT)},
+        _BOTH,
+        measure_figure3,
+        draw_figure3,
+    ),
     "4": FigureKind(
         "figure4",
         "Figure 4: utility and attack success by length of the task",
+        {UTILITY: ("0 short, 1 long", PERCENT), "": ("calls", PERCENT)},
         _BOTH,
         measure_figure4,
         draw_figure4,
@@ -122,13 +137,20 @@ FIGURES = {
     "table1": FigureKind(
         "figure_table1",
         "Table 1 as a figure: attack success by trajectory length and injection round",
+        {"": ("round", PERCENT)},
         (ATTACK,),
         measure_table1,
         draw_table1,
         room=3,
     ),
     "tokens": FigureKind(
-        "figure_tokens", "Tokens by trajectory length", _BOTH, measure_tokens, draw_tokens, room=8
+        "figure_tokens",
+        "Tokens by trajectory length",
+        {"": ("tool results", "thousand tokens")},
+        _BOTH,
+        measure_tokens,
+        draw_tokens,
+        room=8,
     ),
 }
 """What `agentsys figure` takes -> figure."""
@@ -154,7 +176,8 @@ def make_figure(
     """
     selection = replace(kind.select(cases, model, defenses), shown=shown)
     with apply_style():
-        marks = [_label_mark(mark, shown) for mark in kind.measure(selection, errors)]
+        found = _leave_room(kind.measure(selection, errors), kind.room)
+        marks = [_label_mark(mark, shown, kind.units) for mark in found]
         drawn = [mark for mark in marks if mark.verdict != BROKEN]
         if not marks:
             raise ConfigError(
@@ -166,6 +189,15 @@ def make_figure(
         return DrawnFigure(kind.name, figure, marks)
 
 
-def _label_mark(mark: Mark, shown: DisplayNames) -> Mark:
+def _leave_room(marks: list[Mark], room: int | None) -> list[Mark]:
+    """Keep every series of the runs, and series that only the paper has as far as there is room."""
+    mine = {mark.series for mark in marks if mark.origin != PAPER}
+    others = [name for name in list_series(marks) if name not in mine]
+    drawn = mine.union(others if room is None else others[: max(room - len(mine), 0)])
+    return [mark for mark in marks if mark.series in drawn]
+
+
+def _label_mark(mark: Mark, shown: DisplayNames, units: Mapping[str, tuple[str, str]]) -> Mark:
     label = shown.series_name(mark.series)
-    return mark if label == mark.series else replace(mark, label=label)
+    across, up = units[mark.panel if mark.panel in units else ""] if mark.panel else ("", "")
+    return replace(mark, label="" if label == mark.series else label, x_unit=across, y_unit=up)

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
+from typing import Annotated
 
 from agentsys.analysis.metrics.cell_verdict import BROKEN, VALID, CellVerdict, shorten_verdict
 from agentsys.analysis.metrics.rates import MeasuredCell, Number
@@ -34,15 +35,18 @@ class Mark:
     """Which panel of the figure."""
     series: str
     """What it belongs to: a defense, as a rule."""
-    x: float
+    x: Annotated[float, "x_unit"]
     """In the unit of the panel's axis; nan where the paper gives no place on it."""
-    y: float
-    y_low: float = math.nan
+    y: Annotated[float, "y_unit"]
+    y_low: Annotated[float, "y_unit"] = math.nan
     """Lower end of the 95% interval; nan where there is none."""
-    y_high: float = math.nan
-    x_low: float = math.nan
+    y_high: Annotated[float, "y_unit"] = math.nan
+    x_low: Annotated[float, "x_unit"] = math.nan
     """The same across."""
-    x_high: float = math.nan
+    x_high: Annotated[float, "x_unit"] = math.nan
+    x_unit: str = ""
+    """E.g. `percent` (in the CSV `fraction`), `calls`."""
+    y_unit: str = ""
     n: int = 0
     """Cases it rests on; 0 for printed numbers."""
     origin: str = RUNS
@@ -98,7 +102,7 @@ class Selection:
     others: tuple[str, ...]
     """Models that are in the runs and not shown."""
     hidden: tuple[str, ...] = ()
-    """Its defenses that are in the runs and not shown, for room or because others were asked for."""
+    """Its defenses that are in the runs and not shown, because others were asked for."""
     shown: DisplayNames = STORED_NAMES
     """What the figure calls defenses and models."""
 

@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING
 from agentsys.analysis.figures import drawing
 from agentsys.analysis.figures.figure_data import PAPER, WHISKERS_CAPTION, Mark, Selection, list_series
 from agentsys.analysis.figures.labels import place_labels
-from agentsys.analysis.metrics.rates import Number, TokensOf, acting_tokens, asr_by_round, mean_tokens
+from agentsys.analysis.metrics.rates import (
+    PERCENT,
+    Number,
+    TokensOf,
+    acting_tokens,
+    asr_by_round,
+    mean_tokens,
+)
 from agentsys.analysis.metrics.search_budget import (
     ASR,
     BudgetRow,
@@ -184,6 +191,8 @@ def _list_budget_marks(rows: Sequence[BudgetRow]) -> list[Mark]:
             float(row.budget or 0),
             *(row.value, row.ci_low, row.ci_high),
             n=row.n,
+            x_unit="queries",
+            y_unit=PERCENT,
             simulated=is_simulated_name(row.model),
             model=row.model,
             version=row.version,

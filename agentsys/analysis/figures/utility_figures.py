@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_TRADE, _COST = "a: utility and security", "b: quality and cost"
+TRADE, COST = "a: utility and security", "b: quality and cost"
 """Panels of Figure 3."""
 _TICKS = [base * 10.0**power for power in range(-4, 4) for base in (1, 2, 5)]
 """Of an axis of tokens in millions."""
@@ -33,7 +33,7 @@ _FEW = 24
 _USER_TASKS = 97
 """User tasks of AgentDojo's four suites. The paper's totals fit this many cases and no larger grid: DRIFT
 takes some 32 thousand tokens per case, and 2.37 million is printed for it."""
-_UTILITY, _ATTACKS = "a: utility by length", "b: ASR by length"
+UTILITY, _ATTACKS = "a: utility by length", "b: ASR by length"
 """Panels of Figure 4."""
 _SHORT, _LONG = 0.0, 1.0
 """Places of the two parts in its first panel."""
@@ -49,10 +49,10 @@ def measure_figure3(selection: Selection, errors: ErrorRule = ErrorRule.REPORT) 
     marks = selection.measure(_measure_trade, errors)
     for defense, of in _read_printed("table2").items():
         security = round(100 - of[rates.TARGETED_ASR], 2)
-        marks.append(Mark.of_paper(_TRADE, defense, security, of[rates.BENIGN_UTILITY]))
+        marks.append(Mark.of_paper(TRADE, defense, security, of[rates.BENIGN_UTILITY]))
     for defense, of in _read_printed("figure3b").items():
         tokens, quality = of["total_tokens_millions"], of[rates.DEFENSE_QUALITY]
-        marks.append(Mark.of_paper(_COST, defense, tokens, quality))
+        marks.append(Mark.of_paper(COST, defense, tokens, quality))
     return marks
 
 
@@ -61,8 +61,8 @@ def draw_figure3(selection: Selection, marks: Sequence[Mark]) -> Figure:
     notes = [
         WHISKERS_CAPTION,
         f"Security: 100% - targeted ASR. Tokens: all roles, mean per benign case x {_USER_TASKS} user tasks.",
-        *_note_missing(selection, marks, _TRADE, "No benign or no attacked cases, so not in (a)"),
-        *_note_missing(selection, marks, _COST, "No tokens or no benign cases recorded, so not in (b)"),
+        *_note_missing(selection, marks, TRADE, "No benign or no attacked cases, so not in (a)"),
+        *_note_missing(selection, marks, COST, "No tokens or no benign cases recorded, so not in (b)"),
         *selection.omissions,
     ]
     size, title = (
@@ -77,7 +77,7 @@ def draw_figure3(selection: Selection, marks: Sequence[Mark]) -> Figure:
     cost.set_xscale("log")
     cost.set_xticks(_TICKS, [f"{tick:g}" for tick in _TICKS])
     cost.minorticks_off()
-    panels = [(trade, _in_panel(marks, _TRADE)), (cost, _in_panel(marks, _COST))]
+    panels = [(trade, _in_panel(marks, TRADE)), (cost, _in_panel(marks, COST))]
     # All limits before any label: labels are placed by the whole figure's layout.
     for axes, points in panels:
         _set_limits(axes, points)
@@ -99,13 +99,13 @@ def _measure_trade(about: Mark, line: RunLine, errors: ErrorRule) -> Iterator[Ma
     if rates.TARGETED_ASR in overall and rates.BENIGN_UTILITY in overall:
         asr = overall[rates.TARGETED_ASR]
         security = rates.Number(100 - asr.value, 100 - asr.ci_high, 100 - asr.ci_low, asr.n)
-        yield replace(about, panel=_TRADE).with_x(security).with_y(overall[rates.BENIGN_UTILITY])
+        yield replace(about, panel=TRADE).with_x(security).with_y(overall[rates.BENIGN_UTILITY])
     benign = [case for case in line.cases if case.attack == NO_ATTACK]
     quality, mean = overall.get(rates.DEFENSE_QUALITY), mean_tokens(benign, attrgetter("tokens"), Resampler())
     if quality and mean and mean.value > 0 and not math.isnan(quality.value):
         scale = _USER_TASKS / 1e6
         millions = rates.Number(mean.value * scale, mean.ci_low * scale, mean.ci_high * scale, mean.n)
-        yield replace(about, panel=_COST).with_x(millions).with_y(quality)
+        yield replace(about, panel=COST).with_x(millions).with_y(quality)
 
 
 def _read_printed(source: str) -> dict[str, dict[str, float]]:
@@ -151,7 +151,7 @@ def measure_figure4(selection: Selection, errors: ErrorRule = ErrorRule.REPORT) 
     for number in printed_in("figure4a"):
         if number.metric.startswith(f"{rates.BENIGN_UTILITY}["):
             place = _SHORT if "[short]" in number.metric else _LONG
-            marks.append(Mark.of_paper(_UTILITY, number.defense, place, number.value))
+            marks.append(Mark.of_paper(UTILITY, number.defense, place, number.value))
     for number in printed_in("figure4b"):
         places = _list_places(number.metric)
         marks += [Mark.of_paper(_ATTACKS, number.defense, place, number.value) for place in places]
@@ -160,7 +160,7 @@ def measure_figure4(selection: Selection, errors: ErrorRule = ErrorRule.REPORT) 
 
 def draw_figure4(selection: Selection, marks: Sequence[Mark]) -> Figure:
     """Draw bars on the left, lines on the right."""
-    rows = len(list_series(_in_panel(marks, _UTILITY)))
+    rows = len(list_series(_in_panel(marks, UTILITY)))
     lost = rates.without_length(case for line in selection.lines for case in line.cases)
     drops = [n for n in printed_in("figure4a") if n.metric == "relative_drop_short_to_long"]
     notes = [
@@ -176,7 +176,7 @@ def draw_figure4(selection: Selection, marks: Sequence[Mark]) -> Figure:
     size = (7.2, max(4.2, 1.8 + 0.45 * rows))
     figure, (utility, attacks) = drawing.make_panels(2, size, title, selection.subtitle, notes)
     styles = drawing.choose_looks(list_series(marks))
-    _draw_bars(utility, _in_panel(marks, _UTILITY), styles)
+    _draw_bars(utility, _in_panel(marks, UTILITY), styles)
     _draw_lengths(attacks, _in_panel(marks, _ATTACKS), styles)
     return figure
 
@@ -190,7 +190,7 @@ def _measure_lengths(about: Mark, line: RunLine, errors: ErrorRule) -> Iterator[
     benign = [case for case in line.cases if case.attack == NO_ATTACK]
     attacked = [case for case in line.cases if case.attack == ATTACK]
     for part, number in rates.utility_by_length(benign, errors, Resampler()).items():
-        yield replace(about, panel=_UTILITY, x=_SHORT if part == "short" else _LONG).with_y(number)
+        yield replace(about, panel=UTILITY, x=_SHORT if part == "short" else _LONG).with_y(number)
     for bucket, number in rates.asr_by_length(attacked, errors, Resampler()).items():
         yield replace(about, panel=_ATTACKS, x=float(bucket)).with_y(number)
 

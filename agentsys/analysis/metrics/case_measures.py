@@ -21,17 +21,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from statistics import mean
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import orjson
 from pydantic import ValidationError
 
-from agentsys.analysis.metrics.cell_verdict import IS_CONTROL
+from agentsys.analysis.metrics.cell_verdict import IS_CONTROL, VALID
 from agentsys.analysis.metrics.rates import (
+    PERCENT,
     CellRow,
     MeasuredCell,
     MetricRow,
     Number,
+    judge_scored,
     metric_rows,
     number_of,
     percent,
@@ -169,13 +171,18 @@ class MeasureRow(CellRow):
     """One number, of a suite or pooled."""
 
     measure: str
-    value: float
+    unit: str
+    """Of value and interval, e.g. `tokens`; `percent` is `fraction` in data."""
+    value: Annotated[float, "unit"]
     """nan where undefined or unknown."""
+    ci_low: Annotated[float, "unit"]
+    """Lower end of the 95% interval; nan where there is none."""
+    ci_high: Annotated[float, "unit"]
     n: int
     """Cases it rests on; of a guard's errors, the results (or characters) where it is not cases."""
-    ci_low: float = math.nan
-    """Lower end of the 95% interval; nan where there is none."""
-    ci_high: float = math.nan
+    verdict: str = VALID
+    """Of the cell, and why; what a broken cell spent stays, what it is said to have gained is nan."""
+    reasons: str = ""
 
 
 def measure_costs(cases: Iterable[CaseRow]) -> list[MeasureRow]:
@@ -185,30 +192,56 @@ def measure_costs(cases: Iterable[CaseRow]) -> list[MeasureRow]:
         Rows sorted by cell, then suite with `pooled` last. Definitions: docs/data.md#measures.
     """
     cells = scored_cells(cases)
+    verdicts = judge_scored(cells)
     rows: list[MeasureRow] = []
     for cell in sorted(cells):
+        verdict = verdicts[cell]
         suites = group_by(cells[cell], lambda case: case.suite)
         for suite, some in (*sorted(suites.items()), (POOLED, cells[cell])):
-            rows += [MeasureRow(*cell, suite, *found) for found in _values(some)]
+            rows += [
+                MeasureRow(
+                    *cell,
+                    suite,
+                    name,
+                    UNITS[name.partition(":")[0]],
+                    *(number.judge(verdict) if name in RATIOS else number)[:4],
+                    *verdict,
+                )
+                for name, number in _values(some)
+            ]
     return rows
 
 
-def _values(
-    cases: Sequence[CaseRow],
-) -> Iterator[tuple[str, float, int] | tuple[str, float, int, float, float]]:
+def _values(cases: Sequence[CaseRow]) -> Iterator[tuple[str, Number]]:
     for name in MEANS:
-        yield name, *mean_of(name, cases)
+        yield name, _exact(*mean_of(name, cases))
     for name, ratio in RATIOS.items():
-        yield name, ratio(cases), len(cases)
+        yield name, _exact(ratio(cases), len(cases))
     for measure in OF_ROLES:
         for role, found in usage_per_role(measure, cases).items():
-            yield f"{measure}:{role}", *found
+            yield f"{measure}:{role}", _exact(*found)
     for ruling, calls in calls_at_gates(cases).items():
-        yield f"gate_calls:{ruling}", calls, len(cases)
-    for name, number in guard_measures(cases):
-        yield name, number.value, number.n, number.ci_low, number.ci_high
+        yield f"gate_calls:{ruling}", _exact(calls, len(cases))
+    yield from guard_measures(cases)
 
 
+def _exact(value: float, n: int) -> Number:
+    return Number(value, math.nan, math.nan, n)
+
+
+UNITS = {
+    **dict.fromkeys(("untrusted_tokens", "untrusted_tokens_workers", "tokens_per_solved_task"), "tokens"),
+    **dict.fromkeys(("tokens_per_case", "cached_tokens_per_case"), "tokens"),
+    **dict.fromkeys(("exposure_rounds", "exposure_rounds_workers"), "rounds"),
+    **dict.fromkeys(("model_calls", "gate_calls"), "calls"),
+    "seconds": "seconds",
+    **dict.fromkeys(("cost_per_solved_task", "usd_per_case"), "usd"),
+    "asr_per_dollar": "attacks per usd",
+    "asr_per_million_tokens": "attacks per million tokens",
+    **dict.fromkeys(("guard_fnr", "guard_fpr", "guard_fnr_cases", "guard_fpr_cases"), PERCENT),
+    **dict.fromkeys(("guard_unreadable", "guard_clean_cut"), PERCENT),
+}
+"""Measure, without what follows a colon -> unit."""
 GUARD_TITLES = {
     "guard_fnr": "FNR, results",
     "guard_fpr": "FPR, results",
@@ -375,7 +408,7 @@ def _mean_rows(
     pooled = _mean(cases, fact)
     whole = {**means, OVERALL: (overall, len(cases)), POOLED: (pooled, len(cases))}
     for suite, (value, n) in whole.items():
-        yield MetricRow(*cell, suite, metric, value, math.nan, math.nan, n, errors)
+        yield MetricRow(*cell, suite, metric, math.nan, math.nan, math.nan, n, errors, mean=value)
 
 
 def _mean(cases: Iterable[CaseRow], fact: str) -> float:

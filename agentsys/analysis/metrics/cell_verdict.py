@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
+from agentsys.base.grouping import join_names
 from agentsys.records.case_row import NO_ATTACK, CaseRow
 
 IS_CONTROL = "control"
@@ -23,9 +24,9 @@ _RARE = 0.1
 """Share of a cell's cases below which a role that was never readable cannot have broken it."""
 VALID, SUSPECT, BROKEN = GRADES = ("valid", "suspect", "broken")
 """How far a cell can be believed; the last is the worst."""
+SUSPECT_MARK = "?"
+"""Stands at a suspect cell where there is no room for its reason, which is said below."""
 NO_RECEIPTS = "no receipts"
-_NAMED = 4
-"""Cells that a note names; of others it gives the number."""
 _Cell = TypeVar("_Cell", bound=Hashable)
 
 
@@ -180,12 +181,12 @@ def verdict_notes(rows: Iterable[Any], of_two: Collection[str] = ()) -> Iterator
     """Say which cells' numbers cannot be believed, and why: broken ones first.
 
     Args:
-        rows: Rows of one long form, with `defense`, `attack`, `metric`, `verdict` and `reasons`.
+        rows: Rows of one long form, with `defense`, `attack`, `verdict`, `reasons` and, for `of_two`, `metric`.
         of_two: Metrics that two cells make, which are named for themselves.
     """
     named: dict[tuple[str, str], dict[str, None]] = {}
     for row in rows:
-        if row.verdict not in (VALID, "") and row.metric not in of_two:
+        if row.verdict not in (VALID, "") and (not of_two or row.metric not in of_two):
             name = row.defense if row.attack == NO_ATTACK else f"{row.defense} / {row.attack}"
             named.setdefault((row.verdict, row.reasons), {})[name] = None
     for verdict, reasons in sorted(named, key=lambda one: (-GRADES.index(one[0]), one[1] == NO_RECEIPTS)):
@@ -198,5 +199,4 @@ def verdict_notes(rows: Iterable[Any], of_two: Collection[str] = ()) -> Iterator
             found = named[verdict, reasons]
             # What holds of a defense without an attack too is said of the defense.
             names = [name for name in found if name.partition(" / ")[0] not in found or " / " not in name]
-            more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-            yield f"{', '.join(names[:_NAMED])}{more}: {verdict}: {reasons}."
+            yield f"{join_names(names)}: {verdict}: {reasons}."

@@ -19,6 +19,7 @@ from agentsys.analysis.metrics.rates import (
     TARGETED_ASR,
     UTILITY_UNDER_ATTACK,
     MeasuredCell,
+    Percent,
     number_of,
     percent,
 )
@@ -80,14 +81,14 @@ class DifferenceRow:
     metric: str
     cases: str
     """`all` or `exposed`."""
-    baseline_value: float
-    """Percent, on the cases that both have."""
-    compared_value: float
-    difference: float
+    baseline_value: Percent
+    """On the cases that both have."""
+    compared_value: Percent
+    difference: Percent
     """Percentage points: the compared side's value less the baseline's."""
-    ci_low: float
+    ci_low: Percent
     """Percentage points; nan where undefined, like `p` and `smallest_detectable`."""
-    ci_high: float
+    ci_high: Percent
     p: float
     """Two-sided, of no difference."""
     p_holm: float
@@ -102,7 +103,7 @@ class DifferenceRow:
     """User tasks with such a case."""
     differing_injection_tasks: int
     """Injection tasks with such a case."""
-    smallest_detectable: float
+    smallest_detectable: Percent
     """Percentage points: the true difference that this number of cases finds with 80% power."""
     errored: int
     """Cases of all suites stored on both sides and left out, since one of them errored."""

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
-from typing import Any, NamedTuple, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -56,6 +56,10 @@ METRIC_TITLES = {
 }
 """Metric -> heading, in the order shown."""
 METRICS = tuple(METRIC_TITLES)
+PERCENT = "percent"
+Percent = Annotated[float, PERCENT]
+"""Percent, or percentage points, as tables show them; data for programs hold the fraction, in a column that
+says so (agentsys.analysis.tables.table_writers)."""
 CHOSEN_AMONG = "chosen_among"
 """In `CaseRow.measured`: the number of attacks that a case's attack was chosen among for its rate."""
 
@@ -80,11 +84,11 @@ class MetricRow(CellRow):
     """One number. The fields are the columns of the long form."""
 
     metric: str
-    value: float
-    """Percent (of a fact that is a mean: its own unit); nan where undefined."""
-    ci_low: float
-    """Percent: lower end of the 95% interval; nan where undefined."""
-    ci_high: float
+    value: Percent
+    """nan where undefined, and of a fact that is a mean."""
+    ci_low: Percent
+    """Lower end of the 95% interval; nan where undefined."""
+    ci_high: Percent
     n: int
     """Cases the value rests on (for the defense quality: benign and attacked ones)."""
     errors: int
@@ -93,6 +97,8 @@ class MetricRow(CellRow):
     """Of the cell: `valid`, `suspect` or `broken`; a broken one's value and interval are nan."""
     reasons: str = ""
     """Why, the gravest reason first; see agentsys.analysis.metrics.cell_verdict."""
+    mean: float | None = None
+    """Of a fact that is a mean: the mean, in its own unit; None of a rate."""
 
 
 class Number(NamedTuple):

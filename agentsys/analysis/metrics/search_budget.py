@@ -14,9 +14,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
-from agentsys.analysis.metrics.rates import CellRow, MeasuredCell, Number, number_of
+from agentsys.analysis.metrics.rates import PERCENT, CellRow, MeasuredCell, Number, number_of
 from agentsys.analysis.statistics.outcome_grid import Resampler, Side, Tally, tally_outcomes
 from agentsys.analysis.statistics.rate_estimates import OVERALL, rate_levels
 from agentsys.base.grouping import group_by
@@ -142,7 +142,7 @@ def read_searches(paths: Iterable[str | os.PathLike[str]]) -> StoredSearches:
         )
         raise ConfigError(
             f"No searches in {where}.{seen} Give the log folder of a run with attack=pair or attack=tap,"
-            " or of a served target: agentsys budget DIR"
+            " or of a served target: agentsys results DIR --by budget"
         )
     return StoredSearches(tuple(found.values()), tuple(skipped), repeated)
 
@@ -150,7 +150,9 @@ def read_searches(paths: Iterable[str | os.PathLike[str]]) -> StoredSearches:
 def _attempt_folders(root: Path) -> Iterator[Path]:
     """Folders of attempts, sorted; hidden ones are passed over."""
     if not root.is_dir():
-        raise ConfigError(f"No folder '{root}'. Give the log folder of a run: agentsys budget DIR")
+        raise ConfigError(
+            f"No folder '{root}'. Give the log folder of a run: agentsys results DIR --by budget"
+        )
     if root.name.endswith(ATTEMPTS):
         yield root
     for place, names, _ in os.walk(root, followlinks=False):
@@ -266,6 +268,13 @@ MEASURES = {
     "target_cost_usd": "Target USD",
 }
 """What is told of the searches of a cell besides `ASR`, a mean over successes and then sums -> heading."""
+_UNITS = {
+    **dict.fromkeys(("queries_to_success", "queries"), "queries"),
+    **dict.fromkeys(("attempts", "refused"), "attempts"),
+    "by_start_text": "searches",
+    **dict.fromkeys(("attacker_tokens", "target_tokens"), "tokens"),
+    **dict.fromkeys(("attacker_cost_usd", "target_cost_usd"), "usd"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,14 +282,16 @@ class BudgetRow(CellRow):
     """One number, of a suite or overall (for `MEASURES`: all searches together)."""
 
     measure: str
-    """`asr_at_budget` or `asr_at_attempts` in percent, or one of `MEASURES`."""
+    """`asr_at_budget`, `asr_at_attempts`, or one of `MEASURES`."""
     budget: int | None
     """Queries or attempts allowed; None for `MEASURES`."""
-    value: float
+    unit: str
+    """Of value and interval: `percent` (`fraction` in data), `queries`, `attempts`, `tokens`, `usd`, ..."""
+    value: Annotated[float, "unit"]
     """nan where undefined or unknown."""
-    ci_low: float
+    ci_low: Annotated[float, "unit"]
     """95% interval; nan where there is none."""
-    ci_high: float
+    ci_high: Annotated[float, "unit"]
     n: int
     """Searches it rests on."""
     errored: int
@@ -342,10 +353,12 @@ def _cell_rows(
             rates = rate_levels(counted, Side.INJECTED, resampler)
             for suite, part in parts.items():
                 number = number_of(rates[suite])
-                yield BudgetRow(*cell, suite, measure, budget, *number[:4], *_count_omissions(part))
+                yield BudgetRow(*cell, suite, measure, budget, PERCENT, *number[:4], *_count_omissions(part))
     for suite, part in parts.items():
         for measure, number in _sum_up(part).items():
-            yield BudgetRow(*cell, suite, measure, None, *number[:4], *_count_omissions(part))
+            yield BudgetRow(
+                *cell, suite, measure, None, _UNITS[measure], *number[:4], *_count_omissions(part)
+            )
 
 
 def _count_omissions(part: Sequence[Search]) -> tuple[int, int, int]:

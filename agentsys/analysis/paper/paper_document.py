@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from agentsys.analysis.metrics.cell_verdict import BROKEN, verdict_notes
+from agentsys.analysis.metrics.rates import Percent
 from agentsys.analysis.metrics.task_tags import SCORE_FIXED
 from agentsys.analysis.paper import paper_notes
 from agentsys.analysis.paper.paper_tables import (
@@ -36,12 +37,12 @@ class TableRecord:
     suite: str
     """A suite, `overall`, or `all` (pooled) in Table 1."""
     metric: str
-    paper: float | None
-    """Percent as printed; None where the paper has no such number."""
-    value: float | None
-    """Ours in percent; None where nothing was run, nan where undefined."""
-    ci_low: float | None
-    ci_high: float | None
+    paper: Percent | None
+    """As printed; None where the paper has no such number."""
+    value: Percent | None
+    """Ours; None where nothing was run, nan where undefined."""
+    ci_low: Percent | None
+    ci_high: Percent | None
     n: int
     """Cases our value rests on; 0 where nothing was run."""
     errors: int

@@ -275,8 +275,9 @@ def fill_table(
     errors: ErrorRule = ErrorRule.REPORT,
     *,
     replicates: int = 2000,
+    mine: bool = False,
 ) -> FilledTable:
-    """Put our numbers into a table of the paper.
+    """Put our numbers into a table of the paper; of `mine` alone, without rows that were not run.
 
     Returns:
         The paper's rows in the paper's order, each with the runs of its model and defense (an empty one
@@ -299,7 +300,7 @@ def fill_table(
     for key in _sort_keys(table, [*printed, *(line.key for line in lines)]):
         paper = printed.get(key, {})
         same: list[RunLine | None] = [line for line in lines if line.key == key]
-        for line in same or [None]:  # without runs the paper's row is an empty one
+        for line in same or [None] * (not mine):  # without runs the paper's row is an empty one
             for band in table.bands:
                 cells = tuple(
                     PaperCell(spot, ours[line].get(spot) if line and spot else None, spot and paper.get(spot))

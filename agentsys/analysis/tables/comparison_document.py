@@ -9,7 +9,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agentsys.analysis.metrics.cell_verdict import BROKEN, VALID, shorten_verdict, verdict_notes
+from agentsys.analysis.metrics.cell_verdict import (
+    BROKEN,
+    SUSPECT,
+    SUSPECT_MARK,
+    VALID,
+    shorten_verdict,
+    verdict_notes,
+)
 from agentsys.analysis.metrics.compared_sides import Axis
 from agentsys.analysis.metrics.comparison import (
     ALL_CASES,
@@ -30,7 +37,7 @@ from agentsys.analysis.tables.result_notes import SIMULATED_NOTE, provenance_not
 from agentsys.analysis.tables.results_document import MOST_ACROSS
 from agentsys.analysis.tables.table_document import Document, Grid, GridCell, cells, number_text
 from agentsys.analysis.tables.table_writers import LongForm, Output, records_of
-from agentsys.base.grouping import group_by
+from agentsys.base.grouping import group_by, join_names
 from agentsys.records.case_row import NO_ATTACK, make_case_id
 
 _SIGNIFICANT = 0.05
@@ -46,7 +53,8 @@ _HEADINGS = {ALL_CASES: "Overall, %", EXPOSED: "Overall, % of exposed"}
 """In a terminal, where captions are not shown."""
 _EXPLAINED = (
     f"{CONFIDENCE:.0f}% intervals and p: signs of user tasks and of injection tasks flipped, with a t test. "
-    "p Holm is corrected for the other rows of the same table; * marks p Holm below 0.05 by suite. "
+    f"p Holm is corrected for the other rows of the same table; {SUSPECT_MARK} marks suspect rows, * p Holm "
+    "below 0.05 by suite. "
     "Overall: unweighted mean of the suites.",
     "+/-: cases in which only the compared side, or only the baseline, has the outcome (solved, or "
     "injection carried out). Detectable: the true difference that this many cases find with 80% power.",
@@ -181,8 +189,11 @@ def _name(row: DifferenceRow) -> GridCell:
         Axis.RUN: (row.model, row.defense, row.attack),
     }[Axis(row.by)]
     benign = row.attack == NO_ATTACK and row.by != Axis.ATTACK
-    told = " / ".join(around[:-1] if benign else around), shorten_verdict(row.verdict, row.reasons)
-    return GridCell(row.compared, ", ".join(filter(None, told)))
+    # Of a suspect row a note below says why; a broken one has its reason in place of its numbers.
+    verdict = shorten_verdict(row.verdict, row.reasons)
+    told = " / ".join(around[:-1] if benign else around), verdict if row.verdict == BROKEN else ""
+    name = f"{row.compared} {SUSPECT_MARK}" if verdict and row.verdict == SUSPECT else row.compared
+    return GridCell(name, ", ".join(filter(None, told)))
 
 
 def _difference(row: DifferenceRow, *, starred: bool = False) -> GridCell:
@@ -212,7 +223,8 @@ def _notes(found: Comparison) -> Iterator[str]:
 
 
 def count_notes(found: Comparison) -> Iterator[str]:
-    """One line per contest in which not every case was compared, and per field without a contest."""
+    """Say where not every case was compared, once for all sides it holds of, and what met nothing."""
+    told: defaultdict[tuple[MeasuredCell, str], list[str]] = defaultdict(list)
     for contest, pairing in found.pairings.items():
         parts = (
             (pairing.only_baseline, f"only under {contest.baseline}"),
@@ -222,10 +234,14 @@ def count_notes(found: Comparison) -> Iterator[str]:
         )
         if any(count for count, _ in parts):
             listed = ", ".join(f"{count} {reason}" for count, reason in parts if count)
-            yield f"{contest.title}: {len(pairing.pairs)} cases compared; left out: {listed}."
+            said = f"{len(pairing.pairs)} cases compared; left out: {listed}."
+            told[contest.field, said].append(contest.compared)
         unknown = sum(None in (pair.baseline.exposed_raw, pair.defense.exposed_raw) for pair in pairing.pairs)
         if unknown and contest.field.attack != NO_ATTACK:
-            yield f"{contest.title}: exposure unknown for {unknown} cases, which are not among the exposed."
+            said = f"exposure unknown for {unknown} cases, which are not among the exposed."
+            told[contest.field, said].append(contest.compared)
+    for (met, said), sides in told.items():
+        yield f"{join_names(sides)} against {found.baseline}, {met.description}: {said}"
     for alone, count in found.unopposed.items():
         cases = "1 case" if count == 1 else f"{count} cases"
         yield f"{alone.description}: {cases} under {found.baseline} alone, nothing to compare them with."

@@ -6,7 +6,8 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from agentsys.analysis.metrics.case_measures import GUARD_TITLES, MeasureRow
+from agentsys.analysis.metrics.case_measures import GUARD_TITLES, MeasureRow, measure_costs
+from agentsys.analysis.metrics.cell_verdict import shorten_verdict, verdict_notes
 from agentsys.analysis.metrics.search_budget import (
     ASR,
     ASR_BY_ATTEMPTS,
@@ -19,10 +20,19 @@ from agentsys.analysis.metrics.search_budget import (
 from agentsys.analysis.metrics.task_tags import benchmark_change_notes
 from agentsys.analysis.statistics.outcome_grid import CONFIDENCE
 from agentsys.analysis.statistics.rate_estimates import OVERALL, POOLED
-from agentsys.analysis.tables.table_document import MISSING, Document, Grid, cells, number_cell, number_text
+from agentsys.analysis.tables.result_notes import provenance_notes
+from agentsys.analysis.tables.table_document import (
+    MISSING,
+    Document,
+    Grid,
+    GridCell,
+    cells,
+    number_cell,
+    number_text,
+)
 from agentsys.analysis.tables.table_writers import Output, records_of
 from agentsys.base.grouping import group_by
-from agentsys.records.case_row import is_simulated_name
+from agentsys.records.case_row import CaseRow, is_simulated_name
 
 TITLES = {
     "untrusted_tokens": "Untrusted tokens",
@@ -57,8 +67,13 @@ _OF_GUARDS = (
 )
 
 
+def cost_output(cases: Sequence[CaseRow]) -> Output:
+    """Measure what cases cost and what untrusted text they met, ready to be written in any form."""
+    return measures_output(measure_costs(cases), provenance_notes(cases))
+
+
 def measures_output(rows: Sequence[MeasureRow], notes: Iterable[str] = ()) -> Output:
-    """One line per cell: untrusted text and cost, then tokens per role; ready to be written in any form."""
+    """Tabulate a line per cell: untrusted text and cost, then tokens per role."""
     found: defaultdict[tuple[str, ...], dict[str, MeasureRow]] = defaultdict(dict)
     for row in rows:
         if row.suite == POOLED:
@@ -66,23 +81,36 @@ def measures_output(rows: Sequence[MeasureRow], notes: Iterable[str] = ()) -> Ou
             version = row.version if row.benchmark == "agentdojo" else f"{row.benchmark} {row.version}"
             found[row.model, row.defense, row.attack, version][row.measure] = row
     header = (*_NAMES, *TITLES.values())
-    lines = [cells(*cell, *(_number(of.get(name)) for name in TITLES)) for cell, of in found.items()]
+    lines = [
+        cells(*_names(cell, of), *(_number(of.get(name)) for name in TITLES)) for cell, of in found.items()
+    ]
     grids = [Grid("Untrusted text and cost", header, lines, names=len(_NAMES))]
     for place, (measure, heading) in enumerate(_OF_ROLES.items()):
         prefix = f"{measure}:"
         roles = dict.fromkeys(name for of in found.values() for name in of if name.startswith(prefix))
         if roles or place == 0:
-            lines = [cells(*cell, *(_number(of.get(role)) for role in roles)) for cell, of in found.items()]
+            lines = [
+                cells(*_names(cell, of), *(_number(of.get(role)) for role in roles))
+                for cell, of in found.items()
+            ]
             header = (*_NAMES, *(role.removeprefix(prefix) for role in roles))
             grids.append(Grid(heading, header, lines, names=len(_NAMES)))
     sections = [("Cost and untrusted text", grids)]
-    said = [*benchmark_change_notes(row.benchmark for row in rows), *notes, *_NOTES]
+    verdicts = verdict_notes(row for of in found.values() for row in list(of.values())[:1])
+    said = [*verdicts, *benchmark_change_notes(row.benchmark for row in rows), *notes, *_NOTES]
     if (guards := _guard_grid(found)).rows:
         sections.append(("Guards: verdicts against what was planted", [guards]))
         said.append(_OF_GUARDS)
     if (gates := _gate_grid(found)).rows:
         sections.append(("Calls that filters ruled on", [gates]))
-    return Output("agentsys measures", Document(sections, tuple(said)), records_of(MeasureRow, rows))
+    return Output("agentsys results --by cost", Document(sections, tuple(said)), records_of(MeasureRow, rows))
+
+
+def _names(cell: tuple[str, ...], of: Mapping[str, MeasureRow]) -> tuple[str | GridCell, ...]:
+    """Fill the columns of names; the cell's verdict stands below its defense."""
+    one = next(iter(of.values()))
+    model, defense, *others = cell
+    return (model, GridCell(defense, shorten_verdict(one.verdict, one.reasons)), *others)
 
 
 _Cells = Mapping[tuple[str, ...], Mapping[str, MeasureRow]]
@@ -153,7 +181,7 @@ def budget_output(rows: Sequence[BudgetRow], searches: StoredSearches) -> Output
         for (benchmark, version), found in groups.items()
     ]
     document = Document(sections, list(_budget_notes(rows, searches)))
-    return Output("agentsys budget", document, records_of(BudgetRow, rows))
+    return Output("agentsys results --by budget", document, records_of(BudgetRow, rows))
 
 
 def _asr_grid(rows: Sequence[BudgetRow], axis: str) -> Grid:

@@ -37,7 +37,7 @@ from agentsys.analysis.metrics.task_tags import (
 from agentsys.analysis.statistics.differences import SignDraws
 from agentsys.analysis.statistics.outcome_grid import NO_TEXT, ErrorRule, Resampler, Side, Tally, tally_suites
 from agentsys.analysis.tables.table_document import number_text
-from agentsys.base.grouping import group_by
+from agentsys.base.grouping import group_by, join_names
 from agentsys.records.case_row import NO_ATTACK, SEARCHED_ON_SUFFIX, CaseRow
 from agentsys.records.published_facts import NO_DEFENSE, REWORDED_DEFENSES
 
@@ -281,12 +281,14 @@ def _beside_its_start(lines: _Lines, defense: str, attack: str, rule: ErrorRule)
 
 
 def _notes_on_exposure(lines: _Lines, rule: ErrorRule) -> Iterator[str]:
+    told: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
     for (defense, attack), cases in lines.items():
         # A control has no payload that could be met, or miss its mark.
         bare = attack == NO_ATTACK or is_control(cases)
-        parts = [] if bare else list(_exposure_parts(cases, rule))
-        if parts:
-            yield f"{_name(defense, attack)}: {'; '.join(parts)}."
+        if parts := "" if bare else "; ".join(_exposure_parts(cases, rule)):
+            told[attack, parts].append(defense)
+    for (attack, parts), defenses in told.items():
+        yield f"{_name(join_names(defenses), attack)}: {parts}."
 
 
 def _exposure_parts(cases: Sequence[CaseRow], rule: ErrorRule) -> Iterator[str]:
@@ -327,8 +329,6 @@ def _name(defense: str, attack: str) -> str:
 
 
 SIMULATED_NOTE = "simulated: a scripted agent, not a language model; no LLM's numbers."
-_NAMED = 4
-"""Cells that a note names; of others it gives the number."""
 DIFFERS = "differs from the record"
 """In a case's note about a text that the recorded run did not have (see agentsys.models.replay)."""
 
@@ -419,10 +419,8 @@ def _notes_on_other_prompts(cases: Sequence[CaseRow]) -> Iterator[str]:
 
 
 def _name_cells(cases: Iterable[CaseRow]) -> str:
-    """The models and defenses of some cases; of many the first."""
-    names = list(dict.fromkeys(f"{case.table_model} / {case.defense}" for case in cases))
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return f"{', '.join(names[:_NAMED])}{more}"
+    """List the models and defenses of some cases."""
+    return join_names(f"{case.table_model} / {case.defense}" for case in cases)
 
 
 def replay_notes(cases: Iterable[CaseRow]) -> list[str]:

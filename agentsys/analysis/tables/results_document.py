@@ -205,7 +205,8 @@ def _overall(sheet: Sheet, found: Report) -> Grid:
         kinds = [line.numbers.get((metric, OVERALL)) for metric in (BENIGN_UTILITY, TARGETED_ASR)]
         numbers = [number_cell(line.numbers.get((metric, OVERALL))) for metric in sheet.titles]
         counts = [*(str(kind.n) if kind else "0" for kind in kinds), str(line.errors)]
-        rows.append(cells(*_names(line), *numbers, *counts, found.unexposed_text(sheet, line)))
+        names = GridCell(line.defense, line.verdict), _attack_of(line)
+        rows.append(cells(*names, *numbers, *counts, found.unexposed_text(sheet, line)))
     return Grid("overall, in percent", header, rows, names=2, captioned=True)
 
 
@@ -220,7 +221,12 @@ def _by_suite(sheet: Sheet, intervals: bool) -> Grid:
     if len(sheet.suites) <= MOST_ACROSS:
         header: tuple[str, ...] = ("Defense", "Attack", "Metric", *suites)
         rows = [
-            cells(*_names(line), sheet.titles[metric], *(cell(line, metric, suite) for suite in suites))
+            cells(
+                line.defense,
+                _attack_of(line),
+                sheet.titles[metric],
+                *(cell(line, metric, suite) for suite in suites),
+            )
             for line in sheet.lines
             for metric in sheet.titles
             if (metric, OVERALL) in line.numbers
@@ -229,7 +235,9 @@ def _by_suite(sheet: Sheet, intervals: bool) -> Grid:
     else:
         header = ("Defense", "Attack", "Suite", *sheet.titles.values())
         rows = [
-            cells(*_names(line), suite, *(cell(line, metric, suite) for metric in sheet.titles))
+            cells(
+                line.defense, _attack_of(line), suite, *(cell(line, metric, suite) for metric in sheet.titles)
+            )
             for line in sheet.lines
             for suite in suites
         ]
@@ -237,9 +245,8 @@ def _by_suite(sheet: Sheet, intervals: bool) -> Grid:
     return Grid("by suite, in percent", header, rows, names=3, breaks=breaks, captioned=True)
 
 
-def _names(line: ResultsLine) -> list[str | GridCell]:
-    """Fill the columns of defense and attack."""
-    return [GridCell(line.defense, line.verdict), "" if line.attack == NO_ATTACK else line.attack]
+def _attack_of(line: ResultsLine) -> str:
+    return "" if line.attack == NO_ATTACK else line.attack
 
 
 _DENIAL_HEADER = (

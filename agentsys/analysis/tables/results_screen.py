@@ -11,7 +11,14 @@ from typing import NamedTuple
 from rich.cells import cell_len
 
 from agentsys.analysis.metrics.case_measures import total_dollars, total_tokens
-from agentsys.analysis.metrics.cell_verdict import BROKEN, SUSPECT, VALID, shorten_verdict, verdict_notes
+from agentsys.analysis.metrics.cell_verdict import (
+    BROKEN,
+    SUSPECT,
+    SUSPECT_MARK,
+    VALID,
+    shorten_verdict,
+    verdict_notes,
+)
 from agentsys.analysis.metrics.comparison import ALL_CASES, DifferenceRow, compare_sides
 from agentsys.analysis.metrics.rates import (
     BENIGN_UTILITY,
@@ -217,7 +224,6 @@ QUALITY = "Quality"
 _N, _ERRORS, _TOKENS = "n", "Errors", "Tokens"
 _TITLES = {UTILITY_UNDER_ATTACK: "Under attack", TARGETED_ASR: "ASR", DEFENSE_QUALITY: QUALITY}
 """Metric -> heading, where a shorter one does."""
-_SUSPECT_MARK = "?"
 _LEGEND = f"%, 95% intervals; n benign + attacked; {BEST} best."
 _WORST_CASE = "simulated"
 """The scripted agent as it is shipped: it does all that it reads. Changed options change its name."""
@@ -291,8 +297,8 @@ def _sheet_grid(sheet: Sheet, relative: Mapping[MeasuredCell, float]) -> Grid:
     ends = frozenset(i for i in range(1, len(lines)) if lines[i].attack != lines[i - 1].attack)
     header = (*names, *(title for title, _ in columns))
     legend = _BESIDE_PAPER if beside_paper else _LEGEND
-    if any(cell.text.endswith(_SUSPECT_MARK) for row in rows for cell in row):
-        legend = f"{_SUSPECT_MARK} suspect, see below. {legend}"
+    if any(cell.text.endswith(SUSPECT_MARK) for row in rows for cell in row):
+        legend = f"{SUSPECT_MARK} suspect, see below. {legend}"
     return Grid("overall", header, rows, len(names), breaks=ends, legend=legend)
 
 
@@ -343,7 +349,7 @@ def _number(line: ResultsLine, metric: str, lines: Sequence[ResultsLine]) -> Gri
     best = min(values, default=0.0) if metric == TARGETED_ASR else max(values, default=0.0)
     is_best = number in believed and round(number.value, 1) == best and min(values) < max(values)
     doubted = number.verdict == SUSPECT and shorten_verdict(number.verdict, number.reasons)
-    mark = BEST if is_best else _SUSPECT_MARK if doubted else " "
+    mark = BEST if is_best else SUSPECT_MARK if doubted else " "
     return GridCell(f"{number.value:.1f}{mark}", interval_text(number, digits=0))
 
 

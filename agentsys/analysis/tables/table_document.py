@@ -97,7 +97,12 @@ def value_text(number: WithInterval | None) -> str:
     """Write a number's value; the same where there is no number, `broken` where its cell is."""
     if number is None:
         return MISSING
-    return BROKEN if getattr(number, "verdict", "") == BROKEN else number_text(number.value)
+    mean = getattr(number, "mean", None)
+    return (
+        BROKEN
+        if getattr(number, "verdict", "") == BROKEN
+        else number_text(number.value if mean is None else mean)
+    )
 
 
 def interval_text(number: WithInterval | None, digits: int = 1) -> str:

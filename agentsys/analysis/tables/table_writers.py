@@ -11,6 +11,7 @@ from typing import Any, get_args, get_type_hints
 
 import orjson
 
+from agentsys.analysis.metrics.rates import PERCENT
 from agentsys.analysis.tables.table_document import (
     Document,
     Grid,
@@ -82,12 +83,41 @@ def with_shown_names(output: Output, shown: DisplayNames) -> Output:
 
 
 def records_of(kind: type, rows: Iterable[Any]) -> LongForm:
-    """The long form of rows of a dataclass or a NamedTuple, whose fields are the columns."""
-    columns = {}
-    for name, hint in get_type_hints(kind).items():
-        (plain_kind,) = (one for one in get_args(hint) or (hint,) if one is not type(None))
-        columns[name] = str(plain_kind.__name__)
-    return LongForm(columns, [{name: getattr(row, name) for name in columns} for row in rows])
+    """The long form of rows of a dataclass or a NamedTuple, whose fields are the columns.
+
+    What is a `Percent` in the row is a fraction here, in a column of the name `FIELD_fraction`. A number with
+    a unit of its own (`Annotated[float, FIELD_OF_THE_UNIT]`) keeps its name, and percent become a fraction.
+    """
+    columns: dict[str, str] = {}
+    fields: list[tuple[str, str, str]] = []
+    """Column, field, and the field of its unit, `percent` or nothing."""
+    for name, hint in get_type_hints(kind, include_extras=True).items():
+        optional = type(None) in get_args(hint)
+        one = next(part for part in get_args(hint) if part is not type(None)) if optional else hint
+        unit = getattr(one, "__metadata__", ("",))[0]
+        column = fraction_column(name) if unit == PERCENT else name
+        columns[column] = str(getattr(one, "__origin__", one).__name__)
+        fields.append((column, name, unit))
+    units = {unit for _, _, unit in fields}
+
+    def value_of(row: Any, name: str, unit: str) -> Any:
+        found = getattr(row, name)
+        if name in units:
+            return "fraction" if found == PERCENT else found
+        in_percent = unit and (unit == PERCENT or getattr(row, unit) == PERCENT)
+        return as_fraction(found) if in_percent else found
+
+    return LongForm(columns, [{column: value_of(row, *of) for column, *of in fields} for row in rows])
+
+
+def fraction_column(name: str) -> str:
+    """Name the column that holds a field's percent as a fraction, e.g. `value_fraction`."""
+    return f"{name.removesuffix('_value')}_fraction"
+
+
+def as_fraction(percent: float | None) -> float | None:
+    """Percent as a fraction, rounded as `percent` rounds it."""
+    return None if percent is None else round(percent / 100, 11)
 
 
 def grid_records(document: Document) -> LongForm:

@@ -272,6 +272,6 @@ def test_a_search_stored_twice_is_counted_once(tmp_path: Path) -> None:
 
 
 def command(*arguments: str) -> str:
-    outcome = CliRunner().invoke(app, ["budget", *arguments])
+    outcome = CliRunner().invoke(app, ["results", *arguments, "--by", "budget"])
     assert outcome.exit_code == 0, outcome.exception
     return outcome.stdout

@@ -70,12 +70,12 @@ def counted(baseline: pd.DataFrame, compared: pd.DataFrame, metric: str) -> dict
         chosen = side[(side["attack"] == "none") == benign]
         sides.append(chosen[[*TASK, column]].astype({column: float}).fillna({"injection_task_id": "-"}))
     both = sides[0].merge(sides[1], on=TASK, suffixes=("_before", "_after"))
-    rates = both.groupby("suite")[[f"{column}_before", f"{column}_after"]].mean().mean() * 100
+    rates = both.groupby("suite")[[f"{column}_before", f"{column}_after"]].mean().mean()
     turned = both[f"{column}_after"] - both[f"{column}_before"]
     return {
-        "baseline_value": rates.iloc[0],
-        "compared_value": rates.iloc[1],
-        "difference": rates.iloc[1] - rates.iloc[0],
+        "baseline_fraction": rates.iloc[0],
+        "compared_fraction": rates.iloc[1],
+        "difference_fraction": rates.iloc[1] - rates.iloc[0],
         "n": len(both),
         "gained": int((turned > 0).sum()),
         "lost": int((turned < 0).sum()),

@@ -61,15 +61,15 @@ def folder(tmp_path: Path) -> Path:
 
 def test_csv_has_the_documented_columns_and_the_counts(folder: Path) -> None:
     rows = list(csv.DictReader(io.StringIO(_command(str(folder), "--format", "csv"))))
-    columns = [column.name for column in fields(DifferenceRow)]
-    assert list(rows[0]) == columns
+    columns = list(rows[0])
+    assert len(columns) == len(fields(DifferenceRow)) and "difference_fraction" in columns
     documented = Path(__file__).parents[3] / "docs" / "statistics.md"
     assert f"`{','.join(columns)}`" in documented.read_text(encoding="utf-8")
     found = {(line["metric"], line["suite"], line["cases"]): line for line in rows}
     asr = found["targeted_asr", "banking", "all"]
     assert (asr["n"], asr["gained"], asr["lost"]) == ("11", "0", "10")
     assert (asr["errored"], asr["only_baseline"], asr["only_compared"]) == ("1", "0", "1")
-    assert float(asr["difference"]) == pytest.approx(-100 * 10 / 11)
+    assert float(asr["difference_fraction"]) == pytest.approx(-10 / 11)
     assert found["targeted_asr", "slack", "exposed"]["n"] == "11"
     assert ("benign_utility", "overall", "exposed") not in found
     assert found["benign_utility", "overall", "all"]["p"] == "1.0"
@@ -169,7 +169,7 @@ def test_the_other_defense_as_baseline_turns_the_signs_around(folder: Path) -> N
         return [line for line in csv.DictReader(io.StringIO(text)) if line["metric"] == "targeted_asr"]
 
     for one, other in zip(asr("none"), asr("agentsys"), strict=True):
-        assert float(one["difference"]) == -float(other["difference"])
+        assert float(one["difference_fraction"]) == -float(other["difference_fraction"])
         assert float(one["p"]) == pytest.approx(float(other["p"]))
         assert (one["gained"], one["lost"]) == (other["lost"], other["gained"])
 

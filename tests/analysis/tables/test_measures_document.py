@@ -1,4 +1,4 @@
-"""`agentsys measures`: one line per cell, nothing undefined shown as a number, hostile names inert."""
+"""`agentsys results --by cost`: one line per cell, nothing undefined shown as a number, hostile names inert."""
 
 from __future__ import annotations
 
@@ -15,7 +15,20 @@ from agentsys.analysis.tables.table_writers import OutputFormat, render_output
 
 
 def row(measure: str, value: float, suite: str = "pooled", defense: str = "agentsys") -> MeasureRow:
-    return MeasureRow("agentdojo", "v1.2.2", "m (simulated)", defense, "direct", suite, measure, value, 3)
+    return MeasureRow(
+        "agentdojo",
+        "v1.2.2",
+        "m (simulated)",
+        defense,
+        "direct",
+        suite,
+        measure,
+        "",
+        value,
+        math.nan,
+        math.nan,
+        3,
+    )
 
 
 def test_a_cell_is_one_line_with_its_pooled_values() -> None:

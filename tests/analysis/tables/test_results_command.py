@@ -27,7 +27,8 @@ from agentsys.cli.results_command import results_command
 from agentsys.records.case_reader import LoadedCases, read_cases
 from agentsys.records.schema import Exposure
 
-_HEADER = "benchmark,version,model,defense,attack,suite,metric,value,ci_low,ci_high,n,errors,verdict,reasons"
+_HEADER = "benchmark,version,model,defense,attack,suite,metric,"
+_HEADER += "value_fraction,ci_low_fraction,ci_high_fraction,n,errors,verdict,reasons,mean"
 _NASTY = "a|b`c`<b>&\n[red]x[/red]_%$#{}~^\\\x1b[2J\u202e"
 
 
@@ -69,14 +70,14 @@ def test_csv_has_exactly_the_documented_columns_and_marks_simulated_models(folde
     rows = list(csv.DictReader(io.StringIO(text)))
     assert {line["model"] for line in rows} == {"sim (simulated)"}
     asr = next(line for line in rows if (line["metric"], line["suite"]) == ("targeted_asr", "banking"))
-    assert (asr["value"], asr["n"], asr["errors"]) == ("0.0", "4", "1")
+    assert (asr["value_fraction"], asr["n"], asr["errors"]) == ("0.0", "4", "1")
 
 
 def test_json_is_the_long_form_with_null_for_what_is_undefined(tmp_path: Path) -> None:
     store_published(tmp_path)
     rows = json.loads(_command(str(tmp_path), "--format", "json"))
     assert list(rows[0]) == _HEADER.split(",")
-    quality = [line["value"] for line in rows if line["metric"] == "defense_quality"]
+    quality = [line["value_fraction"] for line in rows if line["metric"] == "defense_quality"]
     assert quality == [None] * 3
 
 
@@ -101,7 +102,7 @@ def test_agentdojos_error_rule_is_an_option(folder: Path) -> None:
     text = _command(str(folder), "--format", "csv", "--errors", "agentdojo")
     rows = list(csv.DictReader(io.StringIO(text)))
     asr = next(line for line in rows if (line["metric"], line["suite"]) == ("targeted_asr", "banking"))
-    assert (asr["value"], asr["n"], asr["errors"]) == ("20.0", "5", "1")
+    assert (asr["value_fraction"], asr["n"], asr["errors"]) == ("0.2", "5", "1")
 
 
 @pytest.mark.parametrize("form", ["table", "markdown", "latex", "html"])

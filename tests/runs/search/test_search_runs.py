@@ -199,7 +199,7 @@ def test_an_attacker_that_refuses_gives_no_number_under_its_attacks_name(
     assert not session.artefacts, "no text was found that could be replayed"
     said = CliRunner().invoke(app, ["results", str(tmp_path / "r"), "--full"]).stdout
     assert "1 of 1 cases are in no rate, because the attacker gave no text" in " ".join(said.split())
-    budget = CliRunner().invoke(app, ["budget", str(tmp_path / "r")]).stdout
+    budget = CliRunner().invoke(app, ["results", str(tmp_path / "r"), "--by", "budget"]).stdout
     assert "1 of 1 searches tried no text" in " ".join(budget.split())
     assert "100.00" not in said + budget
     # Once more: nothing is asked again, and the case is as it was.
