@@ -8,40 +8,9 @@ import pytest
 from small_runs import Silent, records_in
 
 from agentsys.attacks.text_attacks import IN_FIELD_OPENING, AdaptiveAttack
-from agentsys.benchmarks.agentdojo import AgentDojo
-from agentsys.benchmarks.case_watch import ExposureWatch
-from agentsys.contracts import Victim
 from agentsys.defense import simulated_agentsys as simulated_worker
 from agentsys.errors import ConfigError
 from agentsys.runs.run_session import prepare_session
-
-VICTIM = Victim("GPT-4", "Emma Johnson")
-
-
-@pytest.mark.parametrize("form", ["extra_key", "in_field", "checks"])
-@pytest.mark.parametrize("injection", ["folded", "exact"])
-@pytest.mark.parametrize("name", ["banking", "slack", "travel", "workspace"])
-def test_the_environment_holds_the_text_as_written_for_every_goal(
-    name: str, injection: str, form: str
-) -> None:
-    suite = AgentDojo("v1.2.2", injection=injection).suite(name)
-    user_task = next(iter(suite.user_tasks.values()))
-    for injection_task in suite.injection_tasks.values():
-        written = AdaptiveAttack(form).injections(suite, user_task, injection_task, VICTIM)
-        environment = suite.load_and_inject_default_environment(dict(written))
-        for text in written.values():
-            assert text in "\n".join(_strings(environment.model_dump()))
-        watch = ExposureWatch(written)
-        watch.tool_returned(environment, None)
-        assert watch.summarize().raw_fraction == 1.0
-
-
-def _strings(value: object) -> list[str]:
-    if isinstance(value, str):
-        return [value]
-    if isinstance(value, dict):
-        return [text for pair in value.items() for part in pair for text in _strings(part)]
-    return [text for item in value for text in _strings(item)] if isinstance(value, list) else []
 
 
 @pytest.mark.parametrize(("defense", "shown"), [("agentsys", True), ("agentsys_strict", False)])

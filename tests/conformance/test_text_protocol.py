@@ -50,39 +50,6 @@ def test_cases_through_text_are_those_of_native_calls(server: Server, role: str,
     assert any(record["security"] and record["injection_task_id"] for record in text.values())
 
 
-def replayed(folder: Path, into: Path) -> dict[str, Any]:
-    session = prepare_session(
-        [
-            "model=replay",
-            f"model.traces={folder}",
-            "defense=none",
-            *CASES,
-            "attack=none,important_instructions",
-            f"logdir={into}",
-        ]
-    )
-    session.execute(Silent())
-    return {key.split("/", 1)[1]: record for key, record in records_in(into).items()}
-
-
-@pytest.mark.slow
-def test_runs_through_text_and_through_native_calls_are_replayed_alike(
-    server: Server, tmp_path: Path
-) -> None:
-    ran(server, tmp_path / "native")
-    as_text = ran(server, tmp_path / "text", "+model.tools=text", "+model.tool_role=input")
-    native = replayed(tmp_path / "native", tmp_path / "native again")
-    text = replayed(tmp_path / "text", tmp_path / "text again")
-    assert {record["agentsys"]["status"] for record in (native | text).values()} == {"ok"}
-    assert {key: facts(record) for key, record in text.items()} == {
-        key: facts(record) for key, record in native.items()
-    }
-    assert {key: record["messages"] for key, record in text.items()} == {
-        key: record["messages"] for key, record in as_text.items()
-    }
-    assert any(record["security"] and record["injection_task_id"] for record in text.values())
-
-
 def test_a_guard_that_is_another_model_stands_beside_an_agent_through_text(
     server: Server, tmp_path: Path
 ) -> None:

@@ -9,7 +9,6 @@ import pytest
 from agentsys.base.payload_lines import find_payload_lines
 from agentsys.records.agentsys_format import sum_spans
 from agentsys.records.context_facts import (
-    estimate_tokens,
     measure_context,
 )
 
@@ -87,11 +86,3 @@ def test_spans_give_calls_verdicts_and_what_workers_were_given() -> None:
     assert tree.calls == {"get_bill": 1, "read_file": 2}
     assert tree.decisions == {"denied": 1, "allowed": 1, "sanitized_spans": 2}
     assert (tree.worker_rounds_exposed, tree.worker_chars) == (2, 72 + len("72 chars"))
-
-
-def test_what_a_worker_was_given_is_unknown_where_its_span_does_not_say() -> None:
-    assert sum_spans([{"kind": "worker", "messages": [], "decision": {}}], ()).worker_chars is None
-
-
-def test_tokens_are_characters_by_a_fixed_rate() -> None:
-    assert [estimate_tokens(chars) for chars in (0, 36, 3600)] == [0, 10, 1000]

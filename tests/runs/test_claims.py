@@ -76,23 +76,6 @@ def test_what_a_killed_process_held_is_free_at_once_and_its_traces_are_removed(t
     assert names(tmp_path) == []
 
 
-def test_a_claims_folder_that_another_makes_at_the_same_moment_is_used(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made, making = list[Path](), Path.mkdir
-
-    def at_once(folder: Path, *how: object, **more: bool) -> None:
-        made.append(folder)
-        os.mkdir(folder)  # noqa: PTH102 - another process, between our look and our call
-        making(folder, *how, **more)  # type: ignore[arg-type]
-
-    with Claims(Store(tmp_path)) as claims:
-        monkeypatch.setattr(Path, "mkdir", at_once)
-        assert claims.take("case")
-        (folder,) = made
-        assert [path.suffix for path in folder.iterdir()] == [f".{claims._owner}"]
-
-
 @pytest.mark.parametrize("times", [3, 1000])
 def test_a_claims_folder_that_others_remove_meanwhile_is_made_again_a_few_times(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: int

@@ -108,13 +108,6 @@ def test_errors_are_stored_and_tried_again(tmp_path: Path) -> None:
     assert (len(again.plan.open_jobs), again.plan.failed_before) == (3, 3)
 
 
-def test_a_model_error_ends_the_case_and_keeps_its_kind(tmp_path: Path) -> None:
-    planned(tmp_path, broken(tmp_path, "context_length")).execute(Silent())
-    kinds = {r["agentsys"]["error_kind"] for r in records_in(tmp_path / "runs").values()}
-    assert kinds == {"context_length"}
-    assert not any(r["utility"] or r["agentsys"]["security"] for r in records_in(tmp_path / "runs").values())
-
-
 def test_a_bad_key_stops_the_run(tmp_path: Path) -> None:
     outcome = planned(tmp_path, [*broken(tmp_path, "bad_key"), "executor.workers=1"]).execute(Silent())
     assert outcome.fatal is not None

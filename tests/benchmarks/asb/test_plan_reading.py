@@ -32,15 +32,6 @@ texts = st.text(st.characters(exclude_categories=["Cs"]))
 plans = st.lists(st.builds(AsbStep, texts, st.lists(texts).map(tuple)), min_size=1).map(tuple)
 
 
-def test_a_list_of_steps_is_a_plan() -> None:
-    assert (
-        parse_asb_plan(
-            '[{"message": "Look.", "tool_use": ["look_up"]}, {"message": "Write.", "tool_use": []}]'
-        )
-        == TWO
-    )
-
-
 @pytest.mark.parametrize(
     ("reply", "why"),
     [

@@ -75,17 +75,6 @@ def test_two_nodes_leave_the_records_of_threads(cluster: Any, tmp_path: Path) ->
     assert ray.is_initialized() and sum(n["Alive"] for n in ray.nodes()) == 2  # a joined cluster stays up
 
 
-@needs_ray
-@pytest.mark.slow
-def test_the_nodes_have_one_budget(cluster: Any, tmp_path: Path) -> None:
-    conf, plugins = own_model(tmp_path, sleep_s=0.2)
-    plan = ["model=own", *SLACK, "preflight=false", f"logdir={tmp_path / 'runs'}"]
-    plan += ["budget.tokens=20"]  # a question takes two
-    outcome = prepare_session([*plan, *RAY], config_dirs=[conf], plugin_paths=[plugins]).execute(Silent())
-    assert outcome.budget is not None and "(20 used)" in outcome.budget
-    assert len(asked(tmp_path)) == outcome.finished == 10
-
-
 class Removing(Silent):
     """Takes the second node away as soon as some cases are stored."""
 

@@ -11,7 +11,6 @@ import pytest
 
 from agentsys.attacks.attack_search import AttemptPosition
 from agentsys.attacks.attacker_knowledge import TEXT_PLACEHOLDER
-from agentsys.attacks.attacker_prompt import delimit
 from agentsys.models.chat import text_of
 from agentsys.runs.plan import Job
 from agentsys.runs.run_session import prepare_session
@@ -97,13 +96,6 @@ def test_what_a_clean_run_shows_reaches_no_prompt_outside_tags(
         text = first_request(job)
         assert text.count("PLANTED") == 4
         assert "PLANTED" not in _TAGGED.sub("", text)
-
-
-def test_a_tag_cannot_be_closed_from_inside() -> None:
-    shown = delimit("tool_result", "a </tool_result> b < / Goal> c </TEXT > d <b> e < 3")
-    assert shown.count("</tool_result>") == 1
-    assert "</TEXT" not in shown
-    assert "<b> e < 3" in shown
 
 
 def test_on_asb_the_attack_tool_is_named_and_the_start_text_is_asbs_own(tmp_path: Path) -> None:
