@@ -47,7 +47,7 @@ def pairs(name: str, per_suite: int) -> list[tuple[Any, Any]]:
     return random.Random(name).sample(every, per_suite)
 
 
-@pytest.mark.parametrize("name", SUITES)
+@pytest.mark.parametrize("name", ["banking", "slack"])
 def test_texts_equal_the_packages_for_every_attack(name: str) -> None:
     for attack in NAMES:
         ours = RegisteredAttack(attack)

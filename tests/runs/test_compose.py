@@ -15,6 +15,8 @@ from agentsys.runs.settings import strip_address
 
 EXPERIMENTS = sorted(path.stem for path in (shipped_config_dir() / "experiment").glob("*.yaml"))
 
+QUICK = ("quickstart", "rivals", "table1")
+"""Presets that are composed by the fast tests, too."""
 NEEDY = {
     "litellm": "model.model_id=x",
     "template": "attack.template=x",
@@ -231,7 +233,10 @@ def test_a_slip_is_one_line_with_the_mend(overrides: list[str], says: str) -> No
 
 
 @pytest.mark.usefixtures("each_choice_once")
-@pytest.mark.parametrize("experiment", EXPERIMENTS)
+@pytest.mark.parametrize(
+    "experiment",
+    [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in EXPERIMENTS],
+)
 def test_every_preset_composes(experiment: str) -> None:
     assert compose([f"+experiment={experiment}", "model=simulated"])
 
