@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -13,8 +15,8 @@ import pytest
 from agentsys.defense.gate import AcceptedValue, GateRule, admit_reply
 from agentsys.defense.intent import NoIntent, parse_intent
 from agentsys.defense.prompts import WORKER_SECTIONS, read_sections
-from agentsys.defense.sanitizer import parse_spans
-from agentsys.defense.validator import is_clear_true
+from agentsys.defense.sanitizer import SANITIZER_CONTRACT, parse_spans
+from agentsys.defense.validator import VALIDATOR_CONTRACT, is_clear_true, read_score
 from agentsys.models.text_tools import TEXT_PROTOCOLS
 from baselines.drift.drift_settings import read_permission_reply
 from baselines.promptarmor.armor_guard import read_armor_verdict
@@ -82,3 +84,40 @@ def test_workers_replies_are_accepted_or_refused_by_kind(replies: list[dict[str,
         "schema infeasible": 9,
         "schema schema_mismatch": 1,
     }
+
+
+@pytest.fixture(scope="module")
+def contract_replies() -> list[dict[str, Any]]:
+    """First replies to the prompts that end with a contract's form and worked example."""
+    kept = CORPUS.with_name("qwen2.5-coder-1.5b-contracts.jsonl.gz")
+    return [orjson.loads(line) for line in gzip.decompress(kept.read_bytes()).splitlines()]
+
+
+def test_replies_to_contracts_are_of_their_form(contract_replies: list[dict[str, Any]]) -> None:
+    """But for those that ran into the bound on tokens."""
+    whole = [reply for reply in contract_replies if not reply["cut"]]
+    for reply in of_role(whole, "worker"):
+        sections = read_sections(reply["messages"][0]["text"], WORKER_SECTIONS)
+        assert sections is not None
+        intent = orjson.loads(sections[0])
+        assert isinstance(admit_reply(reply["reply"], intent, GateRule.SCHEMA), AcceptedValue)
+    for reply in of_role(whole, "validator"):
+        assert VALIDATOR_CONTRACT.read(reply["reply"]) is not None
+        assert 0 < (read_score(reply["logprobs"]) or 0) < 1
+    for reply in of_role(whole, "sanitizer"):
+        assert SANITIZER_CONTRACT.read(reply["reply"]) is not None
+    called = [call for reply in of_role(contract_replies, "main") for call in reply["calls"]]
+    assert called and all(parse_intent(call["args"].get("intent")) for call in called)
+    texts = [reply["reply"] for reply in of_role(contract_replies, "main") if reply["calls"]]
+    assert all(TEXT_PROTOCOLS["hermes"].parse_calls(text) for text in texts)
+
+
+@pytest.mark.slow
+def test_the_kept_cases_give_the_same_records_again() -> None:
+    """Whole cases of the same model, run again from its kept replies: no model is asked."""
+    kept = CORPUS.with_name("qwen2.5-coder-1.5b-cases.zip")
+    ran = subprocess.run(
+        [sys.executable, "-m", "agentsys", "verify", str(kept)], capture_output=True, text=True, timeout=900
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "0 different, 0 not run" in ran.stdout

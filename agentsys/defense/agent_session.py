@@ -261,7 +261,8 @@ class AgentSession:
                 return ruling.decision is RuleDecision.ALLOW
         function = self.runtime.functions[call.tool]
         described = "" if isinstance(function, ForeignFunction) else function.description
-        return validate(self.model, self.request, earlier, call, described).allow
+        threshold = self.settings.validator_threshold
+        return validate(self.model, self.request, earlier, call, described, threshold).allow
 
     def allows_within_budget(
         self, judge: CommandJudge, call: TracedCall, earlier: CallTrace, undeclared: Sequence[str]

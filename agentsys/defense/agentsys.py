@@ -123,6 +123,9 @@ def _describe_checks(settings: AgentSysSettings) -> str:
     who = "a worker and the main agent" if both else "a worker"
     runs = "run" if both else "runs"
     checks = f"Before {who} {runs} a tool that changes something, {_JUDGE_TEXTS[settings.validator]}."
+    if settings.validator_threshold is not None:
+        sure = f"with a probability of at least {settings.validator_threshold:g}, whatever word it says"
+        checks = checks.replace("has to find it needed for the request", f"has to find it needed, {sure}")
     if both or settings.validate_main is CommandJudge.OFF:
         return checks
     main_checks = _JUDGE_TEXTS[settings.validate_main]
@@ -289,8 +292,9 @@ class MainAgent(SessionElement):
                 return True
             if step == session.settings.main_steps:
                 break
-            context += serve_turn(session, message["tool_calls"], agent)
-            if agent.is_stuck:
+            answered = serve_turn(session, message["tool_calls"], agent)
+            if agent.is_stuck:  # AgentDojo scores a run whose last message is the agent's.
                 session.failure = Failure.STUCK
                 break
+            context += answered
         return False

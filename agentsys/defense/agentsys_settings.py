@@ -121,6 +121,8 @@ class AgentSysSettings:
     subtask_calls: AtLeast1 = 60
     calls_per_turn: AtLeast1 = 20
     worker_commands: AtLeast0 = 1
+    validator_threshold: Annotated[float, Field(gt=0, lt=1)] | None = None
+    """How probable the validator's True has to be beside its False; None (the paper): its word decides."""
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> AgentSysSettings:

@@ -10,9 +10,10 @@ given.
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
@@ -26,6 +27,7 @@ from agentsys.defense.call_trace import (
 )
 from agentsys.defense.gate import ends_subtask
 from agentsys.defense.prompts import VALIDATOR, VALIDATOR_SECTIONS, write_sections
+from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatModel, ModelError, system, text_of, user
 from agentsys.models.reply_contract import ReplyContract
 from agentsys.models.trace import span
@@ -213,7 +215,12 @@ class ValidatorVerdict:
 
 
 def validate(
-    model: ChatModel, request: UserRequest, trace: CallTrace, call: TracedCall, described: str = ""
+    model: ChatModel,
+    request: UserRequest,
+    trace: CallTrace,
+    call: TracedCall,
+    described: str = "",
+    threshold: float | None = None,
 ) -> ValidatorVerdict:
     """Ask whether a call serves the user's request.
 
@@ -224,12 +231,14 @@ def validate(
             request has them too: they may be an output's.
         call: The proposed call.
         described: The description of its tool; empty where it is somebody else's words.
+        threshold: How probable True has to be beside False; None: the word decides.
 
     Returns:
         The verdict; anything but a clear "True" refuses, and so does a model that will not answer.
 
     Raises:
         ModelError: If the model gave no reply for a reason that is not in the question.
+        ConfigError: If a threshold is set and the model's server tells no log-probabilities.
     """
     proposed = call.mask(request) | ({"tool_does": " ".join(described.split())} if described else {})
     question = write_sections(
@@ -240,16 +249,48 @@ def validate(
         opened.messages = messages
         opened.decision = {"allow": False, "by": "model", "call": call.as_data()}
         try:
-            reply = model.complete(VALIDATOR_CONTRACT.request(messages)).message
+            asked = VALIDATOR_CONTRACT.request(messages)
+            answer = model.complete(asked if threshold is None else replace(asked, logprobs=_ALTERNATIVES))
         except ModelError as error:
             if not ends_subtask(error):
                 raise
             opened.decision |= {"model_error": error.kind.value}
             return ValidatorVerdict(allow=False, reply="")
-        verdict = ValidatorVerdict(VALIDATOR_CONTRACT.read_reply(text_of(reply)) is True, text_of(reply))
-        opened.messages = [*messages, reply]
+        words = text_of(answer.message)
+        verdict = ValidatorVerdict(VALIDATOR_CONTRACT.read_reply(words) is True, words)
+        opened.messages = [*messages, answer.message]
+        if threshold is not None:
+            score = read_score(answer.logprobs)
+            opened.decision |= {"score": score}
+            verdict = ValidatorVerdict(score is not None and score >= threshold, words)
         opened.decision |= {"allow": verdict.allow}
     return verdict
+
+
+_ALTERNATIVES = 5
+"""Alternatives of each token that are asked for: both words are nearly always among them."""
+
+
+def read_score(tokens: Sequence[Mapping[str, float]]) -> float | None:
+    """The probability of True beside False at the first token that is either; None: there is none.
+
+    Raises:
+        ConfigError: If no log-probabilities were told.
+    """
+    if not tokens:
+        raise ConfigError(
+            "defense.validator_threshold needs a server that tells log-probabilities, and this model's tells none;"
+            " take defense=agentsys, or another server."
+        )
+    for token in tokens:
+        odds = dict.fromkeys(("true", "false"), 0.0)
+        for text, logprob in token.items():
+            word = text.strip(" \n\"'`*.").casefold()
+            if word in odds:
+                odds[word] += math.exp(logprob)
+        if any(odds.values()):
+            return odds["true"] / sum(odds.values())
+    return None
 
 
 def note_ruling(call: TracedCall, ruling: Ruling) -> None:

@@ -61,8 +61,8 @@ class SpanTotals:
     """See `CaseRow.unreadable_by_role`."""
     proposed: int = 0
     """Calls that were executed or refused, or that an agent below the acting one made."""
-    last_was_cut: bool = False
-    """Whether the acting agent's last reply ran into the bound on its tokens."""
+    ended: str | None = None
+    """`stuck` or `cut` as in `CaseRow.ended`: what the messages do not tell."""
     gates: dict[str, int] = field(default_factory=dict)
     """See `CaseRow.gates`."""
     guards: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -99,7 +99,7 @@ def sum_spans(spans: Sequence[Any], lines: PayloadLines) -> SpanTotals:
         count_odd_replies(spans),
         _count_unreadable(spans),
         sum(calls.values()) + refused,
-        _was_cut_last(spans),
+        _find_end(spans),
         count_gate_rulings(spans),
         count_guard_verdicts(spans),
     )
@@ -177,9 +177,13 @@ def _count_unreadable(spans: Sequence[Any]) -> dict[str, int]:
     return dict(sorted(found.items()))
 
 
-def _was_cut_last(spans: Sequence[Any]) -> bool:
+def _find_end(spans: Sequence[Any]) -> str | None:
+    if any(
+        (span.get("decision") or {}).get("failure") == "stuck" for span in spans if span.get("kind") == "main"
+    ):
+        return "stuck"
     odd = [call.get("odd") for call in _iterate_calls(spans) if call.get("role") in ACTING_ROLES]
-    return bool(odd) and isinstance(odd[-1], dict) and bool(odd[-1].get("cut"))
+    return "cut" if odd and isinstance(odd[-1], dict) and odd[-1].get("cut") else None
 
 
 def _iterate_calls(spans: Sequence[Any]) -> Iterator[Mapping[str, Any]]:
@@ -309,7 +313,7 @@ def build_own_row(stored: Mapping[str, Any], source: str) -> CaseRow:
         odd_replies=tree.odd_replies,
         unreadable_by_role=tree.unreadable,
         proposed=_count_proposed(messages, tree),
-        ended=None if block.status == "error" else "cut" if tree.last_was_cut else find_bound(messages),
+        ended=None if block.status == "error" else tree.ended or find_bound(messages),
         receipts=None if block.receipts is None else len(block.receipts),
         gates=tree.gates,
         guards=tree.guards,

@@ -153,8 +153,9 @@ class CaseRow:
     proposed: int | None = None
     """Calls that a model proposed, executed or not; None where the file holds no messages."""
     ended: str | None = None
-    """At what bound the agent ended: `cut` (its last reply ran into the bound on tokens) or `rounds` (its
-    last message still makes calls). None where it ended by itself, or the file holds no messages."""
+    """At what bound the agent ended: `stuck` (it repeated a refused call), `cut` (its last reply ran into the
+    bound on tokens) or `rounds` (its last message still makes calls). None where it ended by itself, or the
+    file holds no messages."""
     gates: Mapping[str, int] = field(default_factory=dict)
     """`filter/outcome/tool` -> calls that a filter ruled on before they ran. Empty where none does."""
     guards: Mapping[str, Mapping[str, int]] = field(default_factory=dict)

@@ -8,7 +8,7 @@ from copy import copy
 from agentdojo.types import ChatAssistantMessage
 
 from agentsys.errors import ConfigError, require_known_name
-from agentsys.models.chat import ChatReply, ChatRequest, Scene, read_role
+from agentsys.models.chat import ChatReply, ChatRequest, Scene, read_role, text_of
 from agentsys.models.pricing import estimate_usage
 from agentsys.models.reply_checks import connection_answer, is_connection_question
 from agentsys.models.trace import ACTING_ROLES
@@ -139,7 +139,10 @@ class SimulatedModel:
         if handler is None and request.role not in ACTING_ROLES and not is_connection_question(request):
             notes.append(f"role '{request.role}' {NO_PART_NOTE}")
         usage = estimate_usage(request, message)
-        return ChatReply(message, usage, cost_usd=0.0, model_id="simulated", notes=tuple(notes))
+        likely = ({text_of(message): 0.0},) if request.logprobs else ()  # It is always sure.
+        return ChatReply(
+            message, usage, cost_usd=0.0, model_id="simulated", notes=tuple(notes), logprobs=likely
+        )
 
 
 def _check_probabilities(name: str, options: SimulatedOptions) -> None:

@@ -11,7 +11,7 @@ from agentdojo.task_suite.task_suite import TaskSuite
 from agentdojo.types import ChatAssistantMessage
 
 from agentsys.base.option_checks import check_options
-from agentsys.models.chat import ChatModel, ChatRequest, assistant, text_of
+from agentsys.models.chat import ChatModel, ChatRequest, assistant
 from agentsys.simulated.scripted_agent import play_plain_agent
 from agentsys.simulated.simulated_role import SimulatedKnowledge, SimulatedRole, remove_injected_passages
 from baselines.attriguard.attribution_audit import (
@@ -27,7 +27,7 @@ from baselines.attriguard.attribution_audit import (
 )
 from baselines.defense_bases import RoleDefense
 from baselines.tool_boundary.boundary_filter import BoundaryDefense, BoundaryFilter
-from baselines.tool_boundary.guard_question import read_fenced_text
+from baselines.tool_boundary.guard_question import read_fenced_text, read_question
 from baselines.tool_boundary.result_rewriter import WITHHELD
 
 
@@ -38,13 +38,13 @@ def play_shadow(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssi
 
 def play_attenuator(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
     """The text without the goals that were found in it, else as it is."""
-    text = read_fenced_text(text_of(request.messages[-1]))
+    text = read_fenced_text(read_question(request))
     return assistant(remove_injected_passages(text, ATTENUATOR, knowledge).strip() or "Nothing is reported.")
 
 
 def play_attribution_judge(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
     """True of a call of the user task's ground truth."""
-    lines = text_of(request.messages[-1])
+    lines = read_question(request)
     task = knowledge.find_task(lines.partition("\n\nProposed call: ")[0])
     call = json.loads(lines.partition("\n\nProposed call: ")[2].partition("\n")[0])
 

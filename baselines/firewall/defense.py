@@ -13,14 +13,14 @@ from agentdojo.types import ChatAssistantMessage
 
 from agentsys.base.option_checks import check_options
 from agentsys.errors import ConfigError
-from agentsys.models.chat import ChatModel, ChatRequest, assistant, text_of
+from agentsys.models.chat import ChatModel, ChatRequest, assistant
 from agentsys.simulated.script_grounding import leaf_forms, scalar_leaves
 from agentsys.simulated.simulated_role import SimulatedKnowledge, SimulatedRole, remove_injected_passages
 from baselines.defense_bases import RoleDefense
 from baselines.firewall import firewalls
 from baselines.firewall.firewalls import MINIMIZER_QUESTION, FirewallOptions, Minimizer, OutputFirewall
 from baselines.tool_boundary.boundary_filter import BoundaryDefense, BoundaryFilter, CallHistory
-from baselines.tool_boundary.guard_question import read_fenced_text
+from baselines.tool_boundary.guard_question import read_fenced_text, read_question
 from baselines.tool_boundary.result_rewriter import EMPTIED, WITHHELD
 
 _TASK, _TOOL, _PARAMETERS = "Task: ", "Tool: ", "Its parameters: "
@@ -32,7 +32,7 @@ def play_minimizer(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatA
 
     The ground truth stands for the results that values were taken from, which a Minimizer does not see.
     """
-    question = text_of(request.messages[-1])
+    question = read_question(request)
     args = json.loads(read_fenced_text(question))
     task = question.partition(_TASK)[2].partition(f"\n\n{_TOOL}")[0]
     required = json.loads(question.partition(f"\n{_PARAMETERS}")[2].partition("\n")[0]).get("required", [])
@@ -54,7 +54,7 @@ def play_minimizer(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatA
 
 def play_output_sanitizer(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
     """Give the output without the goals that were found in it."""
-    output = read_fenced_text(text_of(request.messages[-1]), 1)
+    output = read_fenced_text(read_question(request), 1)
     clean = remove_injected_passages(output, firewalls.SANITIZER_ROLE, knowledge)
     verdict = {"reasoning": "I looked for instructions.", "was_safe": clean == output}
     return assistant(json.dumps({**verdict, "sanitized_output": clean}, ensure_ascii=False))

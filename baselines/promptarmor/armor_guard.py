@@ -13,13 +13,14 @@ from typing import Any, Literal
 from agentdojo.types import ChatAssistantMessage, ChatToolResultMessage
 
 from agentsys.base.option_checks import AtLeast0, AtLeast1
-from agentsys.models.chat import ChatModel, ChatRequest, assistant, system, text_of, user
+from agentsys.models.chat import ChatModel, ChatRequest, assistant, system, user
 from agentsys.simulated.simulated_role import SimulatedKnowledge, SimulatedRole, find_injected_passages
 from baselines.tool_boundary.boundary_filter import FilterTurn
 from baselines.tool_boundary.guard_question import (
     ask_guard,
     draw_fence_word,
     read_fenced_text,
+    read_question,
     wrap_in_fences,
 )
 from baselines.tool_boundary.result_rewriter import (
@@ -243,7 +244,7 @@ _WORST_FIRST = ("withheld", "rewritten", "unmatched", "unreadable", "clean")
 
 def play_armor_guard(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
     """Yes with the first passage that was found, else No. It quotes one text, as the question asks for."""
-    text = text_of(request.messages[-1])
+    text = read_question(request)
     found = find_injected_passages(read_fenced_text(text) or text, ROLE, knowledge)
     return assistant(f"Yes. {MARKER} {found[0]}" if found else "No")
 

@@ -12,7 +12,7 @@ from agentdojo.types import ChatAssistantMessage
 
 from agentsys.base.option_checks import check_options
 from agentsys.errors import ConfigError, unknown_name
-from agentsys.models.chat import ChatModel, ChatRequest, assistant, text_of
+from agentsys.models.chat import ChatModel, ChatRequest, assistant
 from agentsys.simulated.hostile_reader import ReaderKind, find_planted_value, wants_closed_values
 from agentsys.simulated.simulated_role import (
     SimulatedKnowledge,
@@ -25,7 +25,7 @@ from baselines.defense_bases import RoleDefense
 from baselines.result_parsing import prompts, result_parser
 from baselines.result_parsing.result_parser import ParsingOptions, ResultParser, ToolCallCheck
 from baselines.tool_boundary.boundary_filter import BoundaryDefense, BoundaryFilter
-from baselines.tool_boundary.guard_question import read_fenced_text, wrap_in_fences
+from baselines.tool_boundary.guard_question import read_fenced_text, read_question, wrap_in_fences
 from baselines.tool_boundary.result_rewriter import EMPTIED, WITHHELD
 
 ANYTHING = [{"name": "data", "meaning": "what the tool gives back", "type": "object", "format": None}]
@@ -39,7 +39,7 @@ def play_result_parser(request: ChatRequest, knowledge: SimulatedKnowledge) -> C
     A goal that stands in the result passes for data with probability 1 - `sanitizer_recall`; a hostile parser, which
     obeys it, gives the goal's values in place of the result's.
     """
-    question = text_of(request.messages[-1])
+    question = read_question(request)
     word = question.rpartition(_MARK)[2].partition("]")[0]
     text = read_fenced_text(question, 1) if question.startswith("The data that") else None
     said = ANYTHING if text is None else _find_values(text, knowledge)
@@ -68,7 +68,7 @@ def _find_values(text: str, knowledge: SimulatedKnowledge) -> dict[str, str]:
 
 def play_result_checker(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
     """The first call of a goal that was found in a result; asked to remove it, the text without it."""
-    question = text_of(request.messages[-1])
+    question = read_question(request)
     if request.tools:
         return _find_first_call(question, request, knowledge)
     word = question.rpartition(_MARK)[2].partition("]")[0]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
-from agentsys.models.chat import ChatModel, ChatReply, ChatRequest
+from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, assistant, text_of, user
 from agentsys.models.providers.wire_parts import visible_text
 from agentsys.models.trace import mark_reply_unreadable
 
@@ -33,7 +33,8 @@ def ask_guard(
 
     Args:
         model: The model.
-        request: The question. Asked again as it is: a model at temperature 0 may still answer otherwise.
+        request: The question. The next one also has the reply and what was wrong with it: the identical
+            request would get the identical reply.
         read: Reads the words of a reply; None where they are not what was asked for.
         retries: How often it is asked again.
 
@@ -47,13 +48,27 @@ def ask_guard_reply(
     model: ChatModel, request: ChatRequest, read: Callable[[ChatReply], Read | None], retries: int = 1
 ) -> GuardAnswer[Read]:
     """Ask as `ask` does where more than the words of a reply is read."""
+    messages = list(request.messages)
     for unreadable in range(retries + 1):
-        reply = model.complete(request)
-        value = None if is_cut_off(reply, request) else read(reply)
+        reply = model.complete(replace(request, messages=list(messages)))
+        cut = is_cut_off(reply, request)
+        value = None if cut else read(reply)
         if value is not None:
             return GuardAnswer(value, unreadable + 1, unreadable)
         mark_reply_unreadable()
+        # A model may answer with nothing; some providers refuse empty messages.
+        messages += [assistant(visible_text(reply.message) or "(nothing)"), user(CUT if cut else UNREAD)]
     return GuardAnswer(None, retries + 1, retries + 1)
+
+
+UNREAD = "Your reply could not be read. Answer again in exactly the form asked for, and with nothing else."
+CUT = "Your reply was cut off before its end. Answer again, shorter, in exactly the form asked for."
+"""What is said of a reply that cannot be used."""
+
+
+def read_question(request: ChatRequest) -> str:
+    """The question of a request, whatever was answered and said of it since; for simulations."""
+    return next(text_of(message) for message in request.messages if message["role"] == "user")
 
 
 def read_truth(value: object) -> object:

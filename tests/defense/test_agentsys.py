@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from agentdojo.functions_runtime import FunctionCall
-from scripted_for_defense import LABELS, QUERY, RepeatingModel, Tools, call, read_result, run
+from scripted_for_defense import LABELS, QUERY, RepeatingModel, ScriptedModel, Tools, call, read_result, run
 
 from agentsys.defense.agentsys import AgentSys
+from agentsys.defense.call_trace import CallTrace, TracedCall, UserRequest
 from agentsys.defense.prompts import VALIDATOR_SECTIONS, WORKER_SECTIONS, read_sections
+from agentsys.defense.validator import validate
 from agentsys.errors import ConfigError
-from agentsys.models.chat import ChatRequest, text_of
+from agentsys.models.chat import ChatReply, ChatRequest, text_of
 
 DATE = {"date": "string"}
 STATUS = {"status": "string"}
@@ -392,7 +395,7 @@ def test_a_megabyte_output_passes_through_worker_and_sanitizer() -> None:
 
 
 def test_the_trace_starts_afresh_when_the_pipeline_runs_again() -> None:
-    from scripted_for_defense import ScriptedModel, ToyEnvironment
+    from scripted_for_defense import ToyEnvironment
 
     model = ScriptedModel({"main": [READ, "", READ, "ok"], "worker": ['{"date": "x"}'] * 2})
     pipeline = AgentSys().pipeline(model, object())
@@ -457,3 +460,21 @@ def test_a_wrong_option_is_one_clear_line(options: dict[str, Any], said: str) ->
     with pytest.raises(ConfigError, match=said) as raised:
         AgentSys(**options)
     assert "\n" not in str(raised.value)
+
+
+def test_a_scored_validator_decides_by_the_probability_of_its_word_and_refuses_to_run_without() -> None:
+    trace, asked = CallTrace(), TracedCall("send_money", {"to": "bob"}, None)
+    likely = {"True": -0.4, "False": -1.1, " true": -9.0}
+
+    class Telling(ScriptedModel):
+        def complete(self, request: ChatRequest) -> ChatReply:
+            return replace(super().complete(request), logprobs=(likely,) if request.logprobs else ())
+
+    def allows(model: ScriptedModel, threshold: float) -> bool:
+        return validate(model, UserRequest("Pay bob."), trace, asked, threshold=threshold).allow
+
+    assert allows(Telling({"validator": ["False"]}), 0.6) and not allows(
+        Telling({"validator": ["True"]}), 0.7
+    )
+    with pytest.raises(ConfigError, match="log-probabilities"):
+        allows(ScriptedModel({"validator": ["True"]}), 0.6)

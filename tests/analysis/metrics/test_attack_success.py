@@ -170,13 +170,6 @@ def test_the_listed_tasks_are_those_that_agentdojo_passes_untouched() -> None:
         assert passed == {(suite, task) for suite, tasks in listed.items() for task in tasks}
 
 
-def test_a_sloppy_simulated_model_is_named_under_the_table_with_its_rates() -> None:
-    cases = [row(simulated=True, notes=("simulated, sloppiness 0.3", "another note"))]
-    (note,) = [note for note in honesty_notes(cases) if "sloppiness" in note]
-    assert note.startswith("simulated, sloppiness 0.3: ")
-    assert not any("sloppiness" in note for note in honesty_notes([row(simulated=True)]))
-
-
 def test_replies_that_came_to_nothing_are_counted_per_model() -> None:
     one = row(attack="none", odd_replies={"m-1": {"empty": 2, "unparsed_call": 1}})
     two = row(attack="none", user_task_id="user_task_1", odd_replies={"m-1": {"empty": 3}})

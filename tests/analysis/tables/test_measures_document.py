@@ -63,6 +63,19 @@ def test_csv_has_every_row_and_no_formula() -> None:
     assert (second["suite"], second["value"], second["n"]) == ("slack", "nan", "3")
 
 
+def test_a_guards_percent_is_a_fraction_in_data_and_says_so() -> None:
+    rate = replace(row("guard_fnr:g", 12.5), unit="percent", ci_low=9.6, ci_high=15.2)
+    written = render_output(measures_output([rate, row("seconds", 2.0)]), OutputFormat.CSV).decode()
+    first, second = csv.DictReader(io.StringIO(written))
+    assert [first[name] for name in ("unit", "value", "ci_low", "ci_high")] == [
+        "fraction",
+        "0.125",
+        "0.096",
+        "0.152",
+    ]
+    assert second["value"] == "2.0"
+
+
 def test_guards_and_gates_have_tables_of_their_own_where_there_are_some() -> None:
     rate = replace(row("guard_fnr:g", 12.5), n=1227, ci_low=9.6, ci_high=15.2)
     calls = [row(f"gate_calls:attriguard/denied: absent/tool_{n}", 10 - n) for n in range(7)]

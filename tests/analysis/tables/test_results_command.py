@@ -105,17 +105,6 @@ def test_agentdojos_error_rule_is_an_option(folder: Path) -> None:
     assert (asr["value_fraction"], asr["n"], asr["errors"]) == ("0.2", "5", "1")
 
 
-@pytest.mark.parametrize("form", ["table", "markdown", "latex", "html"])
-def test_documents_show_numbers_mark_errors_and_exposure(folder: Path, form: str) -> None:
-    full = ["--full"] if form == "table" else []
-    text = _command(str(folder), "--format", form, *full)
-    shown = " ".join(text.replace("\\", "").split())
-    for expected in ("sim (simulated) on agentdojo v1.2.2", "Defense quality", "100.00", "50.0"):
-        assert expected in shown
-    assert "not a language model" in shown
-    assert "Errored cases are left out of the rates: 1 (context_length 1)." in shown
-
-
 def test_footnotes_name_what_was_left_out(tmp_path: Path) -> None:
     store_own(tmp_path / "a", case_of())
     store_own(tmp_path / "b", case_of())

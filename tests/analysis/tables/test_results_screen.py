@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-from stored_cases import case_of, row, store_own
-from typer.testing import CliRunner
+from stored_cases import row
 
 from agentsys.analysis.metrics.comparison import compare_sides
 from agentsys.analysis.metrics.rates import MeasuredCell
 from agentsys.analysis.tables.results_report import build_report
 from agentsys.analysis.tables.results_screen import findings, relative_tokens, results_screen, spent_line
-from agentsys.cli import app
 from agentsys.records.case_reader import LoadedCases
 from agentsys.records.case_row import CaseRow
 
@@ -114,19 +111,6 @@ def test_a_note_that_is_too_long_is_folded_to_its_first_clauses_and_says_where_t
     notes = results_screen(found, NONE, (), 80).notes
     assert notes == ["Utility cannot exceed 90.6 (on slack) (more: --full)", "word " * 40]
     assert results_screen(found, NONE, (), 400).notes[0] == long
-
-
-def test_the_screen_has_two_notes_and_says_where_the_others_are(tmp_path: Path) -> None:
-    for case in (*NONE[:5], *STOPS[:5]):
-        fields = {"suite": case.suite, "defense": case.defense, "attack": case.attack, "model": "simulated"}
-        store_own(tmp_path, case_of(**fields, injection_task_id=case.injection_task_id), simulated=True)
-    shown = CliRunner().invoke(app, ["results", str(tmp_path)]).stdout
-    full = CliRunner().invoke(app, ["results", str(tmp_path), "--full"]).stdout
-    assert "simulated on agentdojo v1.2.2" in shown and "simulated (simulated)" not in shown
-    assert "The agent is a script, no LLM" in " ".join(shown.split())
-    assert shown.rstrip().endswith(f"Next: agentsys report {tmp_path} (results DIR --full: all notes)")
-    assert full.rstrip().endswith(f"Next: agentsys report {tmp_path}")
-    assert "by suite, in percent" in full and "by suite" not in shown
 
 
 def test_tokens_are_those_of_the_same_cases_without_a_defense() -> None:
