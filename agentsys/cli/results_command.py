@@ -58,6 +58,10 @@ ByOption = Annotated[
         " Else a tag of the tasks, e.g. action_open.",
     ),
 ]
+TogetherOption = Annotated[
+    str | None,
+    typer.Option("--together", metavar="PATTERN", help="Attacks of such names, e.g. 'opi_*', as one: their mean."),
+]
 FigureOption = Annotated[
     Path | None,
     typer.Option(metavar="OUT", help="With --by budget: also draw the curve as OUT.pdf, .png and .csv."),
@@ -87,12 +91,7 @@ def results_command(
     by: ByOption = None,
     figure: FigureOption = None,
     model: FigureModelOption = None,
-    as_one: Annotated[
-        str | None,
-        typer.Option(
-            "--together", metavar="PATTERN", help="Attacks of such names, e.g. 'opi_*', as one: their mean."
-        ),
-    ] = None,
+    as_one: TogetherOption = None,
     best_attack: BestAttackOption = False,
     among: AmongOption = "*",
     metric: MetricOption = None,
@@ -102,11 +101,13 @@ def results_command(
 ) -> None:
     """Show utility, attack success and defense quality of stored runs, with 95% intervals."""
     if by == "budget":
-        return _write_budget(folders, names, form, out, figure, model)
+        _write_budget(folders, names, form, out, figure, model)
+        return
     if figure is not None or model is not None:
         raise ConfigError("--figure and --model go with --by budget; of other runs: agentsys figure 3 DIR.")
     if by == "cost":
-        return _write_costs(folders, names, form, out)
+        _write_costs(folders, names, form, out)
+        return
     own = load_own_metrics(metric, config_dir, plugin_path)
     reading = read_stored_runs(folders, names, whole_names=form.for_programs)
     if form.for_programs:

@@ -138,7 +138,7 @@ def run_typed(
     """Run a variant over a world; labels are kept by model name, so each run's is a new one."""
     chosen = model if isinstance(model, ScriptedModel) else FaithfulReader(model)
     chosen.replies.setdefault("privileges", [LABELS])
-    chosen._name = f"typed-{next(_RUNS)}"
+    chosen.name = f"typed-{next(_RUNS)}"
     tracer = Tracer()
     with use_tracer(tracer):
         pipeline = AgentSysTyped(**options).pipeline(RecordingModel(chosen), object())  # type: ignore[arg-type]
