@@ -60,7 +60,9 @@ ByOption = Annotated[
 ]
 TogetherOption = Annotated[
     str | None,
-    typer.Option("--together", metavar="PATTERN", help="Attacks of such names, e.g. 'opi_*', as one: their mean."),
+    typer.Option(
+        "--together", metavar="PATTERN", help="Attacks of such names, e.g. 'opi_*', as one: their mean."
+    ),
 ]
 FigureOption = Annotated[
     Path | None,
