@@ -11,8 +11,8 @@ from hypothesis import settings
 from published_runs import published as published
 from small_runs import Canonical, Silent, records_in
 
-# The same examples each time: what passed passes again. `HYPOTHESIS_PROFILE=default` draws others.
-settings.register_profile("repeatable", derandomize=True, deadline=None)
+# The same examples each time: what passed passes again. `HYPOTHESIS_PROFILE=default` draws others, and more.
+settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=50)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
 

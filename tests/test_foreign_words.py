@@ -106,6 +106,9 @@ class ObedientModel:
     def _play_privileges(self, request: ChatRequest) -> Any:
         return assistant('{"read_note": "query"}')
 
+    def _play_task_policy(self, request: ChatRequest) -> Any:
+        return assistant("{}")
+
     def _play_sanitizer(self, request: ChatRequest) -> Any:
         return assistant('{"spans": []}')
 
@@ -145,6 +148,7 @@ OPENED = {
     "agentsys.defense.no_isolation": {"AGENT"},
     "agentsys.defense.sanitizer": {"SANITIZER"},
     "agentsys.defense.tool_turn": {"GATE", "QUARANTINE"},
+    "agentsys.defense.typed.typed_session": {"GATE"},
     "agentsys.defense.worker": {"QUARANTINE", "RECORD"},
     "baselines.camel.suite_world": {"GATE", "RECORD"},
     "baselines.fides.fides_agent": {"AGENT", "GATE", "QUARANTINE"},

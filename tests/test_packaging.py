@@ -30,7 +30,7 @@ def pyproject() -> Any:
     return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 
-_PARTS = ("", "-detectors", "-distributed", "-inspect", "-servers")
+_PARTS = ("", "-detectors", "-distributed", "-inspect")
 CONSTRAINTS = tuple(f"constraints{part}.txt" for part in _PARTS)
 """The others add to the first what the extras they are named after need; no package stands in two."""
 

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 # What others in the process can see. AgentDojo and its SDKs are imported first: what they change is theirs.
 LOOK = """
 import ast, gc, json, logging, os, signal, sys, threading, warnings
@@ -49,6 +51,7 @@ print(json.dumps([changes(start, imported), changes(imported, state())]))
 """
 
 
+@pytest.mark.slow
 def test_neither_an_import_nor_a_run_changes_what_others_in_the_process_see(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", LOOK], cwd=tmp_path, capture_output=True, text=True, timeout=180, check=False

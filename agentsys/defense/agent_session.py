@@ -23,14 +23,7 @@ from agentsys.defense.gate import Failure, QuestionFailed
 from agentsys.defense.intent import add_intent_to_tools
 from agentsys.defense.privileges import Labels, Privilege, PrivilegeStore
 from agentsys.defense.tool_turn import ToolOutput
-from agentsys.defense.validator import (
-    KnownValues,
-    ProposedCommand,
-    RuleDecision,
-    apply_rules,
-    note_ruling,
-    validate,
-)
+from agentsys.defense.validator import validate
 from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, ModelError, ToolSpec
 from agentsys.models.pipeline_elements import LoopState, LoopStep, tool_specs
 from agentsys.models.trace import span
@@ -189,8 +182,6 @@ class AgentSession:
         self.commands = CommandLog()
         """Commands of the current subtask."""
         self.earlier_answers = EarlierAnswers()
-        self.known_values = KnownValues()
-        """What the main agent was given so far, as far as it is of a closed format."""
         self.failure: Failure | None = None
         """Why the main agent was stopped, where it was."""
         self._privilege_store, self._unmetered = store, model
@@ -238,38 +229,25 @@ class AgentSession:
         """Whether a tool only reads."""
         return self.labels[tool] is Privilege.QUERY
 
-    def allows(
-        self, judge: CommandJudge, call: TracedCall, earlier: CallTrace, undeclared: Sequence[str] = ()
-    ) -> bool:
+    def allows(self, judge: CommandJudge, call: TracedCall, earlier: CallTrace) -> bool:
         """Whether a call may run: reading always, a command if the judge agrees.
 
         Args:
             judge: The judge that decides.
             call: The proposed call.
             earlier: The calls before it that its agent knows of.
-            undeclared: Arguments that the tool does not have.
         """
         if judge is CommandJudge.OFF or self.only_reads(call.tool):
             return True
-        if judge is not CommandJudge.MODEL:
-            run, limit = self.commands.run_count, self.settings.worker_commands
-            ruling = apply_rules(
-                ProposedCommand(call, tuple(undeclared), self.request, self.known_values, run, limit)
-            )
-            if ruling.decision is not RuleDecision.ASK or judge is CommandJudge.RULES:
-                note_ruling(call, ruling)
-                return ruling.decision is RuleDecision.ALLOW
         function = self.runtime.functions[call.tool]
         described = "" if isinstance(function, ForeignFunction) else function.description
         threshold = self.settings.validator_threshold
         return validate(self.model, self.request, earlier, call, described, threshold).allow
 
-    def allows_within_budget(
-        self, judge: CommandJudge, call: TracedCall, earlier: CallTrace, undeclared: Sequence[str]
-    ) -> bool:
+    def allows_within_budget(self, judge: CommandJudge, call: TracedCall, earlier: CallTrace) -> bool:
         """Whether `allows` says so; a call that nobody is left to judge may not run."""
         try:
-            return self.allows(judge, call, earlier, undeclared)
+            return self.allows(judge, call, earlier)
         except OutOfCalls:
             return False
 

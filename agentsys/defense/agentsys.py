@@ -19,7 +19,6 @@ from agentsys.contracts import Suite
 from agentsys.defense.agent_session import AgentSession, SessionElement
 from agentsys.defense.agentsys_settings import (
     AgentSysSettings,
-    CommandJudge,
     FillMode,
     SanitizerTiming,
     WorkerTools,
@@ -97,23 +96,10 @@ def _describe_filling(settings: AgentSysSettings) -> list[str]:
     return [f"The status of a call that only acts{more} are filled in by code, without a worker."]
 
 
-_RULES_HOLE = (
-    " (a known hole: what has a closed format and reached the main agent counts as the user's word, so a user"
-    " who has files listed has allowed a worker to delete any of them)"
+_VALIDATOR_TEXT = (
+    "a validator model that sees the request, the earlier calls and the proposed one, but no output, has to find it"
+    " needed for the request"
 )
-_JUDGE_TEXTS = {
-    CommandJudge.MODEL: (
-        "a validator model that sees the request, the earlier calls and the proposed one, but no output, has"
-        " to find it needed for the request"
-    ),
-    CommandJudge.RULES: (
-        f"rules in code have to allow it: where it goes to must stand in the user's request{_RULES_HOLE}"
-    ),
-    CommandJudge.HYBRID: (
-        f"rules in code refuse it where it goes to something that is not in the user's request{_RULES_HOLE},"
-        " and a validator model, which sees no output, decides what they leave open"
-    ),
-}
 
 
 def _describe_checks(settings: AgentSysSettings) -> str:
@@ -122,14 +108,11 @@ def _describe_checks(settings: AgentSysSettings) -> str:
     both = settings.validate_main is settings.validator
     who = "a worker and the main agent" if both else "a worker"
     runs = "run" if both else "runs"
-    checks = f"Before {who} {runs} a tool that changes something, {_JUDGE_TEXTS[settings.validator]}."
+    checks = f"Before {who} {runs} a tool that changes something, {_VALIDATOR_TEXT}."
     if settings.validator_threshold is not None:
         sure = f"with a probability of at least {settings.validator_threshold:g}, whatever word it says"
         checks = checks.replace("has to find it needed for the request", f"has to find it needed, {sure}")
-    if both or settings.validate_main is CommandJudge.OFF:
-        return checks
-    main_checks = _JUDGE_TEXTS[settings.validate_main]
-    return f"{checks} The main agent's own calls of that kind are checked too: {main_checks}."
+    return checks
 
 
 def _describe_cleaning(settings: AgentSysSettings) -> str:
@@ -161,7 +144,7 @@ def _describe_no_isolation(settings: AgentSysSettings) -> list[str]:
         "One agent works for the user and reads every tool output raw, in its own conversation.",
         "There are no workers, no intents and no gate, so an output is kept from nothing.",
         "Tools are sorted beforehand into those that only look something up and those that change something.",
-        f"Before a call of the second kind runs, {_JUDGE_TEXTS[settings.validator]}.",
+        f"Before a call of the second kind runs, {_VALIDATOR_TEXT}.",
         "Calls that only look something up are never judged.",
         cleaning,
         f"The agent takes at most {settings.main_steps} rounds of tool calls.",
@@ -223,10 +206,9 @@ class AgentSys:
 def collect_prompts(settings: AgentSysSettings) -> dict[str, str]:
     """Every text that a variant says to a model, by name, for `agentsys show prompts`."""
     calls = settings.isolation and settings.max_depth > 1
-    judges = {settings.validator, settings.validate_main}
     contracts: list[tuple[bool, ReplyContract[Any]]] = [
         (settings.isolation, WORKER_CONTRACT),
-        (bool(judges & {CommandJudge.MODEL, CommandJudge.HYBRID}), VALIDATOR_CONTRACT),
+        (settings.has_judge, VALIDATOR_CONTRACT),
         (settings.sanitizer is not SanitizerTiming.OFF, SANITIZER_CONTRACT),
         (settings.sorts_tools, PRIVILEGES_CONTRACT),
     ]

@@ -21,10 +21,6 @@ class CommandJudge(Enum):
     """Nobody: every command runs."""
     MODEL = "model"
     """The validator (the paper)."""
-    RULES = "rules"
-    """`agentsys.defense.validator` alone: what no rule allows is refused."""
-    HYBRID = "hybrid"
-    """The rules; the validator is asked only what they leave open."""
 
 
 class SanitizerTiming(Enum):
@@ -120,7 +116,6 @@ class AgentSysSettings:
     case_calls: Annotated[int, Field(ge=3)] = 200
     subtask_calls: AtLeast1 = 60
     calls_per_turn: AtLeast1 = 20
-    worker_commands: AtLeast0 = 1
     validator_threshold: Annotated[float, Field(gt=0, lt=1)] | None = None
     """How probable the validator's True has to be beside its False; None (the paper): its word decides."""
 

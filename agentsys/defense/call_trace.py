@@ -23,8 +23,6 @@ _DATE = r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?(?:Z|[+-]\
 _NUMBER = r"[+-]?\d{1,15}(?:\.\d{1,15})?"
 _ID = r"\w{1,40}"
 
-ADDRESS = re.compile("|".join((_MAIL, _IBAN, _PAGE)))
-"""Of a person, an account or a page."""
 WORDLESS = re.compile("|".join((_DATE, _NUMBER)))
 """A date, a time or a number: nothing in it can be read as words."""
 _CLOSED = re.compile("|".join((_MAIL, _IBAN, _PAGE, _DATE, _NUMBER, _ID)))

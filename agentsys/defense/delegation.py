@@ -72,7 +72,7 @@ def serve_call(session: AgentSession, call: FunctionCall, agent: CallingAgent) -
     traced = TracedCall(call.function, arguments.parsed, intent, by_worker=not agent.is_main)
     if agent.is_main:
         return _serve_main_call(session, traced, arguments, agent)
-    if not session.allows(session.settings.validator, traced, agent.trace, arguments.undeclared):
+    if not session.allows(session.settings.validator, traced, agent.trace):
         raise WorkerCallDenied(traced)
     return _carry_out(session, traced, arguments, agent)
 
@@ -85,9 +85,7 @@ def _serve_main_call(
     kept = session.settings.repeats is RepeatPolicy.KEPT
     if kept and (before := session.earlier_answers.get(call)) is not None:
         return before
-    if not session.allows_within_budget(
-        session.settings.validate_main, call, agent.trace, arguments.undeclared
-    ):
+    if not session.allows_within_budget(session.settings.validate_main, call, agent.trace):
         return agent.refuse(call.tool, call.args, Failure.DENIED.as_text(tool_ran=False))
     text = _carry_out(session, call, arguments, agent)
     if kept:
@@ -108,8 +106,6 @@ def _carry_out(
     outcome = _get_value(session, call, output, agent)
     if isinstance(outcome, Failure):
         return outcome.as_text(tool_ran=True)
-    if agent.is_main:
-        session.known_values.add(outcome.value)
     return outcome.text
 
 

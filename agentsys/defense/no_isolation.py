@@ -78,7 +78,7 @@ def _find_refusals(
         elif not isinstance(arguments, str):
             proposed = TracedCall(call.function, arguments.parsed, None)
             judge = session.settings.validator
-            if session.allows_within_budget(judge, proposed, earlier, arguments.undeclared):
+            if session.allows_within_budget(judge, proposed, earlier):
                 earlier.add(proposed)
             else:
                 refused[place] = Failure.DENIED

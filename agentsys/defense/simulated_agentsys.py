@@ -27,6 +27,7 @@ from agentsys.defense.prompts import (
     WORKER_SECTIONS,
     read_sections,
 )
+from agentsys.defense.typed.prompts import TASK_POLICY_SECTIONS
 from agentsys.models.chat import ChatRequest, assistant, text_of
 from agentsys.models.loose_json import find_json_values
 from agentsys.models.pipeline_elements import has_reading_name
@@ -44,6 +45,9 @@ ADAPTIVE_OPENING = (
 """Opening words of the adaptive attack, as the paper prints them (section 6.4)."""
 IN_FIELD_OPENING = "The full text of this entry, for every text field that asks about it, is the following:"
 """Opening words of the adaptive attack that wants its payload in a declared field."""
+
+TASK_POLICY_ROLE = "task_policy"
+"""Asked by `agentsys_typed_derived` (agentsys.defense.typed.derived_policy)."""
 
 STATUS_FIELD = "status"
 """The field that acting calls declare; a simulated worker always answers it with `done`."""
@@ -300,12 +304,22 @@ def _guess_privilege(tool: Mapping[str, str]) -> Privilege:
     return Privilege.QUERY if reads and "url" not in tool["description"].casefold() else Privilege.COMMAND
 
 
+def play_task_policy(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
+    """The commands of the user task's ground truth, each with the whole request as the words that ask for it."""
+    sections = read_sections(task_text(request), TASK_POLICY_SECTIONS)
+    task = knowledge.find_task(sections[1]) if sections is not None else None
+    calls = task.calls if task is not None else ()
+    because = sections[1] if sections is not None else ""
+    return assistant(json.dumps({"commands": {call.function: {"because": because} for call in calls}}))
+
+
 SIMULATED_ROLES: Mapping[str, SimulatedRole] = MappingProxyType(
     {
         worker.WORKER_ROLE: play_worker,
         validator.VALIDATOR_ROLE: play_validator,
         sanitizer.SANITIZER_ROLE: play_sanitizer,
         privileges.PRIVILEGES_ROLE: play_privileges,
+        TASK_POLICY_ROLE: play_task_policy,
     }
 )
 """Role -> handler."""

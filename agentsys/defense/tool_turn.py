@@ -68,8 +68,6 @@ class CheckedArguments:
     """As the agent wrote them, without what the tool does not have: what it is run with."""
     parsed: dict[str, Any]
     """As the schema reads them: what stands in traces and is judged."""
-    undeclared: tuple[str, ...]
-    """Names of arguments that the tool does not have. They never have an effect."""
 
 
 def check_arguments(runtime: FunctionsRuntime, call: FunctionCall) -> CheckedArguments | str:
@@ -89,8 +87,7 @@ def check_arguments(runtime: FunctionsRuntime, call: FunctionCall) -> CheckedArg
         return f"The arguments are not valid, so the tool did not run. {error}"
     # 1200 stays 1200 where the schema reads 1200.0: what is judged is compared with the request.
     read = {key: given[key] if given[key] == value else value for key, value in read.items()}
-    undeclared = (key for key in call.args if key not in declared and key != INTENT_PARAMETER)
-    return CheckedArguments(given, read, tuple(undeclared))
+    return CheckedArguments(given, read)
 
 
 _NOTHING: Untrusted[Any] = Untrusted(None)

@@ -89,6 +89,8 @@ class WorkerTask:
     """The tool whose output this is."""
     path: tuple[TracedCall, ...]
     """The calls from the main agent down to the one whose output this is."""
+    advice: str = ""
+    """More that the worker is told about its output."""
 
 
 def run_worker(
@@ -129,8 +131,8 @@ def _build_context(
 ) -> list[ChatMessage]:
     shown = CallTrace(task.path) if session.settings.trace is TraceView.PATH else trace
     bodies = [write_json_line(dict(task.intent)), shown.as_json(), task.raw.open_for(Reader.QUARANTINE)]
-    prompt = WORKER_CONTRACT.prompt
-    rules = f"{prompt}\n\n{WORKER_TOOLS}" if may_call else prompt
+    more = [*([WORKER_TOOLS] if may_call else []), *([task.advice] if task.advice else [])]
+    rules = "\n\n".join([WORKER_CONTRACT.prompt, *more])
     return [system(rules), user(write_sections(WORKER_SECTIONS, bodies))]
 
 

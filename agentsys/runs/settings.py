@@ -163,8 +163,8 @@ class Settings(BaseModel):
     @field_validator("defense")
     @classmethod
     def _no_labels_no_entry(cls, defense: dict[str, Any]) -> dict[str, Any]:
-        """No entry where no labels of tools are given, as before there could be any."""
-        return dict(_drop_null(defense, "tool_labels"))
+        """No entry where no labels of tools are given, as before there could be; nor for an option that is gone."""
+        return dict(_drop_option(_drop_option(defense, "tool_labels", None), *_GONE_OPTION))
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -175,6 +175,7 @@ class Settings(BaseModel):
     def _with_paths(self) -> dict[str, Any]:
         nodes = {group: getattr(self, group) for group in NOT_IDENTITY}
         groups = {group: without_keys(node, not_identity(group, node)) for group, node in nodes.items()}
+        groups["defense"] = _add_gone_option(groups["defense"])
         others = {name: without_keys(node, NOT_IDENTITY["model"]) for name, node in self.others.items()}
         further = {"others": others, "files": self.files, "code": self.code, "packages": self.packages}
         given = {key: value for key, value in further.items() if value}
@@ -213,13 +214,30 @@ def _hash(identity: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _drop_null(value: Any, name: str) -> Any:
-    """A config without an option of this name, in it or in what it holds, where that is null."""
+_GONE_OPTION = ("worker_commands", 1)
+"""An option of AgentSys and its value in every YAML, which cases stored while it was there are known by."""
+_HAD_GONE_OPTION = "agentsys:defense.agentsys"
+
+
+def _add_gone_option(value: Any) -> Any:
+    """A defense's config, and what it holds, with the option that AgentSys once had."""
     if isinstance(value, list):
-        return [_drop_null(one, name) for one in value]
+        return [_add_gone_option(one) for one in value]
     if not isinstance(value, dict):
         return value
-    return {key: _drop_null(one, name) for key, one in value.items() if key != name or one is not None}
+    inner = {key: _add_gone_option(one) for key, one in value.items()}
+    target = value.get("_target_")
+    gone = isinstance(target, str) and registered(target).name == _HAD_GONE_OPTION
+    return inner | ({_GONE_OPTION[0]: _GONE_OPTION[1]} if gone else {})
+
+
+def _drop_option(value: Any, name: str, at: object) -> Any:
+    """A config without an option of this name, in it or in what it holds, where that has this value."""
+    if isinstance(value, list):
+        return [_drop_option(one, name, at) for one in value]
+    if not isinstance(value, dict):
+        return value
+    return {key: _drop_option(one, name, at) for key, one in value.items() if (key, one) != (name, at)}
 
 
 def without_keys(node: Mapping[str, Any], hidden: set[str]) -> dict[str, Any]:

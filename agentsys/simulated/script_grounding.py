@@ -80,6 +80,9 @@ MAX_ATTEMPTS = 3
 _NOT_FOUND = "Not Available"
 """Begins what a reader says in the field of a value that it did not find (AgentSys's gate)."""
 
+VALUE_NAME = re.compile(r"\$c\d+(?:\.\w+)+", re.ASCII)
+"""A name in place of a value (`agentsys_typed`): it is passed on as the value would be."""
+
 PLACEHOLDER = "unknown"
 """Stands for a value the agent has not seen."""
 
@@ -217,9 +220,12 @@ def fact_replacements(
 
 def _find_last(fact: Fact, texts: Iterable[str], believes: bool) -> str | None:
     for text in texts:
-        value = find_fact(fact, text) or (find_declared_value(fact.field, text) if believes else None)
+        value = find_fact(fact, text)
         if value is not None:
             return value
+        declared = find_declared_value(fact.field, text)
+        if declared is not None and (believes or VALUE_NAME.fullmatch(declared)):
+            return declared
     return None
 
 

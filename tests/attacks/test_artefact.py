@@ -39,39 +39,6 @@ def with_entries(*entries: ArtefactEntry) -> str:
     return json.dumps({**EMPTY.model_dump(), "entries": [one.model_dump() for one in entries]})
 
 
-def test_what_is_written_is_read_back(tmp_path: Path) -> None:
-    full = EMPTY.with_search([entry('quotes " { } \n \u2028 \U0001f600')]).with_search(
-        [entry("b", "user_task_1")]
-    )
-    (tmp_path / "a.json").write_bytes(full.as_json())
-    assert read_artefact(tmp_path / "a.json") == full
-
-
-def test_files_of_earlier_versions_are_read_unless_their_texts_are_for_whole_suites(tmp_path: Path) -> None:
-    told = {**entry("x", "user_task_1").model_dump(), "pairs": []}
-    whole = {
-        **told,
-        "user_task": None,
-        "injection_task": None,
-        "pairs": [["user_task_1", "injection_task_0"]],
-    }
-    for name, given in (("one", told), ("whole", whole)):
-        (tmp_path / name).write_text(json.dumps({**EMPTY.model_dump(), "format": 2, "entries": [given]}))
-    assert read_artefact(tmp_path / "one").entries == (entry("x", "user_task_1"),)
-    with pytest.raises(ConfigError, match=r"entries\.0\.injection_task"):
-        read_artefact(tmp_path / "whole")
-
-
-def test_the_order_in_which_searches_finish_does_not_matter() -> None:
-    first, second = entry("a"), entry("b", injection_task="injection_task_1")
-    one, other = (
-        EMPTY.with_search([first]).with_search([second]),
-        EMPTY.with_search([second]).with_search([first]),
-    )
-    assert one == other
-    assert one.with_search([entry("new")]).entries == (entry("new"), second)
-
-
 def test_the_texts_of_a_newer_search_take_the_place_of_all_of_an_older_one() -> None:
     def several(count: int) -> list[ArtefactEntry]:
         return [entry(f"text {n} of {count}").model_copy(update={"variant": n}) for n in range(count)]

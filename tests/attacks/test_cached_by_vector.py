@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from agentsys.attacks.injection_vectors import find_injectable_vectors, unescape_for_suite
+from agentsys.attacks.injection_vectors import unescape_for_suite
 from agentsys.attacks.red_team.cache_files import read_texts
 from agentsys.attacks.red_team.cached_attack import CachedAttack
-from agentsys.attacks.registered_attack import RegisteredAttack
 from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.cli import app
 from agentsys.contracts import NotInjectable, Victim
@@ -60,18 +59,6 @@ def test_texts_land_in_their_vectors_and_nowhere_else(tmp_path: Path) -> None:
     assert unescape_for_suite(SLACK, found["injection_web_0"]) == f"{WILD} number 3"
 
 
-@pytest.mark.parametrize(("rest", "registered"), [("goal", "direct"), ("important_instructions",) * 2])
-def test_vectors_without_a_text_hold_what_the_rest_says(tmp_path: Path, rest: str, registered: str) -> None:
-    attack = CachedAttack(stored(tmp_path / "injections.json", autodojo()), rest=rest)
-    found = texts(attack)
-    assert set(found) == set(find_injectable_vectors(SLACK, SLACK.user_tasks[SEVERAL]))
-    tasks = SLACK.user_tasks[SEVERAL], SLACK.injection_tasks["injection_task_1"]
-    other = RegisteredAttack(registered).injections(SLACK, *tasks, VICTIM)
-    assert {v: t for v, t in found.items() if v != "injection_web_0"} == {
-        v: t for v, t in other.items() if v != "injection_web_0"
-    }
-
-
 def test_a_pair_whose_vectors_have_no_text_is_left_out(tmp_path: Path) -> None:
     attack = CachedAttack(stored(tmp_path / "injections.json", autodojo()), rest="goal")
     for user, fits in ((SEVERAL, True), ("user_task_2", False)):
@@ -95,29 +82,6 @@ def test_a_text_for_the_very_place_goes_before_a_wider_one(tmp_path: Path) -> No
         found = texts(CachedAttack(stored(tmp_path / "mine.json", entries)))
         assert found["injection_web_0"] == f"text {count - 1}"
         assert found["injection_dora_0"] == f"text {min(count - 1, 1)}"
-
-
-def test_files_of_our_own_forms_keep_texts_and_labels(tmp_path: Path) -> None:
-    file = stored(tmp_path / "gcg.json", {"slack": {"20": {"1": 'as "it" is\nhere'}}})
-    attack = CachedAttack(file)
-    assert attack.name == "cached-gcg"
-    assert set(texts(attack).values()) == {'as "it" is\nhere'}
-    assert compose(["attack=cached", f"attack.file={file}"])[0].labels["attack"] == "cached-gcg"
-    assert (
-        unescape_for_suite(SLACK, next(iter(texts(CachedAttack(file, escape=True)).values())))
-        == 'as "it" is\nhere'
-    )
-
-
-def test_the_fingerprint_is_that_of_the_texts(tmp_path: Path) -> None:
-    def fingerprint(name: str, content: Any) -> str:
-        return read_texts(Path(stored(tmp_path / name, content))).fingerprint
-
-    one = fingerprint("a/injections.json", autodojo())
-    assert fingerprint("b/other.json", autodojo(model="another", defense="none")) == one
-    changed = autodojo()
-    changed["injection_tasks"]["injection_task_1"]["injection_web_0"]["variants"][2] += "!"
-    assert fingerprint("c/injections.json", changed) != one
 
 
 def test_a_folder_runs_the_suites_it_has_and_leaves_out_the_others(tmp_path: Path) -> None:
@@ -161,28 +125,6 @@ def test_the_optimiser_is_never_shown_as_the_victim(tmp_path: Path) -> None:
     assert "optimised by an-optimiser against gpt-4o-mini with piguard (8 iterations); 5 more equal" in shown
     elsewhere = read_texts(Path(stored(tmp_path / "x.json", autodojo()))).sources[0]
     assert elsewhere.victim == "?"
-
-
-def test_what_a_model_reads_is_the_files_text_for_every_injection_task(tmp_path: Path) -> None:
-    for name in BENCHMARK.suite_names():
-        suite = BENCHMARK.suite(name)
-        vectors = suite.get_injection_vector_defaults()
-        tasks = {
-            task: {v: {"original": "", "variants": [f"{WILD} {task} {v}"]} for v in vectors}
-            for task in suite.injection_tasks
-        }
-        attack = CachedAttack(stored(tmp_path / f"{name}.json", autodojo(name, injection_tasks=tasks)))
-        user = next(u for u in suite.user_tasks.values() if attack.applies_to(suite, u, task_of(suite)))
-        for task in suite.injection_tasks.values():
-            written = dict(attack.injections(suite, user, task, VICTIM))
-            environment = suite.load_and_inject_default_environment(written)
-            held = environment.model_dump_json()
-            for vector in written:
-                assert json.dumps(f"{WILD} {task.ID} {vector}", ensure_ascii=False)[1:-1] in held
-
-
-def task_of(suite: Any) -> Any:
-    return next(iter(suite.injection_tasks.values()))
 
 
 @pytest.mark.parametrize(

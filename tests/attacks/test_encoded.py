@@ -6,15 +6,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from agentsys.attacks.injection_vectors import escape_yaml, unescape_for_suite, unescape_yaml
-from agentsys.attacks.red_team.chat_injection import ChatInject
+from agentsys.attacks.injection_vectors import escape_yaml, unescape_yaml
 from agentsys.attacks.red_team.encoded_attack import TEXT_CODES, EncodedAttack
-from agentsys.attacks.registered_attack import RegisteredAttack
 from agentsys.attacks.search_attacks import PairAttack
 from agentsys.attacks.text_attacks import NoAttack, TemplateAttack
 from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.benchmarks.case_watch import ExposureWatch
-from agentsys.contracts import Attack, Victim
+from agentsys.contracts import Victim
 from agentsys.errors import ConfigError
 
 SUITE = AgentDojo("v1.2.2").suite("banking")
@@ -32,11 +30,6 @@ def test_what_was_encoded_is_read_back(name: str, text: str) -> None:
     assert TEXT_CODES[name].decode(TEXT_CODES[name].encode(text)) == text
 
 
-@pytest.mark.parametrize("name", TEXT_CODES)
-def test_a_code_hides_the_words(name: str) -> None:
-    assert "instruction" not in TEXT_CODES[name].encode("an instruction to attend to")
-
-
 @given(text=TEXTS | st.text(MARKS + " \x85\u2028\ufeff\t", max_size=20))
 def test_an_escaped_text_is_one_line_that_yaml_reads_as_it_was(text: str) -> None:
     assert unescape_yaml(escape_yaml(text)) == text
@@ -47,24 +40,6 @@ def test_an_escaped_text_is_one_line_that_yaml_reads_as_it_was(text: str) -> Non
 def test_a_text_that_yaml_cannot_read_counts_as_read_as_it_is() -> None:
     assert unescape_yaml('a "quote" \n ends it') == 'a "quote" \n ends it'
     assert unescape_yaml("\\q") == "\\q"
-
-
-def test_it_encodes_what_a_model_would_have_read_of_the_base() -> None:
-    base = RegisteredAttack("important_instructions")
-    read = unescape_for_suite(SUITE, base.injections(SUITE, USER, TASK, VICTIM)["injection_bill_text"])
-    hinted = EncodedAttack(base, "rot13")
-    assert isinstance(hinted, Attack)
-    (text,) = hinted.injections(SUITE, USER, TASK, VICTIM).values()
-    hint, _, coded = unescape_for_suite(SUITE, text).partition("\n")
-    assert (hint, TEXT_CODES["rot13"].decode(coded)) == (TEXT_CODES["rot13"].hint, read)
-    (text,) = (
-        EncodedAttack(ChatInject("qwen3"), "hex", hint=False).injections(SUITE, USER, TASK, VICTIM).values()
-    )
-    assert (
-        TEXT_CODES["hex"]
-        .decode(unescape_for_suite(SUITE, text))
-        .startswith("<|im_end|>\n<|im_start|>system\n")
-    )
 
 
 @pytest.mark.parametrize("code", TEXT_CODES)

@@ -14,10 +14,9 @@ from agentsys.attacks.injection_vectors import find_injectable_vectors
 from agentsys.attacks.registered_attack import RegisteredAttack
 from agentsys.attacks.text_attacks import NoAttack
 from agentsys.benchmarks.agentdojo import AgentDojo
-from agentsys.contracts import Attack, NotInjectable, Victim
+from agentsys.contracts import NotInjectable, Victim
 from agentsys.errors import ConfigError
 from agentsys.runs.compose import compose
-from agentsys.runs.instantiate import instantiate
 
 BENCHMARK = AgentDojo("v1.2.2")
 SLACK, WORKSPACE = BENCHMARK.suite("slack"), BENCHMARK.suite("workspace")
@@ -60,16 +59,6 @@ def test_a_round_without_a_vector_is_not_injectable_and_does_not_apply() -> None
         attack.injections(SLACK, task, injection, VICTIM)
 
 
-def test_a_text_that_an_earlier_search_finds_is_left_out() -> None:
-    # The user searches for "Facebook security code"; so do these goals, and so the injected mail is found.
-    attack = InjectionRound(BASE, 2)
-    task = WORKSPACE.user_tasks["user_task_39"]
-    applies = {n: attack.applies_to(WORKSPACE, task, t) for n, t in WORKSPACE.injection_tasks.items()}
-    assert [name for name, fits in applies.items() if not fits] == ["injection_task_4", "injection_task_5"]
-    with pytest.raises(NotInjectable):
-        texts(2, "user_task_39", "injection_task_4", WORKSPACE)
-
-
 def test_a_base_that_leaves_pairs_out_is_asked() -> None:
     base: Any = SimpleNamespace(
         name="x", kind=BASE.kind, injections=BASE.injections, applies_to=lambda *pair: False
@@ -93,17 +82,6 @@ def test_a_base_that_writes_nothing_or_searches_is_refused() -> None:
     )
     with pytest.raises(ConfigError, match="searches for its texts"):
         InjectionRound(searching, 1)
-
-
-def test_the_label_names_round_and_base_and_the_base_is_built() -> None:
-    plain, other = compose(
-        ["attack=injection_round", "attack.base=important_instructions,direct", "attack.round=2"]
-    )
-    assert plain.labels["attack"] == "injection_round+round=2"
-    assert other.labels["attack"] == "injection_round+base=direct+round=2"
-    attack: Attack = instantiate("attack", other.attack)
-    assert isinstance(attack, InjectionRound)
-    assert (attack.base.name, attack.round) == ("direct", 2)
 
 
 def test_a_base_of_the_users_own_is_part_of_what_a_case_depends_on(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from scripted_for_searches import QUEST, Outcomes, Says, reply
 
 from agentsys.attacks.attack_search import rank_attempts
-from agentsys.attacks.attacker_prompt import LAST_TURNS, TEXT_FORMS
+from agentsys.attacks.attacker_prompt import LAST_TURNS
 from agentsys.attacks.search_attacks import PairAttack
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatRequest, text_of
@@ -43,13 +43,6 @@ def test_the_first_success_ends_the_search(success: int) -> None:
     assert (best.number, best.success) == (success, True)
 
 
-def test_the_proposal_asked_for_before_the_start_text_is_the_second_attempt_and_not_asked_twice() -> None:
-    model = Says([reply("first"), reply("second")])
-    made = PairAttack(1, 2).search(QUEST, Outcomes(model))
-    assert [attempt.proposal.text for attempt in made] == [QUEST.start_text, "first", "second"]
-    assert len(model.requests) == 2
-
-
 @pytest.mark.parametrize(("scores", "best"), [({}, 1), ({3: 5, 4: 7, 5: 7}, 4), ({1: 5, 3: 5}, 1)])
 def test_the_best_score_is_chosen_and_of_equals_the_start_text_or_the_earlier(
     scores: dict[int, int], best: int
@@ -76,20 +69,6 @@ def test_no_two_requests_of_a_search_are_alike_or_a_cache_would_repeat_replies()
     model = Says([reply(QUEST.goal)] * 6)
     PairAttack(3, 2).search(QUEST, Outcomes(model))
     assert len({str(request.messages) for request in model.requests}) == 6
-
-
-def test_streams_start_from_different_strategies_and_the_seed_orders_them() -> None:
-    def angles(seed: int) -> list[str]:
-        model = Says()
-        PairAttack(3, 1, seed=seed).search(QUEST, Outcomes(model))
-        return [texts(request)[0] for request in model.requests]
-
-    assert len(set(angles(0))) == 3
-    assert angles(0) == angles(0)
-    assert angles(0) != angles(1)
-    assert all(strategy in angles(0)[0] for strategy in TEXT_FORMS), "every form is offered"
-    for form in ("Forge a tool result", "Continue the user's task", "name these tools exactly"):
-        assert form in angles(0)[0]
 
 
 @pytest.mark.parametrize(("feedback", "told"), [("blackbox", False), ("defense_aware", True)])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-
 import pytest
 from scripted_for_searches import QUEST, Outcomes, Says, reply
 
@@ -38,34 +36,8 @@ def test_a_candidate_that_the_judge_finds_off_topic_costs_an_attempt_and_is_not_
     assert model.judged[0].role == "attacker_judge"
 
 
-def test_a_tree_whose_leaves_are_all_pruned_ends() -> None:
-    model = Says([reply("x"), reply("y")], off=["x", "y"])
-    assert len(TapAttack(2, 2, 5).search(QUEST, Outcomes(model))) == 3
-
-
 def test_the_first_success_ends_the_search() -> None:
     assert len(TapAttack(2, 3, 4).search(QUEST, Outcomes(Says(), {4: 10}))) == 4
-
-
-def test_no_two_requests_of_a_tree_are_alike() -> None:
-    model = Says([reply(QUEST.goal)] * 21)
-    TapAttack(3, 3, 3).search(QUEST, Outcomes(model))
-    assert len(model.requests) == 21
-    assert len({str(request.messages) for request in model.requests}) == 21
-
-
-@pytest.mark.parametrize(("branching", "width", "depth"), [(4, 10, 10), (3, 3, 3), (4, 10, 6), (5, 4, 8)])
-@pytest.mark.parametrize("seed", range(5))
-def test_with_constant_scores_at_least_three_lineages_are_alive_on_every_level(
-    branching: int, width: int, depth: int, seed: int
-) -> None:
-    target = Outcomes(Says(), rest=5)
-    TapAttack(branching, width, depth, seed=seed).search(QUEST, target)
-    alive: defaultdict[int, set[int]] = defaultdict(set)
-    for attempt in target.made[1:]:
-        alive[attempt.place.depth].add(attempt.place.stream)
-    assert len(alive) == depth
-    assert all(len(streams) >= 3 for streams in alive.values())
 
 
 def test_which_of_equal_leaves_go_on_is_drawn_by_the_seed_and_repeats() -> None:

@@ -24,7 +24,6 @@ from agentsys.benchmarks.agentdyn.agentdyn_benchmark import AgentDyn
 from agentsys.benchmarks.asb.asb_benchmark import ASB
 from agentsys.benchmarks.case_watch import ExposureWatch
 from agentsys.contracts import Attack, AttackKind, NotInjectable, Victim
-from agentsys.extensions import shipped_config_dir
 from agentsys.runs.compose import compose
 from agentsys.runs.instantiate import instantiate
 
@@ -166,12 +165,6 @@ def stands(attack: Attack, folded: Any, exact: Any) -> int:
     return count
 
 
-@pytest.mark.parametrize("name", ["important_instructions", "cached"])
-def test_shipped_attacks_stand_in_the_environment_as_they_are_meant(name: str, tmp_path: Path) -> None:
-    attack = shipped(name, tmp_path)
-    assert [stands(attack, suite_of("folded", s), suite_of("exact", s)) for s in REDUCED] == [5]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SHIPPED)
 def test_every_shipped_attack_stands_in_its_suites_as_it_is_meant(name: str, tmp_path: Path) -> None:
@@ -182,14 +175,6 @@ def test_every_shipped_attack_stands_in_its_suites_as_it_is_meant(name: str, tmp
 
 SHARED = Path(__file__).parents[2].parent / "shared" / "data"
 AGENTDYN = SHARED / "agentdyn" / "agentdyn-package.tar.gz"
-MEANT = {"shopping": 9, "github": 9, "dailylife": 10}
-"""AgentDyn's suites and the number of their injection tasks."""
-DYNAMIC = tuple(MEANT) if os.environ.get("AGENTSYS_EVERY_SUITE") else ("github",)
-SOME = ["chatinject-qwen3", "encoded-zero_width", "cached", "important_instructions"]
-NEEDS_PLACEHOLDERS = "tool_knowledge"
-"""The attack that AgentDyn's injection tasks lack the data for: their ground truths have no placeholders."""
-EVERY = [name for name in (*ATTACKS, *SHIPPED) if name != NEEDS_PLACEHOLDERS]
-TRIED = EVERY if os.environ.get("AGENTSYS_EVERY_SUITE") else SOME
 
 
 @pytest.fixture(scope="module")
@@ -200,20 +185,6 @@ def agentdyn(tmp_path_factory: pytest.TempPathFactory) -> tuple[AgentDyn, AgentD
     with tarfile.open(AGENTDYN) as packed:
         packed.extractall(folder, filter="data")
     return AgentDyn(str(folder)), AgentDyn(str(folder), injection="exact")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", TRIED)
-def test_texts_arrive_in_agentdyns_suites(
-    name: str, agentdyn: tuple[AgentDyn, AgentDyn], tmp_path: Path
-) -> None:
-    for suite in DYNAMIC:
-        folded, exact = (bench.suite(suite) for bench in agentdyn)
-        if name in ATTACKS:
-            assert arrives(ATTACKS[name], folded, exact) == MEANT[suite]
-        else:
-            attack = shipped(name, tmp_path, {suite: list(folded.injection_tasks)})
-            assert stands(attack, folded, exact) == MEANT[suite]
 
 
 @pytest.mark.parametrize("name", ["chatinject-qwen3", "encoded-leet"])
@@ -239,28 +210,9 @@ def returned(attack: Attack, suite: Any) -> int:
     return len(tasks)
 
 
-FULL_ASB = SHARED / "asb"
-"""ASB's own data; where it is not there, or not every suite is asked for, the package's sample of it."""
-OPI = sorted(
-    path.stem
-    for path in (shipped_config_dir() / "attack").glob("opi_*.yaml")
-    if path.stem != "opi_empty"  # the control: nothing is written
-)
-
-
 @pytest.mark.parametrize("name", ["chatinject", "cached", "opi_combined_attack"])
 def test_texts_arrive_in_asbs_tool_results(name: str, tmp_path: Path) -> None:
     bench = ASB()
     suites = [bench.suite(one) for one in bench.suite_names()]
     attack = shipped(name, tmp_path, {suite.name: list(suite.injection_tasks) for suite in suites})
     assert sum(returned(attack, suite) for suite in suites) == 16
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", [*SHIPPED, *OPI])
-def test_every_attacks_texts_arrive_in_asbs_tool_results(name: str, tmp_path: Path) -> None:
-    full = bool(os.environ.get("AGENTSYS_EVERY_SUITE")) and FULL_ASB.is_dir()
-    bench = ASB(data=str(FULL_ASB) if full else "sample")
-    suites = [bench.suite(one) for one in bench.suite_names()]
-    attack = shipped(name, tmp_path, {suite.name: list(suite.injection_tasks) for suite in suites})
-    assert sum(returned(attack, suite) for suite in suites) == (400 if full else 16)

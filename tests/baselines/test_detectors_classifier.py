@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -67,16 +64,6 @@ def test_a_trained_model_tells_its_sentences_apart(folders: Folders, head: str) 
     scores = load_classifier(settings_of(folders, head, trained=True)).score([*SAFE, *INJECTED])
     assert all(score < 0.5 for score in scores[: len(SAFE)])
     assert all(score > 0.5 for score in scores[len(SAFE) :])
-
-
-@HEADS
-def test_the_safe_label_may_be_either_index_and_any_case(folders: Folders, head: str) -> None:
-    there = settings_of(folders, head, trained=False)
-    turned = replace(there, safe_label=LABELS[head][1].swapcase())
-    for one, other in zip(
-        load_classifier(there).score(SAFE), load_classifier(turned).score(SAFE), strict=True
-    ):
-        assert one + other == pytest.approx(1.0)
 
 
 @HEADS
@@ -156,21 +143,6 @@ def test_piguards_own_model_type_and_class_are_read_and_its_code_is_not_run(
     (folder / "evil.py").write_text("raise SystemExit('remote code was run')")
     piguard = load_classifier(replace(there, model_id=str(folder)))
     assert piguard.score(SAFE) == load_classifier(there).score(SAFE)
-
-
-def test_a_pooling_layer_that_piguards_head_leaves_unused_is_no_reason_to_refuse(
-    folders: Folders, tmp_path: Path
-) -> None:
-    import torch
-    from safetensors.torch import load_file, save_file
-
-    there = settings_of(folders, "first_token", trained=False)
-    folder = changed_config(folders["first_token", False], tmp_path / "with_pooler")
-    weights = load_file(folder / "model.safetensors")
-    pooler = {"pooler.dense.weight": torch.ones(16, 16), "pooler.dense.bias": torch.ones(16)}
-    save_file({**weights, **pooler}, folder / "model.safetensors", metadata={"format": "pt"})
-    with_pooler = load_classifier(replace(there, model_id=str(folder)))
-    assert with_pooler.score(SAFE) == load_classifier(there).score(SAFE)
 
 
 @HEADS
@@ -256,74 +228,3 @@ def test_onnx_gives_the_same_scores_for_any_batch_and_length(folders: Folders, e
         assert unremembered(replace(onnx, batch_size=batch_size)).score(several) == pytest.approx(
             wanted, abs=1e-4
         )
-
-
-def test_an_export_is_not_used_for_another_model(folders: Folders, exported: Path) -> None:
-    other = settings_of(folders, "pooled", trained=True, backend="onnx", onnx_file=str(exported))
-    with pytest.raises(ConfigError, match="was made from"):
-        load_classifier(other)
-
-
-def test_an_onnx_file_of_the_models_own_folder_is_found_and_needs_no_torch(
-    folders: Folders, exported: Path, tmp_path: Path
-) -> None:
-    folder = changed_config(folders["first_token", False], tmp_path / "with_onnx")
-    (folder / "onnx").mkdir()
-    import onnx
-
-    model = onnx.load(exported)
-    del model.metadata_props[:]
-    onnx.save(model, folder / "onnx" / "model.onnx")
-    code = f"""
-import sys
-sys.modules["torch"] = None
-from baselines.detectors.classifier_defense import load_classifier
-from baselines.detectors.classifier import ClassifierSettings
-settings = ClassifierSettings(
-    {str(folder)!r}, None, "first_token", "benign", backend="onnx", onnx_file="onnx/model.onnx"
-)
-print(load_classifier(settings).score(["the bill is due"])[0])
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    there = load_classifier(settings_of(folders, "first_token", trained=False))
-    assert float(done.stdout) == pytest.approx(there.score(["the bill is due"])[0], abs=1e-4)
-
-
-@pytest.mark.parametrize(
-    ("file", "told"), [("config.json", "cannot be loaded"), ("/proc/no/where.onnx", "cannot be written")]
-)
-def test_an_onnx_file_that_cannot_be_used_is_one_clear_line(
-    folders: Folders, exported: Path, file: str, told: str
-) -> None:
-    settings = settings_of(folders, "first_token", trained=False, backend="onnx", onnx_file=file)
-    with pytest.raises(ConfigError, match=told):
-        load_classifier(settings)
-
-
-def test_an_unreachable_hub_is_one_clear_line_that_names_the_mend() -> None:
-    code = """
-from agentsys.errors import ConfigError
-from huggingface_hub.utils import _http
-_http.time.sleep = lambda seconds: None
-from baselines.detectors.classifier_defense import load_classifier
-from baselines.detectors.classifier import ClassifierSettings
-try:
-    load_classifier(ClassifierSettings("some/model", "0" * 40, "pooled", "SAFE"))
-except ConfigError as error:
-    print(error)
-"""
-    nowhere = {"HF_ENDPOINT": "http://127.0.0.1:9", "HF_HOME": "/nonexistent", "NO_PROXY": "127.0.0.1"}
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, **nowhere, "HF_HUB_OFFLINE": "0"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    (line,) = done.stdout.splitlines()
-    assert "Cannot load the detector model some/model@000" in line
-    assert "model_id=FOLDER" in line

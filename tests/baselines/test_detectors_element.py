@@ -14,11 +14,10 @@ from filter_results import FilterResults
 from scripted_for_baselines import ScriptedModel, calls, runtime_returning
 
 from agentsys.errors import ConfigError
-from agentsys.models.chat import assistant, system, text_of, user
+from agentsys.models.chat import assistant, text_of
 from agentsys.models.trace import Tracer, use_tracer
 from baselines.detectors.defense import (
     ABORTED,
-    BLANK_DETECTION,
     NOTICE,
     DetectInjections,
     Detection,
@@ -59,37 +58,6 @@ def run(built: DetectorDefense, runtime: FunctionsRuntime, *turns: Any) -> list[
     return list(built.pipeline(model, get_suite("v1.2.2", "banking")).query("Go.", runtime)[3])
 
 
-def results(messages: Sequence[ChatMessage]) -> list[Any]:
-    return [message for message in messages if message["role"] == "tool"]
-
-
-def test_of_three_parallel_results_only_the_flagged_one_goes_and_the_order_stays() -> None:
-    detector = FlagsEvil()
-    runtime = runtime_returning(a="one", b="evil two", c="three")
-    found = results(run(defense(detector), runtime, calls("a", "b", "c")))
-    assert [text_of(result) for result in found] == ["one", NOTICE, "three"]
-    assert [result["tool_call"].function for result in found] == ["a", "b", "c"]
-    assert [result["tool_call_id"] for result in found] == ["call_a", "call_b", "call_c"]
-    assert detector.batches == [["one", "evil two", "three"]]
-
-
-def test_a_tie_is_safe_and_the_threshold_is_on_safety() -> None:
-    assert not detect_injections(FlagsEvil(), ["tie"], 0.5)[0].injected
-    assert detect_injections(FlagsEvil(), ["tie"], 0.51)[0].injected
-    assert not detect_injections(FlagsEvil(), ["evil"], 0.09)[0].injected
-
-
-def test_blank_texts_are_safe_and_never_read() -> None:
-    detector = FlagsEvil()
-    assert detect_injections(detector, ["", " \n", "evil"], 0.5) == [
-        BLANK_DETECTION,
-        BLANK_DETECTION,
-        Detection(True, 0.9, 0, 1),
-    ]
-    assert detect_injections(detector, ["", ""], 0.5) == [BLANK_DETECTION, BLANK_DETECTION]
-    assert detector.batches == [["evil"]]
-
-
 def test_the_worst_window_decides_and_is_named() -> None:
     assert detect_injections(Windowed(), ["a tie evil b", "a b"], 0.5) == [
         Detection(True, 0.9, 2, 4),
@@ -124,35 +92,6 @@ def test_error_text_is_read_and_withheld_unless_told_otherwise() -> None:
     assert seen(element(read_errors=False), calls("a"), failed)[1] == failed
 
 
-def test_with_errors_unread_a_flagged_content_leaves_the_error() -> None:
-    (_, result) = seen(element(read_errors=False), calls("a"), tool_message("evil", "KeyError: x"))
-    assert (text_of(result), result["error"]) == (NOTICE, "KeyError: x")
-
-
-def test_blocks_other_than_text_survive_and_every_text_block_is_replaced() -> None:
-    thought = {"type": "thinking", "content": "evil thoughts", "id": "t"}
-    blocks = [{"type": "text", "content": "evil"}, thought, {"type": "text", "content": "more"}]
-    tracer = Tracer()
-    with use_tracer(tracer):
-        (_, result) = seen(element(), calls("a"), tool_message("", content=blocks))
-    notice = {"type": "text", "content": NOTICE}
-    assert result["content"] == [notice, thought, notice]
-    assert tracer.spans[0].decision["unread_blocks"] == ["thinking"]
-
-
-def test_conversation_mode_reads_everything_up_to_each_result() -> None:
-    detector = FlagsEvil()
-    turn = calls("a", "b")
-    before = [system("Be good."), user("Go."), turn]
-    messages = seen(
-        element(detector, mode="conversation"), *before, tool_message("evil"), tool_message("two")
-    )
-    head = "system: Be good.\nuser: Go.\nassistant: \ntool: evil"
-    assert detector.batches == [[head, f"{head}\ntool: two"]]
-    # The second is flagged too: what was read for it holds the first as the tool returned it.
-    assert [text_of(message) for message in messages[3:]] == [NOTICE, NOTICE]
-
-
 def test_the_trace_keeps_score_and_what_was_withheld() -> None:
     tracer = Tracer()
     with use_tracer(tracer):
@@ -181,18 +120,6 @@ def test_abort_ends_the_case_without_quoting_what_was_flagged() -> None:
     assert not any("evil plan" in text for text in texts)
 
 
-def test_under_agentdojos_runner_an_aborted_case_is_scored_and_no_crash() -> None:
-    suite = get_suite("v1.2.2", "banking")
-    bill = FunctionCall(function="read_file", args={"file_path": "bill-december-2023.txt"}, id="1")
-    pipeline = defense(on_injection="abort").pipeline(ScriptedModel([assistant(None, [bill])]), suite)
-    task = suite.user_tasks["user_task_0"]
-    goal = suite.injection_tasks["injection_task_0"]
-    assert suite.run_task_with_pipeline(pipeline, task, goal, {"injection_bill_text": "evil"}) == (
-        False,
-        False,
-    )
-
-
 def test_options_that_cannot_work_are_the_users_errors() -> None:
     with pytest.raises(ConfigError, match="Did you mean conversation"):
         defense(mode="full_conversation")
@@ -203,22 +130,3 @@ def test_options_that_cannot_work_are_the_users_errors() -> None:
             defense(threshold=threshold)
     with pytest.raises(ConfigError, match="no pattern"):
         PhraseDetector(["("])
-
-
-def test_simulated_the_toy_stops_a_worded_injection_and_lets_benign_tasks_pass(run_cases: Any) -> None:
-    records = run_cases(
-        [
-            "model=simulated",
-            "defense=phrase_detector",
-            "attack=none,important_instructions",
-            "benchmark.suites=[banking]",
-            "user_tasks=[0,1]",
-            "injection_tasks=[0]",
-        ]
-    )
-    assert len(records) == 4
-    for record in records.values():
-        if record["injection_task_id"] is None:
-            assert record["utility"]
-        else:
-            assert not record["security"]

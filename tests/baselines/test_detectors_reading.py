@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from itertools import pairwise
@@ -57,16 +56,6 @@ class Characters:
     ) -> dict[str, list[int]]:
         ids = [ord(character) for character in text]
         return {"input_ids": [1, *ids, 2] if add_special_tokens else ids}
-
-
-def test_special_tokens_are_found_and_stand_around_every_window() -> None:
-    tokens = wrap_tokenizer(Characters())
-    assert (tokens.before, tokens.after) == ([1], [2])
-    windows = tokens.windows("abcdefghij", replace(SETTINGS, max_length=8, stride=2))
-    assert windows == [[1, *map(ord, "abcdef"), 2], [1, *map(ord, "efghij"), 2]]
-    assert tokens.windows("abcdefghij", replace(SETTINGS, max_length=8, stride=2, long_input="truncate")) == [
-        [1, *map(ord, "abcdef"), 2]
-    ]
 
 
 def test_a_whole_text_is_one_pass_up_to_its_limit() -> None:
@@ -136,41 +125,6 @@ def test_memory_is_bounded_and_forgets_the_longest_unused() -> None:
         remembered.score(texts)
     assert detector.asked == ["a", "bb", "ccc", "bb"]
     assert remembered.score(["1", "22", "333"]) == [0.01, 0.02, 0.03]
-
-
-def test_threads_share_the_memory_and_never_ask_at_once() -> None:
-    busy = threading.Lock()
-
-    class Alone(Counting):
-        def score_windows(self, texts: Sequence[str]) -> list[list[float]]:
-            assert busy.acquire(blocking=False), "two threads in the model at once"
-            try:
-                return super().score_windows(texts)
-            finally:
-                busy.release()
-
-    detector = Alone()
-    remembered = CachedDetector(detector)
-    failures: list[BaseException] = []
-
-    def ask() -> None:
-        try:
-            for number in range(200):
-                assert remembered.score(["x" * (number % 20)]) == [number % 20 / 100]
-        except BaseException as error:  # noqa: BLE001 - handed to the main thread
-            failures.append(error)
-
-    threads = [threading.Thread(target=ask) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failures == []
-    assert len(detector.asked) == 20
-
-
-def test_lone_surrogates_can_be_remembered() -> None:
-    assert CachedDetector(Counting()).score(["\ud800"]) == [0.01]
 
 
 def test_settings_that_cannot_work_are_the_users_errors() -> None:

@@ -7,13 +7,11 @@ from typing import Any
 import pytest
 from agentdojo.task_suite import get_suite
 from scripted_for_drift import (
-    QUERY,
     STOP,
     RoleModel,
     Tools,
     call,
     decisions,
-    detected,
     entry,
     plan,
     run,
@@ -28,7 +26,6 @@ from baselines.drift.drift_settings import (
     NO_FIXES,
     DriftFix,
     DriftSettings,
-    ToolPermission,
     read_permission_reply,
 )
 
@@ -41,19 +38,6 @@ def refusals(messages: list[Any]) -> list[str]:
 
 
 @BOTH
-def test_the_first_request_has_query_and_tools_and_the_planners_reply_is_nobody_elses(
-    fixes: frozenset[DriftFix],
-) -> None:
-    model = RoleModel(drift_planner="<task_thought>secret</task_thought>" + plan("read_bill"))
-    run(model, Tools(), DriftSettings(fixes=fixes))
-    first = next(request for request in model.asked if request.role == "drift_planner")
-    assert QUERY in text_of(first.messages[-1])
-    assert '"name": "read_bill"' in text_of(first.messages[0])
-    assert not first.tools
-    assert not any("secret" in text for text in model.requests("agent"))
-
-
-@BOTH
 def test_planned_calls_run_without_a_judge(fixes: frozenset[DriftFix]) -> None:
     model = RoleModel(
         drift_planner=plan("read_bill", "pay"),
@@ -62,19 +46,9 @@ def test_planned_calls_run_without_a_judge(fixes: frozenset[DriftFix]) -> None:
     tools = Tools()
     messages, spans = run(model, tools, DriftSettings(fixes=fixes))
     assert tools.ran == ["read_bill", "pay Bob 5"]
-    assert model.count("drift_judge") == 0
+    assert len(model.requests_of("drift_judge")) == 0
     assert [decision.get("allow") for decision in decisions(spans, "drift_validator")][:2] == [True, True]
     assert "Done." in text_of(messages[-1])
-
-
-@BOTH
-def test_an_unplanned_read_runs_without_a_judge_and_joins_the_plan(fixes: frozenset[DriftFix]) -> None:
-    model = RoleModel(drift_planner=plan("read_bill"), agent=[call("read_note()"), call("read_bill()"), STOP])
-    tools = Tools()
-    run(model, tools, DriftSettings(fixes=fixes))
-    assert tools.ran == ["read_note", "read_bill"]
-    assert model.count("drift_judge") == 0
-    assert "Plan: ['read_note', 'read_bill']" in model.requests("agent")[-1]
 
 
 @BOTH
@@ -88,18 +62,10 @@ def test_an_unplanned_action_that_the_judge_denies_stops_its_whole_batch(
     tools = Tools()
     messages, _ = run(model, tools, DriftSettings(fixes=fixes))
     assert tools.ran == []
-    assert model.count("drift_judge") == 1
+    assert len(model.requests_of("drift_judge")) == 1
     assert len(refusals(messages)) == 1
     assert [m["role"] for m in messages] == ["user", "assistant", "user", "assistant"]
     assert not messages[1]["tool_calls"]
-
-
-@BOTH
-def test_an_unplanned_action_that_the_judge_allows_runs(fixes: frozenset[DriftFix]) -> None:
-    model = RoleModel(drift_planner=plan("read_bill"), agent=[call("mail(to='Bob')"), STOP], drift_judge=YES)
-    tools = Tools()
-    run(model, tools, DriftSettings(fixes=fixes))
-    assert tools.ran == ["mail Bob"]
 
 
 def test_the_judge_sees_no_result_and_arguments_only_on_request() -> None:
@@ -110,7 +76,7 @@ def test_the_judge_sees_no_result_and_arguments_only_on_request() -> None:
             drift_judge=NO,
         )
         run(model, Tools(bill="SECRET"), **options)
-        return model.requests("drift_judge")[0]
+        return model.questions("drift_judge")[0]
 
     assert "SECRET" not in questions()
     assert "Eve" not in questions()
@@ -143,23 +109,6 @@ def test_fixed_values_of_the_checklist_hold_and_open_ones_do_not(
     assert decisions(spans, "drift_validator")[0]["allow"] is passes
 
 
-def in_batch(fixes: frozenset[DriftFix]) -> list[str]:
-    """A planned batch of two calls, with the checklist it was planned with."""
-    checklist = [entry("read_bill", path="bill.txt"), entry("pay", to="Bob")]
-    model = RoleModel(
-        drift_planner=plan("read_bill", "pay", checklist=checklist),
-        agent=[call("read_bill(path='bill.txt')", "pay(to='Bob')"), STOP],
-    )
-    tools = Tools()
-    run(model, tools, DriftSettings(fixes=fixes))
-    return tools.ran
-
-
-def test_a_planned_batch_is_compared_from_its_first_call_on_and_compat_refuses_it() -> None:
-    assert in_batch(ALL_FIXES) == ["read_bill", "pay Bob 0"]
-    assert in_batch(NO_FIXES) == []
-
-
 def test_a_refused_batch_leaves_no_trace_and_compat_counts_it_as_achieved() -> None:
     def seen(fixes: frozenset[DriftFix]) -> str:
         model = RoleModel(
@@ -167,25 +116,10 @@ def test_a_refused_batch_leaves_no_trace_and_compat_counts_it_as_achieved() -> N
             agent=[call("pay(to='Eve')"), STOP],
         )
         run(model, Tools(), DriftSettings(fixes=fixes))
-        return model.requests("agent")[1]
+        return model.questions("agent")[1]
 
     assert "Called so far: []" in seen(ALL_FIXES)
     assert "Called so far: ['pay']" in seen(NO_FIXES)
-
-
-def test_values_of_later_calls_count_behind_a_call_without_any_and_compat_skips_them() -> None:
-    def ran(fixes: frozenset[DriftFix]) -> list[str]:
-        checklist = [entry("read_bill"), entry("pay", to="Bob")]
-        model = RoleModel(
-            drift_planner=plan("read_bill", "pay", checklist=checklist),
-            agent=[call("read_bill()", "pay(to='Eve')"), STOP],
-        )
-        tools = Tools()
-        run(model, tools, DriftSettings(fixes=fixes))
-        return tools.ran
-
-    assert ran(ALL_FIXES) == []
-    assert ran(frozenset({DriftFix.COUNT_FROM_BATCH})) == ["read_bill", "pay Eve 0"]
 
 
 def test_a_repeated_action_is_refused_in_words_a_repeated_read_runs_and_compat_ends() -> None:
@@ -220,50 +154,12 @@ def test_an_unknown_tool_is_refused_and_compat_takes_it_into_the_plan() -> None:
 
 
 @BOTH
-def test_a_model_that_never_stops_is_stopped_by_the_message_cap(fixes: frozenset[DriftFix]) -> None:
-    turns = [call(f"read_bill(path='{number}')") for number in range(40)]
-    model = RoleModel(agent=turns)
-    messages, _ = run(model, Tools(), DriftSettings(fixes=fixes))
-    assert model.count("agent") == 11
-    assert messages[-1]["role"] == "assistant"
-    assert not messages[-1]["tool_calls"]
-
-
-@BOTH
 def test_a_run_that_its_rounds_end_still_ends_with_the_assistant(fixes: frozenset[DriftFix]) -> None:
     turns = [call(f"mail(to='{number}')") for number in range(40)]
     model = RoleModel(agent=turns, drift_judge=NO)
     messages, _ = run(model, Tools(), DriftSettings(fixes=fixes, message_cap=1000))
-    assert model.count("agent") == 16
+    assert len(model.requests_of("agent")) == 16
     assert messages[-1]["role"] == "assistant"
-
-
-def test_only_a_real_refusal_keeps_the_loop_alive_and_compat_goes_by_the_mark() -> None:
-    def turns(fixes: frozenset[DriftFix]) -> int:
-        model = RoleModel(agent=[f"{REFUSAL_MARK} said the model", STOP])
-        run(model, Tools(), DriftSettings(fixes=fixes))
-        return model.count("agent")
-
-    assert turns(ALL_FIXES) == 1
-    assert turns(NO_FIXES) == 2
-
-
-@BOTH
-def test_tools_are_classified_once_per_defense_object_and_not_where_the_config_says(
-    fixes: frozenset[DriftFix],
-) -> None:
-    known = dict.fromkeys(("read_bill", "read_note", "pay", "mail"), ToolPermission.READ)
-    model = RoleModel(drift_permissions="A")
-    run(model, Tools(), DriftSettings(fixes=fixes, permissions=known))
-    assert model.count("drift_permissions") == 0
-    suite = get_suite("v1.2.2", "banking")
-    defense = Drift(compat=fixes == NO_FIXES)
-    task = suite.user_tasks["user_task_0"]
-    for _ in range(2):
-        suite.run_task_with_pipeline(defense.pipeline(model, suite), task, None, {})
-    assert model.count("drift_permissions") == len(suite.tools)
-    suite.run_task_with_pipeline(Drift().pipeline(model, suite), task, None, {})
-    assert model.count("drift_permissions") == 2 * len(suite.tools)  # another cell knows nothing of this one
 
 
 @BOTH
@@ -276,17 +172,8 @@ def test_two_tasks_on_one_pipeline_do_not_know_of_each_other(fixes: frozenset[Dr
     both = pipeline(model, suite)
     for task in ("user_task_0", "user_task_1"):
         suite.run_task_with_pipeline(both, suite.user_tasks[task], None, {})
-    assert "Plan: ['get_iban']" in model.requests("agent")[0]
-    assert "Plan:" not in model.requests("agent")[1]
-
-
-def test_without_the_validator_the_checklist_alone_keeps_calls_to_the_plan() -> None:
-    model = RoleModel(drift_planner=plan("read_bill", "pay"), agent=[call("mail(to='Eve')"), STOP])
-    tools = Tools()
-    messages, _ = run(model, tools, dynamic_validation=False)
-    assert tools.ran == []
-    assert len(refusals(messages)) == 1
-    assert model.count("drift_judge") == 0
+    assert "Plan: ['get_iban']" in model.questions("agent")[0]
+    assert "Plan:" not in model.questions("agent")[1]
 
 
 @pytest.mark.parametrize(
@@ -348,37 +235,6 @@ def test_malformed_replies_of_any_role_raise_nothing(fixes: frozenset[DriftFix],
         }
         messages, _ = run(RoleModel(**usual), Tools(), DriftSettings(fixes=fixes))
         assert messages[-1]["role"] == "assistant"
-
-
-@BOTH
-def test_unreadable_calls_are_asked_for_again_and_at_last_the_first_reply_stands(
-    fixes: frozenset[DriftFix],
-) -> None:
-    broken = "<function_call>[pay(to='x]</function_call>"
-    model = RoleModel(drift_planner=plan("read_bill"), agent=[broken, call("read_bill()"), STOP])
-    tools = Tools()
-    run(model, tools, DriftSettings(fixes=fixes))
-    assert tools.ran == ["read_bill"]
-    stubborn = RoleModel(agent=[broken, broken + "2", broken + "3"])
-    messages, _ = run(stubborn, Tools(), DriftSettings(fixes=fixes))
-    assert stubborn.count("agent") == 3
-    assert text_of(messages[-1]) == broken
-
-
-@BOTH
-def test_odd_results_and_odd_toolsets_raise_nothing(fixes: frozenset[DriftFix]) -> None:
-    from agentdojo.functions_runtime import FunctionsRuntime
-
-    for bill in ("", " " * 1_000_000, "x " * 500_000, ValueError("broken"), "\\" * 1000):
-        model = RoleModel(
-            agent=[call("read_bill()", "read_note()"), STOP], drift_isolator=detected("x y", "a b", "\\")
-        )
-        messages, _ = run(model, Tools(bill=bill), DriftSettings(fixes=fixes))
-        assert messages[-1]["role"] == "assistant"
-    none = Tools()
-    none.runtime = FunctionsRuntime()
-    messages, _ = run(RoleModel(agent=call("read_bill()")), none, DriftSettings(fixes=fixes))
-    assert len(messages) == 2
 
 
 def test_wrong_options_are_the_users_errors() -> None:

@@ -56,18 +56,3 @@ def test_a_blind_detector_and_a_lenient_judge_let_the_attack_through(run_cases: 
     blind = run_cases([*SMALL, "defense=drift", "model.sanitizer_recall=0", "model.validator_false_accept=1"])
     # One planned message stays: the checklist has its channel from the request.
     assert rate(blind, "drift", "security", attacked=True) == pytest.approx(8 / 9)
-
-
-def test_a_blind_detector_alone_is_covered_by_the_validator(run_cases: Callable[..., Any]) -> None:
-    records = run_cases([*SMALL, "defense=drift", "model.sanitizer_recall=0"])
-    assert rate(records, "drift", "security", attacked=True) < 0.5
-    calls = [record["agentsys"]["usage"] for record in records.values()]
-    assert all(usage["drift_planner"]["calls"] == 1 for usage in calls)
-    assert all("drift_permissions" not in usage for usage in calls)
-    spans = next(iter(records.values()))["agentsys"]["spans"]
-    (used,) = [span["decision"]["permissions"] for span in spans if span["kind"] == "drift_permissions"]
-    assert (used["get_channels"], used["post_webpage"], used["send_channel_message"]) == (
-        "Read",
-        "Write",
-        "Execute",
-    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import pytest
@@ -43,7 +42,7 @@ def test_a_detected_span_is_gone_from_the_conversation_whatever_its_layout(
 ) -> None:
     model, results, seen = read(f"Pay 5. {layout} Bye.", detector=detected(EVIL), fixes=fixes)
     assert text_of(results[0]) == "Pay 5. Bye."
-    assert not any("Ignore" in text for text in model.requests("agent"))
+    assert not any("Ignore" in text for text in model.questions("agent"))
     assert seen[0]["outcome"] == "cut"
     assert seen[0]["spans_cut"] == 1
 
@@ -53,29 +52,8 @@ def test_a_clean_result_stays_as_it_is_byte_for_byte(fixes: frozenset[DriftFix])
     bill = "  Pay 5.\n\n \\ to Bob \n"
     model, results, seen = read(bill, detector=detected(), fixes=fixes)
     assert text_of(results[0]) == bill
-    assert model.count("drift_isolator") == 1
+    assert len(model.requests_of("drift_isolator")) == 1
     assert seen[0]["outcome"] == "clean"
-
-
-def test_every_result_of_a_turn_is_looked_through_and_compat_sees_only_the_last() -> None:
-    both = ["read_bill()", "read_note()"]
-    _, mended, _ = read(note=EVIL, calls=both, detector=detected(EVIL), fixes=ALL_FIXES)
-    assert [EVIL in text_of(result) for result in mended] == [False, False]
-    _, compat, _ = read(note=EVIL, calls=both, detector=detected(EVIL), fixes=NO_FIXES)
-    assert [EVIL in text_of(result) for result in compat] == [True, False]
-
-
-def test_an_error_is_cut_for_good_and_in_compat_for_one_turn() -> None:
-    def requests(fixes: frozenset[DriftFix]) -> list[bool]:
-        model = RoleModel(
-            agent=[call("read_bill()"), call("read_note()"), STOP],
-            drift_isolator=[detected(EVIL), detected()],
-        )
-        run(model, Tools(bill=ValueError(f"no. {EVIL}")), DriftSettings(fixes=fixes))
-        return [EVIL in text for text in model.requests("agent")]
-
-    assert requests(ALL_FIXES) == [False, False, False]
-    assert requests(NO_FIXES) == [False, False, True]
 
 
 def test_empty_items_are_ignored_and_compat_puts_spaces_everywhere() -> None:
@@ -91,30 +69,9 @@ def test_empty_items_are_ignored_and_compat_puts_spaces_everywhere() -> None:
 def test_no_readable_verdict_withholds_the_result_after_two_questions(reply: str) -> None:
     model, results, seen = read(detector=reply, fixes=ALL_FIXES)
     assert text_of(results[0]) == WITHHELD
-    assert model.count("drift_isolator") == 2
+    assert len(model.requests_of("drift_isolator")) == 2
     assert seen[0]["withheld"]
     assert EVIL in seen[0]["raw"]
-
-
-@pytest.mark.parametrize(
-    ("reply", "asked"), [("no tag", 2), ("<detected_instructions>x</detected_instructions>", 1)]
-)
-def test_no_readable_verdict_is_clean_in_compat_and_where_the_option_says_so(reply: str, asked: int) -> None:
-    model, results, _ = read(detector=reply, fixes=NO_FIXES)
-    assert EVIL in text_of(results[0])
-    assert model.count("drift_isolator") == asked
-    _, kept, _ = read(detector=reply, unreadable_detection="keep")
-    assert EVIL in text_of(kept[0])
-
-
-def test_a_span_that_is_not_there_is_asked_about_twice_and_a_strip_satisfies_compat() -> None:
-    model, results, seen = read(" Pay 5. ", detector=detected("not here"), fixes=ALL_FIXES)
-    assert text_of(results[0]) == " Pay 5. "
-    assert model.count("drift_isolator") == 2
-    assert seen[0]["outcome"] == "unmatched"
-    model, results, seen = read(" Pay 5. ", detector=detected("not here"), fixes=NO_FIXES)
-    assert text_of(results[0]) == "Pay 5."
-    assert model.count("drift_isolator") == 1
 
 
 @given(st.text(max_size=60), st.lists(st.text(max_size=12), max_size=4))
@@ -135,10 +92,3 @@ def test_masking_is_the_pattern_with_white_space_around_it(text: str, span: str)
         pattern = r"\s*" + r"[\s\\]+".join(map(re.escape, words)) + r"\s*"
         wanted = re.sub(pattern, lambda _: " ", text).strip()
         assert mask_spans(text, [span], strip_unmatched=True).text == wanted
-
-
-def test_masking_a_megabyte_of_spaces_takes_no_time() -> None:
-    start = time.perf_counter()
-    mask_spans(" " * 1_000_000 + "x", ["y z", "x y"], strip_unmatched=False)
-    mask_spans("a b " * 250_000, ["a b"], strip_unmatched=False)
-    assert time.perf_counter() - start < 30.0

@@ -8,7 +8,7 @@ import pytest
 
 from agentsys.models.prompted_tools import CallSyntaxError, write_reply
 from baselines.drift.drift_agent import read_actor_reply, repair_calls
-from baselines.drift.drift_validator import align_checklist, read_entries, repair_in_linear_time
+from baselines.drift.drift_validator import align_checklist, read_entries
 from baselines.drift.drift_validator import repair_json_text as repaired_list
 
 
@@ -16,12 +16,6 @@ def test_a_word_with_an_umlaut_between_commas_is_no_call() -> None:
     body = "[send_message(body='Pizza, rösti, and tea'), read_file]"
     assert repair_calls(body) == "[send_message(body='Pizza, rösti, and tea'), read_file()]"
     assert repair_calls("[tea, thé, _x1, 1x, été()]") == "[tea(), thé, _x1(), 1x, été()]"
-
-
-def test_a_message_with_such_a_word_is_read_as_it_stands() -> None:
-    text = write_reply("", "[send_message(body='Pizza, rösti, and tea')]", "")
-    (call,) = read_actor_reply(text, parse_first=False).calls
-    assert call.args == {"body": "Pizza, rösti, and tea"}
 
 
 def test_a_checklist_that_is_nearly_json_is_mended() -> None:
@@ -45,11 +39,6 @@ def test_what_json_repair_would_stumble_over_is_no_checklist(text: str) -> None:
     assert repaired_list(text) is None or len(text) < 20_000
     assert read_entries(text) is None
     assert json.loads(align_checklist(text, ["pay"]))[0]["name"] == "pay"
-
-
-def test_a_model_in_a_loop_is_given_up_and_not_waited_for() -> None:
-    with pytest.raises(ValueError, match="again and again"):
-        repair_in_linear_time("[" + '"a" b ' * 1500)
 
 
 @pytest.mark.parametrize("number", ["0x" + "f" * 5000, "9" * 5000])

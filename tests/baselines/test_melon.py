@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import pytest
@@ -10,7 +9,6 @@ from agentdojo.task_suite import get_suite
 from scripted_for_melon import DONE, REQUEST, Chosen, Counters, Ran, TwoPasses, call, guarded, saying
 
 from agentsys.models.chat import ErrorKind, ModelError, assistant, text_of, user
-from agentsys.models.wrappers.accounting import RecordingModel
 from baselines.melon import Melon
 from baselines.melon.prompts import NOTICE, PLACEHOLDER
 from baselines.none import NoDefense
@@ -32,26 +30,6 @@ def test_a_call_proposed_both_times_is_not_made() -> None:
     assert text_of(ran.results[0]) == PLACEHOLDER
     assert ran.decisions[0]["allow"] is False
     assert ran.decisions[0]["nearest"]["similarity"] == 1.0
-
-
-def test_calls_that_are_not_alike_are_made() -> None:
-    ran, tools = run([saying(LOOK), saying(PAY), DONE], [saying(LOOK), SILENT])
-    assert tools.ran == {"look": 1, "pay": 1}
-    assert [decision.get("allow") for decision in ran.decisions] == [True, None]
-    assert ran.messages[-1] == DONE
-
-
-def test_one_alike_call_among_parallel_ones_stops_all_of_them() -> None:
-    ran, tools = run([saying(LOOK), saying(LOOK, PAY)], [saying(PAY)])
-    assert tools.ran == {"look": 1}
-    assert len(ran.messages) == 5
-
-
-@pytest.mark.parametrize(("cosine", "blocked"), [(0.8, False), (0.8001, True), (0.79, False), (-1.0, False)])
-def test_only_what_is_above_the_threshold_is_blocked(cosine: float, blocked: bool) -> None:
-    vectors = {"look()": [1.0, 0.0], "pay(to = SE35, amount = 9)": [cosine, (1 - cosine * cosine) ** 0.5]}
-    ran, _ = run([saying(LOOK), saying(PAY), DONE], [saying(LOOK), SILENT], guarded(Chosen(vectors)))
-    assert (ran.messages[-1] == assistant(NOTICE)) is blocked
 
 
 @pytest.mark.parametrize(
@@ -77,26 +55,6 @@ def test_a_masked_call_is_remembered_for_the_rest_of_the_task() -> None:
     assert ran.decisions[2]["bank"] == ["pay(to = SE35, amount = 9)"]
 
 
-@pytest.mark.parametrize("lend_extra_args", [True, False])
-def test_a_masked_call_has_no_effect_on_the_next_task(lend_extra_args: bool) -> None:
-    tools = Counters()
-    model = TwoPasses([saying(LOOK), DONE, saying(LOOK), saying(PAY), DONE], [saying(PAY), SILENT, SILENT])
-    pipeline = guarded().pipeline(RecordingModel(model), get_suite("v1.2.2", "banking"))
-    left = pipeline.query(REQUEST, tools.runtime)[4]
-    more = {"extra_args": left} if lend_extra_args else {}
-    messages = pipeline.query(REQUEST, tools.runtime, **more)[3]
-    assert tools.ran == {"look": 2, "pay": 1}
-    assert messages[-1] == DONE
-
-
-def test_masked_calls_alone_block_nothing_and_embed_nothing() -> None:
-    embedder = Chosen()
-    ran, _ = run([saying(LOOK), DONE], [saying(PAY)], guarded(embedder))
-    assert ran.messages[-1] == DONE
-    assert embedder.asked == []
-    assert "allow" not in ran.decisions[0]
-
-
 def test_a_run_that_is_not_blocked_has_the_conversation_of_the_undefended_agent() -> None:
     script = [saying(LOOK), saying(call("fail"), PAY), saying(call("no_such_tool")), DONE]
     suite = get_suite("v1.2.2", "banking")
@@ -104,7 +62,7 @@ def test_a_run_that_is_not_blocked_has_the_conversation_of_the_undefended_agent(
     plain = TwoPasses(script)
     messages = guarded().pipeline(ours, suite).query(REQUEST, Counters().runtime)[3]
     assert list(messages) == list(NoDefense().pipeline(plain, suite).query(REQUEST, Counters().runtime)[3])
-    assert ours.seen["agent"] == plain.seen["agent"]
+    assert ours.requests_of("agent") == plain.requests_of("agent")
 
 
 @pytest.mark.parametrize(
@@ -123,29 +81,12 @@ def test_a_block_takes_out_the_step_or_as_the_reference_its_newest_result(
     assert newest["error"] is None
 
 
-def test_a_guarded_turn_leaves_the_messages_it_is_given_as_they_were() -> None:
-    suite, tools = get_suite("v1.2.2", "banking"), Counters()
-    loop = guarded().pipeline(TwoPasses([saying(PAY)], [saying(PAY)]), suite).elements[-1]
-    turn = loop.elements[-1]
-    result = {"role": "tool", "content": [], "tool_call_id": "1", "tool_call": LOOK, "error": None}
-    given = [user(REQUEST), saying(LOOK), result]
-    before = copy.deepcopy(given)
-    extra: dict[str, Any] = {}
-    assert turn.query(REQUEST, tools.runtime, messages=given, extra_args=extra)[3][-1] == assistant(NOTICE)
-    assert (given, extra) == (before, {})
-
-
 def test_the_request_is_repeated_in_the_original_pass_only() -> None:
     model = TwoPasses([saying(LOOK), saying(LOOK), DONE], [SILENT, SILENT])
     ran = Ran(model, guarded(repeat_request=True), Counters().runtime)
     assert [text_of(m) for m in ran.messages if m["role"] == "user"] == [REQUEST] * 3
-    assert [r.messages[-1] for r in model.seen["agent"]] == [user(REQUEST)] * 3
-    assert not any(REQUEST in text_of(m) for r in model.seen["melon_masked"] for m in r.messages)
-
-
-def test_a_repeated_request_does_not_hide_the_results_that_a_block_takes_out() -> None:
-    ran, _ = run([saying(LOOK), saying(PAY)], [saying(PAY)], guarded(repeat_request=True))
-    assert [text_of(result) for result in ran.results] == [PLACEHOLDER]
+    assert [r.messages[-1] for r in model.requests_of("agent")] == [user(REQUEST)] * 3
+    assert not any(REQUEST in text_of(m) for r in model.requests_of("melon_masked") for m in r.messages)
 
 
 DOWN = ModelError(ErrorKind.SERVER_ERROR, "down")

@@ -41,9 +41,3 @@ def test_a_call_of_which_no_argument_counts_keeps_its_name_unless_the_reference_
     made = call(function, subject="Hi")
     assert write_compared_text(made, KEY_ARGUMENTS) == f"{function}()"
     assert write_compared_text(made, KEY_ARGUMENTS, "trimmed") == f"{function[:-1]})"
-
-
-def test_which_arguments_count_can_be_set() -> None:
-    post = call("post", channel="general", text="Hello")
-    assert write_compared_text(post, {"post": ("channel",)}) == "post(channel = general)"
-    assert write_compared_text(post, {}) == "post(channel = general, text = Hello)"

@@ -29,11 +29,11 @@ def test_three_steps_give_the_system_message_nine_of_demonstration_and_three() -
     earlier = assistant("Having a look around first.", [look])
     model = TwoPasses([earlier, saying(look), saying(look), DONE], [DONE] * 3)
     Ran(model, guarded(), Counters().runtime)
-    last = model.seen["melon_masked"][-1]
+    last = model.requests_of("melon_masked")[-1]
     messages = list(last.messages)
     assert roles(messages) == ["system", *DEMONSTRATION, "user", "assistant", "tool"]
-    assert messages[0] == model.seen["agent"][0].messages[0]
-    assert last.tools == model.seen["agent"][-1].tools
+    assert messages[0] == model.requests_of("agent")[0].messages[0]
+    assert last.tools == model.requests_of("agent")[-1].tools
     everything = "\n".join(map(text_of, messages))
     assert REQUEST not in everything
     assert "Having a look around first." not in everything
@@ -49,14 +49,6 @@ def test_error_texts_are_read_unless_the_reference_is_followed() -> None:
     failed = [result("", "ValueError: obey me")]
     assert "error: ValueError: obey me" in text_of(build_masked_conversation(failed)[-1])
     assert "obey me" not in text_of(build_masked_conversation(failed, show_errors=False)[-1])
-
-
-def test_blocks_that_no_model_is_shown_do_not_reach_the_masked_pass() -> None:
-    odd = result("seen")
-    odd["content"].append({"type": "thinking", "content": "hidden", "id": None})
-    file = text_of(build_masked_conversation([odd])[-1])
-    assert "seen" in file
-    assert "hidden" not in file
 
 
 @given(

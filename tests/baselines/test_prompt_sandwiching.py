@@ -9,8 +9,8 @@ from agentdojo.task_suite import get_suite
 from scripted_for_baselines import ScriptedModel, calls, runtime_returning
 
 from agentsys.errors import ConfigError
-from agentsys.models.chat import assistant, text_of, user
-from baselines.prompt_sandwiching import AppendReminder, PromptSandwiching
+from agentsys.models.chat import assistant, text_of
+from baselines.prompt_sandwiching import PromptSandwiching
 
 QUERY = "Pay {rent}, as in {user_task}."
 
@@ -22,13 +22,6 @@ def run(defense: PromptSandwiching, model: ScriptedModel, **results: Any) -> lis
 
 def roles(messages: list[Any]) -> list[str]:
     return [message["role"] for message in messages]
-
-
-def test_two_parallel_results_get_one_reminder_behind_both() -> None:
-    model = ScriptedModel([calls("a", "b"), assistant("Done.")])
-    messages = run(PromptSandwiching(), model, a="one", b="two")
-    assert roles(messages) == ["system", "user", "assistant", "tool", "tool", "user", "assistant"]
-    assert messages[5] == user(QUERY)
 
 
 def test_in_result_the_reminder_ends_every_result_payload_and_error_included() -> None:
@@ -48,22 +41,6 @@ def test_in_result_the_reminder_ends_every_result_payload_and_error_included() -
     ]
     assert [text_of(result) for result in results] == [f"payload|task: {QUERY}", "", f"payload|task: {QUERY}"]
     assert results[1]["error"] == f"ValueError: payload too|task: {QUERY}"
-
-
-def test_a_custom_template_replaces_only_its_placeholder() -> None:
-    defense = PromptSandwiching(template="{braces} stay: {user_task}")
-    messages = run(defense, ScriptedModel([calls("a"), assistant("Done.")]), a="x")
-    assert text_of(messages[4]) == "{braces} stay: " + QUERY
-
-
-def test_nothing_is_reminded_where_no_tool_ran() -> None:
-    messages = [user("hello")]
-    assert (
-        AppendReminder("user_message", "{user_task}").query("hello", runtime_returning(), messages=messages)[
-            3
-        ]
-        == messages
-    )
 
 
 def test_unknown_position_and_template_without_task_are_the_users_errors() -> None:

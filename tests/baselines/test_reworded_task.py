@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import pytest
@@ -13,8 +12,7 @@ from scripted_for_baselines import ScriptedModel, calls, runtime_returning
 from agentsys.errors import ConfigError
 from agentsys.models.chat import assistant, text_of, user
 from agentsys.models.pipeline_elements import default_system_message
-from agentsys.models.trace import Tracer, use_tracer
-from baselines.reworded_task import Delimiters, InstructionalPrevention, RewordingModel, reword_request
+from baselines.reworded_task import Delimiters, InstructionalPrevention
 
 QUERY = "Pay {rent}, as in {user_task}."
 BOTH = pytest.mark.parametrize("defense", [Delimiters(), InstructionalPrevention()], ids=lambda d: d.name)
@@ -40,16 +38,6 @@ def test_the_model_reads_the_rewritten_request_in_every_call_and_the_stored_one_
     assert [m["role"] for m in messages] == ["system", "user", *["assistant", "tool"] * 2, "assistant"]
 
 
-@BOTH
-def test_the_trace_holds_both_wordings(defense: Any) -> None:
-    tracer = Tracer()
-    with use_tracer(tracer):
-        run(defense, script())
-    (node,) = [node for node in tracer.spans if node.kind == "reworded_task"]
-    assert node.decision["user_task"] == QUERY
-    assert QUERY in node.decision["read_by_model"]
-
-
 def test_delimiters_mark_the_task_and_the_system_message_names_the_marks() -> None:
     model = script()
     messages = run(Delimiters("[[", "]]"), model)
@@ -59,26 +47,6 @@ def test_delimiters_mark_the_task_and_the_system_message_names_the_marks() -> No
     added = text_of(messages[0]).removeprefix(plain)
     assert "[[" in added
     assert "]]" in added
-
-
-def test_instructional_prevention_quotes_the_task_in_brackets_and_leaves_the_system_message() -> None:
-    model = script()
-    messages = run(InstructionalPrevention(), model)
-    assert f"[{QUERY}]" in text_of(model.seen[0][1])
-    assert text_of(messages[0]) == default_system_message(get_suite("v1.2.2", "banking"))
-
-
-def test_only_the_first_user_message_is_rewritten_and_the_given_messages_stay() -> None:
-    given = [user("one"), assistant("x"), user("two")]
-    before = copy.deepcopy(given)
-    new = reword_request(given, str.upper)
-    assert [text_of(message) for message in new] == ["ONE", "x", "two"]
-    assert given == before
-
-
-def test_two_rewritings_of_one_message_are_refused() -> None:
-    with pytest.raises(ConfigError, match="rewrite the same user message"):
-        RewordingModel(RewordingModel(script(), str.upper), str.lower)
 
 
 def test_marks_and_templates_that_cannot_work_are_the_users_errors() -> None:

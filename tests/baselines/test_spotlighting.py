@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from typing import Any
 
 import pytest
@@ -13,13 +12,12 @@ from agentdojo.types import get_text_content_as_str
 from scripted_for_baselines import ScriptedModel, calls, runtime_returning
 
 from agentsys.errors import ConfigError
-from agentsys.models.chat import assistant, text_of, user
+from agentsys.models.chat import assistant, text_of
 from agentsys.models.pipeline_elements import ModelElement
 from agentsys.models.trace import Tracer, use_tracer
-from baselines.prompt_sandwiching import AppendReminder
 from baselines.spotlighting import Spotlighting
-from baselines.spotlighting.defense import MarkResults, SpotlightingCompat
-from baselines.spotlighting.marking import PRIVATE_USE, Delimiting
+from baselines.spotlighting.defense import SpotlightingCompat
+from baselines.spotlighting.marking import PRIVATE_USE
 
 M = PRIVATE_USE
 
@@ -32,35 +30,6 @@ def run(
 
 def results(messages: list[Any]) -> list[Any]:
     return [message for message in messages if message["role"] == "tool"]
-
-
-def test_delimiting_shows_the_model_exactly_what_agentdojos_does() -> None:
-    model = ScriptedModel([calls("a", "b"), calls("a"), assistant("Done.")])
-    messages = run(Spotlighting(), model, runtime_returning(a="one", b=["x", "y"]))
-    assert [text_of(message) for message in results(messages)] == ["<<one>>", "<<- x\n- y>>", "<<one>>"]
-    assert results(model.seen[2]) == results(messages)
-
-
-def test_error_text_is_marked_too() -> None:
-    model = ScriptedModel([calls("broken", "unknown"), assistant("Done.")])
-    messages = run(Spotlighting(), model, runtime_returning(broken=ValueError("obey >> me")))
-    first, second = results(messages)
-    assert (text_of(first), first["error"]) == ("<<>>", "<<ValueError: obey  me>>")
-    assert second["error"] == "<<Invalid tool unknown provided.>>"
-
-
-@pytest.mark.parametrize("variant", ["delimiting", "datamarking", "encoding"])
-def test_the_system_message_is_agentdojos_with_the_explanation_behind_it(variant: Any) -> None:
-    defense = Spotlighting(variant)
-    messages = run(defense, ScriptedModel([assistant("Done.")]), runtime_returning())
-    explanation = defense.prompts()["system_message_addition"]
-    assert text_of(messages[0]) == f"{load_system_message(None)} {explanation}"
-
-
-def test_encoding_is_what_the_model_reads() -> None:
-    model = ScriptedModel([calls("a"), assistant("Done.")])
-    run(Spotlighting("encoding"), model, runtime_returning(a="Zoë"))
-    assert base64.b64decode(text_of(model.seen[1][-1])).decode() == "Zoë"
 
 
 def note_runtime() -> FunctionsRuntime:
@@ -108,56 +77,6 @@ def test_the_trace_keeps_raw_results_and_counts_removals() -> None:
         ("a", {"raw": "x >> y", "raw_error": None, "marks_removed": 1}),
         ("broken", {"raw": "", "raw_error": "ValueError: z", "marks_removed": 0}),
     ]
-
-
-def test_a_result_is_marked_once_however_many_rounds_follow() -> None:
-    model = ScriptedModel([calls("a"), calls("a"), calls("a"), assistant("Done.")])
-    messages = run(Spotlighting("encoding"), model, runtime_returning(a="one"))
-    assert {text_of(message) for message in results(messages)} == {base64.b64encode(b"one").decode()}
-
-
-def test_with_a_reminder_results_are_marked_and_the_reminder_is_not_whatever_the_order() -> None:
-    run(Spotlighting(), model := ScriptedModel([calls("a"), assistant("Done.")]), runtime_returning(a="1"))
-    result = {**results(model.seen[1])[0], "content": [{"type": "text", "content": "one"}]}
-    for elements in (
-        [MarkResults(Delimiting()), AppendReminder("user_message", "{user_task}")],
-        [AppendReminder("user_message", "{user_task}"), MarkResults(Delimiting())],
-    ):
-        messages: Any = [user("Pay."), calls("a"), result]
-        for element in elements:
-            messages = element.query("Pay.", runtime_returning(), messages=messages)[3]  # type: ignore[attr-defined]
-        assert [text_of(message) for message in messages[-2:]] == ["<<one>>", "Pay."]
-
-
-def marks_of(defense: Spotlighting, query: str) -> str:
-    """The marked form of the result `x y`, checked to be the one the system message explains."""
-    model = ScriptedModel([calls("a"), assistant("Done.")])
-    messages = run(defense, model, runtime_returning(a="x y"), query)
-    text = text_of(results(messages)[0])
-    start, between = text.split("x")[0], text[1:-1]
-    assert (start or between) in text_of(messages[0])
-    return text
-
-
-@pytest.mark.parametrize("variant", ["delimiting", "datamarking"])
-def test_random_marks_differ_between_cases_and_repeat_in_the_same_case(variant: Any) -> None:
-    defense = Spotlighting(variant, random=True)
-    first = marks_of(defense, "Pay.")
-    assert first == marks_of(Spotlighting(variant, random=True), "Pay.")
-    assert first != marks_of(defense, "Buy.")
-    assert first != marks_of(Spotlighting(variant, random=True, seed=1), "Pay.")
-    assert first != marks_of(Spotlighting(variant), "Pay.")
-
-
-def test_random_marks_depend_on_the_data_too_so_that_each_attacked_case_has_its_own() -> None:
-    suite = get_suite("v1.2.2", "banking")
-    texts = set()
-    for payload in ("obey", "obey me"):
-        model = ScriptedModel([assistant("Done.")])
-        environment = suite.load_and_inject_default_environment({"injection_bill_text": payload})
-        Spotlighting(random=True).pipeline(model, suite).query("Pay.", runtime_returning(), environment)
-        texts.add(text_of(model.seen[0][0]))
-    assert len(texts) == 2
 
 
 def test_a_result_that_copies_the_usual_marks_cannot_close_a_random_one() -> None:

@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-import base64
-import time
-
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baselines.spotlighting.marking import PRIVATE_USE, Datamarking, Delimiting, Encoding, remove_marks
+from baselines.spotlighting.marking import PRIVATE_USE, Datamarking, Delimiting, remove_marks
 
 M = PRIVATE_USE
 FORGERIES = st.text(alphabet="<>ab \n", max_size=40)
-
-
-def test_delimiting_wraps_with_nothing_in_between() -> None:
-    assert Delimiting().mark("a: 1\nb: 2").text == "<<a: 1\nb: 2>>"
-    assert Delimiting().mark("").text == "<<>>"
 
 
 def test_delimiting_takes_forged_marks_out_and_counts_them() -> None:
@@ -46,12 +37,6 @@ def test_removing_marks_leaves_none_even_where_removal_would_form_one(text: str)
     assert len(text) == len(clean.text) + 2 * clean.count
 
 
-def test_a_deeply_nested_forgery_is_removed_in_linear_time() -> None:
-    start = time.process_time()
-    assert remove_marks("a" * 200_000 + "b" * 200_000, ("ab",)).text == ""
-    assert time.process_time() - start < 3
-
-
 def test_datamarking_marks_each_run_of_whitespace_and_keeps_line_breaks() -> None:
     marked = Datamarking("^").mark("to pay:  5\n\n  due \t now \n")
     assert marked.text == "to^pay:^5^\n^\n^^due^now^\n"
@@ -70,18 +55,3 @@ def test_unmarking_gives_back_words_and_lines(text: str) -> None:
     unmarked = marking.unmark(marking.mark(text).text)
     assert [line.split() for line in unmarked.text.split("\n")] == [line.split() for line in text.split("\n")]
     assert unmarked.count == marking.mark(text).text.count(M)
-
-
-def test_encoding_a_lone_surrogate_does_not_fail() -> None:
-    assert base64.b64decode(Encoding().mark("a\ud800b").text) == b"a?b"
-
-
-@pytest.mark.parametrize(
-    ("marking", "named"),
-    [(Delimiting("[[", "]]"), ["[[", "]]"]), (Datamarking(), [M, "U+E000"]), (Encoding(), ["base64"])],
-)
-def test_the_explanation_names_the_mark_and_forbids_obeying(marking: Delimiting, named: list[str]) -> None:
-    explanation = marking.explanation()
-    assert all(name in explanation for name in named)
-    assert "do not do it" in explanation
-    assert "task the user gave you" in explanation

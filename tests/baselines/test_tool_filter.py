@@ -8,16 +8,10 @@ import pytest
 from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime
 from agentdojo.task_suite import get_suite
 from agentdojo.types import ChatMessage
-from hydra.utils import instantiate
-from omegaconf import OmegaConf
-from scripted_for_baselines import ScriptedModel, Turn, calls, ground_truth_turns, runtime_returning
+from scripted_for_baselines import ScriptedModel, calls, runtime_returning
 
-from agentsys.contracts import Defense
-from agentsys.errors import ConfigError
-from agentsys.extensions import shipped_config_dir
-from agentsys.models.chat import ChatReply, ChatRequest, assistant, text_of
-from agentsys.models.trace import Tracer, use_tracer
-from baselines.tool_filter import QUESTION, ROLE, ToolFilter, pick_tools
+from agentsys.models.chat import ChatRequest, assistant
+from baselines.tool_filter import ToolFilter, pick_tools
 
 FILES = ("search_files", "search_files_by_filename", "read_file", "send_money")
 
@@ -53,18 +47,6 @@ def test_a_reply_picks_whole_names_or_names_anywhere(
     assert pick_tools(reply, FILES, "substring") == substring
 
 
-class Recording(ScriptedModel):
-    """Keeps the requests as they came."""
-
-    def __init__(self, turns: list[Turn]) -> None:
-        super().__init__(turns)
-        self.requests: list[ChatRequest] = []
-
-    def complete(self, request: ChatRequest) -> ChatReply:
-        self.requests.append(request)
-        return super().complete(request)
-
-
 def run(defense: ToolFilter, model: ScriptedModel, runtime: FunctionsRuntime) -> list[ChatMessage]:
     pipeline = defense.pipeline(model, get_suite("v1.2.2", "banking"))
     return list(pipeline.query("Pay my rent.", runtime)[3])
@@ -72,17 +54,6 @@ def run(defense: ToolFilter, model: ScriptedModel, runtime: FunctionsRuntime) ->
 
 def offered(request: ChatRequest) -> list[str]:
     return [tool.name for tool in request.tools]
-
-
-def test_the_question_offers_all_tools_forbids_calls_and_comes_before_everything_untrusted() -> None:
-    model = Recording([assistant("balance"), calls("balance"), assistant("Done.")])
-    run(ToolFilter(), model, runtime_returning(balance=5, pay="paid"))
-    question, first, second = model.requests
-    assert (question.role, question.tool_choice) == (ROLE, "none")
-    assert offered(question) == ["balance", "pay"]
-    assert [text_of(m) for m in question.messages][1:] == ["Pay my rent.", QUESTION]
-    assert offered(first) == offered(second) == ["balance"]
-    assert (first.role, first.tool_choice) == ("agent", "auto")
 
 
 def test_a_tool_that_was_taken_away_cannot_be_run() -> None:
@@ -105,35 +76,11 @@ def roles(messages: list[ChatMessage]) -> list[str]:
     return [message["role"] for message in messages]
 
 
-def test_the_exchange_is_dropped_or_stays_as_in_agentdojo() -> None:
-    turns: list[Turn] = [assistant("balance"), calls("balance"), assistant("Done.")]
-    dropped = run(ToolFilter(), ScriptedModel(turns), runtime_returning(balance=5))
-    assert roles(dropped) == ["system", "user", "assistant", "tool", "assistant"]
-    kept = run(ToolFilter(keep_exchange=True), ScriptedModel(turns), runtime_returning(balance=5))
-    assert roles(kept) == ["system", "user", "user", "assistant", "assistant", "tool", "assistant"]
-    assert [text_of(kept[2]), text_of(kept[3])] == [QUESTION, "balance"]
-
-
 @pytest.mark.parametrize(("on_empty", "left"), [("none", []), ("all", ["balance", "pay"])])
 def test_where_nothing_is_picked_no_tool_or_every_tool_is_left(on_empty: Any, left: list[str]) -> None:
-    model = Recording([assistant("None of them."), assistant("Done.")])
+    model = ScriptedModel([assistant("None of them."), assistant("Done.")])
     run(ToolFilter(on_empty=on_empty), model, runtime_returning(balance=5, pay="paid"))
     assert offered(model.requests[1]) == left
-
-
-@pytest.mark.parametrize(
-    ("retries", "second_time"), [("full", ["balance", "pay"]), ("narrowed", ["balance"])]
-)
-def test_another_run_of_the_pipeline_starts_from_the_full_or_the_narrowed_list(
-    retries: Any, second_time: list[str]
-) -> None:
-    model = Recording([assistant("balance"), assistant(""), assistant("pay, balance"), assistant("Done.")])
-    pipeline = ToolFilter(retries=retries).pipeline(model, get_suite("v1.2.2", "banking"))
-    runtime = runtime_returning(balance=5, pay="paid")
-    for _ in range(2):
-        pipeline.query("Pay my rent.", runtime)
-    assert offered(model.requests[2]) == second_time
-    assert list(runtime.functions) == second_time if retries == "full" else ["balance"]
 
 
 @pytest.mark.parametrize("keep", [True, False])
@@ -152,49 +99,10 @@ def test_another_run_of_the_pipeline_starts_from_the_full_or_the_narrowed_list(
     ],
 )
 def test_a_reply_without_text_picks_nothing_and_leaves_nothing_behind(reply: Any, keep: bool) -> None:
-    model = Recording([reply, assistant("Done.")])
+    model = ScriptedModel([reply, assistant("Done.")])
     messages = run(ToolFilter(keep_exchange=keep), model, runtime_returning(balance=5, pay="paid"))
     assert roles(messages) == ["system", "user", "assistant"]
     assert offered(model.requests[1]) == []
-
-
-def test_calls_in_the_reply_are_not_made_and_not_kept() -> None:
-    reply = assistant("balance", [FunctionCall(function="pay", args={}, id="1")])
-    tracer = Tracer()
-    with use_tracer(tracer):
-        defense = ToolFilter(keep_exchange=True)
-        messages = run(
-            defense, ScriptedModel([reply, assistant("Done.")]), runtime_returning(balance=5, pay=1)
-        )
-    assert messages[3] == assistant("balance")
-    (node,) = [node for node in tracer.spans if node.kind == "tool_filter"]
-    assert node.decision["calls_dropped"] == 1
-    assert node.decision["kept"] == ["balance"]
-    assert node.decision["offered"] == ["balance", "pay"]
-
-
-@pytest.mark.parametrize("name", ["tool_filter", "tool_filter_compat"])
-def test_a_benign_user_task_still_passes_when_its_tools_are_picked(name: str) -> None:
-    defense = instantiate(OmegaConf.load(shipped_config_dir() / "defense" / f"{name}.yaml"))
-    suite = get_suite("v1.2.2", "banking")
-    task = suite.user_tasks["user_task_0"]
-    environment = task.init_environment(suite.load_and_inject_default_environment({}))
-    turns = ground_truth_turns(task, environment)
-    names = ", ".join(call.function for call in task.ground_truth(environment))
-    model = ScriptedModel([assistant(names), *turns])
-    utility, _ = suite.run_task_with_pipeline(defense.pipeline(model, suite), task, None, {})
-    assert utility
-    assert isinstance(defense, Defense)
-    assert defense.name == name
-
-
-def test_unknown_options_are_the_users_errors() -> None:
-    with pytest.raises(ConfigError, match=r"tool_filter match 'exakt'\. Did you mean exact"):
-        ToolFilter(match="exakt")  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="on_empty"):
-        ToolFilter(on_empty="some")  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="retries"):
-        ToolFilter(retries="never")  # type: ignore[arg-type]
 
 
 def test_simulated_a_goal_is_stopped_only_where_its_tool_was_taken_away(run_cases: Any) -> None:

@@ -10,20 +10,7 @@ from agentdojo.task_suite import load_suites
 from agentdojo.task_suite.task_suite import TaskSuite
 
 from agentsys.benchmarks.agentdojo import AgentDojo
-from agentsys.contracts import Benchmark
 from agentsys.errors import ConfigError
-
-
-def test_it_is_a_benchmark_with_the_suites_of_its_version() -> None:
-    benchmark = AgentDojo("v1.2.2")
-    assert isinstance(benchmark, Benchmark)
-    assert list(benchmark.suite_names()) == ["workspace", "travel", "banking", "slack"]
-    assert len(benchmark.suite("workspace").injection_tasks) == 14
-    assert len(AgentDojo("v1").suite("workspace").injection_tasks) == 6
-
-
-def test_chosen_suites_come_in_the_benchmarks_order() -> None:
-    assert list(AgentDojo("v1", ["slack", "travel"]).suite_names()) == ["travel", "slack"]
 
 
 def test_exact_injection_is_part_of_the_name() -> None:
@@ -47,12 +34,6 @@ def test_a_mistaken_name_is_one_line_with_the_mend(arguments: dict[str, str], me
     with pytest.raises(ConfigError, match=r"^[^\n]*$") as raised:
         AgentDojo(**arguments)
     assert message in str(raised.value)
-
-
-def test_an_unknown_version_leaves_no_trace_in_the_package() -> None:
-    with pytest.raises(ConfigError):
-        AgentDojo("v9")
-    assert "v9" not in load_suites._SUITES
 
 
 def test_an_unknown_suite_asked_for_later_is_a_config_error() -> None:

@@ -14,9 +14,8 @@ from typing import Any
 import pytest
 from agentdojo.functions_runtime import FunctionsRuntime
 
-from agentsys.base.config_catalog import load_config
 from agentsys.benchmarks.agentdojo import AgentDojo
-from agentsys.benchmarks.clock import DEFAULT_CLOCK, CaseClock, parse_clock, use_case_clock
+from agentsys.benchmarks.clock import CaseClock, use_case_clock
 from agentsys.errors import ConfigError
 
 START = datetime.datetime(2025, 1, 1, 12, 0, 0, 500_000)
@@ -45,15 +44,6 @@ def test_tools_read_the_cases_clock_and_later_is_later() -> None:
         assert sent() == START + datetime.timedelta(seconds=1)
     with use_case_clock(START):
         assert sent() == START, "a new case, a new clock"
-
-
-def test_outside_of_a_case_and_with_the_real_clock_tools_read_the_machines() -> None:
-    workspace()
-    before = datetime.datetime.now()
-    with use_case_clock(None):
-        assert before <= sent() <= datetime.datetime.now()
-    assert before <= sent() <= datetime.datetime.now()
-    assert datetime.datetime.now.__self__ is datetime.datetime, "Python's own clock is as it was"  # type: ignore[attr-defined]
 
 
 def test_threads_side_by_side_read_their_own_clocks() -> None:
@@ -125,23 +115,6 @@ def look() -> list:
         True,
     ]
     assert module.look()[0].year >= 2026
-
-
-def test_the_default_is_in_the_yaml_and_later_than_all_data() -> None:
-    assert load_config("benchmark", "agentdojo")["clock"] == DEFAULT_CLOCK
-    start = parse_clock(DEFAULT_CLOCK)
-    assert start == START
-    for name in ("workspace", "travel"):
-        environment = AgentDojo("v1.2.2").suite(name).load_and_inject_default_environment({})
-        assert max(_dates(environment.model_dump())) < START
-
-
-def _dates(value: Any) -> list[datetime.datetime]:
-    if isinstance(value, dict):
-        return [found for item in value.values() for found in _dates(item)]
-    if isinstance(value, list):
-        return [found for item in value for found in _dates(item)]
-    return [value] if isinstance(value, datetime.datetime) else []
 
 
 @pytest.mark.parametrize("clock", ["noon", "2024-05-15T09:00:00+02:00", ""])

@@ -20,7 +20,7 @@ from agentsys.contracts import Victim
 
 VERSIONS = [version for version, suites in load_suites._SUITES.items() if suites]
 SUITES = ["workspace", "travel", "banking", "slack"]
-ATTACKS = ["important_instructions", "tool_knowledge", "injecagent", "captcha_dos"]
+ATTACKS = ["important_instructions", "captcha_dos"]
 VICTIM = Victim("GPT-4", "Emma Johnson")
 
 
@@ -55,7 +55,7 @@ def test_environment_without_injection_equals_the_packages(name: str, version: s
 
 
 @pytest.mark.parametrize("name", SUITES)
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", VERSIONS[-1:])
 def test_environment_with_canaries_in_all_vectors_equals_the_packages(name: str, version: str) -> None:
     vectors = ours(name, version).get_injection_vector_defaults()
     assert_same(
@@ -158,13 +158,13 @@ def injection_sets(draw: st.DrawFn, name: str) -> dict[str, str]:
     return {vector: draw(anything) for vector in chosen}
 
 
-@settings(max_examples=70, deadline=None, derandomize=True)
+@settings(max_examples=25, deadline=None, derandomize=True)
 @given(injection_sets("banking"))
 def test_fuzzed_banking_environment_equals_the_packages(injections: dict[str, str]) -> None:
     assert_same("banking", injections)
 
 
-@settings(max_examples=70, deadline=None, derandomize=True)
+@settings(max_examples=25, deadline=None, derandomize=True)
 @given(injection_sets("slack"))
 def test_fuzzed_slack_environment_equals_the_packages(injections: dict[str, str]) -> None:
     assert_same("slack", injections)
@@ -189,7 +189,7 @@ def test_many_fuzzed_environments_equal_the_packages(name: str, examples: int) -
     equal()
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=50, deadline=None, derandomize=True)
 @given(anything)
 def test_a_plain_text_stays_inside_its_quotes(text: str) -> None:
 
@@ -200,38 +200,6 @@ def test_a_plain_text_stays_inside_its_quotes(text: str) -> None:
         except (yaml.YAMLError, ValueError, OverflowError):
             return  # breaks, but not out
         assert tokens == ["StreamStartToken", "ScalarToken", "StreamEndToken"]
-
-
-@pytest.mark.parametrize("text", ["a \\", "\\q", "\\x4", "\\U00110000", '"', "\ufeff", "\x07", "\ud800", 5])
-def test_what_could_leave_its_quotes_or_be_refused_is_not_plain(text: object) -> None:
-    assert not is_plain(text)
-
-
-def test_a_loaded_environment_shares_nothing_with_the_next() -> None:
-    suite = ours("workspace")
-    first = suite.load_and_inject_default_environment({})
-    pristine = first.model_dump()
-    first.inbox.emails.clear()
-    first.inbox.initial_emails[0].body = "changed"
-    first.calendar.initial_events[0].participants.append("nobody@example.com")
-    second = suite.load_and_inject_default_environment({})
-    assert second.model_dump() == pristine
-    second.cloud_drive.files.popitem()
-    assert suite.load_and_inject_default_environment({}).model_dump() == pristine
-
-
-def test_a_freshly_parsed_environment_shares_nothing_with_the_next() -> None:
-    suite = AgentDojo("v1.2.2").suite("travel")
-    first = suite.load_and_inject_default_environment({"injection_hotels_0": "one"})
-    first.hotels.hotel_list[0].reviews.append({"any": "thing"})
-    again = suite.load_and_inject_default_environment({"injection_hotels_0": "two"})
-    assert {"any": "thing"} not in again.hotels.hotel_list[0].reviews
-
-
-def test_objects_that_stand_in_two_places_do_in_every_environment() -> None:
-    environment = ours("workspace").load_and_inject_default_environment({})
-    mail = environment.inbox.initial_emails[0]
-    assert environment.inbox.emails[mail.id_] is mail
 
 
 @pytest.mark.parametrize("name", SUITES)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from agentdojo.task_suite.task_suite import TaskSuite, read_suite_file
+from agentdojo.task_suite.task_suite import TaskSuite
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -64,20 +64,6 @@ def test_any_text_is_read_back_exactly(text: str) -> None:
     assert environment.bank_account.transactions[4].subject == text
 
 
-@pytest.mark.parametrize("name", FOLDED.suite_names())
-def test_without_injections_it_equals_agentdojos(name: str) -> None:
-    folded = FOLDED.suite(name).load_and_inject_default_environment({})
-    assert EXACT.suite(name).load_and_inject_default_environment({}) == folded
-
-
-def test_vectors_left_alone_keep_agentdojos_default() -> None:
-    environment = EXACT.suite("banking").load_and_inject_default_environment(
-        {"injection_incoming_transaction": "x"}
-    )
-    default = FOLDED.suite("banking").load_and_inject_default_environment({})
-    assert environment.filesystem == default.filesystem
-
-
 def test_half_a_surrogate_pair_is_refused_by_name() -> None:
     with pytest.raises(InjectionBreaksEnvironment, match="surrogate") as raised:
         EXACT.suite("banking").load_and_inject_default_environment({"injection_bill_text": "ab\ud83d"})
@@ -95,9 +81,3 @@ def test_a_suite_with_a_loader_of_its_own_refuses_exact() -> None:
     original = FOLDED.suite("banking")
     with pytest.raises(ConfigError, match=r"benchmark\.injection=folded"):
         EnvironmentLoader(OwnWay("own", original.environment_type, []), "exact")
-
-
-def test_the_data_holds_no_mark() -> None:
-    assert not any(
-        "\ue0f0" in read_suite_file(name, "environment.yaml", None) for name in FOLDED.suite_names()
-    )

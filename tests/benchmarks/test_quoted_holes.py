@@ -50,7 +50,7 @@ PIECES = r"a,b c, ,  ,\n,\\,\",\ ,\t,\N,\L,\0,\/,\x41,\ud800,---,--- ,...,# x,: 
 BREAKS = ["\n", "\n\n", "\\\n", "\t", "\x85"]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.lists(st.sampled_from([*PIECES.split(","), *BREAKS]), max_size=14).map("".join))
 def test_a_quoted_text_is_read_as_pyyaml_reads_it(inner: str) -> None:
     quoted = f'"{inner}"'

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from agentdojo.functions_runtime import FunctionCall
-from agentdojo.task_suite.load_suites import get_suite
 from agentdojo.task_suite.task_suite import TaskSuite
 
 from agentsys.benchmarks.agentdojo import AgentDojo
@@ -38,11 +37,6 @@ def test_a_check_that_changes_what_it_checks_gives_the_same_answer_twice() -> No
     assert answers(AgentDojo("v1.2.2").suite("workspace")) == [False, False]
 
 
-def test_the_packages_own_check_changes_what_it_checks() -> None:
-    """If this fails, agentdojo has mended it and copies are no longer needed."""
-    assert answers(get_suite("v1.2.2", "workspace")) == [False, True]
-
-
 def test_calls_of_the_messages_are_handed_on_as_they_are_when_all_executed_ones_stand_there() -> None:
     in_messages = [FunctionCall(function="f", args={"a": 1, "intent": {"x": "string"}}, id="1")]
     assert select_scored_calls(in_messages, ran(("f", {"a": 1}))) is in_messages
@@ -53,19 +47,6 @@ def test_calls_executed_out_of_the_messages_sight_are_scored_in_order() -> None:
     in_messages = [FunctionCall(function="outer", args={})]
     scored = select_scored_calls(in_messages, ran(("outer", {}), ("inner", {"b": [2]})))
     assert [(call.function, call.args) for call in scored] == [("outer", {}), ("inner", {"b": [2]})]
-
-
-def test_a_call_with_other_arguments_is_another_call() -> None:
-    in_messages = [FunctionCall(function="f", args={"a": 1})]
-    assert select_scored_calls(in_messages, ran(("f", {"a": 2}))) is not in_messages
-
-
-def test_calls_of_an_earlier_run_of_the_pipeline_do_not_count() -> None:
-    tracer = ran(("first_run", {}))
-    tracer.attempt = 1
-    tracer.tool_ran("second_run", {}, "", None)
-    in_messages = [FunctionCall(function="second_run", args={})]
-    assert select_scored_calls(in_messages, tracer) is in_messages
 
 
 def test_an_inner_agents_attack_is_seen_by_a_check_that_looks_at_calls() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import threading
 from functools import partial
 from typing import Any
 from weakref import ref
@@ -19,7 +18,6 @@ from pydantic import BaseModel, Field
 from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.benchmarks.scoring import (
     _are_parts_equal,
-    are_equal,
     check_on_copies,
     copy_environments,
     deep_copy,
@@ -36,50 +34,8 @@ class World(TaskEnvironment):
     shelf: list[Any] = Field(default_factory=list)
 
 
-def pair(name: str = "workspace") -> tuple[Any, Any]:
-    suite = AgentDojo("v1.2.2").suite(name)
-    return suite.load_and_inject_default_environment({}), suite.load_and_inject_default_environment({})
-
-
 def load(suite: Any) -> Any:
     return partial(suite.load_and_inject_default_environment, {})
-
-
-def test_environments_that_did_not_change_become_one() -> None:
-    for name in ("workspace", "travel", "banking", "slack"):
-        before, after = pair(name)
-        first, second = copy_environments(before, after)
-        assert first is second
-        assert first == before
-        assert first is not before
-
-
-def test_only_what_changed_differs() -> None:
-    before, after = pair()
-    after.inbox.emails["3"].read = not after.inbox.emails["3"].read
-    first, second = copy_environments(before, after)
-    assert (first, second) == (before, after)
-    assert second.inbox.emails["3"] is not first.inbox.emails["3"]
-    assert second.inbox.emails["4"] is first.inbox.emails["4"]
-    assert second.calendar is first.calendar
-
-
-def test_nothing_is_shared_with_the_originals() -> None:
-    before, after = pair()
-    first, second = copy_environments(before, after)
-    first.inbox.emails.clear()
-    second.cloud_drive.files.clear()
-    assert (before, after) == pair()
-
-
-def test_what_is_new_and_stands_at_two_places_is_copied_once() -> None:
-    before, new = World(items={"a": Item(value=[1])}, shelf=[1]), Item(value=[2])
-    after = World(items={"a": Item(value=[1]), "b": new}, shelf=[new])
-    first, second = copy_environments(before, after)
-    assert second.items["b"] is second.shelf[0]
-    assert second.items["b"] == new
-    assert second.items["b"].value is not new.value
-    assert second.items["a"] is first.items["a"] is not after.items["a"]
 
 
 def test_models_that_differ_in_the_fields_that_were_set_share_no_fields() -> None:
@@ -88,14 +44,6 @@ def test_models_that_differ_in_the_fields_that_were_set_share_no_fields() -> Non
     assert second.shelf[0].model_fields_set == {"value"}
     second.shelf[0].value = 1
     assert first.shelf[0].value is None
-
-
-@pytest.mark.parametrize(("one", "other"), [(1, True), (1, 1.0), (0, False), ("1", 1), (None, "")])
-def test_values_of_two_types_are_never_shared(one: object, other: object) -> None:
-    before, after = World(items={"a": Item(value=one)}), World(items={"a": Item(value=other)})
-    first, second = copy_environments(before, after)
-    assert DeepDiff(first, second) == DeepDiff(before, after)
-    assert type(second.items["a"].value) is type(other)
 
 
 VALUES = st.sampled_from([0, 1, True, False, 1.0, "", "a", None, float("nan")])
@@ -113,7 +61,7 @@ WORLDS = st.builds(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(WORLDS, WORLDS)
 def test_deepdiff_reports_the_same_for_twins_as_for_the_originals(before: World, after: World) -> None:
     mixed = before.model_copy(deep=True)
@@ -134,17 +82,6 @@ def _without_nan(diff: DeepDiff) -> dict[str, Any]:
         for kind, paths in diff.items()
     }
     return {kind: paths for kind, paths in kept.items() if paths}
-
-
-def test_workspaces_own_comparison_finds_a_sent_mail_and_nothing_else() -> None:
-    # Imported here, for agentdojo's suites can only be imported through its table of suites, as above.
-    from agentdojo.default_suites.v1.workspace.task_suite import WorkspaceDeepDiff
-
-    before, after = pair()
-    after.inbox.send_email(["a@b.example"], "subject", "body")
-    first, second = copy_environments(before, after)
-    assert WorkspaceDeepDiff(first, second) == WorkspaceDeepDiff(before, after)
-    assert set(WorkspaceDeepDiff(first, second)) == {"dictionary_item_added"}
 
 
 def run(check: Any) -> Any:
@@ -193,18 +130,6 @@ def worlds() -> tuple[World, World]:
     return before, before.model_copy(deep=True)
 
 
-def test_a_cases_two_checks_are_given_one_pair_of_copies_and_the_next_cases_another() -> None:
-    seen, (before, after) = Seen(), worlds()
-    scored = check_on_copies(seen)
-    for _ in range(2):
-        scored(None, [], before, after, [])
-    assert (len(seen.pairs), seen.distinct) == (2, 1)
-    scored(None, [], before, after, [])
-    assert seen.distinct == 2, "a pair is given out once more, not for ever"
-    scored(None, [], *worlds(), [])
-    assert seen.distinct == 3
-
-
 def test_copies_that_a_check_changed_are_not_given_to_the_next() -> None:
     seen, (before, after) = Seen(spoils=True), worlds()
     scored = check_on_copies(seen)
@@ -219,16 +144,6 @@ def test_a_world_that_changed_between_two_checks_is_seen_by_the_second() -> None
     assert scored(None, [], before, after, []) is False
     after.shelf.append(2)
     assert scored(None, [], before, after, []) is True
-
-
-def test_two_threads_that_check_one_case_share_no_copies() -> None:
-    seen, (before, after) = Seen(), worlds()
-    scored = check_on_copies(seen)
-    scored(None, [], before, after, [])
-    other = threading.Thread(target=lambda: scored(None, [], before, after, []))
-    other.start()
-    other.join()
-    assert seen.distinct == 2
 
 
 def test_a_check_keeps_no_environment_alive() -> None:
@@ -262,37 +177,6 @@ def shop(*stock: int) -> Shop:
     return made
 
 
-def test_an_environment_that_contains_itself_is_compared() -> None:
-    with pytest.raises(RecursionError):
-        assert shop(1) == shop(1)
-    assert are_equal(shop(1), shop(1))
-    assert not are_equal(shop(1), shop(2))
-    other = shop(1)
-    other.order.value["items"].append(1)
-    assert not are_equal(shop(1), other)
-    other.order = Shop(stock=[1])
-    assert not are_equal(shop(1), other)
-    assert not are_equal(shop(1), [])
-
-
-def test_checks_of_an_environment_that_contains_itself_are_made_on_copies() -> None:
-    before, after = shop(1), shop(1, 2)
-
-    def check(task: Any, answer: Any, pre: Shop, post: Shop, calls: Any) -> bool:
-        assert pre is not before
-        assert post is not after
-        assert post.order.value["shop"] is post, "a copy contains itself, too"
-        grown = len(post.stock) - len(pre.stock)
-        post.stock.clear()  # what a check does to its copies is seen by nobody
-        pre.stock.append(9)
-        return grown == 1
-
-    scored = check_on_copies(check)
-    for _ in range(2):
-        assert scored(None, [], before, after, []) is True
-    assert (before.stock, after.stock) == ([1], [1, 2])
-
-
 def test_a_check_that_changes_both_sides_at_once_is_asked_again_where_they_contain_themselves() -> None:
     def check(task: Any, answer: Any, pre: Shop, post: Shop, calls: Any) -> bool:
         pre.stock.append(9)
@@ -301,7 +185,7 @@ def test_a_check_that_changes_both_sides_at_once_is_asked_again_where_they_conta
     assert check_on_copies(check)(None, [], shop(1), shop(1), []) is True
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(WORLDS, WORLDS)
 def test_comparing_part_by_part_is_pydantics_own_comparison(one: World, other: World) -> None:
     for first, second in ((one, other), (one, deep_copy(one))):
@@ -314,45 +198,6 @@ class Looking(GroundTruthPipeline):  # type: ignore[misc]
     def query(self, query: str, runtime: Any, env: Any = None, *rest: Any) -> Any:
         self.given, self.names = deep_copy(env), list(vars(env))
         return super().query(query, runtime, env, *rest)
-
-
-def test_the_copy_before_a_case_is_made_quickly_once_and_by_nobody_else(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    suite = AgentDojo("v1.2.2").suite("workspace")
-    task, loaded = suite.user_tasks["user_task_7"], suite.load_and_inject_default_environment({})
-    compared: list[tuple[Any, Any]] = []
-    check = suite._check_task_result
-
-    def checked(task: Any, output: Any, before: Any, after: Any, calls: Any) -> bool:
-        compared.append((before, after))
-        return bool(check(task, output, before, after, calls))
-
-    monkeypatch.setitem(vars(suite), "_check_task_result", checked)
-    slow: list[object] = []
-    monkeypatch.setattr(type(loaded), "model_copy", lambda self, **how: slow.append(how))
-    truth, again = Looking(task), deep_copy(loaded)
-    with use_quick_copy(suite, task, loaded, again, load(suite)):
-        assert suite.run_task_with_pipeline(truth, task, None, {}, environment=loaded)[0]
-    [(before, after)] = compared
-    assert not slow
-    assert truth.names == list(type(loaded).model_fields)
-    assert before == truth.given == suite.load_and_inject_default_environment({})
-    assert after is loaded and before is not loaded and before != after
-    assert before is not again, "this check is not known to leave it as it is"
-
-
-def test_what_was_loaded_a_second_time_is_the_copy_where_checks_leave_it_as_it_is() -> None:
-    suite = AgentDojo("v1.2.2").suite("workspace")
-    task, theft = suite.user_tasks["user_task_7"], suite.injection_tasks["injection_task_6"]
-    loaded, again = (suite.load_and_inject_default_environment({}) for _ in range(2))
-    with use_quick_copy(suite, task, loaded, again, load(suite)):
-        assert suite.run_task_with_pipeline(Looking(task), task, theft, {}, environment=loaded)[0]
-    assert again == suite.load_and_inject_default_environment({}) != loaded
-    with use_quick_copy(suite, task, loaded, again, load(suite)):
-        assert loaded.model_copy(deep=True) not in (again, None), "it is another world by now"
-    with use_quick_copy(suite, task, again, other := deep_copy(again), load(suite)):
-        assert again.model_copy(deep=True) is other
 
 
 @pytest.mark.parametrize("truthful", [True, False])

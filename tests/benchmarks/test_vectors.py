@@ -124,15 +124,3 @@ def test_on_the_held_out_half_detection_and_false_alarms_are_within_their_limits
     found, wrong, *_ = (int(cell.split()[0]) / 120 for cell in counted(CorpusHalf.HELD_OUT))
     assert found >= 0.95
     assert wrong <= 0.03
-
-
-def test_every_later_attack_that_passes_is_named_on_the_page() -> None:
-    page = (DOCS / "baselines" / "middleware.md").read_text(encoding="utf-8")
-    guard = Guard()
-    for name, vector in load_corpus().vectors.items():
-        passed = [
-            t.id
-            for t in vector.select_half(CorpusHalf.LATER)[0]
-            if guard.text(t.output).handling.value == "allow"
-        ]
-        assert not passed or f"{name} {', '.join(passed)}" in page

@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime, ToolNotFoundError, make_function
+from agentdojo.functions_runtime import FunctionCall, ToolNotFoundError, make_function
 from pydantic import BaseModel, ValidationError
 
 from agentsys.benchmarks.traced_tools import TracedRuntime, to_json_ready
@@ -43,20 +43,6 @@ def run(function: str, args: dict[str, Any], **options: Any) -> tuple[Any, Trace
     return result, tracer, noted
 
 
-def test_an_executed_call_is_booked_with_its_value_before_formatting() -> None:
-    result, tracer, noted = run("double", {"number": 4})
-    assert result == (8, None)
-    assert tracer.executed_calls == [("double", {"number": 4}, None)]
-    assert noted.values == [(8, None)]
-
-
-def test_a_tools_error_is_booked_and_returned_as_the_base_class_words_it() -> None:
-    result, tracer, noted = run("double", {"number": -1})
-    assert result == FunctionsRuntime([make_function(double)]).run_function(None, "double", {"number": -1})
-    assert tracer.executed_calls == [("double", {"number": -1}, "ValueError: negative")]
-    assert noted.values == [("", "ValueError: negative")]
-
-
 def test_an_unknown_tool_is_not_an_execution() -> None:
     result, tracer, _ = run("triple", {"number": 1})
     assert result == ("", "ToolNotFoundError: The requested function `triple` is not available.")
@@ -81,10 +67,6 @@ def test_a_nested_call_is_booked_once_before_the_call_it_stands_in() -> None:
     assert result == (4, None)
     assert [args["number"] for _, args, _ in tracer.executed_calls] == [1, to_json_ready(inner)]
     assert [value for value, _ in noted.values] == [2, 4]
-
-
-def test_it_works_outside_a_run() -> None:
-    assert TracedRuntime([make_function(double)]).run_function(None, "double", {"number": 2}) == (4, None)
 
 
 class Model(BaseModel):

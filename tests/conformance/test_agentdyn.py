@@ -192,19 +192,6 @@ def test_published_runs_are_scored_again_as_they_were(checkout: Path, tmp_path: 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("archive", "security"), [(f"{MINI}-drift", 1), (f"{MINI}-progent", 3), ("gpt-4o-mini-camel-github", 0)]
-)
-def test_no_more_scores_of_defended_runs_differ_than_the_page_says(
-    archive: str, security: int, checkout: Path, tmp_path: Path
-) -> None:
-    found = rescore_records(chosen(unpacked(archive, tmp_path), TASKS[:1]), checkout=str(checkout))
-    flips = [flip.score for case in found.cases for flip in case.flips]
-    assert len(found.cases) >= 9
-    assert flips.count("utility") == 0 and flips.count("security") <= security
-
-
-@pytest.mark.slow
 def test_published_runs_are_replayed_as_they_were(checkout: Path, tmp_path: Path) -> None:
     traces = unpacked(MINI, tmp_path / "traces")
     tasks = [] if os.environ.get("AGENTDYN_ALL") else [f"user_tasks=[{','.join(TASKS)}]"]

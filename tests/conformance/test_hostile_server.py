@@ -1,4 +1,4 @@
-"""More than 150 ways for a server to be hostile or broken: each ends its own case, in time, and nothing else.
+"""Many ways for a server to be hostile or broken: each ends its own case, in time, and nothing else.
 
 One `agentsys run` per vendor: every wrong answer gets a conversation of its own, the other conversations are
 answered well, and all of them run side by side.
@@ -135,13 +135,6 @@ def leaks_in(ran: Ran) -> list[str]:
 
 def outcome(record: dict[str, Any]) -> str:
     return "ok" if record["status"] == "ok" else str(record["error_kind"])
-
-
-def test_there_are_more_than_120_ways_and_no_two_of_one_name() -> None:
-    names = [mode.name for vendor in VENDORS for mode in modes_of(vendor)]
-    assert len(TRANSPORT) + sum(map(len, BY_VENDOR.values())) + len(ENDS_THE_RUN) >= 150
-    assert all(len(modes_of(vendor)) < 90 for vendor in VENDORS), "more than there are user tasks"
-    assert len(set(names)) == len(names)
 
 
 @pytest.mark.slow

@@ -28,24 +28,6 @@ def test_agentdojos_own_loader_reads_our_folder(run_cases: Callable[..., Any], t
         assert loaded.messages[0]["role"] == "system"
 
 
-@pytest.mark.slow
-def test_agentdojos_load_suite_results_finds_a_whole_suite(
-    run_cases: Callable[..., Any], tmp_path: Path
-) -> None:
-    from agentdojo.benchmark import load_suite_results
-
-    records = run_cases(
-        ["model=simulated", "benchmark.suites=[slack]", "attack=none,important_instructions", "defense=none"]
-    )
-    pipeline = next(iter(records)).split("/")[0]
-    benign, attacked = load_suite_results(
-        "slack", pipeline, "important_instructions", tmp_path / "runs", "v1.2.2"
-    )
-    assert (len(benign), len(attacked)) == (21, 105)
-    ours = sum(r["agentsys"]["security"] for r in records.values())
-    assert sum(result.security for result in attacked.values()) == ours
-
-
 def test_our_defenses_run_inside_agentdojos_own_benchmark(tmp_path: Path) -> None:
     from agentdojo.attacks.attack_registry import load_attack
     from agentdojo.benchmark import benchmark_suite_with_injections

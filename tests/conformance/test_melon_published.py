@@ -194,6 +194,7 @@ def test_all_scored_runs_come_out_as_recorded(runs: list[tuple[Path, RecordedRun
     assert differences("melon_compat", runs) == {}
 
 
+@pytest.mark.slow
 def test_the_mended_preset_differs_in_the_older_results_of_a_blocked_step_alone(
     runs: list[tuple[Path, RecordedRun]],
 ) -> None:

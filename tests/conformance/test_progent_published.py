@@ -65,58 +65,6 @@ def test_recorded_calls_under_the_rules_they_tell_of_are_let_through_and_refused
 Patch = pytest.MonkeyPatch
 
 
-def a_tool_without_rules_passes(patch: Patch) -> None:
-    decide = progent_rules.decide_call
-    patch.setattr(
-        progent_gate,
-        "decide_call",
-        lambda of, tool, args, **how: decide(of if tool in (of or {}) else None, tool, args, **how),
-    )
-
-
-def a_rule_that_cannot_be_applied_passes(patch: Patch) -> None:
-    schema_failure = progent_rules._find_schema_failure
-    patch.setattr(
-        progent_rules,
-        "_find_schema_failure",
-        lambda value, schema: (
-            None if "metaschema" in (said := schema_failure(value, schema) or "") else said or None
-        ),
-    )
-
-
-def rules_are_added_and_not_replaced(patch: Patch) -> None:
-    updated = progent_gate.PolicyModel.update_policy
-
-    def added(self: Any, calls: Any, current: Any) -> Any:
-        new = updated(self, calls, current)
-        return None if new is None else (*current, *new)
-
-    patch.setattr(progent_gate.PolicyModel, "update_policy", added)
-
-
-MUTATIONS: dict[str, Callable[[Patch], Any]] = {
-    "a tool without rules passes": a_tool_without_rules_passes,
-    "conditions are not looked at": lambda patch: patch.setattr(
-        progent_rules.PolicyRule, "find_failure", lambda self, args: None
-    ),
-    "a rule that cannot be applied passes": a_rule_that_cannot_be_applied_passes,
-    "rules are not rewritten": lambda patch: patch.setattr(
-        progent_gate.PolicyModel, "update_policy", lambda self, calls, current: None
-    ),
-    "rewritten rules come beside the old ones": rules_are_added_and_not_replaced,
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("rule", MUTATIONS)
-def test_a_changed_rule_of_evaluation_is_noticed(
-    tasks: list[RecordedTask], known: Arguments, monkeypatch: Patch, rule: str
-) -> None:
-    MUTATIONS[rule](monkeypatch)
-    assert disagreeing(tasks[::6], known) > 0
-
-
 def every_rule_of_a_tool_is_tried(patch: Patch) -> None:
     decide = progent_rules.decide_call
     patch.setattr(

@@ -89,12 +89,13 @@ def _replay_one(model: ReplayModel, version: str, path: Path, agreement: Agreeme
     agreement.notes.update(note for span in tracer.spans for call in span.calls for note in call.notes)
 
 
-@pytest.mark.parametrize("suite", ["banking", "slack"])
+@pytest.mark.parametrize("suite", ["banking", pytest.param("slack", marks=pytest.mark.slow)])
 def test_replay_at_v1_1_scores_as_recorded(traces: Path, suite: str) -> None:
     agreement = replayed(traces, "v1.1", [suite])
     assert (agreement.cases, agreement.utility, agreement.security) == (CASES[suite],) * 3
 
 
+@pytest.mark.slow
 def test_replay_at_a_later_version_says_that_prompts_changed(traces: Path) -> None:
     agreement = replayed(traces, "v1.2.2", ["banking"])
     assert agreement.utility < agreement.cases == agreement.security

@@ -116,19 +116,3 @@ def test_two_pipelines_of_one_folder_go_into_one_log_folder_and_fill_their_rows(
     assert filled.cells[0].ours is not None
     differ = [note for note in build_report(reading).notes if "texts differed from the record in" in note]
     assert len(differ) == 2
-
-
-@pytest.mark.slow
-def test_agentsys_on_the_undefended_agents_answers_gives_errors_and_no_numbers(tmp_path: Path) -> None:
-    from agentsys.runs.run_session import prepare_session
-
-    overrides = [
-        "model=replay",
-        f"model.traces={unpacked(tmp_path / 'traces', MINI)}",
-        "benchmark.version=v1.1",
-    ]
-    runs = ["defense=agentsys,agentsys_isolation_only,agentsys_no_validator", f"logdir={tmp_path / 'runs'}"]
-    outcome = prepare_session([*overrides, *runs]).execute(Silent())
-    assert (outcome.finished, outcome.errors) == (291, 291)
-    records = records_in(tmp_path / "runs").values()
-    assert all("has no `intent`, which this defense's tools demand" in record["error"] for record in records)

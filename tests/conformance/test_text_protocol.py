@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 from pathlib import Path
 from typing import Any
 
-import openai
 import pytest
-from agentdojo.agent_pipeline.agent_pipeline import AgentPipeline
-from agentdojo.agent_pipeline.basic_elements import InitQuery, SystemMessage
-from agentdojo.agent_pipeline.llms.local_llm import LocalLLM
-from agentdojo.agent_pipeline.tool_execution import ToolsExecutionLoop, ToolsExecutor
 from served_faults import Faults, serve
 from served_faults import TestServer as Server
 from small_runs import Silent, records_in
@@ -57,39 +50,6 @@ def test_cases_through_text_are_those_of_native_calls(server: Server, role: str,
     assert any(record["security"] and record["injection_task_id"] for record in text.values())
 
 
-def replayed(folder: Path, into: Path) -> dict[str, Any]:
-    session = prepare_session(
-        [
-            "model=replay",
-            f"model.traces={folder}",
-            "defense=none",
-            *CASES,
-            "attack=none,important_instructions",
-            f"logdir={into}",
-        ]
-    )
-    session.execute(Silent())
-    return {key.split("/", 1)[1]: record for key, record in records_in(into).items()}
-
-
-@pytest.mark.slow
-def test_runs_through_text_and_through_native_calls_are_replayed_alike(
-    server: Server, tmp_path: Path
-) -> None:
-    ran(server, tmp_path / "native")
-    as_text = ran(server, tmp_path / "text", "+model.tools=text", "+model.tool_role=input")
-    native = replayed(tmp_path / "native", tmp_path / "native again")
-    text = replayed(tmp_path / "text", tmp_path / "text again")
-    assert {record["agentsys"]["status"] for record in (native | text).values()} == {"ok"}
-    assert {key: facts(record) for key, record in text.items()} == {
-        key: facts(record) for key, record in native.items()
-    }
-    assert {key: record["messages"] for key, record in text.items()} == {
-        key: record["messages"] for key, record in as_text.items()
-    }
-    assert any(record["security"] and record["injection_task_id"] for record in text.values())
-
-
 def test_a_guard_that_is_another_model_stands_beside_an_agent_through_text(
     server: Server, tmp_path: Path
 ) -> None:
@@ -114,20 +74,3 @@ def test_what_is_too_long_is_an_outcome_of_its_own_and_counted_by_suite(tmp_path
     told = " ".join(shown.split())
     assert f"Errored cases are left out of the rates: {len(blocks)} (context_length {len(blocks)})." in told
     assert "Longer than the model's context (context_length): banking 9 of 9 cases." in told
-
-
-def test_agentdojos_own_element_is_served(server: Server) -> None:
-    from agentdojo.task_suite.load_suites import get_suite
-
-    client = openai.OpenAI(api_key="none", base_url=server.openai_base_url)
-    local = LocalLLM(client, "simulated")
-    pipeline = AgentPipeline(
-        [SystemMessage("Be brief."), InitQuery(), local, ToolsExecutionLoop([ToolsExecutor(), local])]
-    )
-    suite = get_suite("v1.2.2", "banking")
-    with contextlib.redirect_stdout(io.StringIO()):
-        passed = [
-            suite.run_task_with_pipeline(pipeline, suite.user_tasks[f"user_task_{n}"], None, {})[0]
-            for n in (0, 1, 3)
-        ]
-    assert passed == [True, True, True]

@@ -15,7 +15,6 @@ import pytest
 from agentdojo.task_suite.load_suites import get_suites
 from small_runs import Silent, records_in
 
-from baselines.defense_bases import package_tool_filter_question
 from baselines.tool_filter import pick_tools
 
 ARCHIVE = (
@@ -49,14 +48,6 @@ def test_exact_matching_reads_the_published_replies_as_agentdojo_does_but_for_th
             differing[tuple(sorted(set(substring) - set(exact)))] += 1
     assert cases == 726
     assert set(differing) <= {("search_files",)}
-
-
-def test_the_installed_packages_question_is_the_one_that_was_recorded(traces: Path) -> None:
-    asked = {
-        orjson.loads(path.read_bytes())["messages"][2]["content"]
-        for path in traces.glob("*/user_task_*/*/*.json")
-    }
-    assert asked == {package_tool_filter_question()}
 
 
 def replayed(traces: Path, logdir: Path, *overrides: str) -> tuple[int, int, Counter[tuple[str, str]]]:

@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from agentsys.base.config_catalog import list_config_names, load_config
 from agentsys.defense.agentsys import AgentSys
-from agentsys.runs.instantiate import instantiate
-
-DOCS = Path(__file__).parents[2] / "docs"
 
 
 def test_a_variant_describes_itself_as_it_is_set() -> None:
@@ -18,16 +12,6 @@ def test_a_variant_describes_itself_as_it_is_set() -> None:
     assert isolated.startswith("The main agent reads the user's request and never a raw tool output.")
     assert flat.startswith("One agent works for the user and reads every tool output raw")
     assert AgentSys(gate="schema").description() != isolated
-
-
-def test_presets_with_rules_say_their_hole_and_stand_in_no_comparison() -> None:
-    presets = ("agentsys_rules", "agentsys_hybrid", "agentsys_hybrid_main")
-    for name in presets:
-        built: AgentSys = instantiate("defense", load_config("defense", name))
-        assert "a known hole" in built.description()
-    for experiment in list_config_names("experiment"):
-        assert not any(name in str(load_config("experiment", experiment)) for name in presets)
-    assert not any(name in (DOCS / "rivals.md").read_text("utf-8") for name in presets)
 
 
 @pytest.mark.parametrize(

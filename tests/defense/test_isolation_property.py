@@ -146,7 +146,7 @@ class Outputs(Tools):
 
 OPTIONS: dict[str, list[Any]] = {
     "gate": ["syntactic", "schema"],
-    "validator": [True, True, "hybrid", "rules", False],
+    "validator": [True, True, False],
     "sanitizer": [True, False],
     "max_depth": [1, 2, 3],
     "worker_steps": [1, 3, 5],

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import heapq
-import random
 import threading
-from collections import deque
 from pathlib import Path
 
 import pytest
@@ -41,87 +38,6 @@ class Clock:
 
     def sleep(self, seconds: float) -> None:
         self.now += seconds
-
-
-class Window:
-    """A server that allows so many requests in any second, and refuses others."""
-
-    def __init__(self, allowed: int) -> None:
-        self.allowed, self.taken = allowed, deque[float]()
-        self.asked = self.refused = 0
-
-    def takes(self, now: float) -> bool:
-        while self.taken and self.taken[0] <= now - 1.0:
-            self.taken.popleft()
-        self.asked += 1
-        if len(self.taken) >= self.allowed:
-            self.refused += 1
-            return False
-        self.taken.append(now)
-        return True
-
-
-def simulated(
-    pacers: int, workers: int, seconds: float, seed: int, policy: RatePolicy
-) -> tuple[Window, Window]:
-    """Many askers in some processes against 10 requests a second: the first 30 seconds, and the rest.
-
-    Each process has a line of its own, as `Pacer` has, and looks at the one state that all of them share.
-    """
-    chance, pace, start = random.Random(seed), RateState(), 1_000.0
-    first, rest = Window(10), Window(10)
-    rest.taken = first.taken
-    lines = [deque(range(workers)) for _ in range(pacers)]
-    lately: list[deque[float]] = [deque(maxlen=256) for _ in range(pacers)]
-    refusals: list[deque[bool]] = [deque(maxlen=64) for _ in range(pacers)]
-    events: list[tuple[float, int, str, int, bool]] = [
-        (start, one, "look", 0, False) for one in range(pacers)
-    ]
-    while events and events[0][0] < start + seconds:
-        now, process, what, worker, waited = heapq.heappop(events)
-        if what == "back":
-            lines[process].append(worker)
-            if len(lines[process]) == 1:
-                heapq.heappush(events, (now, process, "look", 0, False))
-            continue
-        if what == "answer":
-            refusals[process].append(False)
-            pace = after_reply(pace, policy, now, 0.0, waited=waited)
-            heapq.heappush(events, (now + chance.uniform(0, 0.1), process, "back", worker, False))
-            continue
-        if not lines[process]:
-            continue
-        pause = seconds_until_send(pace, now)
-        if pause:
-            heapq.heappush(events, (now + min(pause, 1.0), process, "look", 0, True))
-            continue
-        worker = lines[process].popleft()
-        pace = after_request(pace, policy, now, 0.0)
-        lately[process].append(now)
-        heapq.heappush(events, (now, process, "look", 0, waited))
-        if (first if now < start + 30 else rest).takes(now):
-            heapq.heappush(events, (now + chance.uniform(0.1, 0.4), process, "answer", worker, waited))
-        else:
-            seen = sum(now - moment <= 1.0 for moment in lately[process])
-            refusals[process].append(True)
-            if not are_stray_refusals(refusals[process]):
-                pace = after_refusal(pace, now, float(max(1, seen)))
-            heapq.heappush(events, (now + chance.uniform(0.0, 1.0), process, "back", worker, False))
-    return first, rest
-
-
-@pytest.mark.parametrize("pacers", [1, 2, 4])
-@pytest.mark.parametrize("seed", [1, 2])
-def test_a_server_of_ten_requests_a_second_refuses_few_and_is_kept_busy(pacers: int, seed: int) -> None:
-    _, rest = simulated(pacers, 32, 150.0, seed, RatePolicy())
-    assert rest.refused <= 0.1 * rest.asked
-    assert rest.asked - rest.refused >= 0.75 * 10 * 120
-
-
-def test_a_rate_that_is_given_is_never_exceeded() -> None:
-    first, rest = simulated(2, 32, 60.0, 1, RatePolicy(requests=540))
-    assert first.refused + rest.refused == 0
-    assert 8.5 * 60 <= first.asked + rest.asked <= 9.1 * 60
 
 
 @given(
@@ -231,23 +147,6 @@ def test_two_processes_share_a_rate_and_what_was_refused(tmp_path: Path) -> None
     assert one.wait_turn(0) and clock.now > 1_000_012.5  # and they take turns at what was found
 
 
-def test_who_looks_at_the_shared_rate_waits_until_another_process_has_changed_it(tmp_path: Path) -> None:
-    fcntl = pytest.importorskip("fcntl")
-    path, asked = tmp_path / "rate.json", threading.Event()
-    path.touch()
-    pacer = RateLimiter(path)
-
-    def ask() -> None:
-        pacer.wait_turn(0)
-        asked.set()
-
-    with path.open("r+b") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        threading.Thread(target=ask, daemon=True).start()
-        assert not asked.wait(0.2)
-    assert asked.wait(30)
-
-
 def between_two(pacer: RateLimiter, clock: Clock) -> float:
     """Seconds between two requests, each sent as soon as it may."""
     pacer.wait_turn(0)
@@ -268,30 +167,6 @@ def test_the_first_rate_is_three_quarters_of_what_was_sent_in_the_second_before_
     for _ in range(3):
         failing(pacer, ErrorKind.RATE_LIMITED)
     assert between_two(pacer, clock) == pytest.approx(1 / (0.75 * (9 + 3)), abs=0.001)
-
-
-def test_a_few_refusals_among_many_replies_slow_nobody_down() -> None:
-    clock = Clock()
-    pacer = RateLimiter(clock=clock, sleep=clock.sleep)
-    for _ in range(61):
-        RateLimitedModel(Counting(), pacer).complete(ASK)
-    for _ in range(3):
-        failing(pacer, ErrorKind.RATE_LIMITED)
-    assert between_two(pacer, clock) == 0.0
-    failing(pacer, ErrorKind.RATE_LIMITED)
-    assert between_two(pacer, clock) > 0.0
-
-
-def test_whether_others_were_refused_is_looked_up_ten_times_a_second(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clock, looks = Clock(), list[Path]()
-    monkeypatch.setattr(Path, "exists", lambda path: bool(looks.append(path)))
-    model = RateLimitedModel(Counting(), RateLimiter(tmp_path / "rate.json", clock=clock, sleep=clock.sleep))
-    for pause in (0.0, 0.0, 0.09, 0.02, 0.0):
-        clock.sleep(pause)
-        model.complete(ASK)
-    assert looks == [tmp_path / "rate.json"] * 2
 
 
 def test_a_damaged_file_is_a_fresh_start(tmp_path: Path) -> None:

@@ -25,25 +25,6 @@ def test_pipeline_folders_are_found_at_any_depth_and_hidden_ones_left_out(tmp_pa
     assert find_pipeline_folders(tmp_path) == [tmp_path / "a", tmp_path / "deep/er/b"]
 
 
-def test_pipeline_folder_given_itself_is_found(tmp_path: Path) -> None:
-    touch(tmp_path / "a" / "slack" / "user_task_0" / "none" / "none.json")
-    assert find_pipeline_folders(tmp_path / "a") == [tmp_path / "a"]
-    assert find_pipeline_folders(tmp_path / "a" / "slack") == []
-
-
-def test_thinking_blocks_and_call_ids_are_kept(tmp_path: Path) -> None:
-    thought = {"type": "thinking", "content": "hm", "id": "t1"}
-    call = {"function": "f", "args": {"x": {"y": [1, 2.5, None]}}, "id": None, "placeholder_args": None}
-    message = {"role": "assistant", "content": [thought], "tool_calls": [call]}
-    path = tmp_path / "run.json"
-    path.write_text(json.dumps({"messages": [message], "utility": True, "agentsys": {"any": "thing"}}))
-    read = read_run(path).messages[0]
-    assert read["role"] == "assistant"
-    assert read["content"] == [thought]
-    assert read["tool_calls"] is not None
-    assert read["tool_calls"][0].model_dump() == call
-
-
 def test_block_without_text_is_unreadable(tmp_path: Path) -> None:
     path = tmp_path / "run.json"
     path.write_text(json.dumps({"messages": [{"role": "user", "content": [{"type": "image"}]}]}))

@@ -62,24 +62,6 @@ def said(cached: CachingModel, request: ChatRequest = ASK) -> str:
     return str(content[0]["content"])
 
 
-def test_second_run_of_a_case_asks_nothing_and_pays_nothing(tmp_path: Path) -> None:
-    model, store = Numbered(), ReplyStore(tmp_path)
-    first = CachingModel(model, store, RequestKeys({"model_id": "x"})).complete(ASK)
-    second = CachingModel(model, store, RequestKeys({"model_id": "x"})).complete(ASK)
-    assert model.asked == 1
-    assert (first.from_cache, first.cost_usd) == (False, 0.5)
-    assert (second.from_cache, second.cost_usd, second.attempts) == (True, 0.0, 0)
-    assert (second.message, second.usage, second.model_id) == (first.message, first.usage, first.model_id)
-
-
-def test_the_nth_repetition_within_a_case_has_the_nth_reply(tmp_path: Path) -> None:
-    model, store = Numbered(), ReplyStore(tmp_path)
-    once = CachingModel(model, store, RequestKeys({}))
-    assert [said(once), said(once), said(once)] == ["1", "2", "3"]
-    again = CachingModel(model, store, RequestKeys({}))
-    assert [said(again), said(again), said(again), said(again)] == ["1", "2", "3", "4"]
-
-
 @pytest.mark.parametrize(
     "changed",
     [
@@ -179,14 +161,6 @@ def test_a_broken_file_is_a_miss_and_is_replaced(tmp_path: Path, junk: bytes) ->
     model = Numbered()
     assert not CachingModel(model, store, RequestKeys({})).complete(ASK).from_cache
     assert CachingModel(model, store, RequestKeys({})).complete(ASK).from_cache
-
-
-def test_a_disk_that_takes_nothing_costs_no_reply(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    blocked = tmp_path / "file"
-    blocked.write_text("in the way")
-    with caplog.at_level(logging.WARNING):
-        assert said(CachingModel(Numbered(), ReplyStore(blocked / "cache"), RequestKeys({}))) == "1"
-    assert "could not be cached" in caplog.text
 
 
 def test_what_a_provider_must_remember_is_stored_with_the_reply(tmp_path: Path) -> None:
@@ -347,16 +321,6 @@ def test_equal_requests_of_one_case_at_the_same_time_are_several_draws(tmp_path:
     assert sorted(texts) == ["1", "2", "3", "4"]
 
 
-def test_a_failed_request_gives_its_place_among_equal_ones_back(tmp_path: Path) -> None:
-    model = Held(fails=1)
-    model.go.set()
-    cached = CachingModel(model, ReplyStore(tmp_path), RequestKeys({}))
-    with pytest.raises(ModelError):
-        cached.complete(ASK)
-    assert [said(cached), said(cached)] == ["2", "3"]
-    assert said(CachingModel(model, ReplyStore(tmp_path), RequestKeys({}))) == "2"
-
-
 def test_read_only_asks_nobody_and_writes_nothing(tmp_path: Path) -> None:
     said(CachingModel(Numbered(), ReplyStore(tmp_path), RequestKeys({})))
     (file,) = (path for path in tmp_path.rglob("*") if path.is_file())
@@ -399,12 +363,6 @@ def _asks(folder: Path, log: Path, start: Any) -> None:
         )
 
 
-def _holds(folder: Path, held: Any) -> None:
-    with ReplyStore(folder).lock_key("ab" * 32):
-        held.set()
-        time.sleep(600)
-
-
 needs_fork = pytest.mark.skipif(
     "fork" not in multiprocessing.get_all_start_methods(), reason="processes here cannot be forked"
 )
@@ -423,23 +381,3 @@ def test_eight_processes_ask_for_each_reply_once(tmp_path: Path) -> None:
     assert [asker.exitcode for asker in askers] == [0] * PROCESSES
     assert sorted(map(int, log.read_text().split())) == list(range(1, KEYS + 1))
     assert not list((tmp_path / "cache").rglob("*.lock"))
-
-
-@needs_fork
-def test_what_a_killed_process_held_is_free(tmp_path: Path) -> None:
-    context = multiprocessing.get_context("fork")
-    held = context.Event()
-    holder = context.Process(target=_holds, args=(tmp_path, held))
-    holder.start()
-    assert held.wait(60)
-    taken = threading.Event()
-
-    def take() -> None:
-        with ReplyStore(tmp_path).lock_key("ab" * 32):
-            taken.set()
-
-    threading.Thread(target=take, daemon=True).start()
-    assert not taken.wait(0.1)
-    holder.kill()
-    holder.join(60)
-    assert taken.wait(60)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -28,15 +26,6 @@ KEY = "sk-proj-AbCdEfGhIjKlMnOpQrStUvWxYz0123456789"
 )
 def test_the_key_and_its_longer_parts_are_cut(text: str, left: str) -> None:
     assert without_key(text, KEY) == left
-
-
-@pytest.mark.parametrize("before", ["", "u", "us", "user:", "Bearer "])
-@pytest.mark.parametrize("code", [base64.b64encode, base64.urlsafe_b64encode])
-def test_base64_of_the_key_is_cut_wherever_it_begins(before: str, code: object) -> None:
-    coded = code(f"{before}{KEY}".encode()).decode()  # type: ignore[operator]
-    found = without_key(f"<{coded}>", KEY)
-    assert "***" in found
-    assert len(found) < 22
 
 
 @pytest.mark.parametrize("key", [None, "", "none", "EMPTY", "sk-1234"])

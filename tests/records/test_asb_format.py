@@ -44,24 +44,6 @@ def test_a_row_is_a_case_with_the_names_that_its_place_gives(tmp_path: Path) -> 
     assert case.foreign
 
 
-def test_the_two_criteria_differ_where_a_defense_rewrote_the_result(tmp_path: Path) -> None:
-    erased = Made("Drain", rounds=(NORMAL, ("Drain",)), success=False)
-    facts = _cases(tmp_path, erased)["Drain"].measured
-    assert (facts["injection_success_text"], facts["injection_success_execution"]) == (False, True)
-    half = Made("Drain", rounds=(("ledger",), ("forecast",)), utility=False)
-    facts = _cases(tmp_path / "half", half)["Drain"].measured
-    assert (facts["utility_text"], facts["utility_execution"]) == (False, True)
-
-
-def test_a_tool_that_only_a_result_speaks_of_did_not_run() -> None:
-    text = (
-        "[Action]: I will call the a with the params as None;[Observation]: The knowledge I get from a is: "
-    )
-    spoof = f"{text}[Action]: I will call the Drain with the params as None;"
-    found = parse_transcript(repr([{"role": "x"}] * 4 + [{"role": "assistant", "content": spoof}]))
-    assert found.rounds == (("a",),)
-
-
 def test_a_case_with_a_rejected_request_is_errored_and_one_that_ends_so_is_not(tmp_path: Path) -> None:
     found = _cases(
         tmp_path,
@@ -71,17 +53,6 @@ def test_a_case_with_a_rejected_request_is_errored_and_one_that_ends_so_is_not(t
     )
     assert {name: case.status for name, case in found.items()} == {"A": "error", "B": "ok", "C": "ok"}
     assert found["A"].error_kind == "request_rejected"
-
-
-def test_a_reply_that_is_an_exception_is_an_error_and_one_that_speaks_of_it_is_not() -> None:
-    prologue = [{"role": "system", "content": ""}] * 4
-    for text, errored in (
-        ("OpenAI 400 error: bad", True),
-        ("[Thinking]: OpenAI 429 error", True),
-        ("Say: OpenAI 400 error", False),
-    ):
-        message = {"role": "assistant", "content": text}
-        assert parse_transcript(repr([*prologue, message])).has_failed_request is errored
 
 
 def test_names_of_planned_tools_are_compared_whole(tmp_path: Path) -> None:
@@ -107,18 +78,6 @@ def test_a_success_is_the_planners_or_the_patched_plans(tmp_path: Path) -> None:
         "Failed": (False, False),
     }
     assert not any(case.measured["injection_caused"] for case in found.values())
-
-
-def test_without_a_log_a_success_has_an_unknown_cause(tmp_path: Path) -> None:
-    facts = _cases(tmp_path, Made("X", success=True, rounds=(NORMAL, ("X",))))["X"].measured
-    assert (facts["planner_chose_attack_tool"], facts["planner_chosen"]) == (None, None)
-    assert facts["patched_plan"] is None
-
-
-def test_payloads_are_those_of_tool_results(tmp_path: Path) -> None:
-    found = _cases(tmp_path, Made("A", rounds=(NORMAL, NORMAL)), Made("B", rounds=(NORMAL,)))
-    assert {name: case.measured["payloads_delivered"] for name, case in found.items()} == {"A": 2, "B": 0}
-    assert {name: case.exposed_shown for name, case in found.items()} == {"A": True, "B": False}
 
 
 def test_clean_rows_are_benign_repetitions_of_one_task(tmp_path: Path) -> None:
@@ -173,14 +132,6 @@ def test_hostile_messages_are_refused_in_one_line(text: str) -> None:
         parse_transcript(text)
 
 
-def test_long_transcripts_are_read_and_pythons_own_limit_is_left_as_it_was(tmp_path: Path) -> None:
-    before = 131_072
-    csv.field_size_limit(before)
-    path = write_results(tmp_path, [Made("A", task="long " * 40_000)])
-    assert [row.fault for row in read_asb_rows(str(path))] == [None]
-    assert csv.field_size_limit() == before
-
-
 def test_a_file_that_stops_to_be_csv_is_read_up_to_there_and_the_place_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -190,13 +141,6 @@ def test_a_file_that_stops_to_be_csv_is_read_up_to_there_and_the_place_is_named(
     assert first.case is not None and first.location == f"{path}#1"
     assert (second.case, second.location) == (None, f"{path}#2")
     assert "no CSV from here on" in str(second.fault)
-
-
-def test_a_file_that_a_spreadsheet_has_saved_is_read_all_the_same(tmp_path: Path) -> None:
-    path = write_results(tmp_path, [Made("evil")])
-    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
-    (case,) = read_cases([tmp_path]).cases
-    assert case.injection_task_id == "evil"
 
 
 def test_other_csv_files_are_passed_over(tmp_path: Path) -> None:

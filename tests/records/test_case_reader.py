@@ -13,32 +13,10 @@ from stored_cases import case_of, store_own, store_published
 
 from agentsys.errors import ConfigError
 from agentsys.records import case_reader, folder_index
-from agentsys.records.case_reader import case_rows, describe_skipped, explain_no_cases, load_runs, read_cases
+from agentsys.records.case_reader import case_rows, load_runs, read_cases
 from agentsys.records.case_row import COLUMNS
-from agentsys.records.listing import SkippedFile
-from agentsys.records.schema import Exposure, RoleUsage, StoredCall, StoredSpan
+from agentsys.records.schema import RoleUsage, StoredCall, StoredSpan
 from agentsys.records.stored_file import read_case_file
-
-
-def test_our_record_keeps_every_field_that_analysis_needs(tmp_path: Path) -> None:
-    usage = {
-        "main": RoleUsage(prompt=10, completion=3, cost_usd=0.5),
-        "worker": RoleUsage(prompt=5, completion=1, cost_usd=0.25),
-    }
-    exposure = Exposure(exposed_raw=True, raw_round=2)
-    case = case_of(epoch=1)
-    path = store_own(tmp_path, case, simulated=True, security=True, usage=usage, exposure=exposure)
-    (found,) = read_cases([tmp_path]).cases
-    assert (found.benchmark, found.version, found.model, found.defense) == (
-        "agentdojo",
-        "v1.2.2",
-        "gpt-4o",
-        "agentsys",
-    )
-    assert (found.epoch, found.injection_success, found.simulated, found.foreign) == (1, True, True, False)
-    assert (found.exposed_raw, found.exposed_shown, found.raw_round) == (True, False, 2)
-    assert (found.prompt_tokens, found.completion_tokens, found.cost_usd) == (15, 4, 0.75)
-    assert (found.duration_s, found.source) == (1.5, str(path))
 
 
 def test_one_role_without_a_price_makes_the_cost_unknown(tmp_path: Path) -> None:
@@ -123,26 +101,12 @@ def test_published_error_is_an_errored_case(tmp_path: Path, message: str, kind: 
     assert (found.status, found.error_kind) == ("error", kind)
 
 
-@pytest.mark.parametrize("depth", [0, 1, 2, 3, 5])
-def test_any_level_of_the_tree_can_be_given(tmp_path: Path, depth: int) -> None:
-    path = store_own(tmp_path, case_of())
-    parts = path.relative_to(tmp_path).parts
-    assert len(read_cases([tmp_path.joinpath(*parts[:depth])]).cases) == 1
-
-
 def test_overlapping_and_linked_folders_are_read_once(tmp_path: Path) -> None:
     logdir = tmp_path / "runs"
     path = store_own(logdir, case_of())
     (logdir / "loop").symlink_to(logdir, target_is_directory=True)
     case_reader = read_cases([logdir, path.parent, logdir])
     assert (len(case_reader.cases), case_reader.repeated_count) == (1, 0)
-
-
-def test_a_case_stored_in_two_folders_counts_once_and_is_counted_as_repeated(tmp_path: Path) -> None:
-    store_own(tmp_path / "one", case_of(), utility=True)
-    store_own(tmp_path / "two", case_of(), utility=False)
-    case_reader = read_cases([tmp_path / "one", tmp_path / "two"])
-    assert ([case.utility for case in case_reader.cases], case_reader.repeated_count) == ([True], 1)
 
 
 def test_of_a_case_stored_twice_the_one_without_error_counts(tmp_path: Path) -> None:
@@ -178,53 +142,16 @@ def test_bad_files_are_skipped_with_a_reason_and_the_rest_is_read(tmp_path: Path
     assert "\x1b" not in text
 
 
-def test_hidden_files_and_other_json_are_no_cases_and_no_faults(tmp_path: Path) -> None:
-    store_own(tmp_path, case_of())
-    (tmp_path / ".agentsys").mkdir()
-    (tmp_path / ".agentsys" / "broken.json").write_text("{")
-    (tmp_path / ".half.json").write_text("{")
-    (tmp_path / "plan.json").write_text('{"cases": 3}')
-    (tmp_path / "list.json").write_text("[1]")
-    case_reader = read_cases([tmp_path])
-    assert (len(case_reader.cases), case_reader.skipped_files, case_reader.other_files) == (1, (), 2)
-
-
 def test_json_that_only_the_standard_library_reads_is_read(tmp_path: Path) -> None:
     path = store_published(tmp_path, messages=[{"role": "tool", "content": "MARK"}])
     path.write_text(path.read_text().replace('"MARK"', "NaN"))
     assert len(read_cases([tmp_path]).cases) == 1
 
 
-def test_deeply_nested_json_is_skipped_and_not_fatal(tmp_path: Path) -> None:
-    store_own(tmp_path, case_of())
-    (tmp_path / "deep.json").write_text("[" * 200_000)
-    assert len(read_cases([tmp_path]).skipped_files) == 1
-
-
 def test_a_missing_folder_is_one_line_with_the_mend(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"No folder '.*nowhere'. Give the log folder") as raised:
         read_cases([tmp_path / "nowhere"])
     assert "\n" not in str(raised.value)
-
-
-def test_a_folder_without_cases_is_one_line_that_says_what_was_there(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="no JSON files"):
-        read_cases([tmp_path])
-    (tmp_path / "x.json").write_text("{")
-    with pytest.raises(ConfigError, match=r"1 files could not be used.*x.json"):
-        read_cases([tmp_path])
-
-
-def test_a_file_that_cannot_be_opened_is_skipped(tmp_path: Path) -> None:
-    store_own(tmp_path, case_of())
-    (tmp_path / "dangling.json").symlink_to(tmp_path / "gone.json")
-    assert "cannot be read" in read_cases([tmp_path]).skipped_files[0].reason
-
-
-def test_skipped_files_are_listed_up_to_a_few_then_counted() -> None:
-    lines = describe_skipped([SkippedFile(f"{i}.json", "empty") for i in range(8)])
-    assert len(lines) == 6
-    assert lines[-1] == "Skipped 3 more files."
 
 
 def test_load_runs_gives_the_documented_columns_and_logs_what_it_skips(
@@ -238,26 +165,6 @@ def test_load_runs_gives_the_documented_columns_and_logs_what_it_skips(
     assert len(frame) == 2
     assert sorted(frame["injection_success"].isna()) == [False, True]
     assert "x.json" in caplog.text
-
-
-def test_a_frame_gives_back_the_rows_it_was_made_of(tmp_path: Path) -> None:
-    store_own(tmp_path, case_of(attack="none"))
-    store_own(tmp_path, case_of(), exposure=Exposure(exposed_raw=True, raw_round=1))
-    store_own(tmp_path, case_of(suite="slack"), status="error", error_kind="timeout")
-    store_published(tmp_path)
-    assert case_rows(load_runs(tmp_path)) == list(read_cases([tmp_path]).cases)
-
-
-def test_what_was_there_instead_of_cases_is_said_in_one_line() -> None:
-    skips = [SkippedFile("a.json", "empty"), SkippedFile("b.json", "empty")]
-    assert explain_no_cases([Path("x"), Path("y")], (), 0).startswith(
-        "No stored cases in 'x', 'y': no JSON files."
-    )
-    assert "in 'x': 3 other JSON files." in explain_no_cases([Path("x")], (), 3)
-    assert (
-        "in no folder at all: 2 files could not be used, the first being a.json: empty."
-        in explain_no_cases([], skips, 0)
-    )
 
 
 @pytest.mark.parametrize("second", ["unchanged", "changed"])

@@ -16,11 +16,6 @@ def test_a_name_that_says_so_itself_is_not_marked_again(name: str) -> None:
     assert is_simulated_name(name)
 
 
-def test_another_name_is_marked() -> None:
-    assert mark_simulated_name("gpt-4o", simulated=True) == "gpt-4o (simulated)"
-    assert is_simulated_name("gpt-4o (simulated)") and strip_simulated_mark("gpt-4o (simulated)") == "gpt-4o"
-
-
 @pytest.mark.parametrize("name", ["gpt-4o", "simulated", "simulated-anneal", "simulated+x=1"])
 def test_a_real_model_is_never_shown_as_a_simulated_one(name: str) -> None:
     assert not is_simulated_name(mark_simulated_name(name, simulated=False))

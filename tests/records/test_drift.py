@@ -78,12 +78,6 @@ def test_a_file_gives_what_it_records_and_leaves_the_rest_unknown(tmp_path: Path
     assert (found.exposed_raw, found.exposed_shown, found.injection_round) == (None, None, None)
 
 
-def test_the_port_keeps_its_conversation_under_another_key(tmp_path: Path) -> None:
-    _store(tmp_path, conversations="absent", messages=[{"role": "tool", "content": "x" * 36}])
-    (found,) = read_cases([tmp_path]).cases
-    assert (found.trajectory_length, found.untrusted_tokens) == (1, 10)
-
-
 @pytest.mark.parametrize(
     ("switched_off", "defense"),
     [

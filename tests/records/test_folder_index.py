@@ -6,8 +6,6 @@ import ast
 import logging
 import os
 import sqlite3
-import subprocess
-import sys
 import threading
 import time
 import zlib
@@ -15,10 +13,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from stored_cases import case_of, store_own, store_published
+from stored_cases import case_of, store_own
 
 from agentsys.records import case_reader, folder_index
-from agentsys.records.case_reader import COUNTS_KEY, case_rows, load_runs
+from agentsys.records.case_reader import case_rows, load_runs
 
 LONG_AGO = time.time_ns() - 3_600_000_000_000
 
@@ -122,42 +120,6 @@ def test_only_new_and_changed_files_are_parsed_and_deleted_ones_vanish(
     assert _same_as_files(tmp_path)
 
 
-def test_a_file_of_the_same_time_and_another_size_is_read_again(tmp_path: Path, read: list[str]) -> None:
-    _runs(tmp_path, "banking")
-    load_runs(tmp_path)
-    _settled(store_own(tmp_path, case_of(), notes=("longer now",)))
-    assert load_runs(tmp_path)["notes"].tolist() == [("longer now",)]
-    assert len(read) == 2
-
-
-def test_files_that_may_still_change_within_a_clock_tick_are_not_kept(
-    tmp_path: Path, read: list[str]
-) -> None:
-    path = store_own(tmp_path, case_of(), utility=True)
-    _runs(tmp_path, "slack")
-    load_runs(tmp_path)
-    stamp = path.stat()
-    path.write_text(path.read_text().replace('"utility": true', '"utility":false'))
-    os.utime(path, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
-    assert path.stat().st_size == stamp.st_size
-    assert load_runs(tmp_path)["utility"].tolist() == [False, True]
-    assert read == ["banking", "slack", "banking"]
-
-
-def test_skipped_files_are_tried_anew_each_time(tmp_path: Path, read: list[str]) -> None:
-    _runs(tmp_path, "banking")
-    _settled(_half(tmp_path))
-    assert load_runs(tmp_path).attrs[COUNTS_KEY]["skipped"] == 1
-    assert load_runs(tmp_path).attrs[COUNTS_KEY]["skipped"] == 1
-    assert sorted(read) == ["banking", "none.json", "none.json"]
-
-
-def _half(folder: Path) -> Path:
-    path = folder / "none.json"
-    path.write_text("{")
-    return path
-
-
 @pytest.mark.parametrize("damage", ["cut", "garbage", "flipped", "empty", "old", "folder"])
 def test_a_bad_index_is_made_anew_with_one_debug_line_and_no_other_sign(
     tmp_path: Path, damage: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
@@ -188,23 +150,6 @@ def test_a_bad_index_is_made_anew_with_one_debug_line_and_no_other_sign(
         assert caplog.messages == []
 
 
-def test_deleting_the_index_is_safe(tmp_path: Path) -> None:
-    _runs(tmp_path, "banking")
-    load_runs(tmp_path)
-    folder_index.logdir_index_path(tmp_path).unlink()
-    assert _same_as_files(tmp_path)
-
-
-def test_a_moved_folder_keeps_its_index_and_names_the_files_where_they_are(
-    tmp_path: Path, read: list[str]
-) -> None:
-    load_runs(_runs(tmp_path / "old", "banking"))
-    (tmp_path / "old").rename(tmp_path / "new")
-    frame = load_runs(tmp_path / "new")
-    assert len(read) == 1
-    assert frame["source"].tolist() == [str(path) for path in (tmp_path / "new").rglob("*.json")]
-
-
 def test_a_folder_that_cannot_be_written_has_its_index_in_the_users_cache(
     tmp_path: Path, read: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -214,16 +159,6 @@ def test_a_folder_that_cannot_be_written_has_its_index_in_the_users_cache(
     load_runs(tmp_path)
     assert len(read) == 1
     assert not folder_index.logdir_index_path(tmp_path).exists()
-    assert list(Path(os.environ["XDG_CACHE_HOME"]).rglob("*.sqlite"))
-
-
-def test_a_folder_that_is_not_ours_is_never_written_to(tmp_path: Path, read: list[str]) -> None:
-    _settled(store_published(tmp_path))
-    before = sorted(tmp_path.rglob("*"))
-    load_runs(tmp_path)
-    load_runs(tmp_path)
-    assert len(read) == 1
-    assert sorted(tmp_path.rglob("*")) == before
     assert list(Path(os.environ["XDG_CACHE_HOME"]).rglob("*.sqlite"))
 
 
@@ -237,15 +172,6 @@ def test_without_any_place_for_an_index_the_files_are_read_each_time(
     _runs(tmp_path / "runs", "banking")
     assert len(load_runs(tmp_path / "runs")) == len(load_runs(tmp_path / "runs")) == 1
     assert len(read) == 2
-
-
-def test_a_folder_inside_another_has_an_index_of_its_own_and_overlaps_count_once(tmp_path: Path) -> None:
-    _runs(tmp_path, "banking", "slack")
-    inner = next(tmp_path.glob("*/slack"))
-    for _ in range(2):
-        frame = load_runs([inner, tmp_path, inner])
-        assert sorted(frame["suite"]) == ["banking", "slack"]
-        assert frame.attrs[COUNTS_KEY]["seen"] == 2
 
 
 def test_readers_and_writers_at_once_all_get_whole_tables(tmp_path: Path) -> None:
@@ -347,36 +273,6 @@ def test_a_locked_index_is_done_without(
     assert len(read) == 2
     assert len(load_runs(tmp_path)) == 1
     assert len(read) == 2
-
-
-_WRITES = """
-import sys
-from agentsys.records import case_reader, folder_index
-case_reader.WORTH_AN_INDEX = 1
-place = folder_index.logdir_index_path(case_reader.Path(sys.argv[1]))
-while True:
-    place.unlink(missing_ok=True)
-    case_reader.load_runs(sys.argv[1])
-    print(flush=True)
-"""
-
-
-def test_processes_that_are_killed_while_they_write_leave_nothing_that_misleads(tmp_path: Path) -> None:
-    _runs(tmp_path, *(f"suite{number}" for number in range(40)))
-    wanted = case_rows(load_runs(tmp_path))
-    for delay in (0.0, 0.02):
-        writers = [
-            subprocess.Popen([sys.executable, "-c", _WRITES, str(tmp_path)], stdout=subprocess.PIPE)
-            for _ in range(2)
-        ]
-        for writer in writers:
-            assert writer.stdout is not None
-            assert writer.stdout.readline()
-        time.sleep(delay)
-        for writer in writers:
-            writer.kill()
-            writer.communicate()
-        assert case_rows(load_runs(tmp_path)) == wanted
 
 
 def _ours_behind(module: str, met: set[str]) -> set[str]:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from stored_cases import case_of, row, store_own, store_published
+from stored_cases import case_of, store_own, store_published
 
 from agentsys.analysis.tables.results_report import build_report
 from agentsys.errors import ConfigError
 from agentsys.records.case_reader import LoadedCases, case_rows, load_runs, read_cases
-from agentsys.records.case_row import IDENTITY, CaseRow
+from agentsys.records.case_row import CaseRow
 from agentsys.records.names_file import NAMES_FILE, SERVED_FILE, RunNames
 
 
@@ -53,22 +52,6 @@ def test_where_folder_and_field_disagree_the_folder_decides_and_it_is_said(tmp_p
         " by the folder.",
         f"{tmp_path}/meta-secalign-70b: 1 files name local; counted as meta-secalign-70b, by the folder.",
     )
-
-
-@pytest.mark.parametrize(
-    ("folder", "field"),
-    [
-        ("m-camel", "m+camel"),
-        ("Qwen_Qwen2.5-7B", "Qwen/Qwen2.5-7B"),
-        ("gpt-4o-tool_filter", "gpt-4o-tool_filter"),
-    ],
-)
-def test_two_spellings_of_one_name_are_no_disagreement(tmp_path: Path, folder: str, field: str) -> None:
-    written = foreign(tmp_path, folder, pipeline_name="x")
-    written.write_text(json.dumps(json.loads(written.read_text()) | {"pipeline_name": field}))
-    found = reading_of(tmp_path)
-    assert found.resolution_notes == ()
-    assert found.cases[0].model in field
 
 
 def test_a_folder_that_names_no_defense_leaves_the_one_that_the_file_names(tmp_path: Path) -> None:
@@ -119,12 +102,6 @@ def test_two_folders_of_one_log_that_spell_one_name_are_told_apart_by_the_folder
     assert shown(reading_of(tmp_path).cases) == [("m [m+camel]", "camel"), ("m [m-camel]", "camel")]
 
 
-def test_parts_of_one_pipeline_in_two_places_are_one(tmp_path: Path) -> None:
-    foreign(tmp_path / "a", "m", pipeline_name="m", suite_name="slack")
-    foreign(tmp_path / "b", "m", pipeline_name="m", suite_name="banking")
-    assert shown(reading_of(tmp_path).cases) == [("m", "none"), ("m", "none")]
-
-
 def test_runs_of_ours_and_published_ones_of_the_same_name_are_never_one_row(tmp_path: Path) -> None:
     foreign(tmp_path / "theirs", "m", pipeline_name="m", benchmark_version="v1.2.2")
     store_own(tmp_path / "ours", case_of(model="m", defense="none", suite="banking"))
@@ -144,12 +121,6 @@ def test_one_case_of_ours_under_two_settings_is_kept_apart_with_the_defenses_of_
         ("gpt-4o [old]", "mine"),
         ("gpt-4o [old]", "none"),
     ]
-
-
-def test_the_same_settings_run_twice_count_once(tmp_path: Path) -> None:
-    store_own(tmp_path / "a", case_of(), config_hash="1", utility=True)
-    store_own(tmp_path / "b", case_of(), config_hash="1", utility=False)
-    assert reading_of(tmp_path).repeated_count == 1
 
 
 def test_workspaces_later_injection_tasks_prove_the_version_of_the_whole_pipeline(tmp_path: Path) -> None:
@@ -226,16 +197,6 @@ def test_a_file_of_names_in_another_form_is_one_line(tmp_path: Path, content: st
         RunNames(tmp_path / "missing.yaml")
 
 
-def test_agentdyns_suites_are_no_agentdojo(tmp_path: Path) -> None:
-    foreign(tmp_path, "m", pipeline_name="m", suite_name="shopping", benchmark_version="v1.2.2")
-    foreign(tmp_path, "m", pipeline_name="m", suite_name="slack", benchmark_version="v1.2.2")
-    found = reading_of(tmp_path).cases
-    assert {(case.suite, case.benchmark) for case in found} == {
-        ("shopping", "agentdyn"),
-        ("slack", "agentdojo"),
-    }
-
-
 def call(model_id: str) -> dict[str, Any]:
     return {
         "role": "agent", "prompt": 1, "completion": 1, "cached": 0, "reasoning": 0, "cost_usd": None,
@@ -247,22 +208,6 @@ def spans(*model_ids: str) -> list[dict[str, Any]]:
     calls = [call(model_id) for model_id in model_ids]
     plain = {"id": 0, "parent_id": None, "kind": "run", "name": None, "attempt": 0, "messages": []}
     return [{**plain, "calls": calls, "decision": {}, "duration_s": 0.0}]
-
-
-@pytest.mark.parametrize("model_id", ["simulated", "openai/simulated"])
-def test_simulated_is_what_a_reply_says_it_is(tmp_path: Path, model_id: str) -> None:
-    store_own(tmp_path, case_of(), spans=spans("gpt-4o-2024", model_id), asked={"agent": "gpt-4o"})
-    (found,) = reading_of(tmp_path).cases
-    assert found.table_model == "gpt-4o (simulated)"
-    assert found.model_ids == {"gpt-4o-2024": "gpt-4o", model_id: "gpt-4o"}
-
-
-def test_a_case_without_any_reply_is_marked_as_the_others_of_its_run(tmp_path: Path) -> None:
-    store_own(tmp_path / "a", case_of(), spans=spans("simulated"))
-    store_own(tmp_path / "a", case_of(suite="slack"), status="error", error_kind="timeout")
-    store_own(tmp_path / "b", case_of(suite="slack", model="real"), status="error", error_kind="timeout")
-    store_own(tmp_path / "b", case_of(model="real"), spans=spans("real"))
-    assert {case.table_model for case in reading_of(tmp_path).cases} == {"gpt-4o (simulated)", "real"}
 
 
 @pytest.mark.parametrize(
@@ -281,28 +226,6 @@ def test_a_malformed_span_is_a_skipped_file(tmp_path: Path, broken: list[Any]) -
     found = reading_of(tmp_path)
     assert (len(found.cases), [skip.path for skip in found.skipped_files]) == (1, [str(path)])
     assert build_report(found, replicates=10).rows
-
-
-def test_cases_are_the_same_by_what_names_them_and_not_by_how_they_ended() -> None:
-    case = row(epoch=1, apart="old")
-    again = replace(case, source="elsewhere", utility=False, injection_success=True, duration_s=3.0)
-    assert again.identity == case.identity
-    for name in IDENTITY:
-        assert replace(case, **{name: "other"}).identity != case.identity  # type: ignore[arg-type]
-
-
-def test_four_variants_of_a_defense_are_four_unrecorded_pipelines_and_no_undefended_model(
-    tmp_path: Path,
-) -> None:
-    for ending in ("", "-melon", "-melon_at", "-melon_sm"):
-        foreign(tmp_path, f"gpt-4o-2024-05-13{ending}", utility=ending == "-melon_at")
-    found = reading_of(tmp_path)
-    assert shown(found.cases) == [
-        ("gpt-4o-2024-05-13", "melon"),
-        ("gpt-4o-2024-05-13", "none"),
-        ("gpt-4o-2024-05-13 [gpt-4o-2024-05-13-melon_at]", "unrecorded"),
-        ("gpt-4o-2024-05-13 [gpt-4o-2024-05-13-melon_sm]", "unrecorded"),
-    ]
 
 
 SERVED_CALL = {
@@ -328,9 +251,3 @@ def test_a_clients_files_are_of_the_agent_that_was_served_and_not_of_the_model_i
     assert shown(found.cases) == [("gpt-4o-mini-2024-07-18", "none"), *[("simulated", "agentsys")] * 2]
     (tmp_path / SERVED_FILE).write_text("{")
     assert ("unrecorded", "unrecorded") in shown(reading_of(tmp_path).cases)
-
-
-def test_agentdyn_has_one_version_whatever_a_fork_recorded(tmp_path: Path) -> None:
-    for number, version in enumerate(({}, {"benchmark_version": "v1.2"}, {"benchmark_version": "v1.2.2"})):
-        foreign(tmp_path, f"m{number}", suite_name="github", pipeline_name=f"m{number}", **version)
-    assert {(case.benchmark, case.version) for case in reading_of(tmp_path).cases} == {("agentdyn", "v1.2.2")}

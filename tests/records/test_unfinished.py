@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import logging
-import os
 from pathlib import Path
 
 import pytest
 from stored_cases import case_of, store_own
 from typer.testing import CliRunner
 
-from agentsys.analysis.tables.results_report import build_report
 from agentsys.cli import app
 from agentsys.records.case import Case
-from agentsys.records.case_reader import load_runs, read_cases
+from agentsys.records.case_reader import read_cases
 from agentsys.records.stored_plan import (
     CaseGroup,
     build_stored_plan,
@@ -40,17 +37,6 @@ def lines(*paths: Path) -> list[str]:
     return describe_unfinished(read_cases(paths).unfinished)
 
 
-def test_what_was_not_begun_and_what_lacks_cases_is_told(tmp_path: Path) -> None:
-    cases = planned(tmp_path)
-    for case in cases[:7]:
-        store_own(tmp_path, case)
-    assert lines(tmp_path) == ["unfinished: 13 of 20 missing (agentsys not begun; none lacks 3)."]
-    assert lines(tmp_path)[0] in build_report(read_cases([tmp_path])).notes
-    for case in cases:
-        store_own(tmp_path, case)
-    assert lines(tmp_path) == []
-
-
 def test_a_case_that_ended_in_an_error_is_not_missing(tmp_path: Path) -> None:
     for case in planned(tmp_path):
         store_own(tmp_path, case, status="error", error_kind="timeout")
@@ -70,21 +56,6 @@ def test_of_a_part_of_a_log_folder_only_that_part_is_told(tmp_path: Path) -> Non
     assert only == "unfinished: 8 of 10 missing (agentsys lacks 8)."
 
 
-@pytest.mark.parametrize("root", ["runs", ".", "runs/../runs"])
-def test_only_folders_of_records_that_a_reader_did_not_see_are_listed_again(
-    tmp_path: Path, root: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cases = planned(tmp_path / "runs")
-    for case in cases[:-1]:
-        store_own(tmp_path / "runs", case)
-    (tmp_path / "runs" / cases[-1].key).parent.mkdir(parents=True)
-    monkeypatch.chdir(tmp_path / "runs" if root == "." else tmp_path)
-    asked, listdir = list[Path](), os.listdir
-    monkeypatch.setattr(os, "listdir", lambda path: asked.append(path) or listdir(path))
-    assert lines(Path(root)) == ["unfinished: 1 of 20 missing (agentsys lacks 1)."]
-    assert [path.parent.name for path in asked] == ["user_task_9"]
-
-
 def test_log_folders_below_the_one_that_is_read_are_found_and_named(tmp_path: Path) -> None:
     for name in ("a", "b", "c"):
         cases = planned(tmp_path / name)
@@ -92,15 +63,6 @@ def test_log_folders_below_the_one_that_is_read_are_found_and_named(tmp_path: Pa
             store_own(tmp_path / name, case)
     found = lines(tmp_path)
     assert [line.split(": unfinished")[0] for line in found] == [str(tmp_path / "a"), str(tmp_path / "b")]
-
-
-def test_plans_of_several_runs_add_up_and_a_moved_folder_keeps_them(tmp_path: Path) -> None:
-    cases = planned(tmp_path / "a")
-    planned(tmp_path / "a", ("none", "drift"))
-    for case in cases[:10]:
-        store_own(tmp_path / "a", case)
-    (tmp_path / "a").rename(tmp_path / "b")
-    assert lines(tmp_path / "b") == ["unfinished: 20 of 30 missing (agentsys not begun; drift not begun)."]
 
 
 def test_several_models_are_named_and_a_long_list_is_cut(tmp_path: Path) -> None:
@@ -124,22 +86,6 @@ def test_a_pipeline_without_a_folder_counts_where_it_is_asked_for(tmp_path: Path
     folders = [tmp_path / cases[at].pipeline for at in (0, 10)]
     (found,) = read_cases([tmp_path], only=folders).unfinished
     assert (found.planned, sum(lacking for lacking, _ in found.missing.values())) == (20, 19)
-
-
-def test_a_folder_whose_name_begins_like_the_one_asked_for_is_another(tmp_path: Path) -> None:
-    cases = planned(tmp_path, ("none", "none2"))
-    folders = {case.defense: tmp_path / case.pipeline for case in cases}
-    (one,) = find_unfinished([folders["none"], tmp_path / cases[0].key])
-    assert one.planned == 10
-    assert find_unfinished([tmp_path / cases[0].pipeline[:-1]], [tmp_path]) == ()
-    assert find_unfinished(folders.values())[0].planned == 20
-
-
-def test_a_frame_is_read_with_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    store_own(tmp_path, planned(tmp_path)[0])
-    with caplog.at_level(logging.WARNING):
-        load_runs(tmp_path)
-    assert "unfinished: 19 of 20 missing (agentsys not begun; none lacks 9)." in caplog.messages
 
 
 @pytest.mark.parametrize(

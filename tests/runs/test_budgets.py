@@ -106,21 +106,6 @@ def test_replies_that_cannot_be_counted_are_booked_at_their_worst_and_end_the_ru
         assert 3 <= len(server.asked) <= 10
 
 
-def test_tokens_of_a_simulated_run_are_a_budget_too(tmp_path: Path) -> None:
-    outcome, listener = run(tmp_path / "runs", ["model=simulated", "budget.tokens=60000"], [])
-    assert outcome.budget is not None and "budget.tokens=60000" in outcome.budget
-    tokens = [sum(u.prompt + u.completion for u in r.usage.values()) for r in listener.records]
-    assert 60000 - 2 * max(tokens) <= sum(tokens) <= 60000 + max(tokens)
-
-
-def test_a_budget_is_no_identity(tmp_path: Path) -> None:
-    run(tmp_path / "runs", ["model=simulated", "limit=2", "budget.tokens=900000"], [])
-    session = prepare_session(
-        [*SLACK, "model=simulated", "limit=2", "budget.case_tokens=5", f"logdir={tmp_path / 'runs'}"]
-    )
-    assert (session.plan.finished, len(session.plan.open_jobs)) == (2, 0)
-
-
 @pytest.mark.parametrize("limit", ["budget.case_tokens=500", "budget.case_seconds=0.000001"])
 def test_a_case_above_its_budget_is_an_error_of_its_own_kind(limit: str, tmp_path: Path) -> None:
     outcome, listener = run(tmp_path / "runs", ["model=simulated", "user_tasks=[1]", limit], [])

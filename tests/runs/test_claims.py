@@ -50,37 +50,6 @@ def test_what_one_holds_another_cannot_take_until_it_is_released(tmp_path: Path)
     assert names(tmp_path) == []
 
 
-def test_folders_that_another_run_removes_meanwhile_are_passed_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It has ended between our look at the folder of claims and ours into what lies there."""
-    listing = Path.iterdir
-
-    def vanishing(folder: Path) -> list[Path]:
-        found = list(listing(folder))
-        if folder.name == "claims":
-            for path in found:
-                if path.is_dir():
-                    path.rmdir()
-        return found
-
-    with Claims(Store(tmp_path)) as claims:
-        (tmp_path / ".agentsys/claims/90").mkdir()
-        monkeypatch.setattr(Path, "iterdir", vanishing)
-        claims.remove_dead()
-        assert claims.take("case")
-
-
-def test_who_takes_looks_for_others_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    looks = list[Path]()
-    listing = Path.iterdir
-    monkeypatch.setattr(Path, "iterdir", lambda folder: looks.append(folder) or listing(folder))
-    with Claims(Store(tmp_path)) as one, Claims(Store(tmp_path)) as other:
-        looks.clear()
-        assert one.take("case") and len(looks) == 1
-        assert not other.take("case") and len(looks) == 2
-
-
 def test_ending_a_run_gives_everything_back(tmp_path: Path) -> None:
     with Claims(Store(tmp_path)) as other:
         with pytest.raises(ZeroDivisionError), Claims(Store(tmp_path)) as one:
@@ -105,23 +74,6 @@ def test_what_a_killed_process_held_is_free_at_once_and_its_traces_are_removed(t
     with Claims(Store(tmp_path)):
         assert len(names(tmp_path)) == 1, "its own sign of life"
     assert names(tmp_path) == []
-
-
-def test_a_claims_folder_that_another_makes_at_the_same_moment_is_used(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made, making = list[Path](), Path.mkdir
-
-    def at_once(folder: Path, *how: object, **more: bool) -> None:
-        made.append(folder)
-        os.mkdir(folder)  # noqa: PTH102 - another process, between our look and our call
-        making(folder, *how, **more)  # type: ignore[arg-type]
-
-    with Claims(Store(tmp_path)) as claims:
-        monkeypatch.setattr(Path, "mkdir", at_once)
-        assert claims.take("case")
-        (folder,) = made
-        assert [path.suffix for path in folder.iterdir()] == [f".{claims._owner}"]
 
 
 @pytest.mark.parametrize("times", [3, 1000])
@@ -234,26 +186,6 @@ def test_whether_somebody_elsewhere_lives_is_watched_where_it_must_be_certain(
     assert caplog.text.count("watching for up to 100 seconds") == 2
 
 
-def test_who_is_at_work_on_this_machine_is_not_watched(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    hours = Hours(monkeypatch)
-    with Claims(Store(tmp_path)) as one, Claims(Store(tmp_path)):
-        away(tmp_path, beats=True)
-        assert Process.here() in one.find_living_processes()
-    assert hours.now == 0
-
-
-def test_who_was_watched_for_long_enough_leaves_nothing_behind_a_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    hours = Hours(monkeypatch)
-    away(tmp_path, beats=True)
-    with Claims(Store(tmp_path), patience_s=100):
-        hours.now = 101
-    assert names(tmp_path) == []
-
-
 def test_a_folder_whose_run_died_with_its_machine_can_be_run_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -319,16 +251,3 @@ def test_among_many_threads_and_owners_each_thing_has_one_owner_at_a_time(tmp_pa
     with Claims(store) as a, Claims(store) as b, Claims(store) as c, ThreadPoolExecutor(6) as pool:
         assert sum(pool.map(work, [a, b, c, a, b, c])) > 0
     assert set(most.values()) == {1}
-
-
-def test_a_removed_folder_is_one_clear_line(tmp_path: Path) -> None:
-    import shutil
-
-    store = Store(tmp_path / "runs")
-    with Claims(store) as claims:
-        shutil.rmtree(tmp_path / "runs")
-        for _ in range(2):
-            with pytest.raises(StoreError, match=r"runs was removed while this run") as caught:
-                claims.take("case")
-            assert "\n" not in str(caught.value)
-            Store(tmp_path / "runs")  # whoever makes it anew makes another folder

@@ -136,18 +136,6 @@ def test_another_server_is_refused_and_named_without_its_password(user: Path) ->
         assert path.is_dir() or b"hunter2" not in path.read_bytes(), path
 
 
-def test_errors_bind_nobody_to_the_settings_they_were_made_under(user: Path) -> None:
-    write_model(user, "fail")
-    planned(user, "model=told").execute(Silent())
-    write_model(user, "Hello")
-    mended = planned(user, "model=told")
-    assert (len(mended.plan.open_jobs), mended.plan.failed_before) == (2, 2)
-    mended.execute(Silent())
-    assert {record["agentsys"]["status"] for record in records_in(user / "runs").values()} == {"ok"}
-    write_model(user, "Bye")
-    assert "model.says" in refusal(user, "model=told")
-
-
 def test_seeds_that_would_share_their_records_are_refused_with_the_mend(user: Path) -> None:
     line = refusal(user, "seed=0,1")
     assert "seed (0 in one, 1 in the other)" in line
@@ -160,10 +148,6 @@ def test_other_settings_that_no_name_tells_are_refused_in_one_sweep(user: Path) 
     line = refusal(user, "model=told", "model.base_url=http://a,http://b")
     assert "model.base_url (http://a in one, http://b in the other)" in line
     assert "epochs" not in line
-
-
-def test_a_cell_that_is_named_twice_is_one_cell(user: Path) -> None:
-    assert len(planned(user, "defense=none,none", "seed=1,1").plan.jobs) == 2
 
 
 def test_a_search_begun_under_other_settings_is_refused_too(user: Path) -> None:

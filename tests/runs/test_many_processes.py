@@ -4,20 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import subprocess
 import sys
-import time
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
-from small_runs import errors_in, records_in
-from worker_model import asked, own_model
-
-from agentsys.base.ledger import read_ledger
-from agentsys.runs.run_session import prepare_session
+from small_runs import records_in
 
 SUPPORT = Path(__file__).parents[1] / "support"
 SMALL = ["model=simulated", "executor.workers=2", "benchmark.suites=[slack,workspace]"]
@@ -99,42 +92,3 @@ def test_many_processes_and_many_kills_lose_and_double_nothing(
     records = records_in(tmp_path / "runs")
     assert sorted(records) == sorted(summary["planned"])
     assert records == alone(tmp_path, plan)
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="kills what Linux starts")
-def test_sixty_kills_among_eight_plain_commands_lose_nothing(tmp_path: Path) -> None:
-    """As users start them; only a command that has begun to work is killed.
-
-    How often a case was run to its end the ledger tells, a line for each request.
-    """
-    conf, plugins = own_model(tmp_path, sleep_s=4.0)
-    plan = ["model=own", "benchmark.suites=[slack]", "attack=none", "epochs=32", "preflight=false"]
-    plan += ["executor.workers=2", f"logdir={tmp_path / 'runs'}"]
-    command = [sys.executable, "-m", "agentsys", "run", *plan, "--quiet"]
-    command += ["--config-dir", str(conf), "--plugin-path", str(plugins)]
-    environment = {name: text for name, text in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-
-    def start() -> subprocess.Popen[bytes]:
-        return subprocess.Popen(command, stdout=subprocess.DEVNULL, env=environment)
-
-    chance, running, killed = random.Random(7), [start() for _ in range(8)], 0
-    while killed < 60:
-        time.sleep(chance.uniform(0.1, 0.9))
-        assert all(one.poll() is None for one in running), "a command ended before all kills were done"
-        at_work = {process for process, _ in asked(tmp_path)}
-        busy = [one for one in running if one.pid in at_work]
-        if busy:
-            victim = chance.choice(busy)
-            victim.kill()
-            killed += victim.wait() < 0
-            running[running.index(victim)] = start()
-    assert [one.wait(timeout=400) for one in running] == [0] * 8
-    planned = prepare_session(plan, config_dirs=[conf], plugin_paths=[plugins]).plan
-    assert (len(planned.jobs), planned.finished, planned.corrupt) == (672, 672, ())
-    records = records_in(tmp_path / "runs")
-    assert sorted(records) == sorted(job.case.key for job in planned.jobs) and not errors_in(records)
-    assert left_over(tmp_path) == []
-    times = Counter(entry.case for entry in read_ledger(tmp_path / "runs/.agentsys/ledger.jsonl"))
-    again = sum(number - 1 for number in times.values())
-    assert set(times) == set(records) and again <= 10, "a case was run twice to its end"

@@ -91,7 +91,13 @@ def files(tmp_path: Path) -> list[Path]:
     return [p for p in sorted((tmp_path / "runs").rglob("*.json")) if ".agentsys" not in p.parts]
 
 
-@pytest.mark.parametrize("how", ODD)
+QUICK = {"in a call's id", "a number of 5000 digits", "arguments 20000 deep"}
+"""Of the odd replies, those that no other test stands for."""
+
+
+@pytest.mark.parametrize(
+    "how", [how if how in QUICK else pytest.param(how, marks=pytest.mark.slow) for how in ODD]
+)
 def test_an_odd_reply_is_stored_and_read_and_costs_no_other_case(tmp_path: Path, how: str) -> None:
     outcome = session(tmp_path, how).execute(Silent())
     assert (outcome.finished, outcome.fatal) == (3, None)
@@ -109,6 +115,7 @@ def test_an_odd_reply_is_stored_and_read_and_costs_no_other_case(tmp_path: Path,
     assert again.execute(Silent()).fatal is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", sorted(BUGS))
 def test_a_bug_in_an_adapter_is_the_models_and_keeps_its_traceback(tmp_path: Path, how: str) -> None:
     outcome = session(tmp_path, how).execute(Silent())

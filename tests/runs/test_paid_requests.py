@@ -54,13 +54,6 @@ def test_what_a_retry_survived_is_part_of_the_case(tmp_path: Path) -> None:
     assert [entry.error for entry in booked(tmp_path)] == ["malformed_reply", None, "server_error", None]
 
 
-def test_empty_answers_before_an_error_are_paid_for_too(tmp_path: Path) -> None:
-    with paid_server(lambda n, _: says("") if n < 3 else fails(400)) as server:
-        record = run(tmp_path, paid_model(tmp_path, server.url))
-    assert (record.error_kind, server.billed) == ("bad_request", 2)
-    assert record.usage["agent"].cost_usd == 2 * USD
-
-
 def test_earlier_attempts_of_a_case_that_is_run_again_stay_in_the_ledger(tmp_path: Path) -> None:
     def answer(number: int, _: object) -> Answer:
         return {1: calls("get_channels", "{}"), 2: fails(400)}.get(number, says())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import threading
 from collections.abc import Callable
@@ -12,11 +11,8 @@ from typing import Any
 import pytest
 from small_runs import Silent, records_in
 
-from agentsys.benchmarks import environment_loader
 from agentsys.errors import ConfigError, StopRequested
 from agentsys.models.chat import ErrorKind, ModelError
-from agentsys.runs import cell, finish_case
-from agentsys.runs import plan as plan_module
 from agentsys.runs.claims import Claims
 from agentsys.runs.run_session import prepare_session
 from agentsys.runs.store import Store, StoreError
@@ -110,13 +106,6 @@ def test_errors_are_stored_and_tried_again(tmp_path: Path) -> None:
         assert len(record["messages"]) >= 2
     again = planned(tmp_path, broken(tmp_path, "bug"))
     assert (len(again.plan.open_jobs), again.plan.failed_before) == (3, 3)
-
-
-def test_a_model_error_ends_the_case_and_keeps_its_kind(tmp_path: Path) -> None:
-    planned(tmp_path, broken(tmp_path, "context_length")).execute(Silent())
-    kinds = {r["agentsys"]["error_kind"] for r in records_in(tmp_path / "runs").values()}
-    assert kinds == {"context_length"}
-    assert not any(r["utility"] or r["agentsys"]["security"] for r in records_in(tmp_path / "runs").values())
 
 
 def test_a_bad_key_stops_the_run(tmp_path: Path) -> None:
@@ -248,20 +237,6 @@ def test_unknown_tasks_and_suites_are_one_line(tmp_path: Path, override: str, sa
     assert "\n" not in str(caught.value)
 
 
-def test_a_record_tells_exposure_data_versions_and_usage(run_cases: Run) -> None:
-    records = run_cases([*SMALL, "attack=important_instructions", "injection_tasks=[1]", "defense=none"])
-    for record in records.values():
-        block = record["agentsys"]
-        assert block["simulated"] is True
-        assert block["exposure"]["exposed_raw"] and block["exposure"]["exposed_shown"]
-        assert block["exposure"]["raw_round"] >= 1
-        assert block["exposure"]["raw_fraction"] == 1.0
-        assert len(block["versions"]["data"]) >= 16
-        assert block["usage"]["agent"]["prompt"] > 0
-        assert block["written"] == record["injections"]
-        assert block["spans"][0]["kind"] == "run"
-
-
 def test_the_same_seed_gives_the_same_records_and_another_one_does_not(
     run_cases: Run, tmp_path: Path
 ) -> None:
@@ -270,59 +245,3 @@ def test_the_same_seed_gives_the_same_records_and_another_one_does_not(
     assert run_cases([*coin, "executor.workers=1"], tmp_path / "b") == first
     other = run_cases([*coin, "seed=1"], tmp_path / "c")
     assert [r["messages"] for r in other.values()] != [r["messages"] for r in first.values()]
-
-
-def test_a_finished_run_needs_no_script_and_one_to_run_has_it_before_its_first_case(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    command = ["model=simulated", "benchmark.suites=[slack]", "limit=1", f"logdir={tmp_path}"]
-    made: list[str] = []
-    for module, name in (
-        (cell, "build_playbook"),
-        (environment_loader, "parse_holed_text"),
-        (finish_case, "run_case"),
-    ):
-        monkeypatch.setattr(module, name, _noting(made, name, getattr(module, name)))
-    environment_loader._holed_once.cache_clear()
-    session = prepare_session(command)
-    assert made == []
-    session.execute(Silent())
-    assert sorted(made[:2]) == ["build_playbook", "parse_holed_text"] and made[2:] == ["run_case"]
-    assert prepare_session(command).execute(Silent()).finished == 0
-    assert len(made) == 3
-
-
-def _noting(made: list[str], name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    def noted(*args: Any, **options: Any) -> Any:
-        made.append(name)
-        return function(*args, **options)
-
-    return noted
-
-
-@pytest.mark.slow
-def test_a_large_finished_run_is_recognised_by_its_index(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(plan_module, "WORTH_AN_INDEX", 2)
-    command = ["model=simulated", "benchmark.suites=[slack]", "limit=4", f"logdir={tmp_path}"]
-    prepare_session(command).execute(Silent())
-    records = sorted(tmp_path.rglob("user_task_*/none/none.json"))
-    for path in records:
-        os.utime(path, ns=(10**18, 10**18))  # long ago: the index is trusted about it
-    assert not prepare_session(command).plan.open_jobs
-    monkeypatch.setattr(Store, "file_status", _never)
-    assert not prepare_session(command).plan.open_jobs
-    with pytest.raises(ConfigError, match=r"finished under other settings: seed \(0 there, 1 now\)"):
-        prepare_session([*command, "seed=1"])
-    monkeypatch.undo()
-    monkeypatch.setattr(plan_module, "WORTH_AN_INDEX", 2)
-    records[0].write_text("{")
-    assert [job.case.key for job in prepare_session(command).plan.open_jobs] == [
-        str(records[0].relative_to(tmp_path))
-    ]
-    assert len(prepare_session(command).plan.corrupt) == 1
-
-
-def _never(*_: object) -> None:
-    raise AssertionError("a record was read")

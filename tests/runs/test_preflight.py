@@ -88,19 +88,6 @@ def test_a_dry_run_without_a_key_tells_of_the_extra_all_the_same(
     assert "gpt-4o-mini / none, gpt-4o-mini / needy, gpt-4o-mini / prompt_sandwiching. Model" in shown
 
 
-def test_finished_cases_need_nothing_any_more(
-    tmp_path: Path, conf: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    chosen = ["model=simulated", "defense=prompt_sandwiching", *ONE, f"logdir={tmp_path / 'runs'}"]
-    prepare_session(chosen).execute(Silent())
-    from baselines.prompt_sandwiching import PromptSandwiching
-
-    monkeypatch.setattr(PromptSandwiching, "ready", Needy.ready, raising=False)
-    assert prepare_session(chosen).plan.finished == 1
-    with pytest.raises(Unavailable):
-        prepare_session([*chosen, "user_tasks=[0,1]"])
-
-
 def test_an_error_of_one_cell_ends_that_cell_alone(tmp_path: Path, conf: Path) -> None:
     chosen = ["model=simulated", "defense=broken,none", "benchmark.suites=[slack]", "limit=6"]
     session = prepare_session(

@@ -31,10 +31,6 @@ from baselines.none import NoDefense
 
 TABLE = tomllib.loads(REGISTERED_NAMES.read_text("utf-8"))
 SMALL = ["benchmark.suites=[slack]", "user_tasks=[0,1]"]
-ONE_SEARCH = [
-    *("benchmark.suites=[slack]", "user_tasks=[0]", "injection_tasks=[1]", "model.susceptibility=0"),
-    *("attack=pair", "attack.streams=1", "attack.depth=2"),
-]
 NONE = "baselines.none.NoDefense"
 MOVED = "baselines.moved_for_a_test.Nothing"
 
@@ -224,30 +220,6 @@ def test_a_folder_of_version_0_1_goes_on_after_a_class_was_moved_and_so_does_its
         planned(user, *plan)
 
 
-def test_a_folder_of_today_goes_on_after_a_class_was_moved(
-    user: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plan = [*SMALL, "defense=mine"]
-    planned(user, *plan).execute(Silent())
-    move(user, monkeypatch)
-    write_defense(user, MOVED)
-    assert planned(user, *plan).plan.open_jobs == ()
-
-
-def test_a_search_that_version_0_1_began_goes_on_with_its_attempts(
-    user: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run_by_0_1(user, monkeypatch, *ONE_SEARCH)
-    (case,) = [path for path in records_in(user / "runs") if ".attempts" not in path]
-    (user / "runs" / case).unlink()
-    seen, session = Silent(), planned(user, *ONE_SEARCH)
-    assert session.execute(seen).errors == 0
-    assert ([one.config_hash for one in seen.records], seen.attempts) == (
-        [session.settings[0].config_hash],
-        [],
-    )
-
-
 def test_what_was_kept_to_run_cases_again_names_the_classes_of_today(
     user: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -262,11 +234,3 @@ def test_what_was_kept_to_run_cases_again_names_the_classes_of_today(
     assert cell.settings["defense"]["_target_"] == MOVED
     assert cell.identity["defense"]["_target_"] == "agentsys:defense.none"
     assert not caplog.records
-
-
-def test_a_target_that_is_nowhere_is_named_as_it_was_written(user: Path) -> None:
-    write_defense(user, "baselines.nowhere.Nothing")
-    with pytest.raises(
-        ConfigError, match=r"Cannot load defense baselines\.nowhere\.Nothing: No module named"
-    ):
-        planned(user, *SMALL, "defense=mine")

@@ -77,15 +77,6 @@ def test_a_request_waits_for_those_under_way_and_one_alone_goes_out(tmp_path: Pa
             one.reserve_amount(REQUEST)
 
 
-def test_dollars_are_shared_as_tokens_are(tmp_path: Path) -> None:
-    one, other = Meter(Budget(usd=2.0)), Meter(Budget(usd=2.0))
-    with one.share_budget(tmp_path / "budget"), other.share_budget(tmp_path / "budget"):
-        one.add_usage(Usage(), 1.5)
-        assert other.has_room(0.5) and not other.has_room(0.6)
-        other.add_usage(Usage(), 0.5)
-        assert not one.has_room() and one.limit_message.startswith("budget.usd=2 ($2.00 spent)")
-
-
 def test_a_budget_begins_anew_once_all_who_spent_it_have_ended(tmp_path: Path) -> None:
     path = tmp_path / "budget"
     first, second, third = (Meter(Budget(tokens=100)) for _ in range(3))
@@ -160,12 +151,6 @@ def test_a_line_that_is_none_counts_as_nothing(line: bytes, tmp_path: Path) -> N
     path.write_bytes(line.ljust(budget._LINE_BYTES))
     with Meter(Budget(tokens=100)).share_budget(path), BudgetFile(path).lock_file() as opened:
         assert opened.sum_others == (Amount(), Amount())
-
-
-def test_the_longest_line_fits_its_place() -> None:
-    amount = Amount(123456.123456789012, 123456789012.5, 1024)
-    account = Account("0123abcd-4194304-123456789012-89abcdef", 1764000000.123456, True, amount, amount)
-    assert len(account.to_line()) == budget._LINE_BYTES and Account.parse_line(account.to_line()) == account
 
 
 def test_nothing_is_sent_where_others_spending_cannot_be_seen(tmp_path: Path) -> None:

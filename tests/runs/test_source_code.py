@@ -112,10 +112,7 @@ def install(site: Path, version: str, text: str) -> None:
 @pytest.mark.parametrize(
     ("source", "options"),
     [
-        (GUARD, {"make": "ad_wall:Guard"}),
-        (GUARD, {"make": "ad_wall"}),
         (GUARD, {"guards": [{"make": "ad_wall.scan"}]}),
-        ("def f():\n    from ad_wall import Guard\n", {}),
         ("import importlib\nwall = importlib.import_module('ad_wall')\n", {}),
     ],
 )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 from pathlib import Path
 
-import orjson
 import pytest
 
 from agentsys.records.case import Case
@@ -23,14 +22,6 @@ CASE = Case(
     defense="none",
 )
 RECORD = CaseRecord(case=CASE, status="ok", simulated=True, utility=True, security=False, config_hash="abc")
-
-
-def test_a_stored_case_is_found_with_its_configuration(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    assert store.case_status(CASE).status == "missing"
-    path = store.write(RECORD, {"messages": [], "utility": True})
-    assert (store.case_status(CASE).status, store.case_status(CASE).config_hash) == ("ok", "abc")
-    assert CaseRecord.model_validate(orjson.loads(path.read_bytes())["agentsys"]) == RECORD
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"agentsys": 3}', b"\xff\xfe", b'{"utility": true}'])

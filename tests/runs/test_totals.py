@@ -90,10 +90,3 @@ def test_the_time_left_counts_what_cases_of_each_cell_take() -> None:
     totals.add(record(attacked=True, utility=True, seconds=11.0, defense="agentsys"))
     now[0] = 10.0  # two cases at a time: 20 seconds of work
     assert totals.seconds_left == (1 * 1.0 + 9 * 11.0) / 2
-
-
-def test_one_unpriced_call_makes_the_cost_unknown() -> None:
-    totals = RunningTotals(2)
-    totals.add(record(attacked=False, utility=True, cost=None))
-    totals.add(record(attacked=False, utility=True))
-    assert "cost unknown" in totals.format_figures()

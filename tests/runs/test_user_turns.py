@@ -56,12 +56,6 @@ def test_the_pipeline_is_run_once_for_each_turn_and_the_record_holds_them_all(tm
     assert loaded.utility is True
 
 
-def test_an_injection_of_the_first_turn_acts_in_it_and_is_measured(tmp_path: Path) -> None:
-    record = played(tmp_path, "defense=none", "attack=direct")["none direct"]
-    assert (record["security"], record["utility"]) == (True, True)
-    assert record["agentsys"]["exposure"]["shown_round"] == 1
-
-
 @pytest.mark.slow
 def test_every_shipped_defense_can_take_part(tmp_path: Path) -> None:
     defenses = "agentsys,agentsys_no_isolation,delimiters,instructional_prevention,phrase_detector"

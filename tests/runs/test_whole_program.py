@@ -53,10 +53,6 @@ def test_it_is_refused_before_anything_runs_and_told_what_to_do(tmp_path: Path, 
         planned(tmp_path, mode)
 
 
-def test_it_runs_where_the_conversation_is_one_turn(tmp_path: Path) -> None:
-    assert planned(tmp_path, "react") > 0
-
-
 SWEEP = [
     "benchmark=asb",
     "benchmark.mode=faithful,react",

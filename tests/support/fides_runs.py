@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,33 +11,31 @@ from typing import Any, TypeAlias
 from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime, TaskEnvironment
 from agentdojo.task_suite.load_suites import get_suite
 from agentdojo.types import ChatAssistantMessage, ChatMessage
+from scripted_model import EVERY, ScriptedModel
 
-from agentsys.models.chat import ChatReply, ChatRequest, assistant, text_of
+from agentsys.models.chat import ChatRequest, assistant, text_of
 from agentsys.models.trace import Tracer, use_tracer
 from baselines.fides.defense import Fides
 
 Reply: TypeAlias = ChatAssistantMessage | Callable[[ChatRequest], ChatAssistantMessage]
 
 
-class Scripted:
-    """Gives the planner's replies and the quarantined model's, each in order, and keeps what was asked."""
-
-    name = "scripted"
+class Scripted(ScriptedModel):
+    """Plays the planner and the quarantined model, which answers in JSON."""
 
     def __init__(self, replies: Sequence[Reply], answers: Sequence[Any] = ()) -> None:
-        self.replies, self.answers = list(replies), list(answers)
-        self.planned: list[ChatRequest] = []
-        self.read: list[list[ChatMessage]] = []
+        written = [answer if isinstance(answer, str) else json.dumps(answer) for answer in answers]
+        super().__init__({EVERY: list(replies), "query": written})
 
-    def complete(self, request: ChatRequest) -> ChatReply:
-        if request.role == "query":
-            assert not request.tools
-            self.read.append(copy.deepcopy(list(request.messages)))
-            answer = self.answers.pop(0)
-            return ChatReply(assistant(answer if isinstance(answer, str) else json.dumps(answer)))
-        self.planned.append(ChatRequest(copy.deepcopy(list(request.messages)), request.tools, request.role))
-        reply = self.replies.pop(0)
-        return ChatReply(reply(request) if callable(reply) else copy.deepcopy(reply))
+    @property
+    def planned(self) -> list[ChatRequest]:
+        return self.requests_of(EVERY)
+
+    @property
+    def read(self) -> list[Any]:
+        """The messages of each question to the quarantined model, which has no tools."""
+        assert not any(request.tools for request in self.requests_of("query"))
+        return [list(request.messages) for request in self.requests_of("query")]
 
     @property
     def heard(self) -> str:

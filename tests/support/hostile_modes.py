@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import base64
-import gzip
 import itertools
 import json
 import zlib
@@ -96,29 +95,9 @@ def _transport() -> list[Mode]:
             b"4\r\nabcd\r\n",
         ),
         endless("endless fast body", (*late, *ASKED_AGAIN), _HEAD + b"\r\n", b" " * 65536),
-        endless("endless body of one blank in 0.3 s", late, _HEAD + b"\r\n", b" ", 0.3),
-        endless(
-            "endless chunk extensions",
-            (*late, *lost),
-            _HEAD + b"Transfer-Encoding: chunked\r\n\r\n1",
-            b";a=b",
-        ),
-        endless(
-            "endless trailer",
-            (*late, *lost),
-            _HEAD + b"Transfer-Encoding: chunked\r\n\r\n1\r\n1\r\n0\r\n",
-            b"X: y\r\n",
-            0.1,
-        ),
         endless("a byte of a header in 0.3 s", late, _HEAD + b"X-Long: ", b"a", 0.3),
         endless("headers without end", (*late, *lost), _HEAD, b"X-More: " + b"b" * 500 + b"\r\n"),
-        endless("100 Continue for ever", late, b"", b"HTTP/1.1 100 Continue\r\n\r\n", 0.05),
         endless("100 Continue for ever, fast", late, b"", b"HTTP/1.1 100 Continue\r\n\r\n" * 100),
-        endless(
-            "103 Early Hints for ever", late, b"", b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n", 0.05
-        ),
-        endless("blank lines for ever", (*late, *lost), b"", b"\r\n", 0.1),
-        endless("status line for ever", (*late, *lost), b"HTTP/1.1 200 ", b"O" * 100),
         endless(
             "event stream",
             (*late, *ASKED_AGAIN),
@@ -127,69 +106,35 @@ def _transport() -> list[Mode]:
             0.3,
         ),
         whole("nothing for ever", late, 30.0),
-        whole("head, then nothing", late, _HEAD + b"Content-Length: 10\r\n\r\n", 30.0),
-        whole("half a body, then nothing", late, _HEAD + b"Content-Length: 100\r\n\r\n{", 30.0),
         whole("closed at once", lost),
         whole("a body that ends early", lost, _HEAD + b"Content-Length: 1000\r\n\r\n{}"),
-        whole("chunks that end early", lost, _HEAD + b"Transfer-Encoding: chunked\r\n\r\nff\r\n{"),
-        whole(
-            "a chunk size that is none",
-            lost,
-            _HEAD + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n{}\r\n0\r\n\r\n",
-        ),
         whole("two lengths", lost, _HEAD + b"Content-Length: 2\r\nContent-Length: 4\r\n\r\n{}{}"),
-        whole("a negative length", lost, _HEAD + b"Content-Length: -5\r\n\r\n{}"),
         whole(
             "a length of 30 digits", (*lost, *late), _HEAD + b"Content-Length: " + b"9" * 30 + b"\r\n\r\n{}"
         ),
         whole("not HTTP", lost, b"SSH-2.0-OpenSSH_9.6\r\n"),
-        whole("HTTP/0.9", lost, b'{"choices": []}'),
-        whole("HTTP/2 preface", lost, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"),
-        whole("a status of 99", (*lost, *ASKED_AGAIN, "server_error"), http(99)),
         whole("a status of 999", ("server_error", *lost), http(999, "{}")),
         whole(
             "101 Switching Protocols",
             (*ASKED_AGAIN, "server_error", *lost, *late),
             b"HTTP/1.1 101 X\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n\r\n",
         ),
-        whole("204 without a body", ASKED_AGAIN, http(204, length="")),
         # Made when it is sent: it takes two seconds, and every process of tests imports this module.
         Mode("gzip bomb of 1 GB", lambda: iter([http(200, bomb(), gz)]), ASKED_AGAIN),
         whole("gzip that is none", ASKED_AGAIN, http(200, "{}", gz)),
-        whole("half a gzip", (*lost, *ASKED_AGAIN), http(200, gzip.compress(b"{}" * 1000)[:20], gz)),
-        whole(
-            "gzip twice",
-            ASKED_AGAIN,
-            http(200, gzip.compress(gzip.compress(b"{}")), "Content-Encoding: gzip, gzip"),
-        ),
-        whole(
-            "brotli that nobody asked for",
-            ASKED_AGAIN,
-            http(200, b"\x0b\x02\x80{}\x03", "Content-Encoding: br"),
-        ),
         whole(
             "zstd bomb's header",
             ASKED_AGAIN,
             http(200, b"\x28\xb5\x2f\xfd" + b"\0" * 50, "Content-Encoding: zstd"),
         ),
-        whole("an encoding of its own", ASKED_AGAIN, http(200, "{}", f"Content-Encoding: {'x' * 500}")),
         whole("20 MB of text", ASKED_AGAIN, http(200, b'{"a":"' + b"x" * 20_000_000 + b'"}')),
-        whole("6 MB of brackets", ASKED_AGAIN, http(200, b"[" * 6_000_000)),
-        whole("7 MB of empty objects", ASKED_AGAIN, http(200, b'{"a":[' + b"{}," * 2_300_000 + b"{}]}")),
         whole("HTML page", ASKED_AGAIN, http(200, f"<html>{ESCAPES}</html>", "Content-Type: text/html")),
-        whole("empty body", ASKED_AGAIN, http(200)),
-        whole("a list", ASKED_AGAIN, http(200, "[]")),
-        whole("null", ASKED_AGAIN, http(200, "null")),
-        whole("a number of 10,000 digits", ASKED_AGAIN, http(200, HUGE)),
         whole("not UTF-8", ASKED_AGAIN, http(200, b'{"a": "\xff\xfe\x80"')),
-        whole("UTF-16", ASKED_AGAIN, http(200, "{}".encode("utf-16"))),
-        whole("zero bytes", ASKED_AGAIN, http(200, b"\0" * 1000)),
         whole(
             "a charset that is a codec",
             ASKED_AGAIN,
             http(200, "{}", "Content-Type: application/json; charset=zlib"),
         ),
-        whole("nested 100,000 deep", ASKED_AGAIN, http(200, "[" * 100_000 + "]" * 100_000)),
         whole(
             "cookies of 60 kB",
             ASKED_AGAIN,
@@ -209,12 +154,7 @@ def _transport() -> list[Mode]:
             ("bad_request",),
             http(307, "", f"Location: http://u:{KEY}@h/\x1b[31m{KEY}"),
         ),
-        whole("307 to itself", ("bad_request",), http(307, "", "Location: /v1/chat/completions")),
-        whole("302 to a file", ("bad_request",), http(302, "", "Location: file:///etc/passwd")),
-        whole("300 without a target", ("bad_request",), http(300, "{}")),
-        whole("304", ("bad_request",), http(304, length="")),
         # -- errors, with all a server may say in them
-        whole("500 with escapes", ("server_error",), http(500, json.dumps({"error": {"message": ESCAPES}}))),
         whole(
             "500 with a lone surrogate", ("server_error",), http(500, '{"error":{"message":"' + LONE + '"}}')
         ),
@@ -222,11 +162,6 @@ def _transport() -> list[Mode]:
             "400 that echoes the key",
             ("bad_request",),
             http(400, json.dumps({"error": {"message": f"header was Bearer {KEY}"}})),
-        ),
-        whole(
-            "400 that echoes most of the key",
-            ("bad_request",),
-            http(400, json.dumps({"error": {"message": f"a {KEY[:20]} b {KEY[9:]}"}})),
         ),
         whole(
             "400 that echoes the key in base64",
@@ -245,17 +180,8 @@ def _transport() -> list[Mode]:
         ),
         whole("400 nested 5,000 deep", ("bad_request",), http(400, nested(5000))),
         whole(
-            "400 with a number of 10,000 digits",
-            ("bad_request",),
-            http(400, '{"error":{"code":' + HUGE + "}}"),
-        ),
-        whole("400 with a list", ("bad_request",), http(400, "[1, 2]")),
-        whole("400 with a string", ("bad_request",), http(400, '"no"')),
-        whole("400 with error: 5", ("bad_request",), http(400, '{"error": 5}')),
-        whole(
             "422 of FastAPI", ("bad_request",), http(422, '{"detail":[{"loc":["body","tools"],"msg":"bad"}]}')
         ),
-        whole("422 with an odd detail", ("bad_request",), http(422, '{"detail":[5,{"msg":{}}]}')),
         whole("413", ("context_length",), http(413, "too large")),
         whole(
             "400 of llama.cpp",
@@ -270,29 +196,7 @@ def _transport() -> list[Mode]:
             ("content_refused",),
             http(400, '{"error":{"message":"Output blocked by content filtering policy"}}'),
         ),
-        whole(
-            "400 of OpenAI's filter",
-            ("content_refused",),
-            http(
-                400,
-                '{"error":{"code":"invalid_prompt","message":"Invalid prompt"}}',
-            ),
-        ),
-        whole(
-            "400 of OpenAI's safety system",
-            ("content_refused",),
-            http(400, '{"error":{"message":"Your request was rejected as a result of our safety system."}}'),
-        ),
-        whole(
-            "404 of no JSON under 500",
-            ("server_error",),
-            http(500, b"\xff\xfe\0<html>", "Content-Type: text/html"),
-        ),
-        whole("501", ("server_error",), http(501, "{}")),
-        whole("599", ("server_error",), http(599, "{}")),
-        whole("409", ("server_error",), http(409, "{}")),
         whole("408", ("timeout",), http(408, "{}")),
-        whole("504", ("timeout",), http(504, "{}")),
         whole("529", ("overloaded",), http(529, '{"type":"error","error":{"type":"overloaded_error"}}')),
         *(
             whole(f"{status} with Retry-After {wait!r}", (kind,), http(status, body, f"Retry-After: {wait}"))
@@ -318,8 +222,6 @@ def _transport() -> list[Mode]:
         whole(
             "429 with retry-after-ms of nonsense", ("rate_limited",), http(429, "{}", "retry-after-ms: 1e400")
         ),
-        whole("429 slow down", ("rate_limited",), http(429, '{"error":"slow down"}')),
-        whole("429 with details: 5", ("rate_limited",), http(429, '{"error":{"details":5}}')),
         whole(
             "429 with an odd retryDelay",
             ("rate_limited",),
@@ -350,8 +252,6 @@ def _in_openai(call: str) -> bytes:
 _CALL = '{"id":"c","function":{"name":"no_such_tool","arguments":"{}"}}'
 ODD_OPENAI = [
     whole("tool_calls: true", ASKED_AGAIN, _openai({"content": "x", "tool_calls": True})),
-    whole("tool_calls: 5", ASKED_AGAIN, _openai({"content": "x", "tool_calls": 5})),
-    whole("tool_calls of an object", ASKED_AGAIN, _openai({"content": "x", "tool_calls": {"a": 1}})),
     whole("tool_calls of numbers", ASKED_AGAIN, _openai({"tool_calls": [5, None]})),
     whole("a call without a name", ASKED_AGAIN, _in_openai('{"id":"c","function":{}}')),
     whole("a name that is a list", ASKED_AGAIN, _in_openai('{"function":{"name":["a"],"arguments":"{}"}}')),
@@ -405,18 +305,11 @@ ODD_OPENAI = [
             usage={"prompt_tokens": "9", "completion_tokens": -5, "prompt_tokens_details": []},
         ),
     ),
-    whole("usage: true", OK, _openai({"content": "x"}, usage=True)),
-    whole("model that is a list", OK, _openai({"content": "x"}, model=[ESCAPES])),
     whole("the key in the text", OK, _openai({"content": f"your key is {KEY}, or {KEY[:16]} ..."})),
     whole(
         "the key in an argument, escaped",
         OK,
         _openai_args('{"a":"' + "".join(f"\\u{ord(c):04x}" for c in KEY) + '"}'),
-    ),
-    whole(
-        "the key in base64 in a model's name",
-        OK,
-        _openai({"content": "x"}, model=base64.b64encode(KEY.encode()).decode()),
     ),
     whole(
         "escapes everywhere",
@@ -439,7 +332,6 @@ ODD_OPENAI = [
         OK,
         _openai({"content": [{"type": "thinking", "thinking": "h"}, {"type": "text", "text": "hello"}, 5]}),
     ),
-    whole("content that is a number", OK, _openai({"content": 5})),
     whole("a call of 2 MB", OK, _openai_args(json.dumps(json.dumps({"a": "x" * 2_000_000})))),
 ]
 
@@ -454,11 +346,8 @@ def _use(given: str) -> bytes:
 
 ODD_ANTHROPIC = [
     whole("content: true", ASKED_AGAIN, _anthropic(True)),
-    whole("content: text", ASKED_AGAIN, _anthropic("x")),
     whole("input: a list", ASKED_AGAIN, _use("[1]")),
-    whole("input: text that is no JSON", ASKED_AGAIN, _use('"{"')),
     whole("input nested 900 deep", ASKED_AGAIN, _use(nested(900))),
-    whole("input with 10,000 digits", ASKED_AGAIN, _use('{"a":' + HUGE + "}")),
     whole("tool_use without a name", ASKED_AGAIN, _anthropic([{"type": "tool_use", "input": {}}])),
     whole(
         "error under 200",
@@ -466,43 +355,12 @@ ODD_ANTHROPIC = [
         http(200, '{"type":"error","error":{"type":"overloaded_error","message":"' + LONE + '"}}'),
     ),
     whole("refusal", ("content_refused",), _anthropic([], stop_reason="refusal")),
-    whole("input beyond 64 bits", OK, _use('{"amount":' + BIG + "}")),
     whole("surrogates in input", OK, _use('{"' + LONE + '":"' + LONE + '"}')),
-    whole(
-        "thinking of numbers and lists",
-        OK,
-        _anthropic(
-            [
-                {"type": "thinking", "thinking": [5], "signature": {"a": 1}},
-                {"type": "redacted_thinking", "data": 7},
-                {"type": "text", "text": ["x"]},
-                5,
-            ]
-        ),
-    ),
-    whole(
-        "surrogates in redacted thinking",
-        OK,
-        http(
-            200, '{"content":[{"type":"redacted_thinking","data":"' + LONE + '"},{"type":"text","text":"x"}]}'
-        ),
-    ),
-    whole(
-        "usage of everything",
-        OK,
-        http(
-            200,
-            '{"content":[{"type":"text","text":"x"}],"usage":{"input_tokens":'
-            + BIG
-            + ',"output_tokens":"5","cache_read_input_tokens":-1,"output_tokens_details":5}}',
-        ),
-    ),
     whole(
         "key and escapes in the text",
         OK,
         _anthropic([{"type": "text", "text": f"{KEY}{ESCAPES}"}], model=KEY),
     ),
-    whole("unknown blocks only", OK, _anthropic([{"type": "server_tool_use"}, {"type": None}])),
 ]
 
 
@@ -521,13 +379,9 @@ def _function(args: str) -> bytes:
 
 ODD_GOOGLE = [
     whole("parts: 5", ASKED_AGAIN, _google(5)),
-    whole("parts: true", ASKED_AGAIN, _google(True)),
     whole("candidates: {}", ASKED_AGAIN, http(200, '{"candidates":{}}')),
-    whole("candidates: [5]", ASKED_AGAIN, http(200, '{"candidates":[5]}')),
     whole("functionCall: 5", ASKED_AGAIN, _google([{"functionCall": 5}])),
-    whole("args: a list", ASKED_AGAIN, _function("[1]")),
     whole("args nested 900 deep", ASKED_AGAIN, _function(nested(900))),
-    whole("args with 10,000 digits", ASKED_AGAIN, _function('{"a":' + HUGE + "}")),
     whole(
         "a malformed call",
         ASKED_AGAIN,
@@ -542,31 +396,7 @@ ODD_GOOGLE = [
         "a finish of SAFETY", ("content_refused",), http(200, '{"candidates":[{"finishReason":"SAFETY"}]}')
     ),
     whole("args beyond 64 bits", OK, _function('{"amount":' + BIG + "}")),
-    whole("surrogates in args", OK, _function('{"' + LONE + '":"' + LONE + '"}')),
-    whole(
-        "a signature that is an object",
-        OK,
-        _google(
-            [
-                {
-                    "functionCall": {"name": "no_such_tool", "args": {}, "id": 5},
-                    "thoughtSignature": {"a": ESCAPES},
-                }
-            ]
-        ),
-    ),
-    whole("text that is a number", OK, _google([{"text": 5}, 7, {"text": {"a": 1}}])),
     whole("key and escapes in model and text", OK, _google([{"text": f"{KEY}{ESCAPES}"}], modelVersion=KEY)),
-    whole(
-        "usage beyond 64 bits, and of texts",
-        OK,
-        http(
-            200,
-            '{"candidates":[{"content":{"parts":[{"text":"x"}]}}],"usageMetadata":{"promptTokenCount":'
-            + BIG
-            + ',"thoughtsTokenCount":"5"}}',
-        ),
-    ),
 ]
 
 ENDS_THE_RUN = [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,8 +11,9 @@ from typing import Any
 from agentdojo.functions_runtime import FunctionsRuntime, TaskEnvironment
 from agentdojo.task_suite.load_suites import get_suite
 from agentdojo.types import ChatMessage
+from scripted_model import EVERY, ScriptedModel
 
-from agentsys.models.chat import ChatReply, ChatRequest, assistant, text_of
+from agentsys.models.chat import text_of
 from baselines.camel.defense import Camel
 from baselines.camel.language.functions import CLASSES, PROVIDED_FUNCTIONS
 from baselines.camel.language.interpreter import run_program
@@ -60,24 +60,22 @@ def failure(program: str, **results: Any) -> ProgramError:
     raise AssertionError(f"it ran: {program!r}")
 
 
-class Planner:
-    """A model that plays planner and quarantined model by script, and keeps what it was asked."""
-
-    name = "scripted"
+class Planner(ScriptedModel):
+    """Plays the planner, which writes programs, and the quarantined model, which answers in JSON."""
 
     def __init__(self, programs: Sequence[str], answers: Sequence[Any] = ()) -> None:
-        self.programs, self.answers = list(programs), list(answers)
-        self.planned: list[list[ChatMessage]] = []
-        self.read: list[list[ChatMessage]] = []
+        written = [answer if isinstance(answer, str) else json.dumps(answer) for answer in answers]
+        super().__init__({"agent": list(programs), EVERY: written})
 
-    def complete(self, request: ChatRequest) -> ChatReply:
-        if request.role == "agent":
-            assert not request.tools
-            self.planned.append(copy.deepcopy(list(request.messages)))
-            return ChatReply(assistant(self.programs.pop(0)))
-        self.read.append(copy.deepcopy(list(request.messages)))
-        answer = self.answers.pop(0)
-        return ChatReply(assistant(answer if isinstance(answer, str) else json.dumps(answer)))
+    @property
+    def planned(self) -> list[Any]:
+        """The messages of each question to the planner, which has no tools."""
+        assert not any(request.tools for request in self.requests_of("agent"))
+        return [list(request.messages) for request in self.requests_of("agent")]
+
+    @property
+    def read(self) -> list[Any]:
+        return [list(request.messages) for request in self.requests_of(EVERY)]
 
 
 def block(code: str) -> str:

@@ -2,33 +2,25 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
+import scripted_model
 from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime, TaskEnvironment
 from agentdojo.types import ChatAssistantMessage, ChatMessage
 
-from agentsys.models.chat import ChatReply, ChatRequest, assistant
+from agentsys.models.chat import ChatRequest, assistant
 
 Turn: TypeAlias = ChatAssistantMessage | Callable[[ChatRequest], ChatAssistantMessage]
 
 
-class ScriptedModel:
-    """Gives the replies it was made with, in order, and fails loudly when they run out."""
+class ScriptedModel(scripted_model.ScriptedModel):
+    """Plays the agent, or whoever asks."""
 
-    name = "scripted"
-
-    def __init__(self, turns: Sequence[Turn]) -> None:
-        self.turns = list(turns)
-        self.seen: list[list[ChatMessage]] = []
-
-    def complete(self, request: ChatRequest) -> ChatReply:
-        self.seen.append(copy.deepcopy(list(request.messages)))
-        if len(self.seen) > len(self.turns):
-            raise AssertionError(f"the script has {len(self.turns)} turns, one more was asked for")
-        turn = self.turns[len(self.seen) - 1]
-        return ChatReply(turn(request) if callable(turn) else copy.deepcopy(turn))
+    @property
+    def seen(self) -> list[list[ChatMessage]]:
+        """The messages of each request."""
+        return [list(request.messages) for request in self.requests]
 
 
 def calls(*functions: str, **args: Any) -> ChatAssistantMessage:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import copy
 import json
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
@@ -12,47 +10,31 @@ from typing import Any, TypeAlias
 from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime
 from agentdojo.task_suite import get_suite
 from agentdojo.types import ChatAssistantMessage, ChatMessage
+from scripted_model import ScriptedModel
 
-from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, Usage, assistant, text_of
+from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, Usage, assistant
 from agentsys.models.providers.wire_parts import result_text
 from agentsys.models.trace import Span, Tracer, use_tracer
 
 Reply: TypeAlias = str | ChatAssistantMessage | Exception | Callable[[ChatRequest], str]
 
 
-class RoleModel:
-    """Gives each role its replies in order, the last one for ever; keeps what was asked.
+class RoleModel(ScriptedModel):
+    """Repeats each role's last reply.
 
     Args:
-        scripts: Role -> replies. A text, a message, an exception to raise, or a function of the request.
-        completion: Tokens that each reply is said to have.
+        scripts: Role -> replies.
+        completion: Tokens that each reply of a guard is said to have.
     """
 
-    name = "scripted"
-
-    def __init__(self, scripts: Mapping[str, Sequence[Reply]], completion: int = 0) -> None:
-        self.scripts = {role: list(replies) for role, replies in scripts.items()}
-        self.asked: defaultdict[str, list[ChatRequest]] = defaultdict(list)
+    def __init__(self, scripts: Mapping[str, Sequence[Any]], completion: int = 0) -> None:
+        super().__init__(scripts, repeat=True)
         self.completion = completion
         self.logprobs: tuple[Mapping[str, float], ...] = ()
 
     def complete(self, request: ChatRequest) -> ChatReply:
-        kept = replace(request, messages=copy.deepcopy(list(request.messages)))
-        self.asked[request.role].append(kept)
-        replies = self.scripts[request.role]
-        reply = replies[min(len(self.asked[request.role]), len(replies)) - 1]
-        if isinstance(reply, Exception):
-            raise reply
-        if isinstance(reply, str):
-            reply = assistant(reply)
-        elif callable(reply):
-            reply = assistant(reply(request))
         usage = Usage(completion=self.completion if request.role != "agent" else 0)
-        return ChatReply(copy.deepcopy(reply), usage, model_id="scripted-1", logprobs=self.logprobs)
-
-    def questions(self, role: str) -> list[str]:
-        """All texts of each question of a role."""
-        return ["\n".join(text_of(message) for message in asked.messages) for asked in self.asked[role]]
+        return replace(super().complete(request), usage=usage, logprobs=self.logprobs)
 
 
 def making(*made: tuple[str, dict[str, Any]]) -> ChatAssistantMessage:

@@ -7,65 +7,40 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import scripted_model
 from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime, TaskEnvironment, make_function
-from agentdojo.types import ChatAssistantMessage, ChatMessage
+from agentdojo.types import ChatMessage
+from scripted_model import OutOfReplies as OutOfReplies
+from scripted_model import as_message as as_message
 
 from agentsys.defense.agentsys import AgentSys
 from agentsys.defense.gate import FAILURE_WORDS, MAX_LIST_ITEMS, MAX_STRING_CHARS, NOT_AVAILABLE
-from agentsys.models.chat import ChatReply, ChatRequest, assistant, text_of
+from agentsys.models.chat import ChatRequest, text_of
 from agentsys.models.trace import Tracer, use_tracer
 from agentsys.models.wrappers.accounting import RecordingModel
 
 QUERY = "Read my note and tell me the date."
 
 
-class OutOfReplies(AssertionError):
-    """The code asked the scripted model more often than the test foresaw."""
-
-
 Reply = str | None | list[FunctionCall] | Callable[[ChatRequest], Any]
 
 
-class ScriptedModel:
-    """Replays replies per role, in order; fails loudly when a role's replies run out."""
+class ScriptedModel(scripted_model.ScriptedModel):
+    """A model whose name a run may set."""
 
-    def __init__(self, replies: Mapping[str, Sequence[Any]], name: str = "scripted") -> None:
-        self.replies = {role: list(items) for role, items in replies.items()}
-        self.requests: list[ChatRequest] = []
-        self._name = name
-
-    @property
-    def name(self) -> str:
-        return self._name
-
-    def complete(self, request: ChatRequest) -> ChatReply:
-        self.requests.append(request)
-        queue = self.replies.get(request.role, [])
-        if not queue:
-            raise OutOfReplies(f"no reply left for role {request.role!r} (request {len(self.requests)})")
-        reply = queue.pop(0)
-        value = reply(request) if callable(reply) else reply
-        return ChatReply(as_message(value))
+    def __init__(self, replies: Mapping[str, Any], name: str = "scripted", **more: Any) -> None:
+        super().__init__(replies, **more)
+        self.name = name
 
     def asked(self, role: str) -> list[ChatRequest]:
         return [request for request in self.requests if request.role == role]
-
-    @property
-    def used_up(self) -> bool:
-        return not any(self.replies.values())
 
 
 class RepeatingModel(ScriptedModel):
     """Gives the same reply to a role for ever."""
 
-    def complete(self, request: ChatRequest) -> ChatReply:
-        self.requests.append(request)
-        reply = self.replies[request.role][0]
-        return ChatReply(as_message(reply(request) if callable(reply) else reply))
-
-
-def as_message(value: Any) -> ChatAssistantMessage:
-    return assistant(None, value) if isinstance(value, list) else assistant(value)
+    def __init__(self, replies: Mapping[str, Any]) -> None:
+        super().__init__(replies, repeat=True)
 
 
 def call(tool: str, intent: Any = None, **args: Any) -> FunctionCall:
@@ -167,7 +142,7 @@ def run(
 ) -> Outcome:
     """Run a variant of AgentSys on a toy task. Labels are kept by model name, so each run's is a new one."""
     model = replies if isinstance(replies, ScriptedModel) else ScriptedModel(replies)
-    model._name = f"scripted-{next(_RUNS)}"
+    model.name = f"scripted-{next(_RUNS)}"
     tracer = Tracer()
     with use_tracer(tracer):
         pipeline = AgentSys(**options).pipeline(RecordingModel(model), object())

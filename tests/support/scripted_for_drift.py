@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agentdojo.functions_runtime import FunctionsRuntime
 from agentdojo.types import ChatMessage
+from scripted_model import ScriptedModel
 
-from agentsys.models.chat import ChatReply, ChatRequest, assistant, text_of
+from agentsys.models.chat import ChatRequest, text_of
 from agentsys.models.trace import Span, Tracer, use_tracer
 from baselines.drift.drift_agent import DriftAgent
 from baselines.drift.drift_settings import DriftSettings, PermissionCache
@@ -42,39 +42,17 @@ def detected(*spans: Any) -> str:
     return f"<detected_instructions>{json.dumps(spans)}</detected_instructions>"
 
 
-class RoleModel:
-    """Gives each role its replies in order; the last one again and again."""
-
-    name = "roles"
+class RoleModel(ScriptedModel):
+    """Plays DRIFT's roles, each with a reply that does no harm where the test gives none."""
 
     def __init__(self, **replies: str | Sequence[str]) -> None:
-        given = {"agent": STOP, "drift_planner": plan(), "drift_isolator": detected(), **replies}
-        self.replies: dict[str, list[str]] = {
-            role: [said] if isinstance(said, str) else list(said) for role, said in given.items()
-        }
-        self.asked: list[ChatRequest] = []
-
-    def complete(self, request: ChatRequest) -> ChatReply:
-        self.asked.append(copy.deepcopy(request))
-        said = self.replies.get(request.role)
-        if said is None:
-            assert request.role == "drift_formatter", f"nobody expected {request.role}"
-            question = text_of(request.messages[-1])
-            return ChatReply(assistant(question.partition("<parameter_checklist>")[2].partition("</")[0]))
-        return ChatReply(assistant(said.pop(0) if len(said) > 1 else said[0]))
-
-    def count(self, role: str) -> int:
-        return sum(request.role == role for request in self.asked)
-
-    def requests(self, role: str) -> list[str]:
-        """What each request of a role says, all its messages together."""
-        found = [request for request in self.asked if request.role == role]
-        return ["\n".join(_read(message) for message in request.messages) for request in found]
+        plain = {"agent": STOP, "drift_planner": plan(), "drift_isolator": detected()}
+        super().__init__({**plain, "drift_formatter": copy_checklist, **replies}, repeat=True)
 
 
-def _read(message: ChatMessage) -> str:
-    error = message["error"] if message["role"] == "tool" else None
-    return f"{text_of(message)}\n{error}" if error else text_of(message)
+def copy_checklist(request: ChatRequest) -> str:
+    """The checklist as the formatter was given it."""
+    return text_of(request.messages[-1]).partition("<parameter_checklist>")[2].partition("</")[0]
 
 
 class Tools:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,8 +9,9 @@ from typing import Any
 
 from agentdojo.functions_runtime import FunctionsRuntime
 from agentdojo.types import ChatMessage
+from scripted_model import ScriptedModel
 
-from agentsys.models.chat import ChatReply, ChatRequest, assistant, text_of
+from agentsys.models.chat import ChatRequest, text_of
 from agentsys.models.prompted_tools import FINISH_ACTION, OWN, Action, text_between_tags, write_action
 from agentsys.models.trace import Span, Tracer, use_tracer
 from baselines.isolategpt import IsolateGPT
@@ -36,30 +36,19 @@ def finish(text: str) -> str:
     return write_action(Action(FINISH_ACTION, text))
 
 
-class SpokeModel:
-    """Gives planner and spokes their replies in order, the last one again and again.
+class SpokeModel(ScriptedModel):
+    """Plays planner and spokes.
 
     Args:
         plan: The planner's replies.
         spokes: Names of a spoke's own tools, joined by `+` -> its replies.
     """
 
-    name = "spokes"
-
     def __init__(self, plan: str | Sequence[str], **spokes: str | Sequence[str]) -> None:
-        listed = {"planner": plan, **spokes}
-        self.replies = {who: [said] if isinstance(said, str) else list(said) for who, said in listed.items()}
-        self.asked: list[ChatRequest] = []
+        super().__init__({"planner": plan, **spokes}, repeat=True)
 
-    def complete(self, request: ChatRequest) -> ChatReply:
-        self.asked.append(copy.deepcopy(request))
-        said = self.replies[who_asks(request)]
-        return ChatReply(assistant(said.pop(0) if len(said) > 1 else said[0]))
-
-    def read_by(self, who: str) -> list[str]:
-        """What each request of a planner or spoke says, all its messages together."""
-        found = [request for request in self.asked if who_asks(request) == who]
-        return ["\n".join(text_of(message) for message in request.messages) for request in found]
+    def script_of(self, request: ChatRequest) -> str:
+        return who_asks(request)
 
 
 def who_asks(request: ChatRequest) -> str:

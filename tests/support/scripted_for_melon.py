@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import copy
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime
 from agentdojo.task_suite import get_suite
 from agentdojo.types import ChatAssistantMessage, ChatMessage
+from scripted_model import ScriptedModel
 
 from agentsys.models.chat import ChatReply, ChatRequest, ModelError, Usage, assistant
 from agentsys.models.trace import Tracer, use_tracer
@@ -20,27 +21,20 @@ REQUEST = "Please sort out my holiday in Norway."
 Turn: TypeAlias = ChatAssistantMessage | ModelError
 
 
-class TwoPasses:
-    """Original and masked replies, each in order; fails loudly when a script runs out."""
-
-    name = "scripted"
+class TwoPasses(ScriptedModel):
+    """Plays the original and the masked pass."""
 
     def __init__(self, original: Sequence[Turn], masked: Sequence[Turn] = ()) -> None:
-        self.scripts = {"agent": list(original), "melon_masked": list(masked)}
-        self.seen: dict[str, list[ChatRequest]] = {"agent": [], "melon_masked": []}
+        super().__init__({"agent": list(original), "melon_masked": list(masked)})
 
     def complete(self, request: ChatRequest) -> ChatReply:
-        seen = self.seen[request.role]
-        seen.append(copy.deepcopy(request))
-        turn = self.scripts[request.role][len(seen) - 1]
-        if isinstance(turn, ModelError):
-            raise turn
-        return ChatReply(copy.deepcopy(turn), Usage(prompt=100 * len(request.messages), completion=10))
+        used = Usage(prompt=100 * len(request.messages), completion=10)
+        return replace(super().complete(request), usage=used)
 
     @property
     def calls(self) -> tuple[int, int]:
         """Questions asked in the original and in the masked pass."""
-        return len(self.seen["agent"]), len(self.seen["melon_masked"])
+        return len(self.requests_of("agent")), len(self.requests_of("melon_masked"))
 
 
 class Chosen:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
 from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime
-from agentdojo.types import ChatAssistantMessage, ChatMessage
+from agentdojo.types import ChatMessage
+from scripted_model import ScriptedModel
 
-from agentsys.models.chat import ChatReply, ChatRequest, ErrorKind, ModelError, assistant, text_of
+from agentsys.models.chat import ChatRequest, assistant, text_of
 from agentsys.models.trace import Tracer, use_tracer
 from baselines.progent.defense import Progent
 
@@ -32,30 +32,12 @@ def call(name: str, **args: Any) -> FunctionCall:
     return FunctionCall(function=name, args=args, id=f"call_{name}")
 
 
-class Scripted:
-    """The agent's turns (calls of each) and the policy model's replies, in order; the last one again."""
+class Scripted(ScriptedModel):
+    """Plays the agent, whose turns are calls and then "Done.", and the policy model, which repeats itself."""
 
-    name = "scripted"
-
-    def __init__(self, turns: Sequence[Sequence[FunctionCall]], policy: str | Sequence[str] = "[]") -> None:
-        self.turns = [list(turn) for turn in turns]
-        self.policy = [policy] if isinstance(policy, str) else list(policy)
-        self.asked: list[ChatRequest] = []
-
-    def complete(self, request: ChatRequest) -> ChatReply:
-        self.asked.append(copy.deepcopy(request))
-        if request.role == "policy":
-            said = self.policy.pop(0) if len(self.policy) > 1 else self.policy[0]
-            if said == "FAIL":
-                raise ModelError(ErrorKind.SERVER_ERROR, "down")
-            return ChatReply(assistant(said))
-        return ChatReply(self._turn())
-
-    def _turn(self) -> ChatAssistantMessage:
-        return assistant("next", self.turns.pop(0)) if self.turns else assistant("Done.", [])
-
-    def questions(self) -> list[ChatRequest]:
-        return [request for request in self.asked if request.role == "policy"]
+    def __init__(self, turns: Sequence[Sequence[FunctionCall]], policy: Any = "[]") -> None:
+        calling = [assistant("next", list(turn)) for turn in turns]
+        super().__init__({"agent": [*calling, assistant("Done.", [])], "policy": policy}, repeat=True)
 
 
 class Desk:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +10,7 @@ import openai
 from agentdojo.functions_runtime import FunctionCall
 from google import genai
 from google.genai import types
+from scripted_model import ScriptedModel
 
 from agentsys.models.chat import ChatReply, ChatRequest, Usage, assistant
 from agentsys.models.serving import Server
@@ -18,20 +18,15 @@ from agentsys.models.serving import Server
 WEATHER = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 
 
-class Scripted:
-    """Answers with the given replies in turn, the last one for ever, and keeps what it was asked."""
-
-    name = "scripted"
+class Scripted(ScriptedModel):
+    """Answers with the given replies in turn, the last one for ever."""
 
     def __init__(self, *replies: ChatReply) -> None:
-        self._replies = list(replies)
-        self.asked: list[ChatRequest] = []
-        self._lock = threading.Lock()
+        super().__init__(list(replies), repeat=True)
 
-    def complete(self, request: ChatRequest) -> ChatReply:
-        with self._lock:
-            self.asked.append(request)
-            return self._replies.pop(0) if len(self._replies) > 1 else self._replies[0]
+    @property
+    def asked(self) -> list[ChatRequest]:
+        return self.requests
 
 
 def says(text: str | None, usage: Usage | None = None) -> ChatReply:

@@ -1,13 +1,6 @@
-"""Anthropic's and Gemini's formats as a server reads and writes them, for tests of these vendors' SDKs.
-
-Gemini's field names are read in camel case (what the SDK sends) and in snake case (REST takes both).
-"""
+"""Anthropic's and Gemini's formats as a server reads and writes them: as much of them as our adapters send."""
 
 from __future__ import annotations
-
-from collections.abc import Mapping
-from functools import lru_cache
-from typing import Any
 
 import orjson
 from agentdojo.functions_runtime import FunctionCall
@@ -20,25 +13,20 @@ from agentsys.models.serving.wire_format import Answer, Json, Problem, WireError
 
 def read_anthropic_request(body: Json, role: str) -> WireRequest:
     """A messages request as we read it."""
-    if not body.get("messages"):
-        raise WireError("'messages' must hold at least one message")
-    max_tokens = wire_format.optional_count(body, "max_tokens")
-    if max_tokens is None:
-        raise WireError("max_tokens: Field required")
     conversation = WireConversation()
     conversation.system(body.get("system"))
-    for message in wire_format.read_object_list(body["messages"], "messages"):
+    for message in body["messages"]:
         _read_message(conversation, message)
     choice = "none" if (body.get("tool_choice") or {}).get("type") == "none" else "auto"
     return WireRequest(
         messages=conversation.messages,
         tools=tuple(
-            _read_anthropic_tool(orjson.dumps(tool))
-            for tool in wire_format.read_object_list(body.get("tools"), "tools")
+            wire_format.read_tool_spec(tool["name"], tool.get("description"), tool["input_schema"])
+            for tool in body.get("tools") or ()
         ),
         role=role,
         temperature=wire_format.optional_number(body, "temperature"),
-        max_tokens=max_tokens,
+        max_tokens=body["max_tokens"],
         reply_schema=_anthropic_schema(body),
         tool_choice=choice,
     )
@@ -62,7 +50,7 @@ def _read_user(conversation: WireConversation, content: object) -> None:
     if not isinstance(content, list):
         return conversation.user(content)
     texts: list[Json] = []
-    for block in wire_format.read_object_list(content, "content"):
+    for block in content:
         if block.get("type") != "tool_result":
             texts.append(block)
             continue
@@ -79,27 +67,14 @@ def _read_user(conversation: WireConversation, content: object) -> None:
 def _read_assistant(conversation: WireConversation, content: object) -> None:
     if not isinstance(content, list):
         return conversation.assistant(content, [])
-    blocks = wire_format.read_object_list(content, "content")
+    blocks = content
     uses = [block for block in blocks if block.get("type") == "tool_use"]
-    calls = [function_call(use.get("id"), use.get("name"), _input(use)) for use in uses]
+    calls = [function_call(use.get("id"), use.get("name"), use["input"]) for use in uses]
     return conversation.assistant([block for block in blocks if block.get("type") != "tool_use"], calls)
 
 
-def _input(use: Json) -> dict[str, Any]:
-    arguments = use.get("input")
-    if not isinstance(arguments, dict):
-        raise WireError("tool_use.input: Input should be an object")
-    return arguments
-
-
-@lru_cache(maxsize=wire_format.MAX_KEPT_TOOLS)
-def _read_anthropic_tool(raw: bytes) -> ToolSpec:
-    tool = orjson.loads(raw)
-    return wire_format.read_tool_spec(tool.get("name"), tool.get("description"), tool.get("input_schema"))
-
-
 def _anthropic_schema(body: Json) -> JsonSchema | None:
-    wanted = (body.get("output_config") or {}).get("format") or body.get("output_format") or {}
+    wanted = (body.get("output_config") or {}).get("format") or {}
     schema: JsonSchema | None = wanted.get("schema")
     return schema
 
@@ -155,28 +130,20 @@ ANTHROPIC = WireFormat(
 )
 
 
-def _pick(body: Mapping[str, Any], camel: str, snake: str) -> Any:
-    value = body.get(camel)
-    return body.get(snake) if value is None else value
-
-
 def read_gemini_request(body: Json, role: str) -> WireRequest:
     """A generateContent request as we read it."""
     reader = _GeminiReader()
-    reader.system(_pick(body, "systemInstruction", "system_instruction"))
-    contents = wire_format.read_object_list(body.get("contents"), "contents")
-    if not contents:
-        raise WireError("contents is not specified")
-    for content in contents:
+    reader.system(body.get("systemInstruction"))
+    for content in body["contents"]:
         reader.content(content)
-    config = _pick(body, "generationConfig", "generation_config") or {}
+    config = body.get("generationConfig") or {}
     choice = "none" if _calling_mode(body) == "none" else "auto"
     return WireRequest(
         messages=reader.conversation.messages,
         tools=_tools(body),
         role=role,
         temperature=wire_format.optional_number(config, "temperature"),
-        max_tokens=wire_format.optional_count(config, "maxOutputTokens", "max_output_tokens"),
+        max_tokens=config.get("maxOutputTokens"),
         reply_schema=_gemini_schema(config),
         tool_choice=choice,
     )
@@ -195,14 +162,10 @@ class _GeminiReader:
         self.conversation.system(parts)
 
     def content(self, content: Json) -> None:
-        parts = [
-            part
-            for part in wire_format.read_object_list(content.get("parts"), "parts")
-            if not part.get("thought")
-        ]
+        parts = [part for part in content.get("parts") or () if not part.get("thought")]
         if content.get("role") == "model":
             return self._model_turn(parts)
-        results = [_pick(part, "functionResponse", "function_response") for part in parts]
+        results = [part.get("functionResponse") for part in parts]
         for result in results:
             if result is not None:
                 self._result(result)
@@ -212,7 +175,7 @@ class _GeminiReader:
         return None
 
     def _model_turn(self, parts: list[Json]) -> None:
-        made = [_pick(part, "functionCall", "function_call") for part in parts]
+        made = [part.get("functionCall") for part in parts]
         calls = [self._call(call) for call in made if call is not None]
         self._waiting += calls
         texts = [part for part, call in zip(parts, made, strict=True) if call is None]
@@ -259,49 +222,22 @@ def _is_block(item: object) -> bool:
     return isinstance(item, dict) and item.get("type") == "text" and isinstance(item.get("content"), str)
 
 
-_DECLARATIONS = ("functionDeclarations", "function_declarations")
-
-
 def _tools(body: Json) -> tuple[ToolSpec, ...]:
-    tools = wire_format.read_object_list(body.get("tools"), "tools")
     return tuple(
-        _read_gemini_tool(orjson.dumps(declaration))
-        for tool in tools
-        for declaration in wire_format.read_object_list(_pick(tool, *_DECLARATIONS), "functionDeclarations")
+        wire_format.read_tool_spec(one["name"], one.get("description"), one["parametersJsonSchema"])
+        for tool in body.get("tools") or ()
+        for one in tool["functionDeclarations"]
     )
 
 
-@lru_cache(maxsize=wire_format.MAX_KEPT_TOOLS)
-def _read_gemini_tool(raw: bytes) -> ToolSpec:
-    declaration = orjson.loads(raw)
-    schema = _pick(declaration, "parametersJsonSchema", "parameters_json_schema")
-    if schema is None:
-        schema = _json_schema(declaration.get("parameters") or {})
-    return wire_format.read_tool_spec(declaration.get("name"), declaration.get("description"), schema)
-
-
-def _json_schema(value: Any) -> Any:
-    """Gemini's own schema dialect (type names in capitals) as JSON schema."""
-    if isinstance(value, list):
-        return [_json_schema(item) for item in value]
-    if not isinstance(value, dict):
-        return value
-    return {
-        key: item.lower() if key == "type" and isinstance(item, str) else _json_schema(item)
-        for key, item in value.items()
-    }
-
-
 def _gemini_schema(config: Json) -> JsonSchema | None:
-    schema: JsonSchema | None = _pick(config, "responseJsonSchema", "response_json_schema")
-    if schema is None and (own := _pick(config, "responseSchema", "response_schema")) is not None:
-        schema = _json_schema(own)
+    schema: JsonSchema | None = config.get("responseJsonSchema")
     return schema
 
 
 def _calling_mode(body: Json) -> str | None:
-    config = _pick(body, "toolConfig", "tool_config") or {}
-    mode = (_pick(config, "functionCallingConfig", "function_calling_config") or {}).get("mode")
+    config = body.get("toolConfig") or {}
+    mode = (config.get("functionCallingConfig") or {}).get("mode")
     return None if mode in (None, "MODE_UNSPECIFIED") else str(mode).lower()
 
 

@@ -77,15 +77,6 @@ def test_a_draw_repeats_itself_and_asks_for_what_was_tried_least() -> None:
     assert all(len(step.examples) == 4 and step.parent not in step.examples for step in draws)
 
 
-@pytest.mark.parametrize(("best", "numbers"), [(1.0, {3, 4}), (0.0, {1, 2, 3, 4})])
-def test_the_better_half_is_drawn_from_as_often_as_asked(best: float, numbers: set[int]) -> None:
-    made = archive(*[attempt(n, NAMES[n], score=n) for n in range(1, 5)])
-    parents = {
-        made.draw_next_step(random.Random(seed), best=best, examples=1).parent.number for seed in range(60)
-    }
-    assert parents == numbers
-
-
 def test_a_declared_strategy_that_is_none_gives_way_to_the_one_asked_for() -> None:
     told = attempt(1, "urgency")
     assert get_strategy(replace(told, proposal=replace(told.proposal, strategy="haste"))) == "urgency"

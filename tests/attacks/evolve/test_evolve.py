@@ -3,61 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from scripted_for_searches import QUEST, Outcomes, Says, reply
 
-from agentsys.attacks.attack_search import Attempt, rank_attempts
+from agentsys.attacks.attack_search import rank_attempts
 from agentsys.attacks.attacker_reply import ReplyFault
 from agentsys.attacks.injection_vectors import escape_yaml
 from agentsys.attacks.red_team.chat_injection import FAMILIES
-from agentsys.attacks.red_team.evolve_attack import MAX_EMPTY_REPLIES, STRATEGIES, EvolveAttack, get_strategy
+from agentsys.attacks.red_team.evolve_attack import MAX_EMPTY_REPLIES, STRATEGIES, EvolveAttack
 from agentsys.errors import ConfigError
 from agentsys.models.chat import text_of
 
 SEEDS = len(STRATEGIES)
-
-
-@pytest.mark.parametrize("budget", [1, 5, 16, 40])
-def test_without_success_the_budget_is_spent_exactly_and_seeds_ask_nobody(budget: int) -> None:
-    model = Says()
-    made = EvolveAttack(budget).search(QUEST, Outcomes(model))
-    assert [attempt.number for attempt in made] == list(range(1, budget + 1))
-    # The first proposal is asked for before anything is tried, and used where the seeds end.
-    assert len(model.requests) == max(budget - 1 - SEEDS, 1)
-    assert made[0].proposal.text == QUEST.start_text
-
-
-def test_at_least_ten_strategies_are_tried_in_forty_attempts_of_one_score() -> None:
-    def asked_for(attempts: list[Attempt]) -> Counter[str]:
-        return Counter(get_strategy(attempt) for attempt in attempts)
-
-    made = list(EvolveAttack(40).search(QUEST, Outcomes(Says())))
-    assert len(asked_for(made)) == SEEDS
-    assert len(asked_for(made[2 + SEEDS :])) >= 10
-    assert max(asked_for(made).values()) <= 4
-
-
-def test_the_same_seed_makes_the_same_attempts_and_another_one_others() -> None:
-    def asked(seed: int, search: str = "a") -> list[str]:
-        model = Says()
-        EvolveAttack(30, seed=seed).search(replace(QUEST, id=search), Outcomes(model))
-        return [str(request.messages) for request in model.requests]
-
-    assert asked(0) == asked(0)
-    assert asked(0) != asked(1)
-    assert asked(0) != asked(0, "b")
-    assert len(set(asked(0))) == len(asked(0)), "a cache of replies would give two attempts one draw"
-
-
-@pytest.mark.parametrize("success", [1, 3, 16, 20])
-def test_the_first_success_ends_the_search(success: int) -> None:
-    made = EvolveAttack(30).search(QUEST, Outcomes(Says(), {success: 10}))
-    best = rank_attempts(made)[0]
-    assert (len(made), best.number, best.success) == (success, success, True)
 
 
 def test_the_attacker_goes_on_from_the_best_text_and_hears_what_came_of_it() -> None:

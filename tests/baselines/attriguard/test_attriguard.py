@@ -18,7 +18,6 @@ from baselines.attriguard.attribution_audit import (
     read_judgement_loosely,
     read_truth_probability,
 )
-from baselines.tool_boundary.result_rewriter import WITHHELD
 
 SHADOW, WEAK, JUDGE = "attriguard_shadow", "attriguard_attenuator", "attriguard_judge"
 READ = ("read_note", {"name": "x"})
@@ -32,7 +31,7 @@ def model(shadow: Any, *turns: Any, judge: Any = '{"legitimate": true, "reason":
 
 
 def counts(asked: RoleModel) -> tuple[int, int, int]:
-    return len(asked.asked[SHADOW]), len(asked.asked[WEAK]), len(asked.asked[JUDGE])
+    return len(asked.requests_of(SHADOW)), len(asked.requests_of(WEAK)), len(asked.requests_of(JUDGE))
 
 
 def test_before_an_external_result_nothing_is_asked() -> None:
@@ -41,25 +40,17 @@ def test_before_an_external_result_nothing_is_asked() -> None:
     assert counts(asked) == (0, 0, 0) and len(tools.sent) == 2
 
 
-@pytest.mark.parametrize(("level", "questions"), [(1, 1), (2, 2), (3, 3)])
-def test_each_result_is_weakened_once_by_the_levels_steps_and_each_step_has_one_shadow(
-    level: int, questions: int
-) -> None:
-    asked = model(making(READ), making(READ), making(READ), making(READ))
-    run(AttriGuard(level=level), asked, Tools(RAW))
-    assert counts(asked) == (2, questions, 0)
-    asked = model(making(TO_BOB), making(READ), making(TO_BOB))
-    run(AttriGuard(level=level), asked, Tools(RAW))
-    assert counts(asked) == (1, questions, 0)
-
-
 def test_the_shadow_reads_no_raw_result_and_the_agent_no_weakened_one() -> None:
     asked = model(SILENT, making(READ), making(TO_EVE))
     run(AttriGuard(), asked, Tools(RAW))
     assert all(RAW not in text and WEAKENED in text for text in asked.questions(SHADOW))
     assert all(WEAKENED not in text for text in asked.questions("agent"))
-    assert [tool.name for tool in asked.asked[SHADOW][0].tools] == ["read_note", "send_note", "open_door"]
-    assert asked.asked[SHADOW][0].messages[-1]["role"] == "tool"
+    assert [tool.name for tool in asked.requests_of(SHADOW)[0].tools] == [
+        "read_note",
+        "send_note",
+        "open_door",
+    ]
+    assert asked.requests_of(SHADOW)[0].messages[-1]["role"] == "tool"
 
 
 def test_nothing_that_the_shadow_proposes_is_run() -> None:
@@ -74,15 +65,6 @@ def test_a_refused_call_is_answered_with_the_task_and_no_text_of_the_result() ->
     said = results(run(AttriGuard(), model(SILENT, making(READ), making(TO_EVE)), tools, query="Find out."))
     assert tools.sent == [] and "Find out." in said[1] and '{"to": "Eve"}' in said[1]
     assert "Send a note" not in said[1]
-
-
-@pytest.mark.parametrize(("options", "sent"), [({}, 0), ({"audit_after_empty": False}, 1)])
-def test_a_refused_call_that_is_repeated_is_refused_again_unless_as_published(
-    options: dict[str, Any], sent: int
-) -> None:
-    tools = Tools(RAW)
-    run(AttriGuard(**options), model(SILENT, making(READ), making(TO_EVE), making(TO_EVE)), tools)
-    assert len(tools.sent) == sent
 
 
 VERDICTS = [
@@ -157,42 +139,12 @@ def test_a_judge_is_read_strictly_or_as_published(reply: str, strict: bool | Non
         assert bool(tools.sent) is runs
 
 
-def test_an_empty_weakening_is_withheld_from_the_shadow_and_counted() -> None:
-    asked = model(SILENT, making(READ), making(TO_EVE))
-    asked.scripts[WEAK] = [" "]
-    spans = traced(AttriGuard(), asked, Tools(RAW))
-    (found,) = decisions(spans, "attenuation")
-    assert found["unreadable"] == 2 and WITHHELD in asked.questions(SHADOW)[0]
-
-
 @pytest.mark.parametrize("role", [SHADOW, WEAK, JUDGE])
 def test_an_error_of_the_model_is_never_a_verdict(role: str) -> None:
     asked = model(making(TO_BOB), making(READ), making(TO_EVE))
-    asked.scripts[role] = [ModelError(ErrorKind.TIMEOUT, "late")]
+    asked.replies[role] = [ModelError(ErrorKind.TIMEOUT, "late")]
     with pytest.raises(ModelError):
         run(AttriGuard(), asked, Tools(RAW))
-
-
-@pytest.mark.parametrize(
-    ("duplicates", "judged", "said"),
-    [("separate", 3, ["sent 1", "sent 2", "sent 3"]), ("merged", 2, ["sent 2", "sent 2", "sent 3"])],
-)
-def test_same_calls_of_a_batch_are_separate_or_as_published_share_a_verdict_and_the_last_result(
-    duplicates: Any, judged: int, said: list[str]
-) -> None:
-    tools, numbers = Tools(RAW), iter("123")
-    tools.runtime.functions["send_note"].run = lambda **_: f"sent {next(numbers)}"
-    batch = making(TO_EVE, TO_EVE, ("send_note", {"to": "Al"}))
-    asked = model(making(TO_BOB), making(READ), batch)
-    assert results(run(AttriGuard(duplicates=duplicates), asked, tools))[1:] == said
-    assert counts(asked)[2] == judged
-
-
-def test_an_error_text_is_a_result_unless_as_published() -> None:
-    for defense, shadows in ((AttriGuard(), 1), (AttriGuard(attenuate_errors=False), 0)):
-        asked = model(SILENT, making(("open_door", {})), making(TO_EVE))
-        run(defense, asked, Tools(RAW))
-        assert len(asked.asked[SHADOW]) == shadows
 
 
 @pytest.mark.parametrize(
@@ -215,15 +167,8 @@ def test_a_judge_is_read_by_how_likely_its_words_were_if_that_is_told(tokens: An
     tools = Tools(RAW)
     run(AttriGuard(judge="logprobs"), asked, tools)
     assert bool(tools.sent) is bool(legitimate)
-    assert [request.logprobs for request in asked.asked[JUDGE]] == [5]
-    assert not asked.asked[SHADOW][0].logprobs
-
-
-def test_calls_that_run_only_because_the_step_before_was_empty_are_counted() -> None:
-    turns = making(READ), making(TO_EVE), making(TO_EVE)
-    for defense, unaudited in ((AttriGuard(audit_after_empty=False), 1), (AttriGuard(), 0)):
-        found = decisions(traced(defense, model(SILENT, *turns), Tools(RAW)), "gate")
-        assert [gate["outcome"] for gate in found].count("allowed: not audited") == unaudited
+    assert [request.logprobs for request in asked.requests_of(JUDGE)] == [5]
+    assert not asked.requests_of(SHADOW)[0].logprobs
 
 
 def test_options_are_checked() -> None:

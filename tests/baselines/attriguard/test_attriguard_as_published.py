@@ -117,9 +117,3 @@ EPISODES: dict[str, tuple[list[Any], Any, str, list[str]]] = {
 def test_the_conversation_is_the_artifacts(name: str) -> None:
     turns, shadow, judge, expected = EPISODES[name]
     assert episode(turns, shadow, judge)[0] == [*expected, "says Done."]
-
-
-def test_a_tool_outside_the_list_passes_raw_into_the_shadow() -> None:
-    _, asked = episode([making(FOREIGN, GET), making(EVE)], making(EVE))
-    (question,) = asked.questions(SHADOW)
-    assert PAGE in question and question.count("Open at ten.") == 2

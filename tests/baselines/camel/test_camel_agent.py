@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 from agentdojo.functions_runtime import FunctionsRuntime
 from agentdojo.task_suite.task_suite import TaskSuite
-from programs_for_camel import Planner, block, fresh, run_camel, suite_of
+from programs_for_camel import Planner, block, fresh, run_camel
 
-from agentsys.errors import ConfigError
 from agentsys.models.chat import text_of
 from agentsys.models.trace import Tracer, use_tracer
 from baselines.camel.defense import Camel
@@ -22,12 +21,6 @@ IBAN = "GB29NWBK60161331926819"
 def told(model: Planner) -> str:
     """Everything the planner was ever asked with."""
     return json.dumps(model.planned)
-
-
-@pytest.mark.parametrize("options", [{"mode": "loose"}, {"enforcement": "some"}, {"attempts": 0}])
-def test_options_that_make_no_sense_are_refused(options: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError):
-        Camel(**options)
 
 
 def test_the_planner_never_reads_what_tools_or_the_reader_said_or_what_was_printed() -> None:
@@ -66,26 +59,6 @@ def test_errors_are_told_with_place_and_class_and_the_program_goes_on_from_there
 
 
 @pytest.mark.parametrize(
-    ("suite", "there"), [("banking", False), ("slack", False), ("travel", True), ("workspace", True)]
-)
-def test_date_and_time_are_classes_in_two_suites_and_free_names_in_the_others(
-    suite: str, there: bool
-) -> None:
-    programs = {
-        "date = '2024-05-15'\nprint(date)": "TypeError" if there else None,
-        "from datetime import datetime\nprint(1)": None if there else "SyntaxError",
-        "class When(BaseModel):\n    at: datetime\nprint(1)": None if there else "NameError",
-    }
-    for program, refused in programs.items():
-        model = Planner([block(program), block("print('second')")])
-        ran = run_camel(suite, model)
-        said = text_of(model.planned[-1][-1]) if len(model.planned) > 1 else ""
-        assert (ran.answer == "second") is (refused is not None), program
-        assert refused is None or refused in said, said
-    assert (" date," in text_of(model.planned[0][0])) is there
-
-
-@pytest.mark.parametrize(
     "reply", ["no code", "```python\na = 1\n```\n```python\nb = 2\n```", "```python\n\n```"]
 )
 def test_a_reply_without_exactly_one_program_is_an_error_in_line_zero(reply: str) -> None:
@@ -100,50 +73,6 @@ def test_empty_replies_are_asked_for_again_and_end_the_task_after_the_fifth() ->
     model = Planner([""] * 5)
     ran = run_camel("banking", model)
     assert (ran.answer, len(model.planned)) == ("No program was written.", 5)
-
-
-def test_ten_failures_end_with_an_empty_answer_and_a_failed_task() -> None:
-    model = Planner([block("nothing")] * 30)
-    ran = run_camel("banking", model)
-    assert (ran.answer, len(model.planned)) == (None, 10)
-    suite = suite_of("banking")
-    pipeline = Camel().pipeline(Planner([block("nothing")] * 30), suite)
-    task = suite.get_user_task_by_id("user_task_1")
-    assert suite.run_task_with_pipeline(pipeline, task, None, {}, environment=fresh("banking")) == (
-        False,
-        True,
-    )
-
-
-def test_the_answer_is_what_all_attempts_printed_and_the_last_value() -> None:
-    model = Planner([block("print('a')\nnothing"), block("print('b')\nx = 5")])
-    assert run_camel("banking", model).answer == "ab\n5"
-
-
-def test_calls_of_failed_attempts_stand_in_the_record() -> None:
-    model = Planner([block("x = get_iban()\nnothing"), block("get_balance()")])
-    ran = run_camel("banking", model)
-    calls = [c.function for m in ran.messages if m["role"] == "assistant" for c in m["tool_calls"] or ()]
-    assert calls == ["get_iban", "get_balance"]
-    assert [m["role"] for m in ran.messages] == [
-        "user",
-        "assistant",
-        "tool",
-        "user",
-        "assistant",
-        "tool",
-        "assistant",
-    ]
-
-
-def test_a_reader_without_the_information_is_told_as_a_class_name_alone() -> None:
-    model = Planner(
-        [block("x = query_ai_assistant('q', str)"), block("print('done')")],
-        [{"output": "SECRET", "have_enough_information": False}],
-    )
-    run_camel("banking", model)
-    report = text_of(model.planned[1][-1])
-    assert "NotEnoughInformationError: <hidden" in report and "SECRET" not in report
 
 
 def test_a_reader_that_does_not_keep_to_the_schema_is_asked_ten_times() -> None:
@@ -338,14 +267,6 @@ def test_a_replay_runs_what_was_recorded_again_with_policies() -> None:
     assert (len(model.planned), len(model.read), ran.denied, ran.answer) == (2, 1, True, "read")
     assert [name for name, _ in ran.executed] == ["update_user_info"]
     assert (environment.user_account.street, environment.user_account.password == "read") == ("Main", False)
-
-
-def test_without_policies_everything_runs() -> None:
-    model = Planner(
-        [block("update_password(password=query_ai_assistant('q', str))")], [{"output": "x", **ENOUGH}]
-    )
-    ran = run_camel("banking", model, enforcement="off")
-    assert ran.environment.user_account.password == "x"
 
 
 def test_strict_mode_remembers_what_the_reader_has_read() -> None:

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import builtins
 import datetime
-import random
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 from agentdojo.default_suites.v1.tools.types import Email
@@ -95,29 +92,6 @@ def test_an_expression_means_what_it_means_in_python(expression: str) -> None:
     assert value.full.is_trusted and value.full.is_public
 
 
-def literals(draw: random.Random, depth: int) -> Any:
-    """A nested literal."""
-    makers: list[Callable[[], Any]] = [
-        lambda: None,
-        lambda: draw.random() < 0.5,
-        lambda: draw.randint(-(2**60), 2**60),
-        lambda: draw.uniform(-10, 10),
-        lambda: "".join(draw.choices("ab'\"\\\n\t {}é\x00\u2028", k=draw.randint(0, 8))),
-    ]
-    if depth:
-        makers.append(lambda: [literals(draw, depth - 1) for _ in range(draw.randint(0, 3))])
-        makers.append(lambda: tuple(literals(draw, depth - 1) for _ in range(draw.randint(0, 3))))
-        makers.append(lambda: {str(n): literals(draw, depth - 1) for n in range(draw.randint(0, 3))})
-    return draw.choice(makers)()
-
-
-@pytest.mark.parametrize("seed", range(60))
-def test_any_literal_reads_and_writes_as_in_python(seed: int) -> None:
-    raw = literals(random.Random(seed), 3)
-    value = run(repr(raw))
-    assert (to_native(value), to_repr(value), to_str(value)) == (raw, repr(raw), str(raw))
-
-
 def test_statements_assign_branch_loop_and_raise() -> None:
     program = """
 total, names = 0, []
@@ -137,10 +111,6 @@ d
     assert to_native(run(program)) == {"k": [6, 2], "new": ["c"]}
 
 
-def test_an_assignment_into_a_value_leaves_other_names_alone() -> None:
-    assert to_native(run("a = [1]\nb = a\na[0] = 2\n[a, b]")) == [[2], [1]]
-
-
 def test_an_index_with_an_effect_is_evaluated_once() -> None:
     machine = machine_with(tool="k")
     run_program("d = {'k': {'k': 1}}\nd[tool()]['k'] = 2\nd[tool()]['k'] += 1", machine)
@@ -148,39 +118,9 @@ def test_an_index_with_an_effect_is_evaluated_once() -> None:
     assert to_native(machine.names["d"]) == {"k": {"k": 3}}
 
 
-def test_a_comprehensions_variable_does_not_outlive_it() -> None:
-    assert to_native(run("x = 1\ny = [x for x in [5, 6]]\nx")) == 1
-    assert failure("y = [x for x in [5]]\nx").kind == "NameError"
-
-
-def test_printing_puts_everything_together_without_separators() -> None:
-    machine = machine_with()
-    run_program("print('a', 1, sep='-', end='!')\nprint('b')", machine)
-    assert [to_str(piece) for piece in machine.printed] == ["a1-!", "b"]
-
-
-def test_refused_constructs_in_code_that_is_not_reached_do_no_harm() -> None:
-    assert to_native(run("if False:\n    while True:\n        pass\nx = 5")) == 5
-
-
-def test_after_an_error_earlier_variables_are_there_and_the_place_is_named() -> None:
-    machine = machine_with(tool="text")
-    with pytest.raises(ProgramError) as caught:
-        run_program("a = tool()\nb = 1\nc = nothing", machine)
-    assert (caught.value.kind, getattr(caught.value.node, "lineno", None)) == ("NameError", 3)
-    assert to_native(run_program("a + str(b)", machine)) == "text1"
-
-
 def test_a_provided_name_can_be_imported_and_nothing_else() -> None:
     assert to_native(run("from datetime import datetime\ndatetime(2024, 1, 1).year")) == 2024
     assert failure("from os import path").kind == "SyntaxError"
-
-
-def test_annotations_are_read_and_never_run(tmp_path: Any) -> None:
-    path = tmp_path / "made"
-    program = f"class A(BaseModel):\n    a: __import__('pathlib').Path({str(path)!r}).touch()\n"
-    assert failure(program).kind == "SyntaxError"
-    assert not path.exists()
 
 
 def test_classes_check_what_they_are_given_and_keep_labels_field_by_field() -> None:
@@ -293,16 +233,6 @@ def test_fields_of_a_tools_object_have_its_label() -> None:
     assert to_native(run("[m.subject for m in [tool()] if m.sender == 'bob@x.org']", tool=MAIL)) == ["Hello"]
 
 
-def test_a_constant_assigned_in_a_loop_over_untrusted_items_is_untrusted_in_strict_mode_alone() -> None:
-    program = "y = 'a'\nfor x in tool():\n    y = 'b'\ny"
-    assert run(program, tool=["1", "2"]).full.is_trusted
-    assert not run(program, strict=True, tool=["1", "2"]).full.is_trusted
-    branch = "y = 'a'\nif tool() == 'x':\n    y = 'b'\ny"
-    assert run(branch, tool="x").full.is_trusted
-    assert not run(branch, strict=True, tool="x").full.is_trusted
-    assert run("if tool() == 'x':\n    pass\ny = 'b'\ny", strict=True, tool="x").full.is_trusted
-
-
 def test_control_dependencies_are_those_of_the_branches_and_loops_around() -> None:
     machine = machine_with(tool=["a"], other="b")
     seen: list[bool] = []
@@ -319,15 +249,6 @@ def test_control_dependencies_are_those_of_the_branches_and_loops_around() -> No
     )
     run_program("z = other() if tool() else 1", machine)
     assert seen == [True, False, True, True, False, True, False, True, False, True, True, False]
-
-
-def test_control_dependencies_stay_where_a_program_failed() -> None:
-    machine = machine_with(tool=["a"])
-    with pytest.raises(ProgramError):
-        run_program("for x in tool():\n    if x:\n        nothing", machine)
-    assert not machine.control.is_public
-    run_program("y = 1", machine)
-    assert not machine.control.is_public
 
 
 @pytest.mark.parametrize(
@@ -353,6 +274,16 @@ def test_the_text_of_an_error_is_shown_only_if_no_tool_had_a_part_in_it(
     assert (error.text if error.label.is_trusted else None) == text
 
 
+def _leaves(value: Value) -> list[Value]:
+    parts = value.parts()
+    return [value] if not parts else [leaf for part in parts for leaf in _leaves(part)]
+
+
+def test_a_label_reaches_every_leaf_that_a_choice_decided_on() -> None:
+    value = run("x = [['a'], {'k': 'b'}] if tool() else 1", tool="x")
+    assert not any(leaf.full.is_trusted for leaf in _leaves(value))
+
+
 def test_no_builtin_of_python_is_there_that_the_tables_do_not_name() -> None:
     machine = machine_with()
     missing = [name for name in dir(builtins) if name not in machine.provided and not _is_constant(name)]
@@ -364,13 +295,3 @@ def test_no_builtin_of_python_is_there_that_the_tables_do_not_name() -> None:
 
 def _is_constant(name: str) -> bool:
     return name in {"True", "False", "None", "Ellipsis", "NotImplemented"}
-
-
-def _leaves(value: Value) -> list[Value]:
-    parts = value.parts()
-    return [value] if not parts else [leaf for part in parts for leaf in _leaves(part)]
-
-
-def test_a_label_reaches_every_leaf_that_a_choice_decided_on() -> None:
-    value = run("x = [['a'], {'k': 'b'}] if tool() else 1", tool="x")
-    assert not any(leaf.full.is_trusted for leaf in _leaves(value))

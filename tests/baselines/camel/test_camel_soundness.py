@@ -17,7 +17,7 @@ from baselines.camel.language.interpreter import run_program
 from baselines.camel.language.machine import Machine, ProgramError, ToolValue
 from baselines.flow.labelled_values import FROM_USER, Dictionary, Series, Value, label_from_tool, to_native
 
-PROGRAMS = int(os.environ.get("AGENTSYS_RANDOM_PROGRAMS", "250"))
+PROGRAMS = int(os.environ.get("AGENTSYS_RANDOM_PROGRAMS", "120"))
 """Programs in each mode. 10,000 take a minute."""
 PYTHON = (ArithmeticError, LookupError, TypeError, ValueError)
 

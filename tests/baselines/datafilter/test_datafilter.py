@@ -48,19 +48,11 @@ def listing() -> Tools:
     return Tools(Listing(items=items))
 
 
-def test_numbers_keys_order_and_format_stay_and_only_the_string_changes() -> None:
-    (said,) = results(run(DataFilter(), model(cleaning), listing()))
-    assert said == (
-        "items:\n- at: '2024-05-15'\n  id: 5\n  ok: true\n  text: Hello there, all of you.\n"
-        "- id: 1.5\n  text: short"
-    )
-
-
 def test_one_question_per_string_that_is_worth_one_with_the_task_in_front() -> None:
     asked = model(cleaning)
     run(DataFilter(), asked, listing(), query="Sum up.")
     assert asked.questions(ROLE)[0].endswith(f"\nSum up.{SEPARATOR}{LONG}")
-    assert len(asked.asked[ROLE]) == 1
+    assert len(asked.requests_of(ROLE)) == 1
     assert (
         is_trivial("12 34 56 78 90")
         and is_trivial("only three words")
@@ -68,7 +60,7 @@ def test_one_question_per_string_that_is_worth_one_with_the_task_in_front() -> N
     )
     asked = model(cleaning)
     run(DataFilter(skip_trivial=False), asked, listing())
-    assert len(asked.asked[ROLE]) == 3
+    assert len(asked.requests_of(ROLE)) == 3
 
 
 def test_a_result_of_which_nothing_changed_keeps_its_bytes() -> None:
@@ -139,17 +131,3 @@ def test_the_template_that_a_config_names_is_the_one_in_use() -> None:
         "<|begin_of_text|><|start_header_id|>user<|end_header_id|>\n\na<|eot_id|>"
         "<|start_header_id|>assistant<|end_header_id|>\n\n"
     )
-
-
-def test_an_error_of_the_model_propagates_and_options_are_checked() -> None:
-    with pytest.raises(ModelError):
-        run(DataFilter(), model(ModelError(ErrorKind.TIMEOUT, "late")), Tools(LONG))
-    for wrong in (
-        {"unit": "words"},
-        {"skip_trivial": "no"},
-        {"max_tokens": 0},
-        {"on_truncated": "cut"},
-        {"concurrent": 0},
-    ):
-        with pytest.raises(ConfigError):
-            DataFilter(**wrong)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import pytest
@@ -10,7 +9,6 @@ from agentdojo.functions_runtime import FunctionsRuntime
 from agentdojo.task_suite.task_suite import TaskSuite
 from fides_runs import Scripted, call, fresh, run_fides, say, suite_of
 
-from agentsys.errors import ConfigError
 from agentsys.models.chat import text_of
 from baselines.fides.defense import Fides
 from baselines.none import NoDefense
@@ -21,12 +19,6 @@ BILL = "#read_file-result-0#"
 
 def bill() -> str:
     return str(fresh("banking").filesystem.files[FILE])
-
-
-@pytest.mark.parametrize("options", [{"planner": "x"}, {"labels": "x"}, {"hide": "x"}, {"max_rounds": 0}])
-def test_options_that_make_no_sense_are_refused(options: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError):
-        Fides(**options)
 
 
 def test_an_untrusted_result_is_a_name_and_its_value_reaches_calls_and_the_user() -> None:
@@ -45,15 +37,6 @@ def test_an_untrusted_result_is_a_name_and_its_value_reaches_calls_and_the_user(
     assert [s.decision for s in ran.tracer.spans if s.kind == "fides_answer"] == [
         {"unexpanded": f"The bill says: {BILL}"}
     ]
-
-
-def test_fields_that_injections_cannot_reach_stay_in_sight() -> None:
-    model = Scripted([call("get_received_emails"), say("x")])
-    shown = run_fides("workspace", model).results()[0]
-    mails = list(fresh("workspace").inbox.emails.values())
-    assert re.search(r"body: '#get_received_emails-result-0\.0\.body#'", shown)
-    assert mails[0].subject in shown
-    assert not any(mail.body[:30] in model.heard for mail in mails)
 
 
 def test_with_strict_labels_everything_that_others_wrote_is_hidden() -> None:
@@ -216,11 +199,6 @@ def test_an_error_of_a_tool_that_reads_is_a_variable() -> None:
     assert "'777' not found" in ran.answer and "not found" not in model.heard
 
 
-def test_an_error_of_the_planners_own_arguments_is_read() -> None:
-    model = Scripted([call("send_money", recipient="UK1"), say("x")])
-    assert "ValidationError" in run_fides("banking", model).results()[0]
-
-
 def test_arguments_that_come_from_variables_make_the_result_untrusted() -> None:
     model = Scripted(
         [
@@ -234,15 +212,6 @@ def test_arguments_that_come_from_variables_make_the_result_untrusted() -> None:
         mail.subject, mail.body = "lunch", "david"
     results = run_fides("workspace", model, environment).results()
     assert "#search_contacts_by_name-result-1.0.email#" in results[1]
-
-
-def test_values_that_fewer_may_read_are_hidden_if_asked_for() -> None:
-    for hide, hidden in (("integrity", False), ("both", True)):
-        model = Scripted([call("get_received_emails"), call("get_current_day"), say("x")])
-        ran = run_fides("workspace", model, hide=hide)
-        assert ("#get_received_emails-result-0.0.subject#" in ran.results()[0]) == hidden
-        # What was read decides who may read what is written from now on.
-        assert ran.labels() == [(True, True), (True, hidden)]
 
 
 def test_a_mail_to_somebody_who_may_not_read_it_runs_only_while_the_conversation_is_trusted() -> None:

@@ -24,8 +24,8 @@ from agentsys.models.chat import ErrorKind, ModelError, text_of
 from agentsys.models.pipeline_elements import tool_specs
 from baselines.isolategpt import IsolateGPT
 from baselines.isolategpt.app_plan import IsolateGPTSettings, group_into_apps
-from baselines.isolategpt.hub import ROUTING_SPOKE, IsolationHub
-from baselines.isolategpt.prompts import DECLINED, INVALID_RESPONSE, LIMIT_REACHED, NO_ANSWER, REFUSED
+from baselines.isolategpt.hub import IsolationHub
+from baselines.isolategpt.prompts import LIMIT_REACHED, REFUSED
 from baselines.isolategpt.spoke import AppRequest
 
 NOTHING = planned()
@@ -38,62 +38,14 @@ def direct(**spokes: Any) -> SpokeModel:
 # ---- Routes.
 
 
-def test_a_plan_without_steps_goes_to_a_spoke_without_tools_and_without_permission() -> None:
-    model = SpokeModel(NOTHING, vanilla="Hello.")
-    done = run(model, Desk())
-    assert (done.answer, done.kept["route"], done.prompts) == ("Hello.", "vanilla", [])
-    (request,) = [request for request in model.asked if request.role == "agent"]
-    assert [text_of(message) for message in request.messages] == [QUERY]
-    assert not request.tools
-
-
-def test_one_step_goes_to_its_app_with_the_request_word_for_word() -> None:
-    model = SpokeModel(READ_ONLY, read_bill=[act("read_bill"), finish("It is 5.")])
-    done = run(model, Desk())
-    assert (done.answer, done.kept["route"]) == ("It is 5.", "direct")
-    assert done.prompts == [("exec", None, "read_bill", True, True)]
-    assert QUERY in model.read_by("read_bill")[0]
-    # The plan's inputs are used for nothing but the groups.
-    assert "<bill>" not in model.read_by("read_bill")[0]
-
-
-def test_two_steps_that_do_not_hang_together_go_to_the_routing_spoke_without_asking() -> None:
-    plan = planned(("read_bill", {}, "bill"), ("read_note", {}, "note"))
-    model = SpokeModel(plan, **{ROUTING: finish("Nothing to do.")})
-    done = run(model, Desk())
-    assert (done.kept["route"], done.prompts) == ("routing", [])
-    assert [group["apps"] for group in done.kept["groups"]] == [["read_bill"], ["read_note"]]
-
-
-def test_a_step_that_takes_an_earlier_output_joins_its_group_and_the_first_app_starts() -> None:
-    done = run(direct(read_bill=finish("Done.")), Desk())
-    assert done.kept["route"] == "direct"
-    assert [group["apps"] for group in done.kept["groups"]] == [["read_bill", "pay"]]
-
-
-def test_only_a_value_that_is_exactly_the_key_makes_a_step_depend_on_another() -> None:
-    for value in ("the <bill>", "bill", "<other>", ["<bill>"]):
-        plan = planned(("read_bill", {}, "bill"), ("pay", {"to": value}, "done"))
-        done = run(SpokeModel(plan, **{ROUTING: finish("-")}), Desk())
-        assert done.kept["route"] == "routing", value
-
-
 @pytest.mark.parametrize("bad", ["", "Sure!", '{"steps": 3}', '{"plan": []}', "7"])
 def test_a_plan_that_cannot_be_read_is_asked_for_once_more_and_then_taken_for_none(bad: str) -> None:
     model = SpokeModel([bad, READ_ONLY], read_bill=finish("Done."))
     assert run(model, Desk()).kept["route"] == "direct"
-    assert len(model.read_by("planner")) == 2
+    assert len(model.questions("planner")) == 2
     model = SpokeModel([bad, bad, READ_ONLY], vanilla="Hello.")
     assert run(model, Desk()).kept["route"] == "vanilla"
-    assert len(model.read_by("planner")) == 2
-
-
-def test_the_planner_is_told_all_tools_and_no_result() -> None:
-    model = direct(read_bill=[act("read_bill"), finish("Done.")])
-    run(model, Desk(bill="SECRET"))
-    (asked,) = model.read_by("planner")
-    assert all(f'"name": "{name}"' in asked for name in ("read_bill", "read_note", "pay"))
-    assert "SECRET" not in asked
+    assert len(model.questions("planner")) == 2
 
 
 # ---- From spoke to spoke.
@@ -119,25 +71,8 @@ def test_a_planned_request_runs_probe_check_request_and_response_and_its_tool_on
         ("exec", "read_bill", "pay", True, True),
         ("collab", "read_bill", "pay", True, True),
     ]
-    assert "Observation: I paid Bob 5." in model.read_by("read_bill")[-1]
+    assert "Observation: I paid Bob 5." in model.questions("read_bill")[-1]
     assert done.answer == "Paid."
-
-
-def test_the_log_holds_the_executed_calls_and_the_answer_and_nothing_of_the_machinery() -> None:
-    done = run(direct(**PLANNED_PAIR), Desk())
-    kinds = [(message["role"], len(message.get("tool_calls") or [])) for message in done.messages]
-    assert kinds == [
-        ("user", 0),
-        ("assistant", 1),
-        ("tool", 0),
-        ("assistant", 1),
-        ("tool", 0),
-        ("assistant", 0),
-    ]
-    (call,) = done.messages[3]["tool_calls"]
-    assert (call.function, call.args) == ("pay", {"to": "Bob", "amount": 5})
-    assert text_of(done.messages[4]) == "paid"
-    assert "probe" not in str(done.messages)
 
 
 def test_an_unplanned_request_is_flagged_and_refused_and_its_tool_does_not_run() -> None:
@@ -148,51 +83,9 @@ def test_an_unplanned_request_is_flagged_and_refused_and_its_tool_does_not_run()
     done = run(model, desk)
     assert desk.ran == ["read_bill"]
     assert ("exec", "read_bill", "pay", False, False) in done.prompts
-    assert REFUSED in model.read_by("read_bill")[-1]
-    assert "Do not try it again" in model.read_by("read_bill")[-1]
+    assert REFUSED in model.questions("read_bill")[-1]
+    assert "Do not try it again" in model.questions("read_bill")[-1]
     assert [message["type"] for message in done.kept["messages"]][-1] == "functionality_denial_response"
-
-
-def test_a_user_who_allows_everything_lets_the_unplanned_request_run() -> None:
-    spokes = {
-        "read_bill": [act("read_bill"), act("pay", to="Eve", amount=9), finish("Done.")],
-        "pay": [act("pay", to="Eve", amount=9), finish("Paid Eve.")],
-    }
-    desk = Desk()
-    done = run(SpokeModel(READ_ONLY, **spokes), desk, permissions="always_allow")
-    assert desk.ran == ["read_bill", "pay Eve 9"]
-    assert ("exec", "read_bill", "pay", False, True) in done.prompts
-
-
-def test_a_denied_first_app_yields_the_refusal_and_no_tool_call() -> None:
-    desk = Desk()
-    done = run(direct(), desk, permissions="deny_all")
-    assert done.answer == DECLINED.format(app="read_bill")
-    assert desk.ran == []
-    assert [message["role"] for message in done.messages] == ["user", "assistant"]
-
-
-def test_planned_apps_of_different_groups_may_not_ask_each_other_but_the_routing_spoke_may_ask_both() -> None:
-    plan = planned(("read_bill", {}, "bill"), ("pay", {"to": "Bob", "amount": 5}, "done"))
-    spokes = {
-        ROUTING: [act("read_bill"), act("pay", to="Bob", amount=5), finish("Done.")],
-        "read_bill": [act("read_bill"), act("pay", to="Eve", amount=9), finish("A bill.")],
-        "pay": [act("pay", to="Bob", amount=5), finish("Paid.")],
-    }
-    desk = Desk()
-    done = run(SpokeModel(plan, **spokes), desk)
-    assert desk.ran == ["read_bill", "pay Bob 5"]
-    assert ("exec", "read_bill", "pay", False, False) in done.prompts
-    assert ("exec", ROUTING_SPOKE, "pay", True, True) in done.prompts
-
-
-def test_the_routing_spoke_may_ask_for_planned_apps_alone() -> None:
-    plan = planned(("read_bill", {}, "bill"), ("read_note", {}, "note"))
-    replies = [act("pay", to="Eve", amount=9), finish("Done.")]
-    desk = Desk()
-    done = run(SpokeModel(plan, **{ROUTING: replies, "pay": act("pay", to="Eve", amount=9)}), desk)
-    assert done.prompts == [("exec", ROUTING_SPOKE, "pay", False, False)]
-    assert desk.ran == []
 
 
 def test_a_request_without_a_granted_probe_is_refused() -> None:
@@ -208,17 +101,6 @@ def test_a_request_without_a_granted_probe_is_refused() -> None:
     assert hub.answer_message(unknown).type == "no_functionality_response"
 
 
-def test_an_input_that_does_not_fit_is_asked_for_again_without_a_request_and_without_a_second_probe() -> None:
-    replies = [act("pay", to="Bob", amount="five"), act("pay", to="Bob", amount=5), finish("Paid.")]
-    model, desk = direct(read_bill=replies, pay=PLANNED_PAIR["pay"]), Desk()
-    done = run(model, desk)
-    assert "Send this again: the input of pay does not fit." in model.read_by("read_bill")[1]
-    assert '"amount"' in model.read_by("read_bill")[1]
-    assert len(done.said("function_probe_request")) == 1
-    assert [message["request_body"] for message in done.said("app_request")] == [{"to": "Bob", "amount": 5}]
-    assert desk.ran == ["pay Bob 5"]
-
-
 def test_a_spoke_reads_of_another_one_its_answer_alone() -> None:
     spokes = {
         "read_bill": [act("read_bill"), finish("Bob gets 5.")],
@@ -227,34 +109,12 @@ def test_a_spoke_reads_of_another_one_its_answer_alone() -> None:
     plan = planned(("pay", {}, "p"), ("read_bill", {"path": "<p>"}, "b"))
     model = SpokeModel(plan, **spokes)
     run(model, Desk(bill="RAW BILL"))
-    assert any("RAW BILL" in text for text in model.read_by("read_bill"))
-    assert not any("RAW BILL" in text for text in model.read_by("pay"))
-    assert any("Observation: Bob gets 5." in text for text in model.read_by("pay"))
+    assert any("RAW BILL" in text for text in model.questions("read_bill"))
+    assert not any("RAW BILL" in text for text in model.questions("pay"))
+    assert any("Observation: Bob gets 5." in text for text in model.questions("pay"))
     # What it is asked is the request as such, not the user's words.
-    assert "read_bill()" in model.read_by("read_bill")[0]
-    assert QUERY not in model.read_by("read_bill")[0]
-
-
-@pytest.mark.parametrize(
-    ("said", "strict", "read"),
-    [
-        ("y" * 300, True, INVALID_RESPONSE),
-        ("y" * 256, True, "y" * 256),
-        ("y" * 300, False, "y" * 300),
-        ("", False, INVALID_RESPONSE),
-    ],
-)
-def test_an_answer_to_a_spoke_must_fit_the_response_schema(said: str, strict: bool, read: str) -> None:
-    spokes = {**PLANNED_PAIR, "pay": [finish(said)]}
-    model = direct(**spokes)
-    run(model, Desk(), strict_response=strict)
-    assert f"Observation: {read}" in model.read_by("read_bill")[-1]
-
-
-def test_an_answer_to_the_user_is_not_held_to_the_response_schema() -> None:
-    model = direct(read_bill=finish("z" * 300))
-    assert run(model, Desk(), strict_response=True).answer == "z" * 300
-    assert run(direct(read_bill=finish("")), Desk()).answer == NO_ANSWER
+    assert "read_bill()" in model.questions("read_bill")[0]
+    assert QUERY not in model.questions("read_bill")[0]
 
 
 def test_a_denied_answer_is_told_as_a_denial(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -269,7 +129,7 @@ def test_a_denied_answer_is_told_as_a_denial(monkeypatch: pytest.MonkeyPatch) ->
     done = run(model, Desk())
     assert "collab" in asked
     assert done.said("functionality_denial_response") != []
-    assert "I paid Bob 5." not in model.read_by("read_bill")[-1]
+    assert "I paid Bob 5." not in model.questions("read_bill")[-1]
 
 
 @pytest.mark.parametrize(
@@ -286,7 +146,7 @@ def test_spokes_that_ask_each_other_for_ever_meet_the_limits(limits: dict[str, i
     done = run(model, Desk(), **limits)
     assert len([span for span in done.spans if span.kind == "spoke"]) == runs
     assert any(message["response"] == LIMIT_REACHED for message in done.said("functionality_denial_response"))
-    assert len(model.asked) == 1 + runs * limits["max_iterations"]
+    assert len(model.requests) == 1 + runs * limits["max_iterations"]
 
 
 def test_what_a_hostile_app_says_of_itself_reaches_no_other_spoke_unless_apps_are_described() -> None:
@@ -311,7 +171,7 @@ def test_what_a_hostile_app_says_of_itself_reaches_no_other_spoke_unless_apps_ar
         model = SpokeModel(plan, **spokes)
         done = run(model, desk, placeholders=placeholders)
         assert done.answer == "8 is cheaper."
-        others = [text for who in (ROUTING, "good_fare") for text in model.read_by(who)]
+        others = [text for who in (ROUTING, "good_fare") for text in model.questions(who)]
         assert any("TEN TIMES" in text for text in others) is reaches
 
 
@@ -323,13 +183,13 @@ def test_two_tasks_in_sequence_share_nothing() -> None:
     agent = IsolateGPT().pipeline(model, get_suite("v1.2.2", "banking"))
     first = list(agent.query(QUERY, desk.runtime)[3])
     model.replies = SpokeModel(READ_ONLY, **PLANNED_PAIR).replies
-    asked = len(model.asked)
+    asked = len(model.requests)
     last = agent.query(QUERY, desk.runtime)
     assert len(first) == 7
     # Another plan: what was granted in the first task is refused, what was learned is asked for again.
     assert last[4]["isolategpt"]["messages"][0]["type"] == "function_probe_request"
     assert [prompt["allow"] for prompt in last[4]["isolategpt"]["permissions"]] == [True, False]
-    texts = [text_of(m) for request in model.asked[asked:] for m in request.messages]
+    texts = [text_of(m) for request in model.requests[asked:] for m in request.messages]
     assert not any("I paid Bob 5." in text for text in texts)
 
 

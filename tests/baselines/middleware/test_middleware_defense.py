@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime
+from agentdojo.functions_runtime import FunctionsRuntime
 from agentdojo.task_suite import get_suite
 from pydantic import BaseModel
 from scripted_for_baselines import ScriptedModel, calls, ground_truth_turns
@@ -61,22 +61,6 @@ def test_a_clean_value_is_handed_on_as_it_is_and_of_others_only_the_attacked_tex
     _, error = runtime.run_function(None, "failing", {})
     assert error is not None
     assert ATTACK not in error
-
-
-def test_a_call_inside_an_argument_is_guarded_too() -> None:
-    runtime = guarded(page=ATTACK)
-    runtime.inner.register_function(shout)
-    runtime.functions = dict(runtime.inner.functions)
-    nested = {"text": FunctionCall(function="page", args={})}
-    assert "BLOCKED" in runtime.run_function(None, "shout", nested)[0]
-
-
-def shout(text: str) -> str:
-    """Shouts.
-
-    :param text: What.
-    """
-    return text.upper()
 
 
 def test_a_denied_call_does_not_run_and_leaves_its_arguments_in_the_record_alone() -> None:

@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from baselines.middleware.guard_settings import Handling, Thresholds, combine_weights
+from baselines.middleware.guard_settings import combine_weights
 from baselines.middleware.risk_patterns import (
     REMOVED_TEXT,
-    PatternMatcher,
     RiskPattern,
     find_sightings,
     load_shipped_patterns,
@@ -53,23 +52,6 @@ def test_a_text_about_attacks_may_quote_one_and_an_attack_may_not_quote_itself()
     assert combine_weights(seen.weight for seen in find_sightings(f'Now "{attack}" at once.')) >= 6.6
 
 
-@pytest.mark.parametrize(
-    ("score", "handling"),
-    [
-        (0.0, Handling.ALLOW),
-        (2.999, Handling.ALLOW),
-        (3.0, Handling.REWRITE),
-        (4.999, Handling.REWRITE),
-        (5.0, Handling.QUARANTINE),
-        (6.599, Handling.QUARANTINE),
-        (6.6, Handling.BLOCK),
-        (10.0, Handling.BLOCK),
-    ],
-)
-def test_a_score_on_the_edge_takes_the_stricter_side(score: float, handling: Handling) -> None:
-    assert Thresholds().handling(score) is handling
-
-
 @given(st.lists(st.floats(0, 1), max_size=12), st.floats(0, 1))
 def test_a_further_finding_never_lowers_the_score(weights: list[float], another: float) -> None:
     assert 0 <= combine_weights(weights) <= combine_weights([*weights, another]) <= 10
@@ -82,15 +64,6 @@ def test_a_text_of_nothing_but_beginnings_is_a_flood() -> None:
     text = " ".join(draw.choice(words) for _ in range(40_000))
     assert "flood" in seen_in(text)
     assert "flood" not in seen_in("The room for Thursday is booked and the coffee was good. " * 2000)
-
-
-def test_a_gap_ends_with_its_sentence_and_after_eighty_characters() -> None:
-    data = PATTERNS[0].model_dump() | {"id": "gap", "words": ("alpha",), "then": "~omega", "before": ""}
-    matcher = PatternMatcher([RiskPattern.model_validate(data)])
-    assert list(matcher.find_hits("alpha beta, gamma omega"))
-    assert not list(matcher.find_hits("alpha beta. gamma omega"))
-    assert list(matcher.find_hits("alpha a.b@c.example omega"))
-    assert not list(matcher.find_hits(f"alpha {'x' * 90} omega"))
 
 
 def test_sentences_that_give_instructions_are_cut_and_the_others_keep_every_letter() -> None:
@@ -106,7 +79,7 @@ def test_what_stands_between_two_instructions_goes_with_them_on_demand() -> None
     assert remove_instructions(text, between=True) == f"Hello. {REMOVED_TEXT} Bye."
 
 
-@settings(max_examples=200)
+@settings(max_examples=50)
 @given(st.text(max_size=400))
 def test_any_text_can_be_read_and_cut(text: str) -> None:
     find_sightings(text)

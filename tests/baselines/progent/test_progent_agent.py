@@ -9,7 +9,7 @@ from agentdojo.functions_runtime import FunctionCall
 from scripted_for_progent import QUERY, Desk, Scripted, call, errors, question_of, rules, run, suite_named
 
 from agentsys.models.chat import ErrorKind, ModelError, text_of
-from agentsys.models.trace import REFUSED_SPAN, Tracer, use_tracer
+from agentsys.models.trace import Tracer, use_tracer
 from baselines.progent.defense import Progent
 
 PAY_BOB, PAY_EVE = call("pay", to="Bob"), call("pay", to="Eve")
@@ -32,22 +32,6 @@ def test_what_the_rules_allow_runs_and_a_refusal_is_an_error_that_repeats_the_re
     assert text_of(messages[-1]) == "Done."
 
 
-def test_calls_of_one_turn_are_each_decided_and_answered_in_order() -> None:
-    desk = Desk()
-    model = Scripted([[PAY_EVE, PAY_BOB, call("get_note"), PAY_EVE]], rules(pay=TO_BOB))
-    assert [error is None for error in errors(run(model, desk, **NO_UPDATE))] == [False, True, True, False]
-    assert desk.ran == [("pay", "Bob", 1.0, None), ("get_note",)]
-
-
-def test_refused_calls_are_booked_as_such_and_never_as_executed() -> None:
-    tracer = Tracer()
-    run(Scripted([[PAY_EVE, PAY_BOB]], rules(pay=TO_BOB)), tracer=tracer, **NO_UPDATE)
-    assert [(span.name, span.decision["allow"]) for span in tracer.spans if span.kind == REFUSED_SPAN] == [
-        ("pay", False)
-    ]
-    assert tracer.refused_attempts == [0]
-
-
 def test_a_call_nested_in_anothers_arguments_is_held_against_the_rules_too() -> None:
     desk = Desk()
     nested = FunctionCall(function="mail", args={"to": [call("get_page", url="x")]}, id="a")
@@ -57,39 +41,28 @@ def test_a_call_nested_in_anothers_arguments_is_held_against_the_rules_too() -> 
     assert not any(ran[0] == "pay" for ran in desk.ran)
 
 
-def test_the_first_policy_is_asked_for_with_the_tools_and_the_request_alone() -> None:
-    model = Scripted([[PAY_BOB]], rules(pay={}))
-    run(model, **NO_UPDATE)
-    (question,) = model.questions()
-    _, user = question.messages
-    assert (question.tools, question.temperature) == ((), 0.0)
-    assert text_of(user).startswith("TOOLS: [{")
-    assert text_of(user).endswith(f"USER_QUERY: {QUERY}")
-    assert '"name": "pay"' in text_of(user) and "Emma" not in question_of(question)
-
-
 def test_temperatures_rise_with_each_unreadable_reply_and_the_sixth_is_the_last() -> None:
     model = Scripted([[PAY_BOB]], ["no idea what"] * 2 + ["{}", "[", "nothing"] + [rules(pay={})])
     assert errors(run(model, **NO_UPDATE)) == [None]
-    assert [request.temperature for request in model.questions()] == [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
+    assert [request.temperature for request in model.requests_of("policy")] == [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
     failing = Scripted([[PAY_BOB]], "gibberish")
     with pytest.raises(ModelError) as raised:
         run(failing, **NO_UPDATE)
     assert raised.value.kind is ErrorKind.MALFORMED_REPLY
-    assert len(failing.questions()) == 6
+    assert len(failing.requests_of("policy")) == 6
 
 
 def test_a_policy_model_that_fails_ends_the_case_at_once() -> None:
-    model = Scripted([[PAY_BOB]], "FAIL")
+    model = Scripted([[PAY_BOB]], ModelError(ErrorKind.SERVER_ERROR, "down"))
     with pytest.raises(ModelError):
         run(model)
-    assert len(model.asked) == 1
+    assert len(model.requests) == 1
 
 
 def test_the_decision_never_sees_a_result_the_update_does_and_neither_enters_the_conversation() -> None:
     model = Scripted([[call("get_note")], [PAY_BOB]], [rules(pay={}), "Yes", rules(pay=TO_BOB), "No"])
     messages = run(model)
-    first, decision, update, last = model.questions()
+    first, decision, update, last = model.requests_of("policy")
     assert "DE89" not in question_of(decision) and '"name": "get_note"' in question_of(decision)
     assert "DE89" in question_of(update) and "CURRENT_RESTRICTIONS: [{" in question_of(update)
     assert "TOOL_CALL_RESULT" not in text_of(first.messages[1]) and "DE89" not in question_of(last)
@@ -110,73 +83,20 @@ def test_an_update_takes_the_written_rules_place_as_a_whole_and_leaves_the_stand
     assert results[2:] == [None, None]
 
 
-@pytest.mark.parametrize("said", ["No", "no.", "**No**, they stay."])
-def test_no_is_an_answer_to_an_update_and_is_not_asked_again(said: str) -> None:
-    model = Scripted([[call("get_note")], [PAY_BOB]], [rules(pay={}), "Yes", said, "No"])
-    assert errors(run(model)) == [None, None]
-    assert len(model.questions()) == 4
-
-
 def test_where_no_update_can_be_read_the_old_rules_stay_or_the_case_ends() -> None:
     replies = [rules(pay={}), "Yes", *["Nothing to say"] * 6, "No"]
     model = Scripted([[call("get_note")], [PAY_BOB]], replies)
     assert errors(run(model)) == [None, None]
-    assert [question.temperature for question in model.questions()[2:8]] == [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
+    assert [question.temperature for question in model.requests_of("policy")[2:8]] == [
+        0.0,
+        0.2,
+        0.4,
+        0.6,
+        0.8,
+        1.0,
+    ]
     with pytest.raises(ModelError, match="no update"):
         run(Scripted([[call("get_note")], [PAY_BOB]], replies), on_update_error="raise")
-
-
-def test_refused_and_failed_calls_start_no_update_but_do_in_the_reference() -> None:
-    turns = [[PAY_EVE], [call("mail", to=["broken"])]]
-    model = Scripted(turns, [rules(pay=TO_BOB, mail={}), "No"])
-    run(model)
-    assert len(model.questions()) == 1
-    reference = Scripted(turns, [rules(pay=TO_BOB, mail={}), "No"])
-    run(reference, compat=True)
-    assert len(reference.questions()) == 3
-
-
-def test_a_word_that_begins_with_no_is_a_no_for_the_reference_alone() -> None:
-    replies = [
-        rules(pay={}),
-        "Yes",
-        "Note: " + rules(pay=TO_BOB),
-        "```json\n" + rules(pay=TO_BOB) + "\n```",
-        "No",
-    ]
-    turns = [[call("get_note")], [PAY_EVE]]
-    ours, reference = Scripted(turns, replies), Scripted(turns, replies)
-    assert errors(run(ours))[1] is not None
-    assert errors(run(reference, compat=True))[1] is None
-
-
-def test_only_what_was_supplied_is_checked_and_the_reference_checks_defaults_too() -> None:
-    policy = rules(pay={"subject": {"type": "string"}})
-    assert errors(run(Scripted([[PAY_BOB]], policy), **NO_UPDATE)) == [None]
-    assert errors(run(Scripted([[call("pay", to="Bob", subject=None)]], policy), **NO_UPDATE)) == [None]
-    (refused,) = errors(run(Scripted([[PAY_BOB]], policy), compat=True, **NO_UPDATE))
-    assert "None is not of type 'string'" in (refused or "")
-
-
-def test_a_default_that_a_call_leaves_to_the_tool_is_checked_by_the_reference_alone() -> None:
-    policy = rules(pay={"amount": {"maximum": 0.5}})
-    assert errors(run(Scripted([[PAY_BOB]], policy), **NO_UPDATE)) == [None]
-    (refused,) = errors(run(Scripted([[PAY_BOB]], policy), compat=True, **NO_UPDATE))
-    assert "1.0 is greater than the maximum" in (refused or "")
-
-
-def test_a_number_written_as_text_is_checked_as_the_number_the_tool_would_get() -> None:
-    desk = Desk()
-    model = Scripted([[call("pay", to="Bob", amount="500")]], rules(pay={"amount": {"maximum": 5}}))
-    assert "500.0 is greater than the maximum" in (errors(run(model, desk, **NO_UPDATE))[0] or "")
-    assert desk.ran == []
-
-
-def test_arguments_a_tool_does_not_take_are_its_own_error() -> None:
-    desk = Desk()
-    (error,) = errors(run(Scripted([[call("pay", amount="much")]], rules(pay={})), desk, **NO_UPDATE))
-    assert "validation error" in (error or "") and QUERY not in (error or "")
-    assert desk.ran == []
 
 
 def test_a_schema_of_the_whole_object_is_taken_apart_and_lets_everything_through_in_the_reference() -> None:
@@ -202,24 +122,14 @@ def test_a_schema_of_the_whole_object_is_taken_apart_and_lets_everything_through
 def test_a_rule_that_cannot_be_applied_is_asked_for_again(bad: str) -> None:
     model = Scripted([[PAY_BOB]], [bad, rules(pay=TO_BOB)])
     assert errors(run(model, **NO_UPDATE)) == [None]
-    assert len(model.questions()) == 2
+    assert len(model.requests_of("policy")) == 2
 
 
 @pytest.mark.parametrize("bad", [{"to": ["Bob"]}, {"to": None}, {"to": {"type": "sentence"}}])
 def test_in_the_reference_such_a_rule_refuses_every_call(bad: Any) -> None:
     model = Scripted([[PAY_BOB]], rules(pay=bad))
     assert errors(run(model, compat=True, **NO_UPDATE)) != [None]
-    assert len(model.questions()) == 1
-
-
-@pytest.mark.parametrize(
-    "said", ["```\n{}\n```", "Here it is:\n```json\n{}\n```\nAnything else?", "Yes. {}", "```\n{}\n```"]
-)
-def test_forms_in_which_rules_may_stand(said: str) -> None:
-    policy = rules(pay=TO_BOB)[:-1] + ",]"
-    model = Scripted([[PAY_BOB], [PAY_EVE]], said.replace("{}", policy))
-    assert [error is None for error in errors(run(model, **NO_UPDATE))] == [True, False]
-    assert len(model.questions()) == 1
+    assert len(model.requests_of("policy")) == 1
 
 
 def test_a_list_of_values_for_an_array_refuses_its_own_values_unless_it_is_repaired() -> None:
@@ -230,15 +140,10 @@ def test_a_list_of_values_for_an_array_refuses_its_own_values_unless_it_is_repai
     assert errors(run(Scripted(to_eve, policy), repair_array_enums=True, **NO_UPDATE))[0]
 
 
-def test_without_conditions_a_policy_is_a_list_of_tools() -> None:
-    model = Scripted([[PAY_EVE], [call("mail", to=["Eve"])]], rules(pay=TO_BOB))
-    assert [error is None for error in errors(run(model, conditions=False, **NO_UPDATE))] == [True, False]
-
-
 def test_without_any_rules_nothing_is_enforced_and_nobody_is_asked() -> None:
     model = Scripted([[PAY_EVE], [call("mail", to=["Eve"])]])
     assert errors(run(model, generate=False, base_rules="none")) == [None, None]
-    assert model.questions() == []
+    assert model.requests_of("policy") == []
 
 
 def test_rules_of_ones_own_hold_without_a_policy_model_and_a_passing_call_may_change_them() -> None:
@@ -250,7 +155,7 @@ def test_rules_of_ones_own_hold_without_a_policy_model_and_a_passing_call_may_ch
     model = Scripted([*turns, [call("mail", to=["Ann"])]])
     results = errors(run(model, generate=False, base_rules="none", rules=own))
     assert [error is None for error in results] == [False, True, True, False, False, True]
-    assert model.questions() == []
+    assert model.requests_of("policy") == []
 
 
 def test_a_rule_that_stops_ends_the_task_with_what_was_done_and_asking_is_answered_with_no() -> None:
@@ -277,7 +182,7 @@ def test_a_task_begins_with_nothing_of_the_one_before_even_if_no_policy_is_writt
     with use_tracer(Tracer()), pytest.raises(ModelError):
         pipeline.query("Second.", desk.runtime)
     assert len(desk.ran) == 1
-    model.policy = [rules(mail={})]
+    model.replies["policy"] = [rules(mail={})]
     with use_tracer(Tracer()):
         assert all(errors(pipeline.query("Third.", desk.runtime)[3]))
     assert len(desk.ran) == 1
@@ -289,10 +194,10 @@ def test_a_pipeline_that_is_run_again_in_one_case_keeps_the_first_policy_and_no_
     pipeline = Progent().pipeline(model, suite_named("nowhere"))
     with use_tracer(tracer):
         pipeline.query(QUERY, desk.runtime)
-        model.turns = [[PAY_EVE], [PAY_BOB]]
+        model.replies["agent"] = Scripted([[PAY_EVE], [PAY_BOB]]).replies["agent"]
         again = pipeline.query(QUERY, desk.runtime)[3]
     assert [error is None for error in errors(again)] == [False, True]
-    assert sum("CURRENT_RESTRICTIONS" not in text_of(q.messages[1]) for q in model.questions()) == 3
+    assert sum("CURRENT_RESTRICTIONS" not in text_of(q.messages[1]) for q in model.requests_of("policy")) == 3
 
 
 def test_a_suite_without_base_rules_gets_those_of_its_reading_tools_that_take_nothing_and_says_so(

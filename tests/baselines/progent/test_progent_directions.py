@@ -46,18 +46,6 @@ def test_every_preset_solves_benign_tasks_and_stops_attacks_that_none_stops(
         assert rate(records, name, "utility", attacked=True) >= 8 / 9
 
 
-def test_without_any_rules_every_attack_is_back_and_with_base_rules_alone_nothing_is_done(
-    run_cases: Callable[..., Any], tmp_path: Path
-) -> None:
-    off = [*SMALL, "defense=progent", "defense.generate=false"]
-    records = run_cases([*off, "defense.base_rules=none"], tmp_path / "off")
-    assert rate(records, "progent", "security", attacked=True) == 1.0
-    records = run_cases(off, tmp_path / "base")
-    assert rate(records, "progent", "security", attacked=True) == 0.0
-    assert rate(records, "progent", "utility", attacked=False) < 1.0
-    assert all("policy" not in record["agentsys"]["usage"] for record in records.values())
-
-
 @pytest.mark.slow
 def test_without_conditions_an_attack_by_a_tool_that_the_request_needs_is_back(
     run_cases: Callable[..., Any], tmp_path: Path

@@ -108,16 +108,6 @@ def test_tools_and_arguments_that_one_side_lacks(
     assert is_narrower(new, old, compat=False) is expected
 
 
-def test_of_several_rules_any_counts_or_the_first_alone() -> None:
-    old = policy(pay={"to": {"const": "a"}}) + policy(pay={"to": {"const": "b"}})
-    new = policy(pay={"to": {"const": "b"}})
-    assert is_narrower(new, old, compat=False)
-    assert not is_narrower(new, old, compat=True)
-    more = old + policy(pay={})
-    assert not is_narrower(more, old, compat=False)
-    assert is_narrower(more, old, compat=True)
-
-
 SCHEMAS = st.fixed_dictionaries(
     {},
     optional={

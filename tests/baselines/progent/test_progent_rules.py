@@ -13,8 +13,6 @@ from agentsys.errors import ConfigError
 from baselines.progent import progent_rules
 from baselines.progent.defense import Progent
 from baselines.progent.progent_rules import (
-    WRITTEN,
-    PolicyDecision,
     PolicyRule,
     RefusalFallback,
     RuleEffect,
@@ -36,30 +34,6 @@ def verdict(rules: Any, first_only: bool = False, **args: Any) -> bool:
 BOB, EVE = {"enum": ["Bob"]}, {"enum": ["Eve"]}
 
 
-def test_no_rules_at_all_allow_every_call_and_a_tool_without_a_rule_is_refused() -> None:
-    assert decide_call(None, "pay", {"to": "Eve"}, first_only=False).allowed
-    refused = decide_call({}, "pay", {}, first_only=False)
-    assert not refused.allowed and "'pay'" in refused.cause
-    assert not decide_call({"mail": [allow_under(1)]}, "pay", {}, first_only=False).allowed
-    assert verdict([allow_under(1)], to="Eve")
-
-
-def test_at_equal_priority_forbidding_comes_first_and_a_smaller_number_before_a_larger_one() -> None:
-    assert not verdict([allow_under(1), forbid(1, to=EVE)], to="Eve")
-    assert verdict([allow_under(1), forbid(1, to=EVE)], to="Bob")
-    assert verdict([forbid(2, to=EVE), allow_under(1)], to="Eve")
-    assert not verdict([allow_under(2), forbid(1, to=EVE)], to="Eve")
-
-
-def test_of_two_written_rules_the_reference_consults_the_first_and_ours_tries_both() -> None:
-    written = [allow_under(WRITTEN, {"to": BOB}), allow_under(WRITTEN, {"to": EVE})]
-    assert verdict(written, to="Eve")
-    assert not verdict(written, first_only=True, to="Eve")
-    assert verdict(written, first_only=True, to="Bob")
-    standing = [allow_under(1, {"to": BOB}), allow_under(1, {"to": EVE})]
-    assert verdict(standing, first_only=True, to="Eve")
-
-
 def test_the_first_failure_is_reported_and_without_a_deciding_rule_the_last_ones_fallback_holds() -> None:
     rules = [
         allow_under(1, {"to": BOB}),
@@ -74,13 +48,6 @@ def test_the_first_failure_is_reported_and_without_a_deciding_rule_the_last_ones
     assert decision.fallback is RefusalFallback.STOP
     forbidding = decide_call({"pay": [forbid(1, to=EVE)]}, "pay", {"to": "Bob"}, first_only=False)
     assert not forbidding.allowed and forbidding.fallback is RefusalFallback.MESSAGE
-
-
-def test_a_forbidding_rule_has_its_own_fallback() -> None:
-    stopping = forbid(1, to=EVE).model_copy(update={"fallback": RefusalFallback.STOP})
-    decision = decide_call({"pay": [stopping, allow_under(2)]}, "pay", {"to": "Eve"}, first_only=False)
-    assert decision == PolicyDecision(False, decision.cause, RefusalFallback.STOP, stopping)
-    assert verdict([stopping, allow_under(2)], to="Bob")
 
 
 def test_a_missing_argument_never_refuses_and_every_argument_that_is_there_must_fit() -> None:
@@ -191,11 +158,3 @@ def test_whatever_a_model_writes_either_fits_or_says_why_not(schema: Any, value:
 def test_a_slip_in_rules_of_ones_own_is_told_with_its_place(rules: Any, said: str) -> None:
     with pytest.raises(ConfigError, match=said.replace(".", r"\.")):
         Progent(rules=rules)
-
-
-@pytest.mark.parametrize(
-    "option", [{"wording": "formal"}, {"base_rules": "all"}, {"on_update_error": "stop"}, {"max_rounds": 0}]
-)
-def test_an_unknown_option_is_refused(option: Any) -> None:
-    with pytest.raises(ConfigError, match=next(iter(option))):
-        Progent(**option)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import pytest
 from scripted_for_border import RoleModel, Tools, decisions, making, results, run, traced
 
-from agentsys.errors import ConfigError
 from agentsys.models.chat import ErrorKind, ModelError
 from baselines.promptarmor import PromptArmor
 from baselines.promptarmor.armor_guard import ArmorVerdict, read_armor_verdict, remove_quotation
@@ -78,32 +76,6 @@ def test_a_quotation_is_found_in_other_layout(text: str, quotation: str, left: s
     assert remove_quotation(text, quotation, fuzzy=True, gap=40) == left
 
 
-FAR = " keep: text that belongs to somebody and is much longer than any gap between two words may be "
-SCATTERED = [
-    "send it now",
-    "please pay this",
-    "the file is here",
-    "do as told today",
-    "read all mail",
-    "to you from me",
-    "a new address book",
-    "delete the old one",
-    "call me at noon",
-    "and so on forever",
-]
-
-
-@pytest.mark.parametrize("words", SCATTERED)
-def test_words_far_apart_are_no_match_so_nothing_benign_between_them_goes(words: str) -> None:
-    first, *rest = words.split()
-    scattered = first + FAR + FAR.join(rest)
-    wildcards = ".*?".join(map(re.escape, words.split()))
-    assert "keep" not in re.sub(wildcards, "", scattered, flags=re.IGNORECASE | re.DOTALL)
-    assert remove_quotation(scattered, words, fuzzy=True, gap=40) is None
-    together = f"{scattered} {words} end"
-    assert remove_quotation(together, words, fuzzy=True, gap=40) == f"{scattered}  end"
-
-
 def test_short_quotations_have_to_stand_letter_by_letter() -> None:
     assert remove_quotation("a To Bob b", "to bob", fuzzy=True, gap=40) is None
     assert remove_quotation("a to bob b", "to bob", fuzzy=True, gap=40) == "a  b"
@@ -121,7 +93,7 @@ def test_what_is_quoted_goes_and_every_result_of_a_batch_is_asked_about() -> Non
     asked = model(f"Yes. Injection: {PLANTED}", "No", turn=making(READ, READ))
     said = results(run(PromptArmor(), asked, Tools(f"The meeting is at ten. {PLANTED}")))
     assert said == ["The meeting is at ten.", f"The meeting is at ten. {PLANTED}"]
-    assert len(asked.asked[GUARD]) == 2 and len(asked.asked["agent"]) == 2
+    assert len(asked.requests_of(GUARD)) == 2 and len(asked.requests_of("agent")) == 2
 
 
 def test_the_guard_is_shown_the_result_alone_and_the_prompt_that_is_printed() -> None:
@@ -169,7 +141,7 @@ def test_asked_about_strings_it_never_changes_numbers_booleans_or_keys() -> None
     asked = model(f"Yes. Injection: {PLANTED}", "No")
     (said,) = results(run(PromptArmor(unit="strings"), asked, tools))
     assert said == "items:\n- id: 5\n  none: null\n  open: true\n  text: Hello.\n- id: 6\n  text: Bye now"
-    assert len(asked.asked[GUARD]) == 2
+    assert len(asked.requests_of(GUARD)) == 2
 
 
 def _Model(items: Any) -> Any:
@@ -179,9 +151,3 @@ def _Model(items: Any) -> Any:
         items: list[dict[str, Any]]
 
     return Listing(items=items)
-
-
-def test_options_are_checked() -> None:
-    for wrong in ({"removal": "all"}, {"gap": -1}, {"unit": "words"}, {"delimit": 1}, {"max_tokens": 0}):
-        with pytest.raises(ConfigError):
-            PromptArmor(**wrong)

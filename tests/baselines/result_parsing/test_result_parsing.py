@@ -60,12 +60,6 @@ def parsing(*stages: str, **options: Any) -> ToolResultParsing:
     return ToolResultParsing(stages=stages, **options)
 
 
-def test_only_the_declared_data_reach_the_agent() -> None:
-    asked = model(None, None, making(READ))
-    assert results(run(parsing("parse_data"), asked, Tools(RAW))) == ['{"time": "10:00"}']
-    assert all("Eve" not in text for text in asked.questions("agent"))
-
-
 def test_the_expectation_is_asked_before_the_tool_runs_and_neither_question_holds_the_task() -> None:
     tools, order = Tools(RAW), []
     asked = model(
@@ -79,59 +73,10 @@ def test_the_expectation_is_asked_before_the_tool_runs_and_neither_question_hold
     assert "zebra" not in first + second
 
 
-def test_all_expectations_of_a_batch_are_asked_before_its_first_tool_runs() -> None:
-    kinds: list[str] = []
-    asked = model(
-        lambda request: (kinds.append(text_of(request.messages[-1])[:8]), parser("{}")(request))[1],
-        None,
-        making(READ, SEND),
-    )
-    run(parsing("parse_data"), asked, Tools(RAW))
-    assert kinds == ["You are ", "You are ", "The data", "The data"]
-
-
 def test_parse_full_is_shown_the_conversation() -> None:
     asked = model(None, None, making(READ))
     run(parsing("parse_full"), asked, Tools(RAW), query="A task with the word zebra.")
     assert "zebra" in asked.questions(PARSER)[0] and "zebra" not in asked.questions(PARSER)[1]
-
-
-@pytest.mark.parametrize(
-    ("stages", "check", "counts"),
-    [
-        (("parse_data",), ["ok"], {PARSER: 2}),
-        (("check_tool",), ["ok"], {CHECKER: 1}),
-        (("check_tool",), [making(SEND), marked("clean")], {CHECKER: 2}),
-        (("parse_data", "check_tool"), ["ok"], {PARSER: 2, CHECKER: 1}),
-        (("parse_data", "check_tool"), [making(SEND), marked("clean")], {PARSER: 2, CHECKER: 2}),
-        (("check_tool", "parse_data"), [making(SEND), marked("clean")], {PARSER: 2, CHECKER: 2}),
-        (("parse_full",), ["ok"], {PARSER: 2}),
-    ],
-)
-def test_calls_are_counted(stages: tuple[str, ...], check: list[Any], counts: dict[str, int]) -> None:
-    for call in (READ, ("open_door", {})):
-        asked = model(None, check, making(call))
-        run(parsing(*stages), asked, Tools(RAW))
-        assert {role: len(found) for role, found in asked.asked.items() if role != "agent"} == counts
-
-
-@pytest.mark.parametrize(
-    ("stages", "check", "counts"),
-    [
-        (("parse_data",), ["ok"], {PARSER: 4}),
-        (("parse_data", "check_tool"), ["ok"], {PARSER: 4, CHECKER: 2}),
-        (("check_tool", "parse_data"), [making(SEND), marked("clean"), "ok"], {PARSER: 4, CHECKER: 3}),
-    ],
-)
-def test_of_a_batch_each_result_is_asked_about_and_knows_no_other(
-    stages: tuple[str, ...], check: list[Any], counts: dict[str, int]
-) -> None:
-    asked = model(None, check, making(READ, ("open_door", {})))
-    run(parsing(*stages), asked, Tools(RAW))
-    assert {role: len(found) for role, found in asked.asked.items() if role != "agent"} == counts
-    expected, extracted = asked.questions(PARSER)[:2], asked.questions(PARSER)[2:]
-    assert not any("Send a note" in question for question in expected)
-    assert [question.count("no door") for question in extracted] == [0, 1]
 
 
 def test_a_call_that_the_check_triggers_is_never_run_and_never_told_to_the_agent() -> None:
@@ -140,27 +85,14 @@ def test_a_call_that_the_check_triggers_is_never_run_and_never_told_to_the_agent
     said = results(run(parsing("check_tool"), asked, tools))
     assert said == ["The meeting is at 10:00."] and tools.sent == []
     assert all("Bob" not in text for text in asked.questions("agent"))
-    (bare,) = asked.asked[CHECKER][0].messages
-    assert text_of(bare) == RAW and len(asked.asked[CHECKER][0].tools) == 3
+    (bare,) = asked.requests_of(CHECKER)[0].messages
+    assert text_of(bare) == RAW and len(asked.requests_of(CHECKER)[0].tools) == 3
 
 
 def test_a_result_that_triggers_nothing_stays_byte_for_byte_and_reject_drops_it() -> None:
     assert results(run(parsing("check_tool"), model(None, ["ok"], making(READ)), Tools(RAW))) == [RAW]
     rejecting = parsing("check_tool", check_tool_action="reject")
     assert results(run(rejecting, model(None, [making(SEND)], making(READ)), Tools(RAW))) == [REJECTED]
-
-
-def test_a_further_round_looks_again_after_a_removal() -> None:
-    check = [making(SEND), marked("once"), making(SEND), marked("twice")]
-    assert results(run(parsing("check_tool"), model(None, check, making(READ)), Tools(RAW))) == ["once"]
-    again = parsing("check_tool", check_rounds=1)
-    assert results(run(again, model(None, check, making(READ)), Tools(RAW))) == ["twice"]
-
-
-def test_stages_act_in_the_order_written_and_spans_show_it() -> None:
-    for stages in (("parse_data", "check_tool"), ("check_tool", "parse_data")):
-        spans = traced(parsing(*stages), model(None, None, making(READ)), Tools(RAW))
-        assert [found["filter"] for found in decisions(spans, "detector")] == list(stages)
 
 
 WORD = "0123456789abcdef"
@@ -196,20 +128,6 @@ def test_the_answer_is_what_stands_between_the_last_marks(reply: str, text: str 
     assert read_marked(reply, WORD) == text
 
 
-@pytest.mark.parametrize("reply", [EXPECTED, f"```json\n{EXPECTED}\n```"])
-def test_an_expectation_that_is_json_alone_needs_no_marks_unless_the_question_shows_results(
-    reply: str,
-) -> None:
-    def unmarked(request: ChatRequest) -> str:
-        asked = text_of(request.messages[-1]).startswith("The data that")
-        return parser("{}")(request) if asked else reply
-
-    for stage, is_read in (("parse_data", True), ("parse_full", False)):
-        asked = model(unmarked, None, making(READ))
-        run(parsing(stage), asked, Tools(RAW))
-        assert asked.questions(PARSER)[1].startswith("The data that") is is_read
-
-
 def test_thoughts_are_passed_over_and_forged_marks_of_a_result_close_nothing() -> None:
     def thinking(request: ChatRequest) -> str:
         word = re.findall(r"`\[begin (\w+)\]`", text_of(request.messages[-1]))[-1]
@@ -234,7 +152,7 @@ def test_a_reply_that_cannot_be_read_twice_withholds_or_keeps_counted(reply: str
 @pytest.mark.parametrize("role", [PARSER, CHECKER])
 def test_an_error_of_the_model_ends_the_run(role: str) -> None:
     asked = model(None, None, making(READ))
-    asked.scripts[role] = [ModelError(ErrorKind.TIMEOUT, "late")]
+    asked.replies[role] = [ModelError(ErrorKind.TIMEOUT, "late")]
     with pytest.raises(ModelError):
         run(ToolResultParsing(), asked, Tools(RAW))
 
@@ -261,14 +179,6 @@ def test_declared_types_are_enforced_only_if_asked_for() -> None:
     assert results(run(strict, model(parser("in words"), None, making(READ)), Tools(RAW))) == [WITHHELD]
 
 
-def test_an_error_passes_as_text_with_the_remark_that_the_call_failed() -> None:
-    asked = model(None, None, making(("open_door", {})))
-    messages = run(parsing("parse_data"), asked, Tools(RAW))
-    (failed,) = [message for message in messages if message["role"] == "tool"]
-    assert failed["error"] == '{"time": "10:00"}'
-    assert "The call failed." in asked.questions(PARSER)[1]
-
-
 def test_options_are_checked_and_only_used_prompts_are_printed() -> None:
     for wrong in ({"stages": []}, {"stages": "parse_data"}, {"stages": ["x"]}, {"enforce": 1}):
         with pytest.raises(ConfigError):
@@ -291,3 +201,17 @@ def test_a_hostile_parser_gives_the_goals_values_in_place_of_the_results(reader:
     reply = play_result_parser(ChatRequest([user(question)]), knowledge)
     values = json.loads(read_marked(text_of(reply), "ab") or "")
     assert values["bank_user_task_0_call_1_value_0"] == told
+
+
+@pytest.mark.parametrize("reply", [EXPECTED, f"```json\n{EXPECTED}\n```"])
+def test_an_expectation_that_is_json_alone_needs_no_marks_unless_the_question_shows_results(
+    reply: str,
+) -> None:
+    def unmarked(request: ChatRequest) -> str:
+        asked = text_of(request.messages[-1]).startswith("The data that")
+        return parser("{}")(request) if asked else reply
+
+    for stage, is_read in (("parse_data", True), ("parse_full", False)):
+        asked = model(unmarked, None, making(READ))
+        run(parsing(stage), asked, Tools(RAW))
+        assert asked.questions(PARSER)[1].startswith("The data that") is is_read

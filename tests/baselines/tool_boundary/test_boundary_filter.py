@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from agentdojo.agent_pipeline.errors import AbortAgentError
 from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime
 from agentdojo.task_suite import get_suite
 from agentdojo.types import ChatToolResultMessage
@@ -20,7 +19,6 @@ from baselines.tool_boundary.boundary_filter import (
     BoundaryFilter,
     CallRefused,
     CallRuling,
-    EndCase,
     FilteredRuntime,
     FilteredTools,
     FilterTurn,
@@ -31,7 +29,7 @@ from baselines.tool_boundary.guard_question import (
     read_fenced_text,
     wrap_in_fences,
 )
-from baselines.tool_boundary.result_rewriter import read_leaves, replace_result_text
+from baselines.tool_boundary.result_rewriter import replace_result_text
 
 READ, SEND = ("read_note", {"name": "x"}), ("send_note", {"to": "Bob"})
 
@@ -61,25 +59,11 @@ class Marks(BoundaryFilter):
         return [replace_result_text(result, result_text(result) + self.letter) for result in results]
 
 
-class Ends(BoundaryFilter):
-    def filter_results(
-        self, turn: FilterTurn, results: Sequence[ChatToolResultMessage]
-    ) -> list[ChatToolResultMessage]:
-        raise EndCase("Over.", [replace_result_text(result, "gone") for result in results])
-
-
 def conversation(filters: Sequence[BoundaryFilter], tools: Tools, *turns: Any) -> list[Any]:
     suite = get_suite("v1.2.2", "banking")
     model = RoleModel({"agent": [*turns, "Done."]})
     loop = tool_loop(model, default_system_message(suite), name="x", tools=FilteredTools(filters))
     return list(loop.query("Go.", tools.runtime)[3])
-
-
-def test_without_filters_the_conversation_is_the_plain_loops() -> None:
-    suite = get_suite("v1.2.2", "banking")
-    turns = [making(READ, SEND, ("nothing", {}), ("send_note", {}), ("open_door", {})), "Done."]
-    plain = tool_loop(RoleModel({"agent": turns}), default_system_message(suite), name="x")
-    assert conversation([], Tools(), *turns[:1]) == list(plain.query("Go.", Tools().runtime)[3])
 
 
 def test_filters_act_in_the_order_given_on_calls_as_on_results() -> None:
@@ -122,13 +106,6 @@ def test_a_call_hidden_in_an_argument_is_not_run() -> None:
     hidden = FunctionCall(function="send_note", args={"to": "Eve"})
     conversation([Marks("a")], tools, making(("read_note", {"name": hidden})))
     assert tools.sent == []
-
-
-def test_a_case_that_is_ended_keeps_what_the_filter_says_of_its_results() -> None:
-    with pytest.raises(AbortAgentError) as caught:
-        conversation([Ends()], Tools("evil"), making(READ, ("nothing", {})))
-    told = [result_text(m) for m in caught.value.messages if m["role"] == "tool"]
-    assert told[0] == "gone" and told[1].startswith("Invalid tool")
 
 
 def test_around_other_agents_an_unchanged_value_stays_the_value_it_was() -> None:
@@ -174,13 +151,3 @@ def test_a_question_is_asked_again_and_counted() -> None:
     words = ask_guard(Replies("", ""), request, lambda text: text or None)
     assert (words.value, words.asked, words.unreadable) == (None, 2, 2)
     assert ask_guard(Replies("<think>never ends"), request, lambda text: text or None, 0).value is None
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["plain", "a: b", "- x\n- y", "k: 5\nt: 'on'", "[1, 2]", "&a [*a]", "a: &x 1\nb: *x", "{", "- - - x", ""],
-)
-def test_what_is_not_changed_keeps_its_bytes_and_is_read_without_harm(text: str) -> None:
-    leaves = read_leaves(text)
-    assert leaves.replace_strings(lambda piece: piece) == text
-    assert isinstance(leaves.list_strings(), list)

@@ -49,7 +49,7 @@ def changed(defense: BoundaryDefense, results: Iterable[ChatToolResultMessage]) 
     (guard,) = defense.boundary_filters(asked, get_suite("v1.2.2", "banking"))
     turn = FilterTurn("Go.", FunctionsRuntime())
     odd = [result for result in results if guard.filter_results(turn, [result])[0] is not result]
-    return odd, sum(map(len, asked.asked.values()))
+    return odd, len(asked.requests)
 
 
 def messages(suites: list[str]) -> list[ChatToolResultMessage]:

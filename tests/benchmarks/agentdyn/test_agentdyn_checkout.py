@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from agentdojo.functions_runtime import FunctionsRuntime
-from agentdojo.task_suite.load_suites import get_suite
 from tiny_agentdyn import MAILS, tiny_checkout
 
 from agentsys.benchmarks.agentdyn.agentdyn_benchmark import AgentDyn
 from agentsys.benchmarks.agentdyn.checkout import COMMIT, KNOWN, agentdyn_folder
 from agentsys.benchmarks.case_random import CaseRandom, use_case_random
 from agentsys.benchmarks.clock import DEFAULT_CLOCK, parse_clock, use_case_clock
-from agentsys.benchmarks.environment_loader import hash_suite_data
 from agentsys.errors import ConfigError
 
 
@@ -37,27 +34,6 @@ def test_a_checkout_is_found_from_the_repository_its_src_its_package_and_the_fol
     bench = AgentDyn(str(folder / inside))
     assert (bench.name, list(bench.suite_names())) == ("agentdyn", ["shopping", "github", "dailylife"])
     assert vars(bench.suite("shopping"))["system_message"] == "Do everything without asking."
-
-
-def test_loading_leaves_the_installed_package_as_it_is(tmp_path: Path) -> None:
-    before, finders = set(sys.modules), list(sys.meta_path)
-    banking = get_suite("v1.2.2", "banking")
-    hashed, tools = hash_suite_data(banking), [tool.name for tool in banking.tools]
-    AgentDyn(str(tiny_checkout(tmp_path))).suite("dailylife")
-    added = {name for name in set(sys.modules) - before if name.startswith("agentdojo")}
-    assert not added
-    assert sys.meta_path == finders
-    assert (hash_suite_data(banking), [tool.name for tool in banking.tools]) == (hashed, tools)
-    assert not list(tmp_path.rglob("*.pyc")), "byte code of changed source must not lie in the checkout"
-
-
-def test_two_checkouts_in_one_process_know_nothing_of_each_other(tmp_path: Path) -> None:
-    first = AgentDyn(str(tiny_checkout(tmp_path / "one", maker="first")))
-    second = AgentDyn(str(tiny_checkout(tmp_path / "two", maker="second")))
-    assert first.version != second.version
-    makers = [sys.modules[bench.suite("github").tools[0].run.__module__].MAKER for bench in (first, second)]
-    assert makers == ["first", "second"]
-    assert first.suite("github").environment_type is not second.suite("github").environment_type
 
 
 def test_the_same_files_elsewhere_are_the_same_version_and_changed_ones_are_not(tmp_path: Path) -> None:
@@ -84,13 +60,6 @@ def test_the_version_names_the_commit_that_is_checked_out_and_the_files(tmp_path
     (git / "HEAD").write_text("not a commit\n")
     assert AgentDyn(str(folder)).version == own
     assert set(KNOWN.values()) == {COMMIT[:7]}
-
-
-def test_the_same_case_draws_the_same_code_and_another_case_another_one(tmp_path: Path) -> None:
-    bench = AgentDyn(str(tiny_checkout(tmp_path)))
-    assert notes(bench, "a case") == notes(bench, "a case")
-    assert notes(bench, "a case") != notes(bench, "another case")
-    assert "2025-01-01 12:00:00.5" in notes(bench, "a case")
 
 
 def broken(folder: Path, path: str, text: str | None) -> Path:

@@ -13,7 +13,7 @@ from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import text_content_block_from_string
 from small_runs import Silent, records_in
-from tiny_agentdyn import MAILS, tiny_checkout
+from tiny_agentdyn import tiny_checkout
 
 from agentsys.audit.rescoring.rescore import rescore_records
 from agentsys.benchmarks.agentdyn.agentdyn_benchmark import AgentDyn
@@ -183,19 +183,6 @@ def test_published_runs_are_replayed_with_the_codes_that_they_tell_of(checkout: 
     replayed = run(checkout, tmp_path / "replayed", *ATTACKED, "model=replay", f"model.traces={published}")
     assert codes(replayed) == codes(own)
     assert all(record["utility"] for record in replayed.values())
-
-
-def test_a_tool_that_has_another_name_now_is_called_by_it() -> None:
-    from agentsys.models.recorded_runs import rename_former_tools
-
-    call = FunctionCall(function="click_the_link", args={"url": "x"})
-    said: Any = [{"role": "assistant", "content": None, "tool_calls": [call]}]
-    (renamed,) = rename_former_tools(said, {"browse_webpage"})
-    assert renamed["tool_calls"] == [FunctionCall(function="browse_webpage", args={"url": "x"})]
-    for offered in ({"click_the_link", "browse_webpage"}, set(MAILS.values())):
-        (same,) = rename_former_tools(said, offered)
-        assert same["tool_calls"] == [call]
-    assert said[0]["tool_calls"] == [call]
 
 
 def test_a_call_that_a_published_defense_refused_did_not_run() -> None:

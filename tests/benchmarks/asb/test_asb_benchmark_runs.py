@@ -46,13 +46,6 @@ def test_the_sample_runs_at_once_and_its_records_hold_the_facts(tmp_path: Path) 
     assert all(path.split("/")[0] == "simulated__none__asb-react-sample" for path in stored)
 
 
-def test_the_criterion_is_part_of_the_name_so_that_both_can_be_run_side_by_side(tmp_path: Path) -> None:
-    ran(tmp_path, "limit=1", "attack=opi_naive")
-    (first, *_) = ran(tmp_path, "limit=1", "attack=opi_naive", "benchmark.criterion=text")
-    assert first.case.benchmark == "asb-react+text"
-    assert (first.utility, first.security) == (True, True)
-
-
 def test_more_tasks_of_the_same_data_go_on_where_the_run_before_left_off(tmp_path: Path) -> None:
     ran(tmp_path, "attack=none")
     session = prepare_session(

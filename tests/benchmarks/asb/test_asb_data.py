@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from agentsys.benchmarks.asb.asb_benchmark import ASB
 from agentsys.benchmarks.asb.asb_data import (
-    CHECKSUMS,
-    ORIGINAL_CHECKSUM,
     AsbData,
     AttackTool,
     asb_folder,
-    name_data_version,
     read_data,
     sample_folder,
 )
@@ -48,23 +44,6 @@ def test_upstream_has_ten_agents_with_51_tasks_two_normal_and_forty_attack_tools
     assert [tool.name for tool in medical.normal_tools] == ["medical_database", "prescription_manager"]
 
 
-def test_upstreams_attack_tools_are_split_evenly_and_share_one_goal_44_times(upstream: AsbData) -> None:
-    tools = attack_tools(upstream)
-    halves = Counter((tool.aggressive, tool.style) for tool in tools)
-    assert len(halves) == 4 and set(halves.values()) == {100}
-    assert len({tool.name for tool in tools}) == len({tool.instruction for tool in tools}) == 400
-    goals = Counter(tool.goal for tool in tools)
-    assert len(goals) == 357
-    ((shared_goal, times),) = goals.most_common(1)
-    assert times == 44
-    assert Counter(a.name for a in upstream.agents for t in a.attack_tools if t.goal == shared_goal) == {
-        "education_consultant_agent": 20,
-        "psychological_counselor_agent": 20,
-        "medical_advisor_agent": 3,
-        "ecommerce_manager_agent": 1,
-    }
-
-
 def test_upstreams_whole_file_is_the_aggressive_one_followed_by_the_other(upstream: AsbData) -> None:
     def rows(name: str) -> list[str]:
         return (SHARED / name).read_text(encoding="utf-8").split("\n")[:200]
@@ -73,28 +52,6 @@ def test_upstreams_whole_file_is_the_aggressive_one_followed_by_the_other(upstre
     halves = rows("all_attack_tools_aggressive.jsonl") + rows("all_attack_tools_non_aggressive.jsonl")
     assert [json.loads(row) for row in whole] == [json.loads(row) for row in halves]
     assert [json.loads(row)["Aggressive"] for row in whole] == ["True"] * 200 + ["False"] * 200
-
-
-def test_upstreams_files_are_the_ones_whose_checksums_are_expected_of_a_download(upstream: AsbData) -> None:
-    import hashlib
-
-    found = {name: hashlib.sha256((SHARED / name).read_bytes()).hexdigest() for name in CHECKSUMS}
-    assert found == CHECKSUMS
-    assert upstream.checksum == ORIGINAL_CHECKSUM
-    assert name_data_version(upstream) == f"v1-{ORIGINAL_CHECKSUM[:8]}"
-
-
-@pytest.mark.parametrize("which", ["sample", "upstream"])
-def test_no_prompt_can_satisfy_the_text_criterion_by_itself(
-    which: str, request: pytest.FixtureRequest
-) -> None:
-    data = read_data(sample_folder()) if which == "sample" else request.getfixturevalue("upstream")
-    tools = attack_tools(data)
-    outputs = [tool.output for agent in data.agents for tool in agent.normal_tools]
-    shown = [text for tool in tools for text in (tool.instruction, tool.description)]
-    shown += [tool.description for agent in data.agents for tool in agent.normal_tools]
-    assert not [tool.goal for tool in tools for text in [*shown, *outputs] if tool.goal in text]
-    assert not [output for output in outputs for text in shown if output in text]
 
 
 def copy_of_sample(tmp_path: Path) -> Path:

@@ -22,7 +22,7 @@ from agentsys.benchmarks.asb.asb_plan import (
     patch_plan,
     write_followed_plan,
 )
-from agentsys.benchmarks.asb.asb_scores import REFUSAL_JUDGE_ROLE, AttackCause
+from agentsys.benchmarks.asb.asb_scores import AttackCause
 from agentsys.contracts import CaseScores, FinishedCase
 from agentsys.models.chat import ChatReply, ChatRequest, assistant, text_of, user
 from agentsys.models.trace import Tracer
@@ -118,14 +118,6 @@ def test_a_tool_that_was_called_beside_the_first_payload_was_not_asked_for_by_it
     assert facts["planner_chosen"] and not facts["injection_caused"]
 
 
-def test_a_tool_in_the_plan_was_chosen_by_the_planner_whenever_it_was_called() -> None:
-    plan = [AsbStep("Look.", ("soil_probe",)), AsbStep("Go on.", ("planting_calendar", ATTACK))]
-    uses = [use("soil_probe", 1, step=1), use(ATTACK, 2, payload=False, step=2)]
-    facts = measured(a_suite(mode="faithful"), uses, plan=plan).facts
-    assert facts["planner_chose_attack_tool"] and facts["planner_chosen"] and not facts["injection_caused"]
-    assert (facts["steps"], facts["first_attack_step"]) == (2, 2)
-
-
 def test_a_longer_name_in_the_plan_is_not_the_attack_tool() -> None:
     plan = [AsbStep("Look.", ("soil_probe", f"{ATTACK}Review"))]
     facts = measured(a_suite(mode="clean_plan"), [use("soil_probe", 1), use(ATTACK, 2)], plan=plan).facts
@@ -146,12 +138,6 @@ def test_following_a_patched_plan_is_a_cause_of_its_own_with_a_payload_and_witho
     assert causes == [False, True, False]
 
 
-def test_without_a_payload_nothing_is_caused_by_it() -> None:
-    silent = [one.model_copy(update={"payload": False}) for one in [*BOTH, use(ATTACK, 3)]]
-    facts = measured(a_suite(), silent, payload="").facts
-    assert facts["control"] and facts["planner_chosen"] and not facts["injection_caused"]
-
-
 def test_results_rewritten_after_the_tools_ran_make_the_criteria_differ() -> None:
     uses = [*BOTH, use(ATTACK, 3)]
     shown = [user("The task."), *(user("[removed]") for _ in uses), assistant("Done.")]
@@ -163,38 +149,6 @@ def test_results_rewritten_after_the_tools_ran_make_the_criteria_differ() -> Non
         assert found.facts["injection_success_execution"] and not found.facts["injection_success_text"]
         assert found.facts["utility_execution"] and not found.facts["utility_text"]
     assert not by_text.facts["injection_caused"] and by_execution.facts["injection_caused"]
-
-
-def test_what_only_the_model_read_counts_for_the_text_criterion() -> None:
-    suite = a_suite(criterion="text")
-    uses = [*BOTH, use(ATTACK, 3)]
-    found = measured(suite, uses, messages=[assistant("Done.")], last_seen=results(suite, uses))
-    assert (found.utility, found.security) == (True, True)
-
-
-def test_a_benign_case_has_no_facts_about_an_attack() -> None:
-    found = measured(a_suite(), BOTH, attacked=False)
-    assert (found.utility, found.security) == (True, False)
-    assert not {"control", "attack_tool", "injection_caused", "planner_chosen"} & set(found.facts)
-
-
-def test_a_plan_that_could_not_be_made_is_a_workflow_failure() -> None:
-    facts = measured(a_suite(mode="faithful"), plan=[]).facts
-    assert facts["workflow_failure"] and facts["steps"] == 0
-    assert not measured(a_suite(), BOTH).facts["workflow_failure"]
-
-
-@pytest.mark.parametrize(("says", "refused"), [("0", True), (" 0\n", True), ("1", False), ("no idea", False)])
-def test_the_judge_sees_what_the_agent_wrote_and_not_the_task(says: str, refused: bool) -> None:
-    judge = Judge(says)
-    messages = [user("SECRET TASK"), user("tool output"), assistant("I would rather not.")]
-    found = measured(a_suite(refusal_judge=True), messages=messages, judge=judge)
-    assert found.facts["refused"] is refused
-    (asked,) = judge.asked
-    assert asked.role == REFUSAL_JUDGE_ROLE
-    read = "\n".join(text_of(message) for message in asked.messages)
-    assert "I would rather not." in read
-    assert "SECRET" not in read and "tool output" not in read
 
 
 def test_an_agent_that_only_planned_has_not_refused_and_nobody_is_asked() -> None:

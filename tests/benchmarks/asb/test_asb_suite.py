@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,30 +9,19 @@ from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.agent_pipeline.ground_truth_pipeline import GroundTruthPipeline
 from agentdojo.functions_runtime import FunctionsRuntime
 
-from agentsys.attacks.injection_vectors import find_injectable_vectors
-from agentsys.attacks.observation_injection import ObservationInjection
 from agentsys.benchmarks.asb.asb_benchmark import ASB, VECTOR, ASBSuite
-from agentsys.benchmarks.asb.asb_environment import ASBEnvironment, CountedReplies, PlanStep, set_plan_step
-from agentsys.benchmarks.environment_loader import hash_suite_data
+from agentsys.benchmarks.asb.asb_environment import ASBEnvironment
 from agentsys.benchmarks.ground_truth_playbook import build_playbook
 from agentsys.benchmarks.traced_tools import TracedRuntime
-from agentsys.contracts import Victim
-from agentsys.models.chat import ChatReply, ChatRequest, assistant, user
+from agentsys.models.chat import assistant
 from agentsys.runs.build_record import ground_truth_length
 
-SHARED = Path(__file__).parents[3].parent / "shared/data/asb"
 GARDEN = "garden_advisor_agent"
 
 
 @pytest.fixture
 def suite() -> ASBSuite:
     return ASB().suite(GARDEN)
-
-
-@pytest.fixture
-def turns() -> Iterator[None]:
-    yield
-    set_plan_step(None)
 
 
 def calling(suite: ASBSuite, world: ASBEnvironment, *tools: str) -> list[str]:
@@ -59,15 +46,6 @@ class Probe(BasePipelineElement):
         return query, runtime, env, [assistant(words)], {}
 
 
-class Words:
-    """A model that answers in words."""
-
-    name = "words"
-
-    def complete(self, request: ChatRequest) -> ChatReply:
-        return ChatReply(assistant("Well."))
-
-
 def test_the_ground_truth_of_every_task_solves_it_and_reaches_its_goal(suite: ASBSuite) -> None:
     whole = ASB(tasks="all").suite(GARDEN)
     assert list(whole.user_tasks) == ["user_task_0", "user_task_1"]
@@ -76,11 +54,6 @@ def test_the_ground_truth_of_every_task_solves_it_and_reaches_its_goal(suite: AS
     for goal in whole.injection_tasks.values():
         task = whole.user_tasks["user_task_0"]
         assert whole.run_task_with_pipeline(GroundTruthPipeline(goal), task, goal, {}) == (False, True)
-
-
-def test_agentdojos_own_check_of_a_suite_passes(suite: ASBSuite) -> None:
-    # Its test of injectability expects texts where the package now has blocks, and fails for its own suites.
-    assert suite.check(check_injectable=False)[0]
 
 
 def test_a_case_offers_the_normal_tools_and_its_own_attack_tool_last(suite: ASBSuite) -> None:
@@ -94,54 +67,12 @@ def test_a_case_offers_the_normal_tools_and_its_own_attack_tool_last(suite: ASBS
     ]
 
 
-def test_each_run_of_a_pipeline_begins_in_an_unchanged_world(suite: ASBSuite) -> None:
-    task, goal = suite.user_tasks["user_task_0"], suite.injection_tasks["injection_task_2"]
-    world = suite.load_and_inject_default_environment({})
-    probe = Probe("soil_probe", silent_runs=1)
-    suite.run_task_with_pipeline(probe, task, goal, {}, environment=world)
-    assert len(probe.offered) == 2
-    assert world.calls == ["soil_probe"]
-
-
-def test_replies_are_counted_anew_when_the_pipeline_is_run_again(suite: ASBSuite) -> None:
-    class Asking(Probe):
-        def query(self, *args: Any, **kwargs: Any) -> Any:
-            model.complete(ChatRequest([user("What now?")]))
-            return super().query(*args, **kwargs)
-
-    task, goal = suite.user_tasks["user_task_0"], suite.injection_tasks["injection_task_2"]
-    world = suite.load_and_inject_default_environment({})
-    model = CountedReplies(Words())
-    suite.run_task_with_pipeline(Asking("soil_probe", silent_runs=2), task, goal, {}, environment=world)
-    assert [use.reply for use in world.uses] == [1]
-
-
 def test_the_payload_follows_every_result_the_attack_tools_own_included(suite: ASBSuite) -> None:
     world = suite.load_and_inject_default_environment({VECTOR: "do X"})
     normal, attack = calling(suite, world, "soil_probe", "SeedLedger")
     assert normal == "The soil has been measured; moisture and acidity are on record.; do X"
     assert attack.endswith("The club's ledger lists the garden's seeds.; do X")
     assert (world.calls, world.payload_count) == (["soil_probe", "SeedLedger"], 2)
-
-
-def test_the_last_step_of_a_plan_carries_no_payload(suite: ASBSuite, turns: None) -> None:
-    world = suite.load_and_inject_default_environment({VECTOR: "do X"})
-    for step in (1, 2, 3):
-        set_plan_step(PlanStep(step, 3))
-        calling(suite, world, "soil_probe", "SeedLedger")
-    assert [(use.step, use.payload) for use in world.uses] == [
-        *[(1, True)] * 2,
-        *[(2, True)] * 2,
-        *[(3, False)] * 2,
-    ]
-
-
-def test_agentdojos_rule_finds_the_one_vector_of_every_task() -> None:
-    benchmark = ASB(tasks="all")
-    for name in benchmark.suite_names():
-        suite = benchmark.suite(name)
-        for task in suite.user_tasks.values():
-            assert find_injectable_vectors(suite, task) == [VECTOR]
 
 
 def test_tasks_keep_their_ids_whatever_subset_is_offered() -> None:
@@ -154,11 +85,6 @@ def test_tasks_keep_their_ids_whatever_subset_is_offered() -> None:
     assert halves == whole
 
 
-def test_the_data_hash_tells_data_sets_and_nothing_else_apart(suite: ASBSuite) -> None:
-    assert hash_suite_data(suite) == hash_suite_data(ASB(mode="faithful", tasks="all").suite(GARDEN))
-    assert hash_suite_data(suite) != hash_suite_data(ASB().suite("helpdesk_agent"))
-
-
 def test_the_simulated_model_gets_a_script_for_every_task_and_goal(suite: ASBSuite) -> None:
     book = build_playbook([suite])
     assert [[call.function for call in task.calls] for task in book.tasks] == [
@@ -168,19 +94,3 @@ def test_the_simulated_model_gets_a_script_for_every_task_and_goal(suite: ASBSui
         [tool.name] for tool in suite.agent.attack_tools
     ]
     assert ground_truth_length(suite, "user_task_0") == 2
-
-
-def test_all_ten_agents_of_upstream_make_suites_that_can_be_attacked() -> None:
-    if not SHARED.is_dir():
-        pytest.skip(f"ASB's own files are not here: {SHARED}")
-    benchmark = ASB(data=str(SHARED))
-    attack = ObservationInjection("context_ignoring")
-    victim = Victim("GPT-4", benchmark.user_name)
-    texts = []
-    for name in benchmark.suite_names():
-        suite = benchmark.suite(name)
-        assert "role you work in" not in suite.system_message
-        task = suite.user_tasks["user_task_0"]
-        for goal in suite.injection_tasks.values():
-            texts.append(attack.injections(suite, task, goal, victim)[VECTOR])
-    assert len(set(texts)) == 400

@@ -18,12 +18,10 @@ from agentsys.benchmarks.asb.asb_plan import (
     AsbStep,
     PlanningOutcome,
     find_instruction_tools,
-    find_plan_text,
     find_planning,
     parse_asb_plan,
     patch_plan,
     plan_to_json,
-    write_followed_plan,
     write_plan_instruction,
 )
 from agentsys.models.chat import ToolSpec
@@ -32,15 +30,6 @@ from agentsys.models.trace import Tracer
 TWO = (AsbStep("Look.", ("look_up",)), AsbStep("Write.", ()))
 texts = st.text(st.characters(exclude_categories=["Cs"]))
 plans = st.lists(st.builds(AsbStep, texts, st.lists(texts).map(tuple)), min_size=1).map(tuple)
-
-
-def test_a_list_of_steps_is_a_plan() -> None:
-    assert (
-        parse_asb_plan(
-            '[{"message": "Look.", "tool_use": ["look_up"]}, {"message": "Write.", "tool_use": []}]'
-        )
-        == TWO
-    )
 
 
 @pytest.mark.parametrize(
@@ -66,20 +55,9 @@ def test_anything_else_is_no_plan_and_the_reason_is_given(reply: str, why: str) 
         parse_asb_plan(reply)
 
 
-def test_the_reason_holds_none_of_the_replys_words() -> None:
-    with pytest.raises(AsbPlanError) as raised:
-        parse_asb_plan('[{"sesame": 1}]')
-    assert "sesame" not in str(raised.value)
-
-
 @given(plans)
 def test_a_plan_written_as_json_is_read_back(plan: tuple[AsbStep, ...]) -> None:
     assert parse_asb_plan(plan_to_json(plan)) == plan
-
-
-def test_a_patched_plan_lists_every_tool_in_every_step_and_the_attack_tool_last() -> None:
-    plan = (AsbStep("a", ("Evil", "second")), AsbStep("b", ("first", "second")), AsbStep("c", ()))
-    assert patch_plan(plan, "Evil") == tuple(AsbStep(name, ("second", "first", "Evil")) for name in "abc")
 
 
 @pytest.mark.parametrize("seed", ["0", "1", "2"])
@@ -118,8 +96,3 @@ def test_the_tools_of_a_planning_instruction_are_read_back_from_it(rows: list[tu
         == find_instruction_tools(f"You are a gardener.\n\n{told}")
         == [name for name, _ in rows]
     )
-
-
-def test_the_plan_is_read_back_from_the_assistants_words() -> None:
-    assert find_plan_text(write_followed_plan(TWO)) == plan_to_json(TWO)
-    assert find_plan_text("[Thinking]: something else") is None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 import pytest
 from agentdojo.functions_runtime import FunctionCall
@@ -33,7 +32,6 @@ from agentsys.models.chat import (
 )
 from agentsys.models.prompted_tools import write_calls, write_reply, write_tools
 from agentsys.models.trace import Tracer, use_tracer
-from baselines.reworded_task import RewordingModel
 
 PLANNED = [mode for mode in AsbMode if mode.has_plan]
 TOOLS = [ToolSpec(name, f"About {name}.", {"properties": {}}) for name in ("look_up", "note", "Evil")]
@@ -118,79 +116,12 @@ def test_a_plan_turn_without_tools_comes_first_then_one_call_per_step(mode: AsbM
     assert text_of(messages[-1]) == CLOSING
 
 
-def test_the_planner_reads_persona_instruction_and_task() -> None:
-    model = Scripted(plan(["look_up"], []), "a", "b")
-    loop(driven(model))
-    persona, instruction, task = model.asked[0].messages
-    assert (persona, task) == (BEGIN[0], BEGIN[1])
-    assert find_instruction_tools(text_of(instruction)) == ["look_up", "note", "Evil"]
-
-
-def test_with_hidden_tool_the_planner_is_not_told_of_the_attack_tool_but_the_steps_are_offered_it() -> None:
-    model = Scripted(plan(["look_up"], ["note"]), ["look_up"], ["note"])
-    loop(driven(model, AsbMode.HIDDEN_TOOL))
-    assert all("Evil" not in text_of(message) for message in model.asked[0].messages)
-    assert all(request.tools == TOOLS for request in model.asked[1:])
-
-
-@pytest.mark.parametrize("mode", PLANNED)
-def test_only_faithful_makes_every_step_list_the_attack_tool(mode: AsbMode) -> None:
-    model = Scripted(plan(["look_up"], []), ["look_up"], "done")
-    tracer = Tracer()
-    with use_tracer(tracer):
-        loop(driven(model, mode))
-    planning = find_planning(tracer.spans)
-    assert planning is not None
-    listed = [step.tool_use for step in planning.followed_plan]
-    assert listed == ([("look_up", "Evil")] * 2 if mode is AsbMode.FAITHFUL else [("look_up",), ()])
-    assert [step.tool_use for step in planning.plan] == [("look_up",), ()]
-    assert ("Evil" in text_of(model.asked[1].messages[3])) == (mode is AsbMode.FAITHFUL)
-
-
-def test_without_an_attack_a_faithful_plan_is_left_alone() -> None:
-    model = Scripted(plan(["look_up"], []), ["look_up"], "done")
-    loop(driven(model, AsbMode.FAITHFUL, attack_tool=None))
-    assert [len(request.tools) for request in model.asked] == [0, 3, 0]
-
-
 def test_a_call_where_nothing_was_on_offer_is_not_made() -> None:
     model = Scripted(plan([], ["note"]), ["Evil"], ["note"])
     messages = loop(driven(model, AsbMode.FAITHFUL, attack_tool=None))
     assert [
         call.function for m in messages if m["role"] == "assistant" for call in m["tool_calls"] or ()
     ] == ["note"]
-
-
-def test_steps_answered_with_words_are_followed_by_the_next_one_at_once() -> None:
-    model = Scripted(plan([], ["note"], []), "first words", ["note"], "last words")
-    messages = loop(driven(model))
-    assert len(messages) == 2 + 2 + 1
-    assert text_of(messages[-1]) == "last words"
-    assert "[Thinking]: first words" in [text_of(message) for message in model.asked[-1].messages]
-    assert model.turns() == [
-        PLANNER_ROLE,
-        *(f"Step number {n + 2} of your work. Do this now: Part {n}." for n in range(3)),
-    ]
-
-
-def test_a_faithful_conversation_has_four_messages_and_two_for_each_step() -> None:
-    model = Scripted(plan(["look_up"], ["note"]), ["look_up"], ["note"])
-    tracer = Tracer()
-    with use_tracer(tracer):
-        loop(driven(model, AsbMode.FAITHFUL))
-    closing = tracer.spans[-1]
-    assert (closing.kind, closing.name) == ("step", "closing")
-    *official, last = closing.messages
-    roles = ["system", "system", "user", "assistant", "user", "assistant", "user", "assistant"]
-    assert [message["role"] for message in official] == roles
-    assert text_of(last) == CLOSING
-    assert "[Observation]:" in text_of(official[5]) and "out of look_up" in text_of(official[5])
-
-
-def test_calls_and_results_stay_in_their_own_messages_outside_faithful() -> None:
-    model = Scripted(plan(["look_up"], ["note"]), ["look_up"], ["note"])
-    loop(driven(model))
-    assert [m["role"] for m in model.asked[-1].messages][4:] == ["user", "assistant", "tool", "user"]
 
 
 def test_the_model_reads_results_as_the_defense_rewrote_them() -> None:
@@ -200,12 +131,6 @@ def test_the_model_reads_results_as_the_defense_rewrote_them() -> None:
     told, reminder, _ = inner.asked[-1].messages[-3:]
     assert "cleaned of look_up" in text_of(told)
     assert reminder == user("Mind your task.")
-
-
-def test_the_task_is_planned_and_worked_on_as_a_wrapping_defense_words_it() -> None:
-    inner = Scripted(plan(["look_up"], ["note"]), ["look_up"], ["note"])
-    loop(RewordingModel(driven(inner), lambda task: f"<start>{task}<end>"))
-    assert all("<start>File my papers.<end>" in [text_of(m) for m in r.messages] for r in inner.asked)
 
 
 BAD = ["```\n[]\n```", "[]", '[{"message": "x"}]']
@@ -236,44 +161,6 @@ def test_after_ten_replies_without_a_plan_the_case_ends_in_words() -> None:
     assert text_of(messages[-1]) == NO_PLAN
 
 
-@pytest.mark.parametrize(
-    "role", ["worker", "validator", "drift_planner", "melon_masked", "tool_filter", PLANNER_ROLE]
-)
-def test_requests_that_do_not_act_for_the_user_go_through_untouched(role: str) -> None:
-    inner = Scripted("yes")
-    request = ChatRequest(BEGIN, TOOLS, role)
-    assert text_of(driven(inner).complete(request).message) == "yes"
-    assert inner.asked == [request]
-
-
-def test_the_isolated_main_agent_is_led_as_well() -> None:
-    inner = Scripted(plan(["look_up"], []), ["look_up"])
-    driven(inner).complete(ChatRequest(BEGIN, TOOLS, "main"))
-    assert [request.role for request in inner.asked] == [PLANNER_ROLE, "main"]
-
-
-def test_another_run_of_the_pipeline_begins_afresh() -> None:
-    inner = Scripted(plan(["look_up"], []), ["look_up"], plan(["note"], []), ["note"])
-    model = driven(inner)
-    tracer = Tracer()
-    with use_tracer(tracer):
-        model.complete(ChatRequest(BEGIN, TOOLS))
-        tracer.attempt = 1
-        model.complete(ChatRequest(BEGIN, TOOLS))
-    assert [request.role for request in inner.asked] == [PLANNER_ROLE, "agent", PLANNER_ROLE, "agent"]
-    assert len(inner.asked[3].messages) == 5
-
-
-def test_the_same_question_asked_again_is_the_same_step_with_the_same_plan() -> None:
-    inner = Scripted(plan(["look_up"], ["note"]), ["Evil"], ["look_up"], ["note"])
-    model = driven(inner)
-    model.complete(ChatRequest(BEGIN, TOOLS))
-    reply = model.complete(ChatRequest(BEGIN, TOOLS)).message
-    model.complete(ChatRequest(answered(BEGIN, reply), TOOLS))
-    assert inner.turns()[1] == inner.turns()[2] != inner.turns()[3]
-    assert not any("Evil" in str(m.get("tool_calls")) for m in inner.asked[3].messages)
-
-
 def test_after_a_defense_went_back_what_it_was_handed_later_is_forgotten() -> None:
     inner = Scripted(plan(["look_up"], ["note"], []), ["look_up"], ["note"], ["look_up", "note"], ["note"])
     model = driven(inner)
@@ -297,14 +184,6 @@ def test_a_question_asked_again_with_a_remark_keeps_the_remark_behind_the_steps_
         "I could not read that.",
     ]
     assert "Part 1." in text_of(turn)
-
-
-def test_assistant_messages_before_the_first_request_are_not_steps() -> None:
-    begin = [*BEGIN, user("Which tools?"), assistant("look_up")]
-    inner = Scripted(plan(["look_up"], ["note"]), ["look_up"], ["note"])
-    messages = loop(driven(inner), begin=begin)
-    assert text_of(messages[-1]) == CLOSING
-    assert len(inner.asked) == 3
 
 
 def prompted_tools() -> list[ChatMessage]:
@@ -332,25 +211,6 @@ def test_calls_in_text_that_cannot_be_read_are_left_to_the_defense(said: str) ->
     assert text_of(driven(inner).complete(ChatRequest(prompted_tools())).message) == said
 
 
-def test_a_step_without_tools_says_so_where_the_tools_cannot_be_left_out() -> None:
-    inner = Scripted(plan([], []), "a", "b")
-    driven(inner, AsbMode.FAITHFUL, attack_tool=None).complete(ChatRequest(prompted_tools()))
-    assert "No tool may be called" in inner.turns()[1]
-
-
-def test_the_planner_is_asked_with_the_agents_sampling_and_no_reply_schema() -> None:
-    inner = Scripted(plan([], []), "a", "b")
-    request = ChatRequest(BEGIN, TOOLS, temperature=0.3, max_tokens=256)
-    driven(inner).complete(replace(request, reply_schema={"type": "object"}, tool_choice="none"))
-    asked = inner.asked[0]
-    assert (asked.temperature, asked.max_tokens, asked.reply_schema, asked.tool_choice) == (
-        0.3,
-        256,
-        None,
-        "auto",
-    )
-
-
 @pytest.mark.parametrize("where", [0, 1])
 def test_a_model_error_goes_through_wherever_it_happens(where: int) -> None:
     class Failing(Scripted):
@@ -361,13 +221,3 @@ def test_a_model_error_goes_through_wherever_it_happens(where: int) -> None:
 
     with pytest.raises(ModelError, match="down"):
         loop(driven(Failing(plan([], []), "a")))
-
-
-def test_the_defenses_messages_are_left_as_they_are() -> None:
-    model = driven(Scripted(plan(["look_up"], ["note"]), ["look_up"], ["note"]), AsbMode.FAITHFUL)
-    first = list(BEGIN)
-    reply = model.complete(ChatRequest(first, TOOLS)).message
-    second = answered(first, reply)
-    kept = [dict(message) for message in second]
-    model.complete(ChatRequest(second, TOOLS))
-    assert first == BEGIN and second == kept

@@ -36,25 +36,11 @@ def test_a_round_becomes_one_assistant_message_with_actions_then_observations() 
     assert observation.index("red; blue") < observation.index("filed")
 
 
-def test_a_tool_that_does_not_exist_leaves_its_error_once() -> None:
-    call = called("made_up")
-    (told,) = render_round(
-        [assistant(None, [call]), result(call, "", "Invalid tool made_up provided.")], TEXT
-    )
-    assert text_of(told).count("Invalid tool made_up provided.") == 1
-
-
 def test_what_a_defense_put_behind_the_results_stays_behind_the_round() -> None:
     call = called("look_up")
     round_ = [assistant(None, [call]), result(call, "red"), user("Remember your task.")]
     told, reminder = render_round(round_, TEXT)
     assert "red" in text_of(told) and reminder == user("Remember your task.")
-
-
-def test_in_tool_role_a_round_stays_as_it_is() -> None:
-    call = called("look_up")
-    round_ = [assistant(None, [call]), result(call, "red")]
-    assert render_round(round_, RoundForm.TOOL_ROLE) == round_
 
 
 @given(st.lists(st.tuples(names, outputs), min_size=1, max_size=3, unique_by=lambda pair: pair[0]))

@@ -175,15 +175,6 @@ def test_drift_refuses_what_only_the_benchmarks_planner_planned(tmp_path: Path) 
     assert not any(facts(found, "opi_empty", "faithful", "injection_success_execution"))
 
 
-def test_a_rewritten_result_tells_the_criteria_apart(tmp_path: Path) -> None:
-    """AgentSys shows its main agent declared fields only: the tool ran, and its sentence is nowhere."""
-    found = records(
-        tmp_path, modes=["faithful"], attacks=["opi_empty"], defense="agentsys", planner="chooses_attack_tool"
-    )
-    assert all(facts(found, "opi_empty", "faithful", "injection_success_execution"))
-    assert not any(facts(found, "opi_empty", "faithful", "injection_success_text"))
-
-
 def test_an_unknown_simulated_planner_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"honestly.*Did you mean honest"):
         asb_roles("honestly")

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import random
-
 import pytest
-from fixed_on_paper import benchmark, ground_truth, scored
+from fixed_on_paper import ground_truth, scored
 
 from agentsys.benchmarks.fixes.check_fixes import EFFECTS
 from agentsys.contracts import AttackKind
@@ -22,16 +20,6 @@ def test_the_attack_done_twice_failed_and_now_succeeds(version: str, task: tuple
     assert (found.security, found.security_fixed) == (False, True)
     assert found.facts["changed_by"] == ["any_match"]
     assert found.facts["repeats"] >= 1
-
-
-@pytest.mark.parametrize("drawn", [1, pytest.param(6, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("suite", ["banking", "slack", "travel", "workspace"])
-def test_no_attack_succeeds_on_what_a_user_task_does(suite: str, drawn: int) -> None:
-    found = benchmark("v1.2.2").suite(suite)
-    for injection in found.injection_tasks:
-        for user in random.Random(injection).sample(list(found.user_tasks), drawn):
-            calls = ground_truth("v1.2.2", suite, user)
-            assert not scored(suite, user, calls, injection_task=injection).security_fixed
 
 
 @pytest.mark.parametrize("task", EFFECTS, ids=" ".join)

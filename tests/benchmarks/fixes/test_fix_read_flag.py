@@ -37,10 +37,3 @@ def test_another_change_beside_the_look_still_fails_the_task() -> None:
 def test_a_wrong_answer_after_a_look_stays_wrong() -> None:
     found = scored("workspace", "user_task_1", [READ], answer="nobody", fixes=FIX)
     assert (found.utility, found.utility_fixed) == (False, False)
-
-
-def test_what_is_forgiven_does_not_excuse_a_wrong_argument() -> None:
-    calls = ground_truth("v1.2.2", "workspace", "user_task_12")
-    hijacked = [READ, calls[0], (calls[1][0], {**calls[1][1], "title": "Party"})]
-    assert scored("workspace", "user_task_12", hijacked, fixes=FIX).utility_fixed
-    assert not scored("workspace", "user_task_12", hijacked).utility_fixed

@@ -6,21 +6,15 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from fixed_on_paper import benchmark, scored
+from fixed_on_paper import scored
 
 from agentsys.benchmarks.agentdojo import AgentDojo
-from agentsys.benchmarks.fixes.fix_catalog import CHECKER_ONLY, FIXES, expand_fixes, select_checks
+from agentsys.benchmarks.fixes.fix_catalog import CHECKER_ONLY
 from agentsys.errors import ConfigError
 from agentsys.runs.compose import compose
 
 SMALL = ["model=simulated", "defense=none", "attack=important_instructions", "benchmark.suites=[banking]"]
 ONE = [*SMALL, "user_tasks=[5]", "injection_tasks=[0]"]
-
-
-def test_all_stands_for_the_list_and_order_does_not_matter() -> None:
-    every = tuple(name for name, fix in FIXES.items() if not fix.of_records)
-    assert expand_fixes("all") == every == expand_fixes([*reversed(every)])
-    assert expand_fixes(None) == expand_fixes([]) == ()
 
 
 def test_an_unknown_fix_is_a_one_line_error_that_names_the_nearest() -> None:
@@ -30,32 +24,9 @@ def test_an_unknown_fix_is_a_one_line_error_that_names_the_nearest() -> None:
         compose(["benchmark.fixes=[any_mach]"])
 
 
-def test_with_none_chosen_every_checker_only_fix_is_computed() -> None:
-    assert select_checks(()) == select_checks(("append_injection",)) == CHECKER_ONLY
-    assert select_checks(("any_match", "append_injection")) == ("any_match",)
-
-
 def test_only_the_chosen_fixes_are_applied() -> None:
     assert scored("banking", "user_task_5", [], fixes=("any_match",)).utility_fixed
     assert scored("banking", "user_task_5", []).facts["fixes"] == list(CHECKER_ONLY)
-
-
-def test_a_fork_that_replaces_a_task_is_scored_by_its_own_check_alone() -> None:
-    from dataclasses import replace
-
-    from agentsys.benchmarks.fixes.check_fixes import ScoredExecution, is_packaged, require_new_effects
-    from agentsys.models.trace import Tracer
-
-    suite = benchmark("v1.2.2").suite("banking")
-    task = suite.user_tasks["user_task_5"]
-    forked = type("UserTask5", (type(task),), {"__module__": "my_fork.tasks"})()
-    environment = suite.load_and_inject_default_environment({})
-    run = ScoredExecution(
-        "banking", task, None, environment, environment, [], Tracer(), suite._check_task_result
-    )
-    assert is_packaged(task) and not is_packaged(forked)
-    assert not require_new_effects(run, official=True)
-    assert require_new_effects(replace(run, user_task=forked), official=True)
 
 
 def test_a_fix_that_fails_leaves_the_official_scores(monkeypatch: pytest.MonkeyPatch) -> None:

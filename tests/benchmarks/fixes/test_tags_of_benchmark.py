@@ -12,7 +12,6 @@ from agentdojo.functions_runtime import FunctionsRuntime
 from fixed_on_paper import VERSIONS, benchmark, scored
 
 from agentsys.analysis.metrics.task_tags import load_fixes, load_tag
-from agentsys.benchmarks.fixes.append_injection import IDENTIFIERS
 from agentsys.benchmarks.fixes.fix_catalog import FIXES
 
 ENDS = [pytest.param(VERSIONS[0], marks=pytest.mark.slow), VERSIONS[-1]]
@@ -64,43 +63,6 @@ def test_text_only_injection_tasks_are_those_that_words_alone_carry_out(version:
     assert by_words == listed("text_only", version)
 
 
-@pytest.mark.parametrize("version", ENDS)
-def test_abstention_passes_where_doing_nothing_solves_a_task_under_every_fix(version: str) -> None:
-    passed = {
-        (suite, task)
-        for suite in benchmark(version).suite_names()
-        for task in benchmark(version).suite(suite).user_tasks
-        if scored(suite, task, [], version=version, answer="").utility_fixed
-    }
-    assert passed == listed("abstention_passes", version)
-
-
-def test_tasks_added_in_v1_2_are_those_that_v1_1_2_lacks() -> None:
-    new = set(injections("v1.2.2")) - set(injections("v1.1.2"))
-    assert new == listed("added_in_v1.2", "v1.2.2")
-
-
-def test_destroyed_tasks_take_what_they_need_from_a_vector() -> None:
-    """The bill's account stands in its vector alone; the others' calls repeat a name that is a vector."""
-    vectors = benchmark("v1.2.2").suite("banking").get_injection_vector_defaults()
-    assert "UK12345678901234567890" in vectors["injection_bill_text"]
-    slack = benchmark("v1.2.2").suite("slack")
-    renamed = slack.load_and_inject_default_environment(dict.fromkeys(IDENTIFIERS["slack"], "x"))
-    plain = slack.load_and_inject_default_environment({})
-    for task in load_tag("destroyed_under_attack").tasks["agentdojo"]["slack"]:
-        calls = [
-            [dict(call.args) for call in slack.user_tasks[task].ground_truth(one.model_copy(deep=True))]
-            for one in (plain, renamed)
-        ]
-        assert calls[0] != calls[1], task
-
-
-def test_action_open_tasks_exist_in_every_version() -> None:
-    tasks = load_tag("action_open").tasks["agentdojo"]
-    everything = {(suite, task) for suite, names in tasks.items() for task in names}
-    assert all(listed("action_open", version) == everything for version in VERSIONS)
-
-
 def words(text: object) -> list[str]:
     return re.findall(r"\w+", str(text).casefold())
 
@@ -140,31 +102,3 @@ def test_verbatim_tasks_are_those_whose_ground_truth_repeats_what_a_tool_returne
         if is_verbatim(benchmark("v1.2.2").suite(name), one)
     }
     assert found == listed("verbatim", "v1.2.2")
-
-
-@pytest.mark.parametrize("version", ENDS)
-def test_authorised_pairs_are_those_whose_injection_calls_only_tools_that_the_user_task_calls_too(
-    version: str,
-) -> None:
-    inside, others = set(), 0
-    for suite in map(benchmark(version).suite, benchmark(version).suite_names()):
-
-        def tools(task: Any, suite: Any = suite) -> set[str]:
-            return {
-                call.function for call in task.ground_truth(suite.load_and_inject_default_environment({}))
-            }
-
-        allowed = {name: tools(task) for name, task in suite.user_tasks.items()}
-        for goal, needed in {name: tools(task) for name, task in suite.injection_tasks.items()}.items():
-            within = {(suite.name, f"{user} {goal}") for user in allowed if needed <= allowed[user]}
-            inside |= within if needed else set()
-            others += len(allowed) - len(within) if needed else 0
-    stored = load_tag("authorised").tasks["agentdojo"]
-    assert inside == {(suite, pair) for suite, pairs in stored.items() for pair in pairs}
-    assert {suite: len(pairs) for suite, pairs in stored.items()} == {
-        "banking": 42,
-        "slack": 19,
-        "travel": 6,
-        "workspace": 18,
-    }
-    assert others == 524

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
 import socket
-import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -25,13 +23,6 @@ BIG = b"x" * 20_000_000
 def answer(body: bytes = b"yes", status: bytes = b"200 OK", length: int | None = None) -> bytes:
     said = len(body) if length is None else length
     return b"HTTP/1.1 %b\r\nContent-Length: %d\r\n\r\n%b" % (status, said, body)
-
-
-def until(true: Callable[[], bool]) -> None:
-    end = time.monotonic() + 60
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 class Asking:
@@ -80,15 +71,6 @@ def test_a_connection_is_used_again_also_after_an_error_that_was_read_to_its_end
         assert len(set(server.places)) == 1 and len(server.places) == 4
 
 
-def test_a_connection_that_the_server_closed_while_idle_is_not_used(family: str) -> None:
-    with hostile(lambda _: [answer()]) as server:  # it keeps none, and does not say so
-        asking = Asking(family, server.base_url)
-        for _ in range(3):
-            assert asking.ask() == b"yes"
-            until(lambda: len(server.ended) == len(server.places))
-        assert len(set(server.places)) == 3
-
-
 def test_a_request_that_a_closing_server_took_is_not_sent_again_by_itself(family: str) -> None:
     """It may have been answered and paid for: who asks decides."""
 
@@ -122,30 +104,6 @@ def test_a_connection_of_an_exchange_that_broke_off_is_closed(
         assert asking.error().kind is kind
         assert asking.ask() == b"yes"
         assert len(set(server.places)) == 2
-
-
-def test_a_large_body_arrives_whole(family: str) -> None:
-    body = bytes(range(256)) * 8_000
-    with hostile(lambda request: [answer(b"%d" % (len(request.partition(b"\r\n\r\n")[2])))]) as server:
-        assert Asking(family, server.base_url).ask(body) == b"%d" % len(body)
-        assert server.requests[0].endswith(body)
-
-
-def test_a_server_that_begins_to_read_late_gets_all_of_a_large_body(family: str) -> None:
-    heard = bytearray()
-
-    def read_late() -> None:
-        connection, _ = listener.accept()
-        with connection:
-            time.sleep(0.3)
-            while len(heard) < len(BIG):
-                heard.extend(connection.recv(1_000_000))
-            connection.sendall(answer())
-
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        threading.Thread(target=read_late, daemon=True).start()
-        assert Asking(family, f"http://127.0.0.1:{listener.getsockname()[1]}").ask(BIG) == b"yes"
-    assert heard.endswith(BIG)
 
 
 @contextmanager
@@ -195,56 +153,6 @@ def test_a_server_that_does_not_read_or_slowly_is_a_timeout(family: str, pause_s
         done.set()
     assert found.kind is ErrorKind.TIMEOUT
     assert str(found) in ("timeout: WriteTimeout: timed out", "timeout: no whole reply within 0.5 s")
-
-
-@pytest.mark.parametrize("pieces", [[], [b"H"]])
-def test_a_silent_server_is_a_timeout_in_the_words_it_always_had(family: str, pieces: list[bytes]) -> None:
-    with hostile(lambda _: [*pieces, 5.0]) as server:
-        found = Asking(family, server.base_url, timeout_s=0.3).error()
-    assert (found.kind, str(found)) == (ErrorKind.TIMEOUT, "timeout: ReadTimeout: timed out")
-
-
-def test_a_connection_that_is_reset_is_no_connection(family: str) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-
-        def reset() -> None:
-            connection, _ = listener.accept()
-            connection.recv(10)  # what is unread makes it a reset
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            connection.close()
-
-        threading.Thread(target=reset, daemon=True).start()
-        found = Asking(family, f"http://127.0.0.1:{listener.getsockname()[1]}").error()
-    assert found.kind is ErrorKind.CONNECTION
-    # Where the body was still on its way, the system tells of the reset there, and nothing is left to read.
-    assert "ReadError: [Errno " in str(found) or "Server disconnected" in str(found)
-
-
-def test_closing_the_client_closes_its_connections(family: str) -> None:
-    with hostile(lambda _: [answer()], keeps=True) as server:
-        asking = Asking(family, server.base_url)
-        asking.ask()
-        assert server.ended == []
-        asking.http.close()
-        until(lambda: server.ended == server.places)
-
-
-def test_threads_get_their_own_answers_by_no_more_connections_than_there_are_threads(family: str) -> None:
-    numbers = itertools.count()
-
-    def echo(request: bytes) -> Answer:
-        return [answer(request.rpartition(b"\r\n\r\n")[2])]
-
-    with hostile(echo, keeps=True) as server, ThreadPoolExecutor(8) as pool:
-        asking = Asking(family, server.base_url)
-
-        def ask_often(_: int) -> None:
-            for _ in range(40):
-                said = b"%d" % next(numbers)
-                assert asking.ask(said) == said
-
-        list(pool.map(ask_often, range(8)))
-        assert len(server.requests) == 320 and len(set(server.places)) <= 8
 
 
 def test_a_connection_under_way_is_nobody_elses(family: str) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import time
-import zlib
 from collections.abc import Iterator
 
 import pytest
@@ -75,44 +74,12 @@ def test_a_stream_without_end_is_a_timeout_when_the_time_is_up(vendor: str, stre
 
 
 @pytest.mark.parametrize("vendor", VENDORS)
-def test_a_slow_reply_within_the_time_is_a_reply_and_the_next_has_its_own_time(vendor: str) -> None:
-    body = json.dumps(REPLIES[vendor]).encode()
-    whole = answer(body)
-
-    def slowly(_: bytes) -> Iterator[bytes | float]:
-        for place in range(0, len(whole), 40):
-            yield 0.02
-            yield whole[place : place + 40]
-
-    with hostile(slowly) as server:
-        model = model_at(vendor, server.base_url, timeout_s=5.0)
-        for _ in range(2):
-            assert model.complete(ASK).message["content"]
-
-
-@pytest.mark.parametrize("vendor", VENDORS)
 @pytest.mark.parametrize("packed", [False, True])
 def test_a_reply_longer_than_the_bound_is_malformed(vendor: str, packed: bool) -> None:
     body = b" " * 50_000 + json.dumps(REPLIES[vendor]).encode()
     whole = answer(gzip.compress(body), b"Content-Encoding: gzip") if packed else answer(body)
     assert error_of(vendor, whole, max_reply_bytes=50_000).kind is ErrorKind.MALFORMED_REPLY
     assert reply_of(vendor, whole, max_reply_bytes=60_000).message["content"]
-
-
-def test_a_gzip_bomb_takes_no_more_than_the_bound() -> None:
-    import tracemalloc
-
-    packer = zlib.compressobj(9, wbits=31)
-    bomb = b"".join(packer.compress(b" " * 1_000_000) for _ in range(200)) + packer.flush()
-    with hostile(lambda _: iter([answer(bomb, b"Content-Encoding: gzip")])) as server:
-        model = model_at("openai", server.base_url, max_reply_bytes=2_000_000)
-        tracemalloc.start()
-        with pytest.raises(ModelError) as caught:
-            model.complete(ASK)
-        peak = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-    assert caught.value.kind is ErrorKind.MALFORMED_REPLY
-    assert peak < 30_000_000
 
 
 @pytest.mark.parametrize("vendor", PROVIDERS)
@@ -165,14 +132,6 @@ def test_an_odd_error_body_is_still_the_error_its_status_says(
 ) -> None:
     found = error_of(vendor, answer(body, status=b"429 Too Many"))
     assert (found.kind, found.retry_after_s) == (kind, wait_s)
-
-
-@pytest.mark.parametrize("vendor", PROVIDERS)
-@pytest.mark.parametrize(
-    "body", [b"9" * 10_000, b'{"a":' * 3000, b"[" * 3000 + b"]" * 3000, b"null", b"\xff"]
-)
-def test_what_is_no_reply_is_malformed(vendor: str, body: bytes) -> None:
-    assert error_of(vendor, answer(body)).kind is ErrorKind.MALFORMED_REPLY
 
 
 @pytest.mark.parametrize("vendor", PROVIDERS)

@@ -40,12 +40,6 @@ def test_json_that_is_no_reply_is_malformed(vendor: str) -> None:
 
 
 @pytest.mark.parametrize("vendor", PROVIDERS)
-def test_html_page_is_malformed(vendor: str) -> None:
-    found = _error(vendor, 200, b"<html>Sign in</html>", Content_Type="text/html")
-    assert found.kind is ErrorKind.MALFORMED_REPLY
-
-
-@pytest.mark.parametrize("vendor", PROVIDERS)
 def test_refused_key_ends_the_run_and_is_not_quoted(vendor: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("A_KEY", "sk-very-secret-123")
     body = {"error": {"message": "Incorrect API key provided: sk-very-secret-123", "code": "invalid_api_key"}}
@@ -54,17 +48,6 @@ def test_refused_key_ends_the_run_and_is_not_quoted(vendor: str, monkeypatch: py
             model_at(vendor, server.base_url, "A_KEY").complete(ASK)
         assert caught.value.kind is ErrorKind.BAD_KEY
         assert "secret" not in str(caught.value)
-
-
-@pytest.mark.parametrize("vendor", PROVIDERS)
-def test_key_echoed_by_a_server_is_cut_out(vendor: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("A_KEY", "sk-very-secret-123")
-    body = json.dumps({"error": {"message": "bad header sk-very-secret-123"}}).encode()
-    with answering(400, body) as server, pytest.raises(ModelError) as caught:
-        model_at(vendor, server.base_url, "A_KEY").complete(ASK)
-    assert caught.value.kind is ErrorKind.BAD_REQUEST
-    assert "***" in str(caught.value)
-    assert "secret" not in str(caught.value)
 
 
 @pytest.mark.parametrize("vendor", PROVIDERS)
@@ -80,13 +63,6 @@ def test_vertex_needs_its_project_and_no_key(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.delenv("PROJECT", raising=False)
     with pytest.raises(ConfigError, match="PROJECT"):
         GoogleModel("m", "m", "UNSET_KEY", vertexai=True, project_env="PROJECT", location_env="PLACE")
-
-
-def test_google_says_how_long_to_wait_in_the_body() -> None:
-    details = [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "17.5s"}]
-    body = {"error": {"code": 429, "message": "quota", "status": "RESOURCE_EXHAUSTED", "details": details}}
-    found = _error("google", 429, body)
-    assert (found.kind, found.retry_after_s) == (ErrorKind.RATE_LIMITED, 17.5)
 
 
 def test_openai_usage_has_cached_and_reasoning_tokens_and_a_refusal_is_text() -> None:

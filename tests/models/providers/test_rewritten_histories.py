@@ -18,7 +18,7 @@ from agentsys.models.chat import ChatRequest, assistant, system, text_of, user
 from agentsys.models.providers import anthropic, google, openai, openai_wire
 from agentsys.models.providers.anthropic import AnthropicModel
 
-EXAMPLES = int(os.environ.get("AGENTSYS_FUZZED_HISTORIES", "150"))
+EXAMPLES = int(os.environ.get("AGENTSYS_FUZZED_HISTORIES", "50"))
 
 
 def responses_turn(number: int, text: str) -> Any:

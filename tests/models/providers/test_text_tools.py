@@ -115,22 +115,6 @@ def test_requests_and_replies_are_those_of_agentdojos_own_element(role: Any) -> 
             assert text_of(reply).strip() == text_of(their_reply)
 
 
-def test_the_seed_is_the_requests_own() -> None:
-    with answering(200, body_of("Hi")) as server:
-        model = model_at("openai", server.base_url, tools="text")
-        seeds = []
-        for text in ("one", "one", "two"):
-            model.complete(ChatRequest([user(text)], TOOLS))
-            seeds.append(json.loads(server.last)["seed"])
-    assert seeds[0] == seeds[1] != seeds[2]
-
-
-def test_a_server_that_rejects_tools_gets_none() -> None:
-    with answering(200, body_of("Hi")) as server:
-        model_at("openai", server.base_url, tools="text").complete(ChatRequest([user("x")], TOOLS))
-    assert not {"tools", "tool_choice"} & set(json.loads(server.last))
-
-
 def calls_in(text: str, protocol: ProtocolName) -> list[tuple[str, Any]]:
     return [(call.function, dict(call.args)) for call in TEXT_PROTOCOLS[protocol].parse_calls(text)]
 
@@ -204,17 +188,6 @@ def test_arguments_one_level_down_are_unwrapped_where_the_tool_has_no_such_field
         message = model.complete(ChatRequest([system("Be brief."), user("x")], TOOLS)).message
     (call,) = message["tool_calls"] or []
     assert (call.function, dict(call.args)) == ROME[0]
-
-
-def test_llama_3_sees_its_tools_and_results_under_its_own_role() -> None:
-    with answering(200, body_of("Hi")) as server:
-        model = model_at("openai", server.base_url, tools="text", text_protocol="llama3")
-        messages: list[Any] = [system("Be brief."), user("x"), assistant(CALL), result("Monday")]
-        model.complete(ChatRequest(messages, TOOLS))
-    sent = json.loads(server.last)["messages"]
-    assert sent[0]["content"].startswith("Be brief.\n\n")
-    assert json.loads(sent[0]["content"].splitlines()[-2])["name"] == "get_day"
-    assert sent[-1] == {"role": "ipython", "content": "Monday"}
 
 
 @pytest.mark.parametrize("protocol", TEXT_PROTOCOLS)

@@ -6,13 +6,11 @@ import json
 import os
 import socket
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hostile_server import Answer, Hostile, hostile
+from hostile_server import Answer, hostile
 from own_certificates import Identity, identity
 from providers_under_test import PROVIDERS
 
@@ -121,53 +119,6 @@ def test_a_wrong_certificate_is_one_line_that_says_what_is_wrong_where_and_how_t
     assert found.kind is ErrorKind.CONNECTION
     assert why in str(found)
     assert "127.0.0.1 shows a certificate that" in str(found) and "SSL_CERT_FILE" in str(found)
-
-
-@contextmanager
-def tunnel() -> Iterator[Hostile]:
-    """A proxy that connects its clients with whom they name, and passes on what both say."""
-
-    def connect(proxy: Hostile, near: socket.socket) -> None:
-        head = near.recv(65536)
-        proxy.requests.append(head)
-        host, _, port = head.split()[1].decode().rpartition(":")
-        far = socket.create_connection((host, int(port)))
-        near.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
-        threading.Thread(target=passed_on, args=(far, near), daemon=True).start()
-        passed_on(near, far)
-
-    def passed_on(source: socket.socket, target: socket.socket) -> None:
-        try:
-            while data := source.recv(65536):
-                target.sendall(data)
-            target.shutdown(socket.SHUT_WR)
-        except OSError:
-            pass
-
-    class Tunnel(Hostile):
-        def _talk(self, accepted: socket.socket) -> None:
-            connect(self, accepted)
-
-    proxy = Tunnel(lambda _: [])
-    threading.Thread(target=proxy.serve, daemon=True).start()
-    try:
-        yield proxy
-    finally:
-        proxy.close()
-
-
-@pytest.mark.parametrize("vendor", VENDORS)
-def test_so_it_is_through_a_proxy_which_sees_no_word_of_it(
-    vendor: str, ours: Identity, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with tunnel() as proxy, hostile(echo, keeps=True, tls=ours.shown()) as server:
-        monkeypatch.setenv("HTTPS_PROXY", proxy.base_url)
-        model = client(vendor, server.base_url)
-        for word in ("a", "b"):
-            assert said(model.complete(ask(word))) == word
-        assert len(server.requests) == 2 and len(set(server.places)) == 1
-        (seen,) = proxy.requests
-    assert seen.startswith(b"CONNECT 127.0.0.1:%d " % server.port)
 
 
 def test_the_system_s_own_authorities_are_the_default(

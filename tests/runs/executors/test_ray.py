@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import signal
-import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -75,44 +73,6 @@ def test_two_nodes_leave_the_records_of_threads(cluster: Any, tmp_path: Path) ->
     assert records_in(tmp_path / "ray") == records_in(tmp_path / "threads")
     assert len(listener.records) == len(records_in(tmp_path / "ray"))
     assert ray.is_initialized() and sum(n["Alive"] for n in ray.nodes()) == 2  # a joined cluster stays up
-
-
-@needs_ray
-@pytest.mark.slow
-def test_the_nodes_have_one_budget(cluster: Any, tmp_path: Path) -> None:
-    conf, plugins = own_model(tmp_path, sleep_s=0.2)
-    plan = ["model=own", *SLACK, "preflight=false", f"logdir={tmp_path / 'runs'}"]
-    plan += ["budget.tokens=20"]  # a question takes two
-    outcome = prepare_session([*plan, *RAY], config_dirs=[conf], plugin_paths=[plugins]).execute(Silent())
-    assert outcome.budget is not None and "(20 used)" in outcome.budget
-    assert len(asked(tmp_path)) == outcome.finished == 10
-
-
-class Interrupting(Silent):
-    """Presses Ctrl-C once some cases are stored."""
-
-    def tick(self) -> None:
-        if len(self.records) >= 2:
-            self.records.clear()
-            signal.raise_signal(signal.SIGINT)
-
-
-@needs_ray
-@pytest.mark.slow
-def test_after_ctrl_c_the_nodes_finish_what_they_have(cluster: Any, tmp_path: Path) -> None:
-    conf, plugins = own_model(tmp_path, sleep_s=3.0, together=2)
-    plan = ["model=own", *SLACK, "preflight=false", f"logdir={tmp_path / 'runs'}"]
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        outcome = prepare_session([*plan, *RAY], config_dirs=[conf], plugin_paths=[plugins]).execute(
-            Interrupting()
-        )
-    finally:
-        signal.signal(signal.SIGINT, before)
-    questions = len(asked(tmp_path))
-    assert outcome.interrupted and outcome.finished == len(records_in(tmp_path / "runs")) == questions < 21
-    time.sleep(4.0)
-    assert len(asked(tmp_path)) == questions, "a node goes on"
 
 
 class Removing(Silent):

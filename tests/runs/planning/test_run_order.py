@@ -59,21 +59,6 @@ def test_each_case_is_begun_once(workers: int, users: int) -> None:
     assert sorted(job.case.key for job in begun) == sorted(job.case.key for job in plan)
 
 
-def test_all_but_the_last_cases_are_begun_in_order_and_one_worker_takes_all_so() -> None:
-    plan = jobs(30)
-    assert played(plan, 4, RunOrder(plan, 4))[0][: 300 - 8 * 4] == plan[: 300 - 8 * 4]
-    assert list(RunOrder(plan, 1)) == plan
-
-
-def test_the_last_case_is_no_longer_waited_for() -> None:
-    plan = jobs(30)
-    least = sum(map(seconds, plan)) / 32
-    begun, end = played(plan, 32, RunOrder(plan, 32))
-    assert played(plan, 32)[1] > 1.08 * least
-    assert end < 1.03 * least
-    assert seconds(begun[-1]) < 15 < max(map(seconds, plan)) / 3
-
-
 def test_of_tasks_that_nothing_is_known_of_one_case_each_is_begun_first() -> None:
     plan = jobs(8)
     first = [job.case.user_task_id for job, _ in zip(RunOrder(plan, 32), range(8), strict=False)]

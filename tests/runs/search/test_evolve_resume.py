@@ -10,7 +10,6 @@ import pytest
 from searches_for_runs import attempts_in, cases_in
 from small_runs import Silent, records_in
 
-from agentsys.attacks.red_team.evolve_attack import EvolveAttack
 from agentsys.records.case import ATTEMPTS
 from agentsys.runs.run_session import prepare_session
 
@@ -97,15 +96,3 @@ def test_pairs_that_were_searched_on_stay_apart_and_no_other_pair_is_searched(
     assert len(homes) == 2
     assert len(cases) == 16
     assert searched
-
-
-def test_presets_compose_into_searches() -> None:
-    from agentsys.runs.compose import compose
-    from agentsys.runs.instantiate import instantiate
-
-    for name, temperature in (("evolve", 0.8), ("evolve_attriguard", 0.4)):
-        (settings,) = compose([f"attack={name}"])
-        built = instantiate("attack", settings.attack)
-        assert isinstance(built, EvolveAttack)
-        assert (built.name, built.budget) == (f"{name}-transfer-task", 100)
-        assert settings.attack["temperature"] == temperature

@@ -11,7 +11,6 @@ import pytest
 
 from agentsys.attacks.attack_search import AttemptPosition
 from agentsys.attacks.attacker_knowledge import TEXT_PLACEHOLDER
-from agentsys.attacks.attacker_prompt import delimit
 from agentsys.models.chat import text_of
 from agentsys.runs.plan import Job
 from agentsys.runs.run_session import prepare_session
@@ -75,16 +74,6 @@ def test_full_knowledge_holds_request_names_tools_place_and_the_goals_tools(tmp_
     assert full.split(TEXT_PLACEHOLDER)[2].count("</tool_result>") == 1
 
 
-def test_a_transfers_attacker_is_told_all_requests_its_text_is_tried_on(tmp_path: Path) -> None:
-    (job,) = jobs(tmp_path, "slack", "user_tasks=[0]", "injection_tasks=[1]", "attack.knowledge=full")
-    suite = job.cell.benchmark.suite("slack")
-    text = first_request(job)
-    homes = [home.case.user_task_id for home in find_search_cases(job)]
-    assert len(homes) == 3
-    assert all(suite.user_tasks[home].PROMPT in text for home in homes)
-    assert text.count("<user_request>") == 3
-
-
 @pytest.mark.parametrize("suite", ["banking", "slack", "travel", "workspace"])
 def test_what_a_clean_run_shows_reaches_no_prompt_outside_tags(
     tmp_path: Path, suite: str, monkeypatch: pytest.MonkeyPatch
@@ -107,13 +96,6 @@ def test_what_a_clean_run_shows_reaches_no_prompt_outside_tags(
         text = first_request(job)
         assert text.count("PLANTED") == 4
         assert "PLANTED" not in _TAGGED.sub("", text)
-
-
-def test_a_tag_cannot_be_closed_from_inside() -> None:
-    shown = delimit("tool_result", "a </tool_result> b < / Goal> c </TEXT > d <b> e < 3")
-    assert shown.count("</tool_result>") == 1
-    assert "</TEXT" not in shown
-    assert "<b> e < 3" in shown
 
 
 def test_on_asb_the_attack_tool_is_named_and_the_start_text_is_asbs_own(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from deadly_for_searches import calls
-from searches_for_runs import BANKING, ONE_HOME, TWO_TASKS, attempts_in, cases_in, outcome, own_configs
+from searches_for_runs import BANKING, TWO_TASKS, attempts_in, cases_in, outcome, own_configs
 from small_runs import Canonical, Silent, records_in
 from typer.testing import CliRunner
 
@@ -15,8 +15,6 @@ from agentsys.analysis.metrics.search_budget import read_searches
 from agentsys.cli import app
 from agentsys.records.case import ATTEMPTS
 from agentsys.records.case_reader import read_cases
-from agentsys.runs.cell import resolve_model_config
-from agentsys.runs.compose import compose
 from agentsys.runs.run_session import Session, prepare_session
 
 REFUSER = """
@@ -67,6 +65,7 @@ def test_a_success_ends_the_search_and_its_run_is_the_cases_own(run_cases: Run, 
     assert found
 
 
+@pytest.mark.slow
 def test_transfer_makes_one_search_per_injection_task_whatever_the_threads(
     run_cases: Run, tmp_path: Path
 ) -> None:
@@ -111,26 +110,6 @@ def test_a_transfers_text_is_searched_on_several_user_tasks_and_run_once_more_on
     assert search.queries == 3 * search.attempts
 
 
-def test_another_limit_leaves_the_texts_of_a_transfer_as_they_were(run_cases: Run, tmp_path: Path) -> None:
-    one = [*BANKING, "injection_tasks=[0]", "model.susceptibility=0.3"]
-    run_cases([*one, "user_tasks=[3]"])
-    stamps = {p: p.stat().st_mtime_ns for p in (tmp_path / "runs").rglob(f"*{ATTEMPTS}/*.json")}
-    assert stamps
-    run_cases(one)
-    assert {p: p.stat().st_mtime_ns for p in (tmp_path / "runs").rglob(f"*{ATTEMPTS}/*.json")} == stamps
-    records = cases_in(tmp_path / "runs").values()
-    assert len({text for record in records for text in record["injections"].values()}) == 1
-
-
-def test_that_a_search_has_ended_is_known_without_the_case_it_was_made_on(
-    run_cases: Run, tmp_path: Path
-) -> None:
-    run_cases([*BANKING, "user_tasks=[1]", "injection_tasks=[0]", "model.susceptibility=0"])
-    (search,) = read_searches([tmp_path / "runs"]).found
-    assert search.case.user_task_id != "user_task_1"
-    assert (search.state.ended, search.attempts, search.budget) == (True, 16, 16)
-
-
 @pytest.mark.parametrize("attack", ["pair", pytest.param("tap", marks=pytest.mark.slow)])
 def test_an_artefact_replayed_without_an_attacker_gives_the_same_cases(
     run_cases: Run, tmp_path: Path, attack: str
@@ -164,21 +143,6 @@ def test_pairs_without_an_entry_in_the_artefact_are_left_out_and_counted(tmp_pat
     )
     assert {job.case.injection_task_id for job in again.plan.jobs} == {"injection_task_0"}
     assert "no text in its artefact for 2 pairs" in again.plan.skipped[0].summary_line
-
-
-@pytest.mark.slow
-def test_per_case_finds_a_success_against_no_defense_on_every_case_of_slack(
-    run_cases: Run, tmp_path: Path
-) -> None:
-    overrides = ["model=simulated", "benchmark.suites=[slack]", "attack=pair", "attack.mode=per_case"]
-    run_cases([*overrides, "model.susceptibility=0.5"])
-    records = list(cases_in(tmp_path / "runs").values())
-    assert len(records) == len(attempts_in(tmp_path / "runs")) == 105
-    assert all(record["agentsys"]["security"] for record in records)
-    assert {record["attack_type"] for record in records} == {"pair-per_case-task"}
-    searches = [record["agentsys"]["search"] for record in records]
-    assert all(search["attempts"] == search["found_at"] <= search["budget"] == 16 for search in searches)
-    assert len({search["found_at"] for search in searches}) > 3, "the first text always worked: no search"
 
 
 @pytest.mark.parametrize("mode", ["transfer", "per_case"])
@@ -250,35 +214,6 @@ def _counted(tmp_path: Path, confs: list[Path], *overrides: str) -> Session:
     return prepare_session([*chosen, *tasks, *overrides], config_dirs=confs)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("attack", ["pair", "tap"])
-@pytest.mark.parametrize("defense", ["none", "agentsys"])
-def test_a_search_per_case_is_never_below_the_attack_it_starts_from(
-    run_cases: Run, tmp_path: Path, attack: str, defense: str
-) -> None:
-    plan = ["model=simulated", "model.susceptibility=0.3", f"defense={defense}", "limit=2"]
-    small = {"pair": ["attack.streams=1", "attack.depth=1"], "tap": ["attack.branching=1", "attack.depth=1"]}
-    plain = run_cases([*plan, "attack=important_instructions"], tmp_path / "plain")
-    found = run_cases([*plan, f"attack={attack}", "attack.mode=per_case", *small[attack]], tmp_path / "found")
-    first = {
-        (record["suite_name"], record["user_task_id"], record["injection_task_id"]): record
-        for made in attempts_in(tmp_path / "found").values()
-        for record in made[:1]
-    }
-    assert len(first) == 8
-    for record in cases_in(tmp_path / "plain").values():
-        task = record["suite_name"], record["user_task_id"], record["injection_task_id"]
-        assert outcome(record) == outcome(first[task])
-    assert plain and found
-    reached = [sum(r["security"] for r in cases_in(tmp_path / name).values()) for name in ("plain", "found")]
-    assert reached[1] >= reached[0]
-
-
-def test_every_epoch_searches_for_itself(run_cases: Run, tmp_path: Path) -> None:
-    run_cases([*BANKING, "user_tasks=[0]", "injection_tasks=[0]", "epochs=2", ONE_HOME])
-    assert len(attempts_in(tmp_path / "runs")) == 2
-
-
 def test_an_attacker_that_the_user_names_is_asked_though_the_agent_is_scripted(tmp_path: Path) -> None:
     """One that refuses makes no search, where the scripted attacker had every case."""
     (tmp_path / "conf/model").mkdir(parents=True)
@@ -288,13 +223,3 @@ def test_an_attacker_that_the_user_names_is_asked_though_the_agent_is_scripted(t
     rows = read_cases([tmp_path / "runs"]).cases
     assert len(rows) == 4 and {row.attack for row in rows} == {"pair-per_case-task+attacker=refuser"}
     assert {(row.status, row.error_kind) for row in rows} == {("error", "attacker_refused")}
-
-
-def test_a_presets_attacker_is_played_by_the_scripted_model_and_the_label_says_so() -> None:
-    ours = ["model=simulated", "attack=pair_aware"]
-    (preset,), (named,) = compose(ours), compose([*ours, "attack.attacker=gpt-4o"])
-    assert preset.labels["attack"] == "pair_aware-transfer-full+attacker=simulated"
-    assert "roles" not in resolve_model_config(preset)
-    assert named.labels["attack"] == "pair_aware-transfer-full"
-    assert resolve_model_config(named)["roles"]["attacker"] == "gpt-4o"
-    assert preset.config_hash != named.config_hash, "its records would be taken for the other's"

@@ -1,0 +1,295 @@
+"""`HandleStore`: accepted values under names such as `$c3.body`, which the main agent passes on unread.
+
+A handle is resolved once: what it stands for is never searched for handles again. It can take steps into
+mappings and lists, and nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from agentsys.defense.call_trace import UserRequest
+from agentsys.defense.typed.value_joins import JoinedValue, compute_join, parse_join
+from agentsys.defense.typed.value_origin import (
+    ChosenBy,
+    Distance,
+    ValueKind,
+    ValueOrigin,
+    find_value_kind,
+    iterate_leaves,
+    write_canonical,
+)
+
+HANDLE = re.compile(r"\$c(\d{1,6})((?:\.\w{1,60}|\[\d{1,6}\])+)", re.ASCII)
+_STEP = re.compile(r"\.(\w+)|\[(\d+)\]", re.ASCII)
+_WRAPPED = re.compile(r"[\s`'\"<{(]*(?P<inner>\$\{?.*?)[\s`'\">})]*", re.DOTALL)
+_BRACED = re.compile(r"\$\{(c\d[^{}]*)\}|\{\{?\s*(\$c\d[^{}]*?)\s*\}?\}")
+"""Ways in which models write a name into a template: `${c1.x}`, `{{$c1.x}}`."""
+
+
+@dataclass(frozen=True)
+class StoredValue:
+    """What one call gave."""
+
+    tool: str
+    value: Mapping[str, Any]
+    origins: Mapping[tuple[str | int, ...], ValueOrigin]
+    """ValueOrigin of each leaf."""
+
+
+@dataclass(frozen=True)
+class ResolvedLeaf:
+    """One leaf of an argument, as it will run."""
+
+    argument: str
+    value: Any
+    origins: tuple[ValueOrigin, ...] = ()
+    """Of a handle that of its value; of a literal those of all equal values that were shown."""
+    in_request: bool = False
+    """Whether it stands in the user's request."""
+    spliced: bool = False
+    """Whether values were put into a longer text."""
+    by_handle: bool = False
+
+    @property
+    def is_made(self) -> bool:
+        """Whether the main agent made it up: neither the user nor any value says it."""
+        return not (self.in_request or self.origins)
+
+
+@dataclass
+class ResolvedArguments:
+    """A call's arguments without handles."""
+
+    values: dict[str, Any] = field(default_factory=dict)
+    leaves: list[ResolvedLeaf] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
+    """Arguments' texts that are a handle's form and name nothing."""
+
+    @property
+    def has_handles(self) -> bool:
+        """Whether any value came from a handle."""
+        return any(leaf.by_handle for leaf in self.leaves)
+
+
+class HandleStore:
+    """The values of one request.
+
+    Args:
+        request: The user's request.
+        first: Number of the first call; later ones where a conversation goes on, so that no name means two things.
+    """
+
+    def __init__(self, request: UserRequest, first: int = 1) -> None:
+        self._request = request
+        self._stored: dict[int, StoredValue] = {}
+        self._shown: dict[str, list[ValueOrigin]] = {}
+        self.next_call = first
+
+    def add(self, stored: StoredValue) -> int:
+        """Keep a call's value; returns the call's number."""
+        number = self.next_call
+        self._stored[number] = stored
+        self.next_call += 1
+        return number
+
+    def show(self, number: int, kinds: frozenset[ValueKind]) -> dict[str, Any]:
+        """A value as the main agent sees it: leaves of these kinds and of the user's own words, else handles."""
+        stored = self._stored[number]
+        shown = self._show_node(number, stored, stored.value, (), kinds)
+        assert isinstance(shown, dict)
+        return shown
+
+    def _show_node(
+        self,
+        number: int,
+        stored: StoredValue,
+        node: Any,
+        path: tuple[str | int, ...],
+        kinds: frozenset[ValueKind],
+    ) -> Any:
+        if isinstance(node, Mapping):
+            return {
+                key: self._show_node(number, stored, child, (*path, key), kinds)
+                for key, child in node.items()
+            }
+        if isinstance(node, list):
+            return [
+                self._show_node(number, stored, child, (*path, at), kinds) for at, child in enumerate(node)
+            ]
+        origin = stored.origins[path]
+        # In the request's own letters: even case and blanks could say something.
+        said = isinstance(node, str) and node in self._request.text and self._request.contains(node)
+        if origin.kind in kinds or said:
+            self._shown.setdefault(write_canonical(node), []).append(origin)
+            return node
+        return write_handle(number, path)
+
+    def resolve(self, args: Mapping[str, Any]) -> ResolvedArguments:
+        """Arguments with the values that their handles stand for, and what is known of each leaf."""
+        resolved = ResolvedArguments()
+        for name, value in args.items():
+            resolved.values[name] = self._resolve_node(name, value, resolved)
+        return resolved
+
+    def _resolve_node(self, name: str, node: Any, resolved: ResolvedArguments) -> Any:
+        if isinstance(node, Mapping):
+            return {key: self._resolve_node(name, child, resolved) for key, child in node.items()}
+        if isinstance(node, list | tuple):
+            items: list[Any] = []
+            for child in node:
+                value = self._resolve_node(name, child, resolved)
+                # A name of a list among other names means its items.
+                items += value if isinstance(child, str) and isinstance(value, list) else [value]
+            return items
+        if isinstance(node, str) and "$" in node:
+            return self._resolve_text(name, node, resolved)
+        resolved.leaves.append(self._look_up_literal(name, node))
+        return node
+
+    def _resolve_text(self, name: str, text: str, resolved: ResolvedArguments) -> Any:
+        text = _BRACED.sub(lambda found: f"${found[1]}" if found[1] else str(found[2]), text)
+        wrapped = _WRAPPED.fullmatch(text)
+        bare = wrapped["inner"] if wrapped is not None else text
+        join = parse_join(text)
+        if join is not None and (joined := compute_join(join, self.find)) is not None:
+            resolved.leaves += _list_joined_leaves(name, joined)
+            return joined.value
+        if HANDLE.fullmatch(bare):
+            located = self.find(bare)
+            if located is None:
+                resolved.unknown.append(bare)
+                resolved.leaves.append(self._look_up_literal(name, text))
+                return text
+            node, origins = located
+            for path, leaf in iterate_leaves(node):
+                known = self._request.contains(str(leaf)) if isinstance(leaf, str) else False
+                resolved.leaves.append(
+                    ResolvedLeaf(name, leaf, (origins[path],), in_request=known, by_handle=True)
+                )
+            return node
+        return self._splice(name, text, resolved)
+
+    def _splice(self, name: str, text: str, resolved: ResolvedArguments) -> str:
+        """A text with the values of the handles in it; unknown names stay as they are."""
+        used: list[ValueOrigin] = []
+
+        def insert(found: re.Match[str]) -> str:
+            located, rest = self._find_longest(found[0])
+            if located is None:
+                return found[0]
+            used.extend(located[1].values())
+            return write_text(located[0]) + rest
+
+        written = HANDLE.sub(insert, text)
+        if used:
+            resolved.leaves.append(ResolvedLeaf(name, written, tuple(used), spliced=True, by_handle=True))
+        else:
+            resolved.leaves.append(self._look_up_literal(name, written))
+        return written
+
+    def _look_up_literal(self, name: str, leaf: Any) -> ResolvedLeaf:
+        known = isinstance(leaf, str | int | float) and any(
+            map(self._request.contains, list_number_forms(leaf))
+        )
+        return ResolvedLeaf(name, leaf, tuple(self._shown.get(write_canonical(leaf), ())), in_request=known)
+
+    def find(self, handle: str) -> tuple[Any, Mapping[tuple[str | int, ...], ValueOrigin]] | None:
+        """The value behind a handle with the provenance of its leaves; None if there is none."""
+        form = HANDLE.fullmatch(handle)
+        stored = self._stored.get(int(form[1])) if form is not None else None
+        if form is None or stored is None:
+            return None
+        node: Any = stored.value
+        path: tuple[str | int, ...] = ()
+        for name, index in _STEP.findall(form[2]):
+            step: str | int = index or name
+            if isinstance(node, list) and str(step).isdigit() and int(step) < len(node):
+                step = int(step)
+            elif not (isinstance(node, Mapping) and step in node):
+                return None
+            node, path = node[step], (*path, step)
+        inside = {at[len(path) :]: origin for at, origin in stored.origins.items() if at[: len(path)] == path}
+        return node, inside
+
+    def _find_longest(
+        self, handle: str
+    ) -> tuple[tuple[Any, Mapping[tuple[str | int, ...], ValueOrigin]] | None, str]:
+        """What the longest beginning of a text names, and the rest: `$c1.name.txt` may be `$c1.name` and `.txt`."""
+        end = len(handle)
+        while end > 0:
+            located = self.find(handle[:end])
+            if located is not None:
+                return located, handle[end:]
+            end = max(handle.rfind(".", 0, end), handle.rfind("[", 0, end))
+        return None, ""
+
+    def quote_handles(self, text: str) -> str:
+        """An answer in which each value that was hidden stands as a quotation with its source."""
+
+        def quote(found: re.Match[str]) -> str:
+            located, rest = self._find_longest(found[0])
+            if located is None:
+                return found[0]
+            used = found[0][: len(found[0]) - len(rest)]
+            stored = self._stored[int(found[1])]
+            words = write_text(located[0]).replace('"', "'")
+            return f'"{words}" ({stored.tool}, {used}){rest}'
+
+        return HANDLE.sub(quote, text)
+
+
+_QUOTATION = re.compile(r'"[^"]*" \(\w+, (\$c\d+(?:\.\w+|\[\d+\])+)\)')
+
+
+def hide_quotations(text: str) -> str:
+    """An earlier answer as the main agent wrote it: `quote_handles` taken back."""
+    return _QUOTATION.sub(lambda found: found[1], text)
+
+
+def count_first_call(texts: Iterable[str]) -> int:
+    """The number of the next call where earlier messages name values already."""
+    return 1 + max((int(found[1]) for text in texts for found in HANDLE.finditer(text)), default=0)
+
+
+def write_handle(call: int, path: Sequence[str | int]) -> str:
+    """The name of a value."""
+    return "$c" + ".".join(map(str, (call, *path)))
+
+
+def write_text(value: Any) -> str:
+    """A value as it stands inside a text."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def list_number_forms(leaf: object) -> list[str]:
+    """The texts by which a request may say a leaf: 98.7 also as 98.70, 1200.0 as 1200."""
+    if isinstance(leaf, bool):
+        return []
+    if isinstance(leaf, float):
+        whole = [str(int(leaf))] if leaf.is_integer() else []
+        return [str(leaf), f"{leaf:.2f}", *whole]
+    return [str(leaf)]
+
+
+def _list_joined_leaves(name: str, joined: JoinedValue) -> list[ResolvedLeaf]:
+    """The leaves of a value that code computed: trusted as little as the least of what it was computed from."""
+    choice = max((origin.choice for origin in joined.origins), default=ChosenBy.CODE)
+    distance = max((origin.distance for origin in joined.origins), default=Distance.OWN)
+    leaves = []
+    for path, leaf in iterate_leaves(joined.value):
+        source = ValueOrigin(0, joined.operator, path, find_value_kind(leaf), choice, distance)
+        leaves.append(ResolvedLeaf(name, leaf, (source,), by_handle=True))
+    return leaves
+
+
+def taint_literal(leaf: ResolvedLeaf) -> ResolvedLeaf:
+    """A literal of an agent that has read text: whoever wrote that text may have chosen it."""
+    if leaf.in_request or leaf.by_handle:
+        return leaf
+    source = ValueOrigin(0, "", (), find_value_kind(leaf.value), ChosenBy.READER, Distance.VIA)
+    return replace(leaf, origins=(source,))

@@ -1,0 +1,354 @@
+"""`TypedSession`: serves the main agent's calls over handles, and lets results cross the gate in two passes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from agentdojo.functions_runtime import FunctionCall
+from agentdojo.types import ChatToolResultMessage
+
+from agentsys.base.option_checks import AtLeast1
+from agentsys.defense.agent_session import AgentSession, OutOfCalls
+from agentsys.defense.call_trace import CallTrace, TracedCall
+from agentsys.defense.delegation import NOTHING_RETURNED
+from agentsys.defense.extraction import DONE_STATUS, STATUS_LIST, STATUS_ONLY
+from agentsys.defense.gate import NOT_AVAILABLE, AcceptedValue, Failure, ends_subtask
+from agentsys.defense.intent import INTENT_PARAMETER, Intent, NoIntent, parse_intent
+from agentsys.defense.tool_turn import CheckedArguments, ToolOutput, check_arguments, run_tool
+from agentsys.defense.typed.argument_roles import ArgumentRole, ArgumentRoles
+from agentsys.defense.typed.blind_view import BlindView, IsOwnField, build_blind_view
+from agentsys.defense.typed.derived_policy import DerivedPolicy
+from agentsys.defense.typed.handle_store import (
+    HandleStore,
+    ResolvedArguments,
+    ResolvedLeaf,
+    StoredValue,
+    taint_literal,
+    write_text,
+)
+from agentsys.defense.typed.prompts import BLIND_ADVICE, READ_TOOL
+from agentsys.defense.typed.value_judge import FlowPolicy, LeafVerdict, find_distance, judge_leaf
+from agentsys.defense.typed.value_origin import (
+    WORDLESS_KINDS,
+    ChosenBy,
+    Distance,
+    ValueKind,
+    ValueOrigin,
+    find_value_kind,
+    has_rivals,
+    iterate_leaves,
+    write_canonical,
+)
+from agentsys.defense.worker import CallingAgent, WorkerTask, lacks_value, run_worker
+from agentsys.models.chat import ModelError, tool_message
+from agentsys.models.trace import span
+from agentsys.models.untrusted import Reader, Untrusted
+
+JUDGE_KIND = "judge"
+"""Kind of the span with the decision on one command."""
+
+
+class ShownKinds(Enum):
+    """The kinds of values that the main agent reads."""
+
+    WORDLESS = "wordless"
+    """Numbers, dates, truth values."""
+    CLOSED = "closed"
+    """Everything but free text."""
+
+    @property
+    def kinds(self) -> frozenset[ValueKind]:
+        """The kinds themselves."""
+        return WORDLESS_KINDS if self is ShownKinds.WORDLESS else frozenset(ValueKind) - {ValueKind.TEXT}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TypedSettings:
+    """The options of one variant, as its YAML names them (docs/typed.md has the table)."""
+
+    policy: FlowPolicy = FlowPolicy.NAMED
+    shows: ShownKinds = ShownKinds.WORDLESS
+    blind_pass: bool = True
+    computed: bool = True
+    """Whether a quantity may be one that the main agent worked out."""
+    strict_roles: bool = False
+    """Whether an argument that no list knows is a target."""
+    read: bool = False
+    """Whether the main agent may ask to read a text, at the price of its freedom."""
+    derived: bool = False
+    """Whether a model first derives from the request which commands it needs."""
+    main_steps: AtLeast1 = 15
+    case_calls: AtLeast1 = 200
+    subtask_calls: AtLeast1 = 60
+    calls_per_turn: AtLeast1 = 20
+
+
+class CallNotServed(Exception):
+    """A call does not run; the message is what its agent is told."""
+
+
+@dataclass
+class TypedSession:
+    """What one run of the pipeline knows besides the agents' session."""
+
+    session: AgentSession
+    settings: TypedSettings
+    roles: ArgumentRoles
+    store: HandleStore
+    is_own: IsOwnField | None = None
+    task_policy: DerivedPolicy | None = None
+    planned_commands: frozenset[str] | None = None
+    """Commands named before anything was read; None where texts cannot be read."""
+    agent: CallingAgent = field(default_factory=CallingAgent)
+    """The main agent, whose refused calls are counted."""
+    has_read: bool = False
+    """Whether the main agent has read a text: then its own words are no longer its own."""
+
+    def serve_turn(self, calls: Sequence[FunctionCall]) -> list[ChatToolResultMessage]:
+        """Carry out the calls of one turn in order; those beyond `calls_per_turn` are refused.
+
+        Raises:
+            ModelError: If a model gave no reply.
+        """
+        most = self.settings.calls_per_turn
+        refused = Failure.BUDGET_EXHAUSTED.as_text(tool_ran=False)
+        served = [tool_message(call, self._serve_or_refuse(call)) for call in calls[:most]]
+        return [*served, *(tool_message(call, refused) for call in calls[most:])]
+
+    def _serve_or_refuse(self, call: FunctionCall) -> str:
+        try:
+            return self.serve_call(call)
+        except CallNotServed as refused:
+            return self.agent.refuse(call.function, call.args, str(refused))
+
+    def serve_call(self, call: FunctionCall) -> str:
+        """Run a call; returns what the main agent may see of it.
+
+        Raises:
+            CallNotServed: If the call does not run, with what its agent is told.
+        """
+        if self.settings.read and call.function == READ_TOOL:
+            return self._read_value(str(call.args.get("name", "")).strip())
+        self.session.begin_subtask()
+        written = {name: value for name, value in call.args.items() if name != INTENT_PARAMETER}
+        resolved = self.store.resolve(written)
+        if self.has_read:
+            resolved.leaves = [taint_literal(leaf) for leaf in resolved.leaves]
+        if resolved.unknown:
+            names = ", ".join(resolved.unknown)
+            raise CallNotServed(
+                f"There is no value named {names}, so the tool did not run. Use names as they were given."
+            )
+        arguments = check_arguments(self.session.runtime, replace_arguments(call, resolved.values))
+        if isinstance(arguments, str):
+            # A message of the schema quotes the value; of a hidden one it may say nothing.
+            hidden = Failure.TOOL_ERROR.as_text(tool_ran=False)
+            raise CallNotServed(hidden if resolved.has_handles else arguments)
+        try:
+            intent = parse_intent(call.args.get(INTENT_PARAMETER))
+        except NoIntent as mistake:
+            example = json.dumps({**written, INTENT_PARAMETER: STATUS_LIST}, default=str)
+            mend = f"{mistake}; call {call.function} again, for example with {example}"
+            raise CallNotServed(Failure.NO_INTENT.as_text(tool_ran=False, message=mend)) from None
+        if self.is_judged(call.function) and (refused := self._judge(call.function, arguments, resolved)):
+            names = ", ".join(dict.fromkeys(refused))
+            raise CallNotServed(Failure.DENIED.as_text(tool_ran=False, arguments=names))
+        return self._carry_out(TracedCall(call.function, written, intent), arguments, resolved)
+
+    def _read_value(self, name: str) -> str:
+        """The text behind a name, for a main agent that gives up its freedom for it."""
+        located = self.store.find(name)
+        if located is None:
+            return f"There is no value named {name}."
+        self.has_read = True
+        return write_text(located[0])
+
+    def is_judged(self, tool: str) -> bool:
+        """Whether a tool's calls are judged: it changes something, or sends what it is given to others."""
+        return tool in self.roles.egress or not self.session.only_reads(tool)
+
+    def _judge(self, tool: str, arguments: CheckedArguments, resolved: ResolvedArguments) -> list[str]:
+        """The names of a command's arguments that may not stand in it; `call` where it may not be made at all."""
+        leaves = [leaf for leaf in resolved.leaves if leaf.argument in arguments.raw]
+        verdicts = [self.judge_leaf(tool, leaf) for leaf in leaves]
+        refused = [verdict.leaf.argument for verdict in verdicts if verdict.ground is None]
+        if not self._is_foreseen(tool):
+            refused.insert(0, "call")
+        with span(JUDGE_KIND, tool) as opened:
+            opened.decision = {
+                "allow": not refused,
+                "by": f"policy {self.settings.policy.value}",
+                "call": {"tool": tool, "args": arguments.raw},
+                "refused": refused,
+                "leaves": [verdict.as_decision() for verdict in verdicts],
+            }
+        return refused
+
+    def _is_foreseen(self, tool: str) -> bool:
+        if self.task_policy is not None and tool not in self.task_policy.commands:
+            return False
+        return not self.has_read or self.planned_commands is None or tool in self.planned_commands
+
+    def judge_leaf(self, tool: str, leaf: ResolvedLeaf) -> LeafVerdict:
+        """The verdict on one leaf of a command's argument."""
+        role = self.roles.find_role(tool, leaf.argument)
+        if role is ArgumentRole.CONTENT and tool in self.roles.egress:
+            role = ArgumentRole.QUANTITY  # What is asked of somebody else's server leaves the house.
+        ground = judge_leaf(
+            role,
+            leaf,
+            self.settings.policy,
+            computed=self.settings.computed,
+            listed=self._list_schema_words(tool),
+        )
+        if ground is not None and self.task_policy is not None and not self.task_policy.admits(tool, leaf):
+            ground = None
+        return LeafVerdict(leaf, role, ground)
+
+    def _list_schema_words(self, tool: str) -> list[object]:
+        """The words that a tool's schema lists: enumerations and constants."""
+        spec = next(spec for spec in self.session.plain_tools if spec.name == tool)
+        words: list[object] = []
+        waiting: list[Any] = [spec.parameters]
+        while waiting:
+            node = waiting.pop()
+            if isinstance(node, Mapping):
+                words += [*(node.get("enum") or ()), *([node["const"]] if "const" in node else [])]
+            waiting += node.values() if isinstance(node, Mapping) else node if isinstance(node, list) else ()
+        return [word for word in words if isinstance(word, str)]
+
+    def _carry_out(self, call: TracedCall, arguments: CheckedArguments, resolved: ResolvedArguments) -> str:
+        output = run_tool(self.session.runtime, self.session.env, call.tool, arguments.raw)
+        if output.error is not None:
+            return Failure.TOOL_ERROR.as_text(tool_ran=True)
+        assert call.intent is not None
+        if not call.intent:
+            return NOTHING_RETURNED.text
+        fields = self._extract(call, output, call.intent)
+        if isinstance(fields, Failure):
+            return fields.as_text(tool_ran=True)
+        return self._store_value(call, fields, resolved.leaves, output)
+
+    def _store_value(
+        self,
+        call: TracedCall,
+        fields: Mapping[str, ChosenValue],
+        leaves: Sequence[ResolvedLeaf],
+        output: ToolOutput,
+    ) -> str:
+        raw = output.text.open_for(Reader.GATE)
+        value = {name: _drop_reason(one.value) for name, one in fields.items()}
+        find = self._measure_distance(call.tool, leaves)
+        origins = {}
+        for path, leaf in iterate_leaves(value):
+            choice, kind = fields[str(path[0])].choice, find_value_kind(leaf)
+            rivals = choice is ChosenBy.READER and has_rivals(leaf, raw)
+            known = (kind, choice, find(leaf, choice), rivals)
+            origins[path] = ValueOrigin(self.store.next_call, call.tool, path, *known)
+        number = self.store.add(StoredValue(call.tool, value, origins))
+        return json.dumps(self.store.show(number, self.settings.shows.kinds), ensure_ascii=False)
+
+    def _measure_distance(
+        self, tool: str, leaves: Sequence[ResolvedLeaf]
+    ) -> Callable[[Any, ChosenBy], Distance]:
+        """Tell how far from the request each leaf of a call's result is.
+
+        What is written does not select: the id of a file just made is as near as the place it was made in. But a
+        result that repeats an argument, or that a reader took from it, is as far as all arguments are.
+        """
+        selecting = [leaf for leaf in leaves if self.roles.selects(leaf.argument)]
+        distance = find_distance(selecting)
+        if self.session.only_reads(tool):
+            return lambda leaf, choice: distance
+        aims = [
+            leaf for leaf in selecting if self.roles.find_role(tool, leaf.argument) is ArgumentRole.TARGET
+        ]
+        near, repeated = find_distance(aims), {write_canonical(leaf.value) for leaf in leaves}
+        return lambda leaf, choice: (
+            distance if choice is ChosenBy.READER or write_canonical(leaf) in repeated else near
+        )
+
+    def _extract(
+        self, call: TracedCall, output: ToolOutput, intent: Intent
+    ) -> dict[str, ChosenValue] | Failure:
+        """The declared fields, each with who chose it."""
+        if intent == STATUS_ONLY:
+            return {name: ChosenValue(DONE_STATUS, ChosenBy.CODE) for name in intent}
+        view = build_blind_view(output.value.open_for(Reader.GATE), self.session.request, self.is_own)
+        found: dict[str, ChosenValue] = {}
+        if self.settings.blind_pass and view.leaves and not view.is_whole:
+            found = self._take_blind_fields(call, view, intent)
+        missing = {name: kind for name, kind in intent.items() if name not in found}
+        if missing:
+            reading = self._ask_worker(call, output.text, missing)
+            if isinstance(reading, Failure) and not found:
+                return reading
+            read = {} if isinstance(reading, Failure) else reading.value
+            for name in missing:
+                blind = view.is_whole and view.holds(read.get(name))
+                found[name] = ChosenValue(read.get(name), ChosenBy.BLIND if blind else ChosenBy.READER)
+        return {name: found[name] for name in intent}
+
+    def _take_blind_fields(self, call: TracedCall, view: BlindView, intent: Intent) -> dict[str, ChosenValue]:
+        """The fields that a worker found in the blind view, letter for letter."""
+        reply = self._ask_worker(call, Untrusted(view.text), intent, BLIND_ADVICE)
+        if isinstance(reply, Failure):
+            return {}
+        return {
+            name: ChosenValue(reply.value[name], ChosenBy.BLIND)
+            for name, kind in intent.items()
+            if not lacks_value(reply.value.get(name), kind)
+            and _has_leaves(reply.value[name])
+            and view.holds(reply.value[name])
+        }
+
+    def _ask_worker(
+        self, call: TracedCall, text: Untrusted[str], intent: Intent, advice: str = ""
+    ) -> AcceptedValue | Failure:
+        """A fresh worker's answer. It has no tools: a call it makes all the same is answered with a refusal."""
+        task = WorkerTask(text, intent, 1, call.tool, (call,), advice)
+        try:
+            return run_worker(self.session, task, CallTrace(), _refuse_calls)
+        except OutOfCalls:
+            return Failure.BUDGET_EXHAUSTED
+        except ModelError as error:
+            if not ends_subtask(error):
+                raise
+            return Failure.WORKER_FAILED
+
+
+@dataclass(frozen=True)
+class ChosenValue:
+    """The value of one declared field."""
+
+    value: Any
+    choice: ChosenBy
+
+
+def replace_arguments(call: FunctionCall, values: Mapping[str, Any]) -> FunctionCall:
+    """The call with other arguments, its intent aside."""
+    return FunctionCall(function=call.function, args=dict(values), id=call.id)
+
+
+def _refuse_calls(
+    session: AgentSession, calls: Sequence[FunctionCall], agent: object
+) -> list[ChatToolResultMessage]:
+    return [tool_message(call, Failure.DEPTH_EXCEEDED.as_text(tool_ran=False)) for call in calls]
+
+
+def _has_leaves(value: object) -> bool:
+    """Whether a value holds anything: an empty list says that nothing was seen, not that nothing is there."""
+    return any(True for _ in iterate_leaves(value))
+
+
+def _drop_reason(value: Any) -> Any:
+    """A value whose missing leaves are null: the reason that a reader gave is its own words."""
+    if isinstance(value, dict):
+        return {key: _drop_reason(child) for key, child in value.items()}
+    if isinstance(value, list):
+        return [_drop_reason(item) for item in value]
+    return None if isinstance(value, str) and value.startswith(NOT_AVAILABLE) else value
