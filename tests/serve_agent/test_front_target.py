@@ -86,7 +86,7 @@ def test_budget_results_and_report_read_the_queries(served: ServedAgent, tmp_pat
     done = CliRunner().invoke(app, ["results", str(served.folder), "--by", "budget", "--format", "csv"])
     mine = ",client-read,slack,asr_at_budget,"
     rows = [line.split(",") for line in done.stdout.splitlines() if mine in line]
-    assert [row[7:9] for row in rows] == [["1", "0.0"], ["2", "100.0"]], done.output
+    assert [row[7:10] for row in rows] == [["1", "fraction", "0.0"], ["2", "fraction", "1.0"]], done.output
     frame = agentsys.results(served.folder).frame
     asr = frame[(frame["attack"] == "client-read") & (frame["metric"] == "targeted_asr")]
     assert set(asr["value_fraction"]) == {1.0}, "the case stands under the best text so far"
