@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 import pytest
 
-from agentsys.defense.gate import AcceptedValue, GateRule, admit_reply
+from agentsys.defense.gate import AcceptedValue, Failure, GateRule, admit_reply
 from agentsys.defense.intent import NoIntent, parse_intent
 from agentsys.defense.prompts import WORKER_SECTIONS, read_sections
 from agentsys.defense.sanitizer import SANITIZER_CONTRACT, parse_spans
@@ -95,12 +95,16 @@ def contract_replies() -> list[dict[str, Any]]:
 
 def test_replies_to_contracts_are_of_their_form(contract_replies: list[dict[str, Any]]) -> None:
     """But for those that ran into the bound on tokens."""
-    whole = [reply for reply in contract_replies if not reply["cut"]]
+    whole, refused = [reply for reply in contract_replies if not reply["cut"]], list[str]()
     for reply in of_role(whole, "worker"):
         sections = read_sections(reply["messages"][0]["text"], WORKER_SECTIONS)
         assert sections is not None
         intent = orjson.loads(sections[0])
-        assert isinstance(admit_reply(reply["reply"], intent, GateRule.SCHEMA), AcceptedValue)
+        outcome = admit_reply(reply["reply"], intent, GateRule.SCHEMA)
+        refused += (
+            [] if isinstance(outcome, AcceptedValue) or outcome is Failure.INFEASIBLE else [reply["reply"]]
+        )
+    assert len(refused) <= 1, refused
     for reply in of_role(whole, "validator"):
         assert VALIDATOR_CONTRACT.read(reply["reply"]) is not None
         assert 0 < (read_score(reply["logprobs"]) or 0) < 1
