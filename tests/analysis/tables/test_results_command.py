@@ -218,3 +218,13 @@ def test_results_of_a_thousand_files_need_neither_pandas_nor_agentdojo(tmp_path:
     outcome = subprocess.run(command, capture_output=True, text=True, timeout=60, env=surroundings)
     assert outcome.returncode == 0, outcome.stderr
     assert "1000" in outcome.stdout or "1,000" in outcome.stdout
+
+
+def test_stored_records_of_a_preset_that_is_gone_are_still_read(tmp_path: Path) -> None:
+    span = {"kind": "validate", "name": "send_money", "decision": {"allow": False, "by": "rules"}}
+    path = store_own(tmp_path, case_of(defense="agentsys_hybrid"))
+    stored = json.loads(path.read_text())
+    stored["agentsys"] |= {"config_hash": "a" * 64}
+    stored["agentsys"]["spans"] = [{"id": 0, "parent": None, "start_s": 0.0, "end_s": 1.0, **span}]
+    path.write_text(json.dumps(stored))
+    assert "agentsys_hybrid" in _command(str(tmp_path))
