@@ -204,6 +204,7 @@ def fence(body: str, prose: str = "You can call the `get_day` function with thes
         (fence('{"city": "Rome", "day": "Monday"}'), []),
         (fence('{"exact": true}'), []),
         (fence('{"city": "Rome"}') + fence('{"city": "Oslo"}'), []),
+        (fence('{"city": "Rome"}') + "\n```python\nget_day()\n```", []),
         (fence("{}", "I call `no_arguments`:"), []),
         (fence('[{"city": "Rome"}]'), []),
         ('I call `get_day`:\n```json\n{"city": "Rome"}', []),
