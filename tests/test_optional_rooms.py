@@ -46,7 +46,7 @@ CORE = (
 OF_ROOMS = {
     "audit": ("audit", "rescore"),
     "bundles": ("bundle",),
-    "serve_agent": ("serve",),
+    "serve_agent": ("serve", "probe"),
     "inspect_logs": ("export",),
     "guards": ("guards", "kiwi_skin"),
     "middleware": ("middleware_policy",),
