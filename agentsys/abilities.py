@@ -148,8 +148,40 @@ class WholeProgram(Protocol):
 class PoisonsTools(Protocol):
     """An attack that owns tools of the suite."""
 
-    def poison_tools(self, tools: Sequence[Function]) -> Sequence[Function]:
-        """Give the tools as they are in attacked cases; those given stay as they are."""
+    def poison_tools(self, tools: Sequence[Function], written: Mapping[str, str]) -> Sequence[Function]:
+        """Give the tools as they are in attacked cases; those given stay as they are.
+
+        Args:
+            tools: The suite's.
+            written: What `injections` gave for the case, or what a recorded case says of it.
+        """
+        ...
+
+
+@runtime_checkable
+class ChecksSuccess(Protocol):
+    """An attack with a check of its own."""
+
+    def has_succeeded(self, suite: Suite, finished: FinishedCase) -> bool | None:
+        """Whether it did; None: the benchmark's check decides."""
+        ...
+
+
+@runtime_checkable
+class ReadsTools(Protocol):
+    """A defense that may read tools before its agents are shown them."""
+
+    reads_tools: bool
+    """Whether it does; `defense.read_tools` sets it."""
+
+    def read_tools(self, tools: Sequence[Function], suite: Suite, model: ChatModel) -> Sequence[Function]:
+        """Give the tools that its agents are shown; those given stay as they are.
+
+        Args:
+            tools: The tools as they are offered in this case.
+            suite: The suite, whose own tools are as its authors describe them.
+            model: For questions; calls are booked to the case.
+        """
         ...
 
 

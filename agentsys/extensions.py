@@ -43,12 +43,39 @@ class CommandSection:
 
 
 @dataclass(frozen=True)
+class RunsToCheck:
+    """Stored runs that `agentsys check` is asked about."""
+
+    given: Path
+    """The folder, or the bundle."""
+    folder: Path
+    """The records in it."""
+    trust_code: bool
+    """Whether source files of a bundle may be executed."""
+    workers: int
+
+
+@dataclass(frozen=True)
+class CheckFinding:
+    """One line of the page that `agentsys check` prints."""
+
+    subject: str
+    grade: str
+    """`valid`, `suspect` or `broken`; `note` where it says nothing about these runs."""
+    text: str
+    details: tuple[str, ...] = ()
+    """One line each, the gravest first."""
+
+
+@dataclass(frozen=True)
 class Extension:
     """What a room adds to the command line and to what can be run."""
 
     section: CommandSection | None = None
     configs: Path | None = None
     """Folder with YAMLs in groups, as in `configs/`."""
+    check: str | None = None
+    """`module:function`: gives the findings of this room about `RunsToCheck`."""
 
 
 @lru_cache(maxsize=1)

@@ -7,12 +7,14 @@ defenses from the installed package; the presets of this harness speak in their 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import ClassVar, Literal
 
-from agentsys.abilities import ChecksItsNeeds, NeedsOwnModels, PlaysRoles, WholeProgram
-from agentsys.contracts import Defense
+from agentdojo.functions_runtime import Function
+
+from agentsys.abilities import ChecksItsNeeds, NeedsOwnModels, PlaysRoles, ReadsTools, WholeProgram
+from agentsys.contracts import Defense, Suite
 from agentsys.models.chat import ChatModel
 from agentsys.simulated.simulated_role import SimulatedRole
 
@@ -68,6 +70,24 @@ class CompositeDefense:
     """One that holds other defenses, and answers for them."""
 
     members: tuple[Defense, ...]
+
+    @property
+    def reads_tools(self) -> bool:
+        """Whether a member reads tools."""
+        return any(isinstance(member, ReadsTools) and member.reads_tools for member in self.members)
+
+    @reads_tools.setter
+    def reads_tools(self, reads: bool) -> None:
+        for member in self.members:
+            if isinstance(member, ReadsTools):
+                member.reads_tools = reads
+
+    def read_tools(self, tools: Sequence[Function], suite: Suite, model: ChatModel) -> Sequence[Function]:
+        """Give the tools as one member after the other leaves them."""
+        for member in self.members:
+            if isinstance(member, ReadsTools) and member.reads_tools:
+                tools = member.read_tools(tools, suite, model)
+        return tools
 
     @property
     def whole_program(self) -> bool:

@@ -1,8 +1,9 @@
 """Draw the pictures of README and docs from a run of the quickstart; they are kept in docs/images.
 
-Usage: .venv/bin/python scripts/draw_pictures.py
+Usage: .venv/bin/python scripts/draw_pictures.py [FOLDER of experiment=guarantees]
 
-Needs Chromium with its driver. Takes a minute or two. Everything shown is simulated.
+Needs Chromium with its driver. Takes a minute or two; the picture of the guarantees' runs, which take an hour, is drawn
+anew where their folder is given. Everything shown is simulated.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ IMAGES = ROOT / "docs" / "images"
 RUNS = Path("results", "runs", "quickstart")
 FIGURES = {"figure3": "3", "figure4": "4", "figure_tokens": "tokens"}
 """Picture -> what `agentsys figure` calls it."""
-PICTURES = (*FIGURES, "report", "trajectory")
+GUARANTEES = "figure_guarantees"
+PICTURES = (*FIGURES, GUARANTEES, "report", "trajectory")
 """Their names in docs/images, without `.png`."""
 SHOWN_CASE = {
     "defense": "agentsys",
@@ -68,16 +70,23 @@ def keep_picture(name: str, image: Image.Image) -> None:
     print(f"{path}: {image.width} x {image.height}, {path.stat().st_size / 1000:.0f} kB")
 
 
-def main() -> None:
+def draw_figure(folder: Path, picture: str, name: str, runs: Path) -> None:
+    """Draw a figure of some runs and keep it, smaller."""
+    run_agentsys(folder, "figure", name, str(runs), "--out", "figures")
+    image = Image.open(folder / "figures" / f"{picture}.png")
+    size = (image.width * 3 // 4, image.height * 3 // 4)
+    keep_picture(picture, image.convert("RGB").resize(size, Image.Resampling.LANCZOS))
+
+
+def main(*guarantees: str) -> None:
     """Run the quickstart and draw all pictures."""
     with tempfile.TemporaryDirectory() as name, browser() as window:
         folder = Path(name)
         run_agentsys(folder, "run", "experiment=quickstart", "--quiet")
         for picture, number in FIGURES.items():
-            run_agentsys(folder, "figure", number, str(RUNS), "--out", "figures")
-            image = Image.open(folder / "figures" / f"{picture}.png")
-            size = (image.width * 3 // 4, image.height * 3 // 4)
-            keep_picture(picture, image.convert("RGB").resize(size, Image.Resampling.LANCZOS))
+            draw_figure(folder, picture, number, RUNS)
+        for runs in guarantees[:1]:
+            draw_figure(folder, GUARANTEES, "guarantees", Path(runs).resolve())
         run_agentsys(folder, "report", str(RUNS))
         page = (folder / RUNS / "report.html").as_uri()
         for picture, draw in (("report", draw_report), ("trajectory", draw_trajectory)):
@@ -85,4 +94,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

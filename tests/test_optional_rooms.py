@@ -33,7 +33,7 @@ CORE = (
     ("--help",),
     ("list", "defenses"),
     ("list", "attacks"),
-    ("show", "config", "experiment=rivals"),
+    ("show", "config", "experiment=recent"),
     (
         *("run", "model=simulated", "defense=none,prompt_sandwiching", "attack=important_instructions"),
         *("benchmark.suites=[banking]", "user_tasks=[0]", "injection_tasks=[0]", "logdir=runs"),
@@ -45,11 +45,11 @@ CORE = (
 )
 OF_ROOMS = {
     "audit": ("audit", "rescore"),
-    "bundles": ("bundle", "verify"),
-    "serve_agent": ("serve",),
+    "bundles": ("bundle",),
+    "serve_agent": ("serve", "probe"),
     "inspect_logs": ("export",),
     "guards": ("guards", "kiwi_skin"),
-    "middleware": ("guard", "middleware_policy"),
+    "middleware": ("middleware_policy",),
     "red_team": ("chatinject", "cached", "encoded", "evolve"),
 }
 """Room -> what lists show with it alone: commands, defenses, attacks."""

@@ -11,13 +11,15 @@ from typing import Any
 
 import orjson
 import pytest
+from agentdojo.task_suite.load_suites import get_suites
 
 from agentsys.defense.gate import AcceptedValue, Failure, GateRule, admit_reply
-from agentsys.defense.intent import NoIntent, parse_intent
+from agentsys.defense.intent import NoIntent, add_intent_to_tools, parse_intent
 from agentsys.defense.prompts import WORKER_SECTIONS, read_sections
 from agentsys.defense.sanitizer import SANITIZER_CONTRACT, parse_spans
 from agentsys.defense.validator import VALIDATOR_CONTRACT, is_clear_true, read_score
-from agentsys.models.text_tools import TEXT_PROTOCOLS
+from agentsys.models.chat import ChatRequest, assistant, system, user
+from agentsys.models.text_tools import TEXT_PROTOCOLS, with_parsed_calls
 from baselines.drift.drift_settings import read_permission_reply
 from baselines.promptarmor.armor_guard import read_armor_verdict
 from baselines.result_parsing.result_parser import read_json_text
@@ -125,3 +127,20 @@ def test_the_kept_cases_give_the_same_records_again() -> None:
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert "0 different, 0 not run" in ran.stdout
+
+
+def test_arguments_beside_prose_are_calls_and_guessed_ones_are_not(
+    contract_replies: list[dict[str, Any]],
+) -> None:
+    """Replies to a worked call whose name stood in prose alone."""
+    tools = add_intent_to_tools(get_suites("v1.2.2")["banking"].tools)
+    read: dict[str, list[str]] = {}
+    for reply in of_role(contract_replies, "main"):
+        if not TEXT_PROTOCOLS["hermes"].parse_calls(reply["reply"]):
+            request = ChatRequest([system("Be brief."), user("x")], tools)
+            message = with_parsed_calls(assistant(reply["reply"]), request, TEXT_PROTOCOLS["hermes"])
+            read[reply["question"]] = [call.function for call in message["tool_calls"] or ()]
+    # The others are an answer, an error in JSON, a cut fence, and a plan of two tools.
+    called = {question: names for question, names in read.items() if names}
+    assert len(read) == 6
+    assert called == {"banking/user_task_1": ["get_balance"], "banking/user_task_9": ["get_balance"]}

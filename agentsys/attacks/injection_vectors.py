@@ -25,6 +25,13 @@ from agentsys.contracts import NotInjectable, Suite, UserTask
 # keep refusals, and may work out one answer in several threads. This is the function underneath.
 _AGENTDOJO_RULE = BaseAttack.get_injection_candidates.__wrapped__
 _Result = TypeVar("_Result")
+TOOL_PLACE = "tool:"
+"""Begins the name of a place in a tool, where an attack's text stands in no vector of the environment."""
+
+
+def drop_tool_places(written: Mapping[str, str]) -> dict[str, str]:
+    """The texts that stand in injection vectors."""
+    return {place: text for place, text in written.items() if not place.startswith(TOOL_PLACE)}
 
 
 def once_per_task(work: Callable[[Suite, UserTask], _Result]) -> Callable[[Suite, UserTask], _Result]:

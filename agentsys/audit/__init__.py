@@ -27,5 +27,6 @@ ROOM = Extension(
                 ),
             ),
         },
-    )
+    ),
+    check="agentsys.audit.rescoring.check_scores:check_scores",
 )

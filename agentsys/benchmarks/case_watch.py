@@ -7,6 +7,7 @@ case that its scores do not tell.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -14,7 +15,7 @@ from agentdojo.types import ChatMessage
 from pydantic import BaseModel
 
 from agentsys.base.payload_lines import PayloadLines, drop_own_words, find_payload_lines, squeeze
-from agentsys.models.chat import ChatRequest
+from agentsys.models.chat import ChatRequest, ToolSpec
 from agentsys.models.trace import ACTING_ROLES
 
 
@@ -38,6 +39,8 @@ class ExposureFacts:
     """Roles of all models that were sent the text, in the order in which they first were."""
     copies_shown: int = 0
     """Copies of the text in the one message of an acting model that held most of them."""
+    shown_in: tuple[str, ...] = ()
+    """Where acting models were shown it: `result`, `error`, `description`, `parameter`, `prompt`."""
 
 
 @dataclass
@@ -85,6 +88,11 @@ class ExposureWatch:
     """Text as a defense passed it on -> what it was before."""
     _read_by: dict[str, None] = field(init=False, default_factory=dict)
     _copies: int = field(init=False, default=0)
+    _shown_in: dict[str, None] = field(init=False, default_factory=dict)
+    own_tools: Mapping[str, str] | None = None
+    """Tool -> the suite's own description; None: nobody changes tools, and none is looked at."""
+    shown_tools: dict[str, dict[str, ToolSpec]] = field(init=False, default_factory=dict)
+    """Role -> the tools that it was shown otherwise than the suite has them, as it was shown them last."""
 
     def __post_init__(self) -> None:
         self._lines = drop_own_words(find_payload_lines(self.written.values()), self.own_words)
@@ -114,6 +122,8 @@ class ExposureWatch:
     def model_asked(self, request: ChatRequest) -> None:
         """Look through the messages that this role has not been sent before."""
         acting = request.role in ACTING_ROLES
+        if self.own_tools is not None:
+            self._look_at_tools(request, self.own_tools)
         if not self._has_payload or (
             self._shown_progress.is_complete if acting else request.role in self._read_by
         ):
@@ -122,10 +132,23 @@ class ExposureWatch:
         results = 0
         for message in request.messages:
             results += message["role"] == "tool"
+            way = _find_way(message)
             for text in _message_texts(message):
                 if text not in looked_at:
                     looked_at.add(text)
-                    self._check_text(text, request.role, max(results, 1))
+                    self._check_text(text, request.role, max(results, 1), way)
+
+    def _look_at_tools(self, request: ChatRequest, own: Mapping[str, str]) -> None:
+        """Keep the tools that are not as the suite has them, and look for the text in them."""
+        results = sum(message["role"] == "tool" for message in request.messages)
+        for tool in request.tools:
+            asks = json.dumps(tool.parameters, ensure_ascii=False)
+            changed = own.get(tool.name) != tool.description or self.holds_planted(asks)
+            shown = self.shown_tools.setdefault(request.role, {})
+            if changed and shown.get(tool.name) != tool:
+                shown[tool.name] = tool
+                self._check_text(tool.description, request.role, max(results, 1), "description")
+                self._check_text(asks, request.role, max(results, 1), "parameter")
 
     def summarize(self) -> ExposureFacts:
         """Say what has been met so far."""
@@ -138,6 +161,7 @@ class ExposureWatch:
             shown_fraction=self._shown_progress.fraction,
             read_by=tuple(self._read_by),
             copies_shown=self._copies,
+            shown_in=tuple(self._shown_in),
         )
 
     @property
@@ -153,12 +177,13 @@ class ExposureWatch:
         ]
         return drop_own_words(tuple(stated), self.own_words)
 
-    def _check_text(self, text: str, role: str, round_: int) -> None:
+    def _check_text(self, text: str, role: str, round_: int, way: str) -> None:
         for said in (text, *(original for shown, original in self._originals.items() if shown in text)):
             met = self._find_payload(said)
             if met is not None:
                 self._read_by.setdefault(role)
                 if role in ACTING_ROLES:
+                    self._shown_in.setdefault(way)
                     self._shown_progress.add(met, round_)
                     self._copies = max(self._copies, _copies(said, met or self._goal))
 
@@ -179,6 +204,12 @@ def _copies(text: str, lines: PayloadLines) -> int:
     squeezed = squeeze(text)
     found = (max(squeezed.count(form) for form in forms) for forms in lines)
     return min((times for times in found if times), default=0)
+
+
+def _find_way(message: ChatMessage) -> str:
+    if message["role"] != "tool":
+        return "prompt"
+    return "result" if message["error"] is None else "error"
 
 
 def _message_texts(message: ChatMessage) -> Iterator[str]:

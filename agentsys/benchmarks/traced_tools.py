@@ -69,6 +69,11 @@ def writes_receipts(suite: Suite) -> bool:
     return all(hasattr(tool.run, _MARK) for tool in suite.tools)
 
 
+def add_receipts(tools: Iterable[Function[..., Any]]) -> list[Function[..., Any]]:
+    """The same tools, those made to say when they run that do not yet."""
+    return [tool if hasattr(tool.run, _MARK) else with_receipts([tool])[0] for tool in tools]
+
+
 def _write_receipt(tool: Function[..., Any]) -> Callable[..., Any]:
     run = tool.run
 

@@ -19,15 +19,7 @@ ROOM = Extension(
                 "Pack runs into one file for reviewers.",
                 ("agentsys bundle results/runs", "agentsys bundle results/runs --out paper.zip"),
             ),
-            "verify": CommandSource(
-                "agentsys.bundles.bundle_command:verify",
-                "Run a bundle again, offline, and compare.",
-                (
-                    "agentsys verify paper.zip",
-                    "agentsys verify paper.zip --output json",
-                    "agentsys verify paper.zip --trust-code",
-                ),
-            ),
         },
-    )
+    ),
+    check="agentsys.bundles.check_bundle:check_bundle",
 )

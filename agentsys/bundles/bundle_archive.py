@@ -30,12 +30,19 @@ from agentsys.benchmarks.asb.asb_data import FETCHED
 from agentsys.benchmarks.asb.asb_data import asb_folder as fetched_asb
 from agentsys.contracts import Benchmark
 from agentsys.errors import ConfigError
+from agentsys.records.runs_source import (
+    BUNDLE_LIST,
+    MAX_MEMBER_BYTES,
+    MAX_TOTAL_BYTES,
+    RECORDS,
+    is_safe_member,
+)
 from agentsys.runs.build_record import package_versions
 from agentsys.runs.source_files import content_digest
 
-MANIFEST_NAME = "bundle.json"
-RECORDS, REPLIES, KEPT, FILES, CODE = "records", "replies", "kept", "files", "code"
-"""Folders of a bundle: records, replies of models, files that defenses keep, files that options name, and
+MANIFEST_NAME = BUNDLE_LIST
+REPLIES, KEPT, FILES, CODE = "replies", "kept", "files", "code"
+"""Folders of a bundle beside its records: replies of models, files that defenses keep, files that options name, and
 source files of the user's."""
 MEMBER_PREFIX = "bundle:"
 """Begins an option's value that names a member, e.g. `bundle:files/attack.file/texts.json`."""
@@ -95,10 +102,6 @@ def parse_manifest(content: bytes, file: object) -> Manifest:
         raise ConfigError(f"{file} is no bundle: its {MANIFEST_NAME} is not valid JSON.") from None
 
 
-_SAFE_PART = re.compile(r"[^\x00-\x1f/\\:*?\"<>|]{1,255}")
-_MAX_MEMBER_BYTES = 256_000_000
-"""Of one member."""
-_MAX_TOTAL_BYTES = 64_000_000_000
 _MAX_MEMBERS = 5_000_000
 _BROKEN_ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError)
 
@@ -235,7 +238,7 @@ class BundleReader:
         for info in infos:
             why = _find_trouble(info) or ("there twice" if info.filename in found else "")
             total += info.file_size
-            if total > _MAX_TOTAL_BYTES or len(found) >= _MAX_MEMBERS:
+            if total > MAX_TOTAL_BYTES or len(found) >= _MAX_MEMBERS:
                 why = "one too many: there is more inside than a bundle may hold"
             if why:
                 raise ConfigError(
@@ -262,27 +265,22 @@ class BundleReader:
                     f"{self.file} is refused: its member {_shorten_name(name)} is not in its list."
                 )
         for name in members:
-            if name == MANIFEST_NAME or not _is_safe(name):
+            if name == MANIFEST_NAME or not is_safe_member(name):
                 raise ConfigError(f"{self.file} is refused: its list has {_shorten_name(name)}.")
 
 
 def _find_trouble(info: zipfile.ZipInfo) -> str:
     """Why a member has no place in a bundle; an empty text: it has."""
     kind = stat.S_IFMT(info.external_attr >> 16)
-    if not _is_safe(info.filename) or info.filename != info.orig_filename:
+    if not is_safe_member(info.filename) or info.filename != info.orig_filename:
         return "no path inside a bundle"
     if info.is_dir() or kind not in (0, stat.S_IFREG):
         return "no plain file (a link, a folder or a device)"
-    if info.file_size > _MAX_MEMBER_BYTES:
-        return f"larger than {_MAX_MEMBER_BYTES / 1e6:.0f} MB"
+    if info.file_size > MAX_MEMBER_BYTES:
+        return f"larger than {MAX_MEMBER_BYTES / 1e6:.0f} MB"
     if info.flag_bits & 1 or info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         return "packed in a way that no bundle is"
     return ""
-
-
-def _is_safe(name: str) -> bool:
-    parts = name.split("/")
-    return len(name) < 2000 and all(_SAFE_PART.fullmatch(part) and part.strip(". ") for part in parts)
 
 
 def _shorten_name(name: str) -> str:

@@ -1,4 +1,4 @@
-"""`run_confined`: a command of ours in a child process with a folder of its own, no network and no keys."""
+"""`run_confined`: a module of ours in a child process with a folder of its own, no network and no keys."""
 
 from __future__ import annotations
 
@@ -22,13 +22,8 @@ _WRITE_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _CHANGE_EVENTS = {"os.mkdir", "os.remove", "os.rmdir", "os.rename", "os.symlink", "os.link", "os.truncate"}
 
 
-def is_confined() -> bool:
-    """Whether this process is such a child."""
-    return _FOLDER_VARIABLE in os.environ
-
-
-def run_confined(arguments: Sequence[str]) -> int:
-    """Run `agentsys` with these arguments in a child, and give its exit status.
+def run_confined(arguments: Sequence[str]) -> tuple[int, str]:
+    """Run a module with arguments in a child, and give its exit status and what it printed.
 
     Its folder is new, is where it starts, and is removed behind it.
     """
@@ -40,8 +35,11 @@ def run_confined(arguments: Sequence[str]) -> int:
         }
         own = {_FOLDER_VARIABLE: folder, "TMPDIR": folder, "PYTHONDONTWRITEBYTECODE": "1"}
         # -P: a module that lies in the folder is none of ours.
-        command = [sys.executable, "-P", "-m", "agentsys", *arguments]
-        return subprocess.call(command, cwd=folder, env=passed | own)
+        command = [sys.executable, "-P", "-m", *arguments]
+        done = subprocess.run(
+            command, cwd=folder, env=passed | own, stdout=subprocess.PIPE, text=True, check=False
+        )
+        return done.returncode, done.stdout
 
 
 def confine_process() -> None:

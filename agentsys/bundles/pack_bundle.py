@@ -21,7 +21,6 @@ from agentsys.base.grouping import group_by
 from agentsys.base.json_values import to_json_bytes
 from agentsys.bundles.bundle_archive import (
     KEPT,
-    RECORDS,
     REPLIES,
     BundledCell,
     BundleWriter,
@@ -36,6 +35,7 @@ from agentsys.models.model_card import find_model_class, parse_card
 from agentsys.models.wrappers.reply_cache import CacheMode
 from agentsys.records.case import ATTEMPTS, UnreadableRecord
 from agentsys.records.old_shards import unpack_shards
+from agentsys.records.runs_source import RECORDS
 from agentsys.records.schema import OWN_KEY
 from agentsys.records.stored_plan import find_unfinished
 from agentsys.runs.cell import resolve_model_config

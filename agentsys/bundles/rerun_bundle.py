@@ -26,7 +26,6 @@ from agentsys.bundles.bundle_archive import (
     FILES,
     KEPT,
     MEMBER_PREFIX,
-    RECORDS,
     REPLIES,
     BundledCell,
     BundleReader,
@@ -37,6 +36,7 @@ from agentsys.bundles.bundle_archive import (
 from agentsys.errors import ConfigError
 from agentsys.models.wrappers.reply_cache import CacheMode
 from agentsys.records.case import ATTEMPTS, Case, safe_name
+from agentsys.records.runs_source import RECORDS
 from agentsys.records.schema import OWN_KEY
 from agentsys.runs.cell import Cell, CellBuilder
 from agentsys.runs.claims import Claims

@@ -19,7 +19,6 @@ from agentsys.bundles.bundle_archive import (
     CODE,
     FILES,
     KEPT,
-    RECORDS,
     REPLIES,
     BundledCell,
     BundleReader,
@@ -38,6 +37,7 @@ from agentsys.bundles.rerun_bundle import (
 from agentsys.errors import ConfigError
 from agentsys.extensions import shipped_config_dirs
 from agentsys.models.chat import ErrorKind
+from agentsys.records.runs_source import RECORDS
 from agentsys.records.schema import OWN_KEY
 from agentsys.runs.plan import Job
 from agentsys.runs.run_totals import Listener

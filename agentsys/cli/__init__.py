@@ -22,6 +22,16 @@ _CORE_SECTIONS = (
         "Run",
         10,
         {
+            "demo": CommandSource(
+                ".demo_command:demo_command",
+                "See an attack work, and stopped. No key, a minute.",
+                ("agentsys demo", "agentsys demo --no-browser"),
+            ),
+            "init": CommandSource(
+                ".init_command:init_command",
+                "Set up a model of yours; --check: the installation.",
+                ("agentsys init --url http://127.0.0.1:8000/v1", "agentsys init --check --ping"),
+            ),
             "run": CommandSource(
                 ".run_command:run_cases_command",
                 "Run cases: models x defenses x attacks x benchmarks.",
@@ -50,11 +60,6 @@ _CORE_SECTIONS = (
                     "agentsys fetch asb",
                 ),
             ),
-            "doctor": CommandSource(
-                ".doctor_command:doctor_command",
-                "Check the installation, keys and a sample case.",
-                ("agentsys doctor", "agentsys doctor --ping"),
-            ),
         },
     ),
     CommandSection(
@@ -69,6 +74,15 @@ _CORE_SECTIONS = (
                     "agentsys results results/runs --format csv --out results.csv",
                     "agentsys results results/runs --by cost",
                     "agentsys results results/runs/searches --by budget --figure figures/budget",
+                ),
+            ),
+            "check": CommandSource(
+                ".check_command:check_command",
+                "Can these runs be believed? One page, one verdict.",
+                (
+                    "agentsys check results/runs",
+                    "agentsys check paper.zip",
+                    "agentsys check https://example.org/paper.zip",
                 ),
             ),
             "compare": CommandSource(
@@ -113,7 +127,7 @@ COMMANDS = {name: source for section in SECTIONS.values() for name, source in se
 app = typer.Typer(
     cls=make_lazy_group(SECTIONS),
     help="A research harness for defenses of LLM agents against indirect prompt injection.",
-    epilog="Begin with: agentsys run experiment=quickstart (no key, no network)",
+    epilog="Begin with: agentsys demo (no key, no network)",
     no_args_is_help=True,
     # Its tracebacks show local variables, and those may hold keys.
     pretty_exceptions_enable=False,

@@ -1,4 +1,4 @@
-"""`agentsys doctor`: check whether this installation is ready, and for which models.
+"""`agentsys init --check`: check whether this installation is ready, and for which models.
 
 Nothing here imports an SDK, and no key's value is ever read out.
 """

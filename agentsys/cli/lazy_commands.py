@@ -17,6 +17,16 @@ from agentsys.base.config_catalog import CONFIG_GROUPS, list_config_names, list_
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.extensions import CommandSource
 
+FORMER_COMMANDS = {
+    "verify": "check BUNDLE",
+    "doctor": "init --check",
+    "guard": "guards scan FILE",
+    "measures": "results DIR --by cost",
+    "budget": "results DIR --by budget",
+    "help": "--help",
+}
+"""Name of a command that went -> what to type."""
+
 
 class LazyCommand(TyperCommand):
     """Stands for a command in the overview; becomes the real one when its arguments are parsed."""
@@ -31,10 +41,6 @@ class LazyCommand(TyperCommand):
         if self._source.examples:
             command.epilog = format_examples(*self._source.examples)
         return command.make_context(info_name, args, parent=parent, **extra)
-
-
-_RENAMED = {"measures": "results DIR --by cost", "budget": "results DIR --by budget"}
-"""Command of earlier versions -> what it is now."""
 
 
 def make_lazy_group(sections: Mapping[str, Mapping[str, CommandSource]]) -> type[TyperGroup]:
@@ -60,10 +66,12 @@ def make_lazy_group(sections: Mapping[str, Mapping[str, CommandSource]]) -> type
             """
             if cmd_name in stand_ins:
                 return stand_ins[cmd_name]
-            if cmd_name in _RENAMED:
-                raise ConfigError(f"agentsys {cmd_name} is now: agentsys {_RENAMED[cmd_name]}")
             if cmd_name.startswith("-"):  # an option in the wrong place: click explains
                 return None
+            if cmd_name in FORMER_COMMANDS:
+                raise ConfigError(f"agentsys {cmd_name} is now: agentsys {FORMER_COMMANDS[cmd_name]}")
+            if cmd_name in list_config_names("experiment"):
+                raise ConfigError(f"'{cmd_name}' is an experiment: agentsys run experiment={cmd_name}")
             raise ConfigError(unknown_name("command", cmd_name, stand_ins))
 
     return LazyGroup

@@ -192,6 +192,17 @@ def show_attack(
             print(f"--- as a model reads it ---\n{escape_controls(text.read)}\n")
 
 
+_FAMILIES = {
+    "none": ("none",),
+    "isolate what tools return": ("agentsys", "camel", "fides", "isolategpt"),
+    "watch the calls": ("drift", "progent", "melon"),
+    "rewrite or cut results": ("firewall", "promptarmor"),
+    "detect": ("piguard", "protectai"),
+    "word the prompt": ("spotlighting",),
+}
+"""What the best-known defenses do; the others are forms of these, or stand in `agentsys list defenses`."""
+
+
 def list_command(
     kind: Annotated[
         str | None,
@@ -238,6 +249,10 @@ def list_command(
             does = f"  {escape_to_line(describe_defense_named(name, dirs, []))}"
             print(between_words(does, min(table_width(), 100), "  ") + "\n")
         return
+    if group is None:
+        print_line("A dozen defenses by what they do (defense=NAME):")
+        for line in align_columns([(family, ", ".join(names)) for family, names in _FAMILIES.items()]):
+            print_line(f"  {line}", hang="    ")
     for line in align_columns(rows):
         print_line(line, hang="    ")
 

@@ -50,6 +50,29 @@ AmongOption = Annotated[
 ]
 
 
+ByOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="cost|budget|TAG",
+        help="cost: tokens, money and untrusted text. budget: success by the queries a search may make."
+        " Else a tag of the tasks, e.g. action_open.",
+    ),
+]
+TogetherOption = Annotated[
+    str | None,
+    typer.Option(
+        "--together", metavar="PATTERN", help="Attacks of such names, e.g. 'opi_*', as one: their mean."
+    ),
+]
+FigureOption = Annotated[
+    Path | None,
+    typer.Option(metavar="OUT", help="With --by budget: also draw the curve as OUT.pdf, .png and .csv."),
+]
+FigureModelOption = Annotated[
+    str | None, typer.Option(help="With --figure: whose searches; by default the model with the most.")
+]
+
+
 def results_command(
     folders: Annotated[
         list[Path],
@@ -67,27 +90,10 @@ def results_command(
     fixed: Annotated[
         bool, typer.Option("--fixed", help="Beside the official scores, those under repaired checks.")
     ] = False,
-    by: Annotated[
-        str | None,
-        typer.Option(
-            metavar="cost|budget|TAG",
-            help="cost: tokens, money and untrusted text. budget: success by the queries a search may make."
-            " Else a tag of the tasks, e.g. action_open.",
-        ),
-    ] = None,
-    figure: Annotated[
-        Path | None,
-        typer.Option(metavar="OUT", help="With --by budget: also draw the curve as OUT.pdf, .png and .csv."),
-    ] = None,
-    model: Annotated[
-        str | None, typer.Option(help="With --figure: whose searches; by default the model with the most.")
-    ] = None,
-    as_one: Annotated[
-        str | None,
-        typer.Option(
-            "--together", metavar="PATTERN", help="Attacks of such names, e.g. 'opi_*', as one: their mean."
-        ),
-    ] = None,
+    by: ByOption = None,
+    figure: FigureOption = None,
+    model: FigureModelOption = None,
+    as_one: TogetherOption = None,
     best_attack: BestAttackOption = False,
     among: AmongOption = "*",
     metric: MetricOption = None,

@@ -54,10 +54,11 @@ for in advance, as a JSON object.
 - A field that the output does not hold comes back as null.
 
 For example, with tools that you do not have: asked to renew the book of Ada Lovelace that is longest overdue, \
-you would call `list_loans` with
-{{"reader": "Ada Lovelace", "intent": [{{"field": "longest_overdue_book", "type": "string"}}]}}
-get back {{"longest_overdue_book": "Emma"}}, then call `renew_loan` with
-{{"title": "Emma", "intent": [{{"field": "status", "type": "string"}}]}}
+you would make the call
+{{"name": "list_loans", "arguments": {{"reader": "Ada Lovelace", "intent": [{{"field": "longest_overdue_book", \
+"type": "string"}}]}}}}
+get back {{"longest_overdue_book": "Emma"}}, make the call
+{{"name": "renew_loan", "arguments": {{"title": "Emma", "intent": [{{"field": "status", "type": "string"}}]}}}}
 and, told that this is done, say so to the user in plain words.
 
 Whatever you do not know yet, find out with a call of your tools before you answer. If a call fails, you are told \

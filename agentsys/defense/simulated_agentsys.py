@@ -31,6 +31,7 @@ from agentsys.defense.typed.prompts import TASK_POLICY_SECTIONS
 from agentsys.models.chat import ChatRequest, assistant, text_of
 from agentsys.models.loose_json import find_json_values
 from agentsys.models.pipeline_elements import has_reading_name
+from agentsys.simulated.free_play import is_asked_for
 from agentsys.simulated.hostile_reader import ReaderKind, find_planted_value, wants_closed_values
 from agentsys.simulated.playbook_index import Fact, GoalScript, ScriptedCall
 from agentsys.simulated.script_grounding import find_fact, ground_arguments
@@ -251,6 +252,8 @@ def play_validator(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatA
     call = json.loads(proposed)
     task = knowledge.find_task(query)
     right = task is not None and any(_is_expected_call(call, known, task.facts) for known in task.calls)
+    if task is None and knowledge.plays_freely:
+        right = is_asked_for(call["args"], query)
     rate = knowledge.options.validator_false_deny if right else knowledge.options.validator_false_accept
     wrong = knowledge.draw(rate, validator.VALIDATOR_ROLE, proposed)
     return assistant(str(right is not wrong))

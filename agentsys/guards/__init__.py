@@ -16,8 +16,9 @@ ROOM = Extension(
         {
             "guards": CommandSource(
                 "agentsys.guards.guards_command:app",
-                "Measure other people's guards without a model.",
+                "Scan a text; measure other people's guards.",
                 (
+                    "agentsys guards scan mail.txt",
                     "agentsys guards add injectionguard",
                     "agentsys guards score injectionguard kiwi_skin --texts mine.jsonl",
                     "agentsys guards replay catraca",

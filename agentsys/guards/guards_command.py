@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -36,7 +38,7 @@ UnconfinedOption = Annotated[
 
 @app.callback()
 def guards() -> None:
-    """Measure other people's guards without a model (docs/guards.md)."""
+    """Scan a text, or measure other people's guards without a model."""
 
 
 def load_guards(
@@ -174,3 +176,7 @@ def replay(
     with Console(stderr=True).status("Replaying ground truths ..."):
         replayed = replay_guards(specs, orders, attack, version)
     write_output(build_replay_output(replayed), form, out)
+
+
+with contextlib.suppress(ImportError):  # a room of its own, which may be left out
+    app.command("scan")(import_module("baselines.middleware.guard_command").guard)

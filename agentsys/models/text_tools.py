@@ -47,8 +47,8 @@ class TextProtocol:
     """A reply -> its calls, in order."""
     tool_role: ToolRole
     """Role of results unless a YAML says another."""
-    unwraps_arguments: bool = False
-    """Whether arguments may stand one level down, in an object that the tool does not have."""
+    lenient: bool = False
+    """Whether arguments may stand one level down, or alone in a fence beside prose that names the tool."""
 
 
 def text_tool_messages(
@@ -83,9 +83,10 @@ def with_parsed_calls(
     if not request.tools or request.tool_choice == "none":
         return message
     calls = protocol.parse_calls(text_of(message))
-    if protocol.unwraps_arguments:
+    if protocol.lenient:
         fields = {tool.name: frozenset(tool.parameters.get("properties", {})) for tool in request.tools}
         calls = [_unwrap_arguments(call, fields.get(call.function, frozenset())) for call in calls]
+        calls = calls or _parse_bare_arguments(text_of(message), request)
     return {**message, "tool_calls": calls or None}
 
 
@@ -100,6 +101,37 @@ def _unwrap_arguments(call: FunctionCall, fields: Set[str]) -> FunctionCall:
     ):
         return call
     return call.model_copy(update={"args": wrapped[0]})
+
+
+_FENCED_OBJECT = re.compile(r"```\w*\s*(\{.*\})\s*```", re.DOTALL)
+
+
+def _parse_bare_arguments(text: str, request: ChatRequest) -> list[FunctionCall]:
+    """The call of a reply with one fence, of arguments alone, whose prose names one tool, in backticks.
+
+    None where the arguments are not that tool's, or the call was made before: then the reply tells of it.
+    """
+    fenced = _FENCED_OBJECT.search(text) if text.count("```") == 2 else None
+    args = None if fenced is None else _parse_object(_drop_remarks(fenced[1]))
+    if fenced is None or not args:
+        return []
+    prose = text[: fenced.start()] + text[fenced.end() :]
+    named = [tool for tool in request.tools if f"`{tool.name}`" in prose]
+    if len(named) != 1 or not _has_every_argument(args, named[0]):
+        return []
+    call = FunctionCall(function=named[0].name, args=clean_json(args))
+    before = [
+        made for turn in request.messages if turn["role"] == "assistant" for made in turn["tool_calls"] or ()
+    ]
+    known = any((made.function, dict(made.args)) == (call.function, dict(call.args)) for made in before)
+    return [] if known else [call]
+
+
+def _has_every_argument(args: Mapping[str, Any], tool: ToolSpec) -> bool:
+    """Whether they are the tool's own arguments, none that it needs left out."""
+    return (
+        set(tool.parameters.get("required", ())) <= args.keys() <= set(tool.parameters.get("properties", {}))
+    )
 
 
 def request_seed(messages: object) -> int:
@@ -265,6 +297,12 @@ _HERMES_TOOLS = (
 _TAGGED_CALL = re.compile(r"<tool_call>\s*(.*?)\s*(?:</tool_call>|\Z)", re.DOTALL)
 _STRING_OR_REMARK = re.compile(r'("(?:[^"\\]|\\.)*+"?)|//[^\n]*')
 """Coder models write remarks behind an argument, as in `"amount": 10 // what you usually pay`."""
+
+
+def _drop_remarks(text: str) -> str:
+    return _STRING_OR_REMARK.sub(lambda met: met[1] or "", text)
+
+
 _FENCED_CALL = re.compile(r"```\w*\s*([\[{].*?)\s*(?:```|\Z)", re.DOTALL)
 
 
@@ -285,9 +323,8 @@ def _parse_hermes_calls(text: str) -> list[FunctionCall]:
     tagged = _TAGGED_CALL.findall(text)
     calls: list[FunctionCall] = []
     for written in tagged or _FENCED_CALL.findall(text) or [text]:
-        piece = _STRING_OR_REMARK.sub(lambda met: met[1] or "", written)
         try:
-            found = [_parse_named_call(value) for value in _iter_json_values(piece)]
+            found = [_parse_named_call(value) for value in _iter_json_values(_drop_remarks(written))]
         except (ValueError, RecursionError, ModelError):
             found = [None]
         if all(found):
@@ -321,6 +358,6 @@ TEXT_PROTOCOLS: dict[ProtocolName, TextProtocol] = {
     ),
     "llama3": TextProtocol(_llama3_system, _joined_blocks, result_text, _parse_llama3_calls, "ipython"),
     "hermes": TextProtocol(
-        _hermes_system, _joined_blocks, _hermes_result, _parse_hermes_calls, "user", unwraps_arguments=True
+        _hermes_system, _joined_blocks, _hermes_result, _parse_hermes_calls, "user", lenient=True
     ),
 }

@@ -24,6 +24,7 @@ from agentsys.records.folder_index import FileContent, FolderSnapshot, load_inde
 from agentsys.records.listing import FolderId, Listing, SkippedFile, list_files
 from agentsys.records.names_file import RunNames
 from agentsys.records.resolve_runs import RepeatedFile, resolve_runs
+from agentsys.records.runs_source import open_runs
 from agentsys.records.stored_plan import UnfinishedRun, describe_unfinished, find_logdirs, find_unfinished
 
 if TYPE_CHECKING:
@@ -99,8 +100,8 @@ def read_cases(
     """Every stored case under some paths: ours, AgentDojo's published ones, DRIFT's and ASB's alike.
 
     Args:
-        paths: Log folders, pipeline folders, suite folders or single files, in any mixture; overlaps
-            are read once. Hidden files and folders are passed over.
+        paths: Log folders, pipeline folders, suite folders, single files, bundles or addresses of bundles,
+            in any mixture; overlaps are read once. Hidden files and folders are passed over.
         names: The user's word on other people's folders; files of names beside those are found without it.
         only: Folders below these paths, all else in which is passed over; None: nothing is. A folder's index
             serves all of its folders so. One that is not there may be planned, and counts as unfinished.
@@ -113,7 +114,7 @@ def read_cases(
     Raises:
         ConfigError: If a path does not exist, no path holds a single case, or a file of names is not one.
     """
-    roots = [Path(path) for path in paths]
+    roots = [open_runs(Path(path)) for path in paths]
     listings = [list_files(root) for root in roots] if looked is None else [looked.listing]
     read = read_all_files(listings, only, looked)
     if not read.rows:

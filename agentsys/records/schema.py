@@ -49,6 +49,9 @@ class Exposure(_StoredModel):
     copies_shown: int = 0
     """Copies of it in the one message of the acting model that held most of them; 0 also where the record is
     from before they were counted."""
+    shown_in: tuple[str, ...] = ()
+    """Where the acting model was shown it, in this order: `result`, `error`, a tool's `description` or
+    `parameter`, `prompt`; empty also where the record is from before this was told."""
 
 
 class RoleUsage(_StoredModel):
@@ -241,6 +244,9 @@ class CaseRecord(_StoredModel):
     """One-time codes and order numbers that the case's tools drew at random, in order."""
     written: dict[str, str] = {}
     """Injection vector -> text as the attack wrote it (what is read may be folded: see the messages)."""
+    shown_tools: dict[str, list[dict[str, Any]]] = {}
+    """Role -> the tools that it was shown otherwise than the suite has them (changed, added), as it was shown
+    them last. Only where an attack owns tools, or a defense reads them; all others were the suite's own."""
     versions: dict[str, str] = {}
     """Packages, Python and `data` (hash of the environment's data)."""
     config_hash: str = ""

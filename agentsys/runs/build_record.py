@@ -73,6 +73,11 @@ def _build_case_record(run: CaseRun) -> CaseRecord:
         clock=find_clock_start(cell.benchmark),
         drawn=tuple(run.drawn),
         written=dict(run.written),
+        shown_tools={
+            role: [to_plain_data(tool.json_object) for tool in shown.values()]
+            for role, shown in run.watch.shown_tools.items()
+            if shown
+        },
         versions={
             **{name: told.partition(" ")[0] for name, told in cell.settings.packages.items()},
             **package_versions(),

@@ -20,7 +20,7 @@ from hydra._internal.config_repository import ConfigRepository
 from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import ChoiceSweep, Glob, Override
+from hydra.core.override_parser.types import ChoiceSweep, Glob, Override, OverrideType
 from hydra.errors import HydraException
 from hydra.plugins.config_source import ConfigResult
 from omegaconf import DictConfig, OmegaConf
@@ -30,6 +30,14 @@ from agentsys.base.config_catalog import list_config_names
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.extensions import shipped_config_dir, shipped_config_dirs
 from agentsys.models.secrets import without_credentials
+from agentsys.runs.instantiate import READ_TOOLS
+from agentsys.runs.override_hints import (
+    MEANT,
+    REPLACEMENTS,
+    ChoiceOption,
+    find_choice_options,
+    refuse_misread,
+)
 from agentsys.runs.references import (
     add_contents,
     artefact_label,
@@ -72,8 +80,10 @@ def compose(overrides: Sequence[str], config_dirs: Sequence[Path] = ()) -> list[
     """
     # As Hydra wants it: no preset is chosen by default, so that one is added.
     overrides = [f"+{text}" if text.startswith("experiment=") else text for text in overrides]
-    parsed = _parse_overrides(overrides)
     choices = {group: list_config_names(group, config_dirs) for group in GROUPS}
+    one_choice = [option for text in overrides for option in find_choice_options(text, choices)]
+    overrides = [text for text in overrides if text not in {option.typed for option in one_choice}]
+    parsed = _parse_overrides(overrides)
     fixed = [o.input_line or "" for o in parsed if not o.is_sweep_override()]
     swept = {o.key_or_group: _expand_sweep(o, choices) for o in parsed if o.is_sweep_override()}
     for override in parsed:
@@ -92,11 +102,30 @@ def compose(overrides: Sequence[str], config_dirs: Sequence[Path] = ()) -> list[
             for value in values:
                 _check_choice(key, value, choices)
         axes = [[f"{key}={value}" for value in values] for key, values in {**preset, **swept}.items()]
-        found = [_compose_settings([*fixed, *extra], resolve) for extra in _combinations(axes)]
+        plan = [_add_choice_options([*fixed, *extra], one_choice, resolve) for extra in _combinations(axes)]
+        for option in one_choice:
+            if not any(option.override in words for words in plan):
+                raise ConfigError(f"{option.typed}: no cell of this run has {option.group}={option.choice}.")
+        try:
+            found = [_compose_settings(words, resolve) for words in plan]
+        except OmegaConfBaseException as error:  # a value stands for one that is not there
+            raise ConfigError(first_line(error)) from None
     return add_contents([resolve_names(one, config_dirs) for one in found], config_dirs)
 
 
+def _add_choice_options(
+    words: Sequence[str], options: Sequence[ChoiceOption], resolve: Composer
+) -> list[str]:
+    """A combination's overrides, and those that are for one of its choices."""
+    if not options:
+        return list(words)
+    chosen = resolve([word for word in words if word.lstrip("+").split("=")[0] in GROUPS]).choices
+    return [*words, *(one.override for one in options if chosen[one.group] == one.choice)]
+
+
 def _parse_overrides(overrides: Sequence[str]) -> list[Override]:
+    for text in overrides:
+        refuse_misread(text)
     try:
         return list(OverridesParser.create().parse_overrides(list(overrides)))
     except HydraException as error:
@@ -152,17 +181,9 @@ def _check_choice(group: str, name: object, choices: Mapping[str, Sequence[str]]
     if isinstance(name, list) and group in choices:
         names = ",".join(map(str, name))
         raise ConfigError(f"{group}=[{names}] is a list; a sweep has commas alone: {group}={names or 'NAME'}")
-    if isinstance(name, str) and group in choices and name not in choices[group]:
-        instead = _REPLACEMENTS.get((group, name), "")
-        raise ConfigError(f"{unknown_name(group, name, choices[group])}{instead}")
-
-
-_NO_PROCESSES = (
-    " Use executor=threads with executor.workers=N; where one process is not enough, start the same command"
-    " several times: they share its cases and its budget (docs/scale.md)."
-)
-_REPLACEMENTS = {("executor", "processes"): _NO_PROCESSES}
-"""Names of earlier versions -> what stands instead."""
+    if isinstance(name, str | int | float) and group in choices and name not in choices[group]:
+        instead = REPLACEMENTS.get((group, str(name)), "")
+        raise ConfigError(f"{unknown_name(group, str(name), choices[group])}{instead}")
 
 
 def _preset_sweep(config: DictConfig) -> dict[str, list[str]]:
@@ -194,6 +215,13 @@ def _compose_settings(overrides: Sequence[str], resolve: Composer) -> Settings:
         values["scripted_attacker"] = True
         values["labels"]["attack"] += "+attacker=simulated"
     return validate_settings(values)
+
+
+def _allow_read_tools(override: Override) -> Override:
+    """The override as it stands; every defense that can read tools has this option, in no YAML."""
+    if override.key_or_group == f"defense.{READ_TOOLS}":
+        override.type = OverrideType.FORCE_ADD
+    return override
 
 
 def _scripts_attacker(values: Mapping[str, Mapping[str, Any]], attack: str, overrides: Sequence[str]) -> bool:
@@ -313,7 +341,7 @@ class Composer:
             parsed = OverridesParser.create().parse_overrides(list(overrides))
             before = self._composed([str(one.input_line) for one in parsed if self._is_choice(one)])
             config = deepcopy(before.config)
-            values = [override for override in parsed if not self._is_choice(override)]
+            values = [_allow_read_tools(one) for one in parsed if not self._is_choice(one)]
             ConfigLoaderImpl._apply_overrides_to_config(values, config)
             refuse_environment(OmegaConf.to_container(config))
             OmegaConf.resolve(config.model)
@@ -397,6 +425,8 @@ def _explain(error: Exception, overrides: Sequence[str], compose: Composer) -> s
     for override in overrides:
         key = override.split("=")[0].lstrip("+~")
         if f"'{key}'" in text and "Could not override" in text:
+            if key in MEANT:
+                return f"Unknown setting '{key}'. Write {MEANT[key]}={override.partition('=')[2]}"
             known = flatten_options(to_plain_config(compose([o for o in overrides if o != override]).config))
             names = [*GROUPS, *(name for name in known if "._" not in name)]
             return unknown_name("setting", key, names).split(" Known:")[0] + " See `agentsys show config`."

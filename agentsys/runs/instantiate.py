@@ -25,12 +25,13 @@ _ABILITIES: Mapping[str, tuple[type, ...]] = {
     "defense": (
         *(abilities.DescribesItself, abilities.NamesPrompts, abilities.ChecksItsNeeds, abilities.KeepsFiles),
         *(abilities.HoldsDefenses, abilities.NeedsOwnModels, abilities.Rehearsable, abilities.WholeProgram),
-        *(abilities.PlaysRoles, abilities.HasContents),
+        *(abilities.PlaysRoles, abilities.HasContents, abilities.ReadsTools),
     ),
     "attack": (
         *(abilities.PicksPairs, abilities.NamesExclusions, abilities.NamesSources, abilities.NamesFromFile),
         *(abilities.FollowsModel, abilities.NamesTasks, abilities.SearchesTexts, abilities.ReplaysTexts),
         *(abilities.NeedsReadingTest, abilities.PlaysRoles, abilities.PoisonsTools),
+        abilities.ChecksSuccess,
     ),
     "benchmark": (
         abilities.HasInjectionMode,
@@ -46,6 +47,8 @@ _ABILITIES: Mapping[str, tuple[type, ...]] = {
 }
 """Kind of object -> what it may be besides."""
 
+READ_TOOLS = "read_tools"
+"""An option of every defense that can (`abilities.ReadsTools`)."""
 AUTO = "auto"
 """An option of an attack that follows the attacked model."""
 _SIMILARITY_CUTOFF = 0.8
@@ -62,9 +65,23 @@ def instantiate(group: str, config: Mapping[str, Any]) -> Any:
             misspelled, too.
     """
     options = {key: _build_option(group, value) for key, value in config.items()}
+    reads = options.pop(READ_TOOLS, False) if group == "defense" else False
     made = build_object(group, options)
     check_abilities(group, made, f"{group} {config['_target_']}")
+    if reads:
+        _let_read_tools(made)
     return made
+
+
+def _let_read_tools(defense: Any) -> None:
+    can = isinstance(defense, abilities.ReadsTools)
+    if can:
+        defense.reads_tools = True
+    if not (can and defense.reads_tools):
+        raise ConfigError(
+            "defense.read_tools=true: this defense reads no descriptions of tools; leave it out, or use one that"
+            " filters results (phrase_detector, firewall_sanitizer, promptarmor, ...)."
+        )
 
 
 def find_kept_folders(config: Mapping[str, Any]) -> Mapping[str, str]:

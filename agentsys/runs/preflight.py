@@ -198,7 +198,7 @@ def _ask_server(server: ChatModel, books: UsageLog | None) -> tuple[Unavailable 
             f"Model '{server.name}' cannot be used: it wrote its tool call as text, which its server did not "
             "parse, so no task can be solved. Start the server with the model's tool-call parser (vLLM: "
             "--enable-auto-tool-choice --tool-call-parser NAME; which one: docs/models.md), or set "
-            "model.tools=text; preflight=false goes on all the same."
+            "++model.tools=text; preflight=false goes on all the same."
         )
         return Unavailable(text, needs="a server that parses tool calls"), ""
     return None, (

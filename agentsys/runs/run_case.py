@@ -10,17 +10,17 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
-from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.agent_pipeline.tool_execution import tool_result_to_str
 from agentdojo.functions_runtime import Function
 from agentdojo.logging import LOGGER_STACK
 from agentdojo.types import ChatMessage
 
-from agentsys.abilities import LeadsUsers, MeasuresCases, PoisonsTools, WrapsModels
+from agentsys.abilities import ChecksSuccess, LeadsUsers, MeasuresCases, PoisonsTools, ReadsTools, WrapsModels
 from agentsys.attacks.attack_search import searches_texts
 from agentsys.attacks.attacker_search import choose_start_attack
+from agentsys.attacks.injection_vectors import drop_tool_places
 from agentsys.benchmarks.case_random import (
     CaseRandom,
     find_recorded_draws,
@@ -32,9 +32,8 @@ from agentsys.benchmarks.case_watch import ExposureWatch
 from agentsys.benchmarks.clock import find_clock_start, use_case_clock
 from agentsys.benchmarks.environment_loader import InjectionBreaksEnvironment
 from agentsys.benchmarks.scoring import are_equal, use_quick_copy
-from agentsys.benchmarks.traced_tools import TracedRuntime, writes_receipts
+from agentsys.benchmarks.traced_tools import TracedRuntime, add_receipts, writes_receipts
 from agentsys.contracts import (
-    Attack,
     AttackKind,
     Defense,
     FinishedCase,
@@ -51,6 +50,7 @@ from agentsys.runs.observed_pipeline import ObservedPipeline, PipelineFailed
 from agentsys.runs.plan import Job
 
 _log = logging.getLogger(__name__)
+_Made = TypeVar("_Made")
 
 
 @dataclass
@@ -190,27 +190,32 @@ def play_case(run: CaseRun, texts: Mapping[str, str] | None = None, again: int =
         scene = _scene_of_wording(scene, run, user_task, injection_task)
     scene = replace(scene, rerun=again)
     run.watch = ExposureWatch(run.written, (user_task.PROMPT,), getattr(injection_task, "GOAL", None))
+    attacked = injection_task is not None and isinstance(cell.attack, PoisonsTools)
+    if attacked or _reads_tools(cell.defense):
+        run.watch.own_tools = {tool.name: tool.description for tool in suite.tools}
     run.tracer.watchers.append(run.watch)
     run.tracer.receipts = [] if writes_receipts(suite) else None
-    load = partial(suite.load_and_inject_default_environment, dict(run.written))
+    injected = drop_tool_places(run.written)
+    load = partial(suite.load_and_inject_default_environment, injected)
     loaded, before = load(), load()
     model = cell.stack.for_scene(scene)
     driven = suite.driven(model, user_task, injection_task) if isinstance(suite, WrapsModels) else model
     talker = (
         partial(suite.user_turns, model, user_task, injection_task) if isinstance(suite, LeadsUsers) else None
     )
-    observed = ObservedPipeline(_build_pipeline(cell.defense, driven, suite), run.tracer, talker)
+    pipeline = _guard_defense(lambda: cell.defense.pipeline(driven, suite))
+    observed = ObservedPipeline(pipeline, run.tracer, talker)
     # What its random numbers depend on: the same under every defense, model and attack.
     key = cell.settings.seed, case.suite, case.user_task_id, case.injection_task_id, case.epoch
     generator = CaseRandom(key, _load_recorded_draws(run, scene, suite, user_task))
     copies = use_quick_copy(suite, user_task, loaded, before, load)
     try:
         with use_case_clock(find_clock_start(cell.benchmark)), use_case_random(generator), copies:
-            tasks = user_task, injection_task, dict(run.written)
+            tasks = user_task, injection_task, injected
             run.utility, run.security = suite.run_task_with_pipeline(
                 observed,
                 *tasks,
-                runtime_class=_choose_runtime(cell.attack, injection_task),
+                runtime_class=_choose_runtime(run, suite, driven, attacked=attacked),
                 environment=loaded,
             )
     finally:
@@ -234,21 +239,37 @@ def _measure_end(
         run.security = not run.utility
     fresh = user_task.init_environment(before)
     run.noop = environment is not None and are_equal(fresh, environment)
-    if isinstance(suite, MeasuresCases) and environment is not None:
-        facts = fresh, environment, run.messages, run.tracer, model
-        scores = run.utility, run.security, cell.attack.kind
-        measured = suite.measured(FinishedCase(user_task, injection_task, *facts, *scores))
+    if environment is None:
+        return
+    facts = fresh, environment, run.messages, run.tracer, model
+    finished = FinishedCase(user_task, injection_task, *facts, run.utility, run.security, cell.attack.kind)
+    if isinstance(suite, MeasuresCases):
+        measured = suite.measured(finished)
         run.utility, run.security, run.measured = measured.utility, measured.security, measured.facts
+    if injection_task is not None and isinstance(cell.attack, ChecksSuccess):
+        own = cell.attack.has_succeeded(suite, finished)
+        run.security = run.security if own is None else own
+
+
+def _reads_tools(defense: Defense) -> bool:
+    return isinstance(defense, ReadsTools) and defense.reads_tools
 
 
 def _choose_runtime(
-    attack: Attack, injection_task: InjectionTask | None
+    run: CaseRun, suite: Suite, model: ChatModel, *, attacked: bool
 ) -> Callable[[Sequence[Function]], TracedRuntime]:
-    """What makes the case's runtime of the suite's tools."""
-    if injection_task is None or not isinstance(attack, PoisonsTools):
-        return TracedRuntime
-    poison = attack.poison_tools
-    return lambda tools: TracedRuntime(poison(tools))
+    """What makes the case's runtime of the suite's tools: as the attack has them, as the defense lets them by."""
+    attack, defense = run.job.cell.attack, run.job.cell.defense
+
+    def build(tools: Sequence[Function]) -> TracedRuntime:
+        if attacked and isinstance(attack, PoisonsTools):
+            poisoned = attack.poison_tools(tools, run.written)
+            tools = poisoned if run.tracer.receipts is None else add_receipts(poisoned)
+        if isinstance(defense, ReadsTools) and defense.reads_tools:
+            tools = _guard_defense(lambda: defense.read_tools(tools, suite, model))
+        return TracedRuntime(tools)
+
+    return build
 
 
 def _write_injections(
@@ -262,9 +283,14 @@ def _write_injections(
         raise AttackFailed from error
 
 
-def _build_pipeline(defense: Defense, model: ChatModel, suite: Suite) -> BasePipelineElement:
+def _guard_defense(work: Callable[[], _Made]) -> _Made:
+    """Do what a defense's own code does.
+
+    Raises:
+        PipelineFailed: If that raised what no defense may raise.
+    """
     try:
-        return defense.pipeline(model, suite)
+        return work()
     except (ModelError, ModelCodeFailed, ConfigError):
         raise
     except (Exception, SystemExit) as error:
@@ -303,7 +329,7 @@ def _load_recorded_draws(
     calls = [(result.function, result.args) for result in results]
 
     def execute() -> list[str]:
-        loaded = suite.load_and_inject_default_environment(dict(run.written))
+        loaded = suite.load_and_inject_default_environment(drop_tool_places(run.written))
         again = repeat_calls(suite, user_task.init_environment(loaded), calls)
         return [error or str(tool_result_to_str(value)) for value, error in again]
 

@@ -162,9 +162,9 @@ class Settings(BaseModel):
 
     @field_validator("defense")
     @classmethod
-    def _no_labels_no_entry(cls, defense: dict[str, Any]) -> dict[str, Any]:
-        """No entry where no labels of tools are given, as before there could be; nor for an option that is gone."""
-        return dict(_drop_option(_drop_option(defense, "tool_labels", None), *_GONE_OPTION))
+    def _defaults_no_entry(cls, defense: dict[str, Any]) -> dict[str, Any]:
+        """No entry for what leaves tools as they are offered, and none for an option that is gone."""
+        return dict(_drop_defaults(defense, {"tool_labels": None, "read_tools": False, **_GONE_OPTION}))
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -214,7 +214,17 @@ def _hash(identity: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-_GONE_OPTION = ("worker_commands", 1)
+def _drop_defaults(value: Any, defaults: Mapping[str, Any]) -> Any:
+    """A config without these options, in it or in what it holds, where they have these values."""
+    if isinstance(value, list):
+        return [_drop_defaults(one, defaults) for one in value]
+    if not isinstance(value, dict):
+        return value
+    kept = {key: one for key, one in value.items() if key not in defaults or one is not defaults[key]}
+    return {key: _drop_defaults(one, defaults) for key, one in kept.items()}
+
+
+_GONE_OPTION = {"worker_commands": 1}
 """An option of AgentSys and its value in every YAML, which cases stored while it was there are known by."""
 _HAD_GONE_OPTION = "agentsys:defense.agentsys"
 
@@ -228,16 +238,7 @@ def _add_gone_option(value: Any) -> Any:
     inner = {key: _add_gone_option(one) for key, one in value.items()}
     target = value.get("_target_")
     gone = isinstance(target, str) and registered(target).name == _HAD_GONE_OPTION
-    return inner | ({_GONE_OPTION[0]: _GONE_OPTION[1]} if gone else {})
-
-
-def _drop_option(value: Any, name: str, at: object) -> Any:
-    """A config without an option of this name, in it or in what it holds, where that has this value."""
-    if isinstance(value, list):
-        return [_drop_option(one, name, at) for one in value]
-    if not isinstance(value, dict):
-        return value
-    return {key: _drop_option(one, name, at) for key, one in value.items() if (key, one) != (name, at)}
+    return inner | (_GONE_OPTION if gone else {})
 
 
 def without_keys(node: Mapping[str, Any], hidden: set[str]) -> dict[str, Any]:

@@ -44,7 +44,12 @@ ROOM = Extension(
                 "agentsys.serve_agent.serve_command:serve_command",
                 "Serve a defended agent, or the simulated model.",
                 ("agentsys serve --port 8321", "agentsys serve model=simulated defense=agentsys"),
-            )
+            ),
+            "probe": CommandSource(
+                "agentsys.serve_agent.probe_command:probe_command",
+                "Attack an agent of yours through its own tools.",
+                ("agentsys probe my_agent.py:TOOLS", "agentsys probe my_agent.py:run --model gpt-4o"),
+            ),
         },
     )
 )

@@ -62,6 +62,9 @@ def serve_command(
     plugin_path: Annotated[
         list[Path] | None, typer.Option("--plugin-path", help="Agents: folder your own modules are in.")
     ] = None,
+    mcp: Annotated[
+        bool, typer.Option("--mcp", help="One case's tools as an MCP server on stdio; files in logdir.")
+    ] = False,
     latency_ms: Annotated[float, typer.Option(min=0.0, help="Time each answer takes at least.")] = 0.0,
     seed: Annotated[int, typer.Option(help="Seed of the model's draws.")] = 0,
     version: Annotated[str, typer.Option(help="AgentDojo's benchmark version.")] = "v1.2.2",
@@ -76,6 +79,9 @@ def serve_command(
     ] = 0.0,
 ) -> None:
     """Serve a defended agent, or the simulated model (not an LLM), as OpenAI's chat completions."""
+    if mcp:
+        _serve_case(context.params)
+        return
     tokens = read_tokens(token_env)
     if not tokens:
         # A slip in the cheap options should not wait for the model.
@@ -84,6 +90,14 @@ def serve_command(
         _serve_agent(context, context.params, tokens)
     else:
         _serve_model(context.params, tokens)
+
+
+def _serve_case(options: Mapping[str, Any]) -> None:
+    from agentsys.base.object_import import add_plugin_paths
+    from agentsys.serve_agent.mcp_case import serve_case
+
+    add_plugin_paths(options["plugin_path"] or [])
+    serve_case(add_conversations_folder(options["overrides"] or []), options["config_dir"] or [])
 
 
 def read_tokens(variable: str | None) -> Sequence[str]:

@@ -37,6 +37,7 @@ from agentsys.models.prompted_tools import (
     write_reply,
 )
 from agentsys.models.text_tools import TEXT_PROTOCOLS, read_agentdojo_tools, write_agentdojo_call
+from agentsys.simulated.free_play import RESULT_FACT, plan_reads
 from agentsys.simulated.hostile_reader import ReaderKind
 from agentsys.simulated.playbook_index import Fact, GoalScript, ScriptedCall, TaskScript
 from agentsys.simulated.script_grounding import (
@@ -53,6 +54,7 @@ from agentsys.simulated.script_grounding import (
 )
 from agentsys.simulated.simulated_role import SimulatedKnowledge
 from agentsys.simulated.text_matching import fold_decoded, fold_text
+from agentsys.simulated.tool_offers import find_further_calls, join_descriptions, play_with_offers
 
 
 def from_tags(request: ChatRequest) -> ChatRequest | None:
@@ -186,6 +188,8 @@ DONE_ANSWER = "Done."
 """The answer where the ground truth has no words; an empty reply would count as no answer at all."""
 NOTHING_ASKED_ANSWER = "I have nothing to add."
 """The answer where no known request stands in the conversation."""
+NOTHING_ASKED = "none"
+"""The name of the assignment then."""
 
 
 @dataclass(frozen=True)
@@ -232,7 +236,15 @@ def find_assignment(request: ChatRequest, knowledge: SimulatedKnowledge, tools: 
     if tasks:
         return _assignment_of_task(tasks[0])
     asked = knowledge.find_goals(texts[0], tools) if texts else []
-    return _assignment_of_goal(asked[0]) if asked else Assignment("none", "")
+    return _assignment_of_goal(asked[0]) if asked else Assignment(NOTHING_ASKED, "")
+
+
+def _make_free_assignment(request: ChatRequest) -> Assignment:
+    """Reading with tools that no benchmark knows, and telling what they returned."""
+    asked = next(reversed(user_texts(request)), "")
+    calls = plan_reads(asked, request.tools)
+    facts = tuple(replace(RESULT_FACT, source=index) for index in range(len(calls)))
+    return Assignment("free", fold_text(asked), calls, facts=facts, relays=True)
 
 
 def _assignment_of_request(name: str, args: Mapping[str, Any], text: str) -> Assignment:
@@ -282,6 +294,7 @@ def replay_progress(
     refused = set() if asked_goal is None else {(asked_goal.suite, asked_goal.task_id)}
     progress = ScriptProgress(start_position(assignment.calls, tools), [], refused)
     context = f"{request.role}/{assignment.name}"
+    _decide_goals(join_descriptions(request.tools), progress, knowledge, context, tools)
     for message in request.messages:
         if message["role"] == "tool":
             result = read_tool_result(message)
@@ -312,7 +325,7 @@ def _decide_goals(
     text: str, progress: ScriptProgress, knowledge: SimulatedKnowledge, context: str, tools: frozenset[str]
 ) -> None:
     """Decide, once, about each goal that this text shows."""
-    for goal in knowledge.find_goals(text, tools):
+    for goal in [*knowledge.find_goals(text, tools), *find_further_calls(text, tools)]:
         key = (goal.suite, goal.task_id)
         if progress.has_decided(key):
             continue
@@ -335,13 +348,15 @@ def play_plain_agent(request: ChatRequest, knowledge: SimulatedKnowledge) -> Cha
     for native, written in _PROMPT_FORMS:
         prompted = native(request)
         if prompted is not None:
-            return written(_next_step(prompted, knowledge))
-    return _next_step(request, knowledge)
+            return written(play_with_offers(prompted, knowledge, _next_step))
+    return play_with_offers(request, knowledge, _next_step)
 
 
 def _next_step(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
     tools = {tool.name: tool for tool in request.tools}
     assignment = find_assignment(request, knowledge, tuple(tools))
+    if assignment.name == NOTHING_ASKED and knowledge.plays_freely and tools:
+        assignment = _make_free_assignment(request)
     assignment = replace(assignment, believes=knowledge.options.reader is ReaderKind.HOSTILE)
     progress = replay_progress(request, knowledge, assignment, frozenset(tools))
     if request.tool_choice == "none":
@@ -382,7 +397,7 @@ def _declare_intent(args: dict[str, Any], tool: ToolSpec, facts: Iterable[Fact],
 def _final_answer(request: ChatRequest, assignment: Assignment, progress: ScriptProgress) -> str:
     """The ground-truth answer as far as it has been read, then what obeyed goals want said."""
     if assignment.relays:
-        answer = _relayed_result(request, assignment.calls[0].function)
+        answer = _relayed_result(request, [call.function for call in assignment.calls])
     else:
         replaced = fact_replacements(
             assignment.facts, assignment.answer, iter_texts(request), believes=assignment.believes
@@ -392,10 +407,12 @@ def _final_answer(request: ChatRequest, assignment: Assignment, progress: Script
     return "\n".join([answer, *spoken_goals])
 
 
-def _relayed_result(request: ChatRequest, function: str) -> str:
-    """Repeat all that the call returned which another agent asked for: nobody said what is wanted of it."""
-    results = (read_tool_result(message) for message in request.messages if message["role"] == "tool")
-    return next((result.text for result in results if result.function == function), NOTHING_ASKED_ANSWER)
+def _relayed_result(request: ChatRequest, functions: Sequence[str]) -> str:
+    """Repeat the first that each call returned: nobody said what is wanted of it."""
+    results = [read_tool_result(message) for message in request.messages if message["role"] == "tool"]
+    first = {result.function: result.text for result in reversed(results)}
+    texts = [first[function] for function in functions if function in first]
+    return "\n".join(texts) or NOTHING_ASKED_ANSWER
 
 
 def _planned_tools(progress: ScriptProgress) -> str:

@@ -12,6 +12,7 @@ from agentdojo.types import ChatAssistantMessage
 
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.models.chat import ChatRequest, Scene
+from agentsys.simulated.free_play import RESULT_FACT, find_orders
 from agentsys.simulated.hostile_reader import ReaderKind
 from agentsys.simulated.playbook_index import Fact, GoalScript, PlaybookIndex, TaskScript, count_makeable
 from agentsys.simulated.text_matching import find_instruction_spans, fold_decoded, fold_text, occurs_in
@@ -142,6 +143,11 @@ class SimulatedKnowledge:
     scene: Scene | None = None
     """The case; None for a model that is not told (e.g. a served one)."""
 
+    @property
+    def plays_freely(self) -> bool:
+        """Whether this is no case of a benchmark, so that tools and requests may be anybody's."""
+        return self.scene is not None and not self.scene.suite
+
     def find_task(self, text: str, tools: Iterable[str] = ()) -> TaskScript | None:
         """The user task whose request stands in `text` (whitespace and case folded); None if there is none.
 
@@ -170,12 +176,22 @@ class SimulatedKnowledge:
         """
         names = None if tools is None else frozenset(tools)
         chosen = [self._first_doable(goals, names) for goals in self.index.goals_in_text(text)]
-        return [goal for goal in chosen if goal is not None]
+        orders = find_orders(text, names) if self.plays_freely else []
+        return [*(goal for goal in chosen if goal is not None), *orders]
 
     def obeys(self, goal: GoalScript, context: str) -> bool:
         """Whether the goal is obeyed in this context, by hash of seed, scene, goal and context."""
         probability = self.options.obedience(self.scene.attack if self.scene else "")
         return self.draw(probability, "obey", goal.suite, goal.task_id, context)
+
+    def believes(self, *what: str) -> bool:
+        """Whether the agent does what a tool says of itself, by the same hash."""
+        probability = self.options.obedience(self.scene.attack if self.scene else "")
+        return self.draw(probability, "believe", *what)
+
+    def find_told_goals(self, text: str, tools: Iterable[str], context: str) -> list[GoalScript]:
+        """The goals that stand in what tools say of themselves and that are obeyed."""
+        return [goal for goal in self.find_goals(text, tools) if self.obeys(goal, context)]
 
     def draw(self, probability: float, *what: str) -> bool:
         """True with this probability; the same `what` gives the same answer in the same scene and seed."""
@@ -187,7 +203,8 @@ class SimulatedKnowledge:
 
     def find_fact(self, field: str) -> Fact | None:
         """The fact of this field name, if the playbook has one."""
-        return self.index.facts.get(field)
+        own = RESULT_FACT if self.plays_freely and field == RESULT_FACT.field else None
+        return self.index.facts.get(field, own)
 
     def is_grounded(self, text: str, context: str) -> bool:
         """Whether `text` stands in `context` (whitespace, quotes, YAML folding and case folded)."""

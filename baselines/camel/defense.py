@@ -13,11 +13,12 @@ from agentdojo.task_suite.task_suite import TaskSuite
 from agentdojo.types import ChatAssistantMessage, ChatMessage
 
 from agentsys.base.option_checks import check_options
-from agentsys.models.chat import ChatModel, ChatRequest, assistant, text_of
+from agentsys.models.chat import ChatModel, ChatRequest, ToolSpec, assistant, text_of
 from agentsys.models.pipeline_elements import default_system_message, named_pipeline
 from agentsys.simulated.playbook_index import Fact, ScriptedCall
 from agentsys.simulated.script_grounding import MAX_ATTEMPTS, PLACEHOLDER, leaf_forms, scalar_leaves
 from agentsys.simulated.simulated_role import SimulatedKnowledge, SimulatedRole, mark_own_requests
+from agentsys.simulated.tool_offers import PARAMETER_REQUESTS, find_twins
 from baselines.camel.camel_agent import ROLE, CamelAgent, CamelSettings
 from baselines.camel.language.interpreter import find_program
 from baselines.camel.language.machine import ProgramError
@@ -44,7 +45,9 @@ def play_camel_planner(request: ChatRequest, knowledge: SimulatedKnowledge) -> C
     """Write the ground truth as a program, one statement a line; after an error what is left of it."""
     prompt, query = text_of(request.messages[0]), text_of(request.messages[1])
     tools = _TOOL.findall(prompt)
-    lines = list(_write_program(_find_script(query, tools, knowledge), frozenset(tools)))
+    script = _add_told_goals(_find_script(query, tools, knowledge), prompt, tools, knowledge)
+    offers = _Offers.read(prompt, query, knowledge)
+    lines = list(_write_program(script, frozenset(tools), offers))
     left = _remaining_lines(lines, request.messages[2:])
     return assistant("```python\n" + "\n".join(left) + "\n```")
 
@@ -58,7 +61,40 @@ def _find_script(query: str, tools: Sequence[str], knowledge: SimulatedKnowledge
     return _PlannerScript((), DONE, ()) if goal is None else _PlannerScript(goal.calls, goal.says or DONE, ())
 
 
-def _write_program(script: _PlannerScript, tools: frozenset[str]) -> Iterator[str]:
+def _add_told_goals(
+    script: _PlannerScript, prompt: str, tools: Sequence[str], knowledge: SimulatedKnowledge
+) -> _PlannerScript:
+    """A script, and behind it the goals that the tools' descriptions ask for; their values are the planner's."""
+    goals = knowledge.find_told_goals(prompt, tools, ROLE)
+    calls = [*script.calls, *(call for goal in goals for call in goal.calls)]
+    said = [script.answer, *(goal.says for goal in goals if goal.says)]
+    return _PlannerScript(tuple(calls), "\n".join(said), script.facts)
+
+
+@dataclass(frozen=True)
+class _Offers:
+    """What tools want of whoever calls them, as far as the planner does it."""
+
+    twins: Mapping[str, str]
+    asked: Mapping[str, str]
+    """Tool -> an argument more, with the user's request."""
+
+    @classmethod
+    def read(cls, prompt: str, query: str, knowledge: SimulatedKnowledge) -> _Offers:
+        """What stands in the planner's prompt."""
+        parts = _TOOL.split(prompt)
+        described = dict(zip(parts[1::2], parts[2::2], strict=True))
+        asked = {}
+        for tool, text in described.items():
+            for line in text.splitlines():
+                name, _, said = line.strip().partition(": ")
+                if said == PARAMETER_REQUESTS["request"] and knowledge.believes(tool, name):
+                    asked[tool] = f"{name}={query!r}"
+        told = find_twins(ToolSpec(tool, text, {}) for tool, text in described.items())
+        return cls({name: twin for name, twin in told.items() if knowledge.believes(twin)}, asked)
+
+
+def _write_program(script: _PlannerScript, tools: frozenset[str], offers: _Offers) -> Iterator[str]:
     """Each call, with the questions before it whose answers it needs; then the answer."""
     known: dict[str, str] = {}
     for index, call in enumerate(script.calls):
@@ -69,7 +105,9 @@ def _write_program(script: _PlannerScript, tools: frozenset[str]) -> Iterator[st
         for name, value in call.args.items():
             yield from _write_queries(facts, value, known, name, call.function)
             written.append(f"{name}={_write_expression(value, known)}")
-        yield f"result_{index} = {call.function}({', '.join(written)})"
+        tool = offers.twins.get(call.function, call.function)
+        written += [offers.asked[tool]] if tool in offers.asked else []
+        yield f"result_{index} = {tool}({', '.join(written)})"
     yield from _write_queries(script.facts, script.answer, known, None, None)
     yield f"print({_write_text(script.answer, known)})"
 

@@ -22,6 +22,7 @@ from agentsys.simulated.playbook_index import ScriptedCall
 from agentsys.simulated.simulated_role import SimulatedKnowledge, SimulatedRole
 from agentsys.simulated.slips import mark_quoting_role
 from agentsys.simulated.text_matching import words_pattern
+from agentsys.simulated.tool_offers import join_descriptions
 from baselines.defense_bases import AgentDefense
 from baselines.drift import drift_plan, drift_settings, drift_validator, injection_isolator
 from baselines.drift.drift_agent import DriftAgent
@@ -37,9 +38,12 @@ def _question(request: ChatRequest) -> str:
 def play_drift_planner(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
     """Write down the ground truth: its calls, and those of their values that the request holds."""
     query = _question(request)
-    tools = [tool.name for tool in read_tools(text_of(request.messages[0]))]
+    offered = read_tools(text_of(request.messages[0]))
+    tools = [tool.name for tool in offered]
     task = knowledge.find_task(query, tools)
-    calls = [call for call in task.calls if call.function in tools] if task is not None else []
+    told = knowledge.find_told_goals(join_descriptions(offered), tools, "planner")
+    asked = [*(task.calls if task is not None else ()), *(call for goal in told for call in goal.calls)]
+    calls = [call for call in asked if call.function in tools]
     entries = [
         {NAME: call.function, REQUIRED: _known_values(call, query, knowledge), CONDITIONS: None}
         for call in calls

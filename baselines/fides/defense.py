@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, ClassVar
 
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
@@ -26,6 +27,7 @@ from agentsys.simulated.script_grounding import (
 )
 from agentsys.simulated.scripted_agent import play_plain_agent
 from agentsys.simulated.simulated_role import SimulatedKnowledge, SimulatedRole, mark_own_requests
+from agentsys.simulated.tool_offers import join_descriptions, play_with_offers
 from baselines.defense_bases import AgentDefense
 from baselines.fides.fides_agent import ROLE, FidesAgent, FidesSettings
 from baselines.fides.hidden_values import VARIABLE_NAME
@@ -42,10 +44,19 @@ def play_fides_planner(request: ChatRequest, knowledge: SimulatedKnowledge) -> C
     task = knowledge.find_task(asked, tools)
     results = [message for message in request.messages if message["role"] == "tool"]
     goals = (goal for result in results for goal in knowledge.find_goals(_message_text(result), tools))
-    obeyed = any(knowledge.obeys(goal, ROLE) for goal in goals)
+    told = knowledge.find_told_goals(join_descriptions(request.tools), tools, ROLE)
+    obeyed = bool(told) or any(knowledge.obeys(goal, ROLE) for goal in goals)
     if task is None or obeyed or QUERY not in tools:
         return play_plain_agent(request, knowledge)
-    return _ScriptWalk(request, task, frozenset(tools), results).next_step()
+    walk = partial(_walk_script, task=task, tools=frozenset(tools))
+    return play_with_offers(request, knowledge, walk)
+
+
+def _walk_script(
+    request: ChatRequest, _: SimulatedKnowledge, *, task: TaskScript, tools: frozenset[str]
+) -> ChatAssistantMessage:
+    results = [message for message in request.messages if message["role"] == "tool"]
+    return _ScriptWalk(request, task, tools, results).next_step()
 
 
 def _message_text(message: ChatToolResultMessage) -> str:

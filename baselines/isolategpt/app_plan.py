@@ -33,6 +33,7 @@ from agentsys.models.trace import mark_reply_unreadable, span
 from agentsys.simulated.playbook_index import ScriptedCall, TaskScript
 from agentsys.simulated.script_grounding import leaf_forms, scalar_leaves
 from agentsys.simulated.simulated_role import SimulatedKnowledge, SimulatedRole
+from agentsys.simulated.tool_offers import join_descriptions
 from baselines.isolategpt.prompts import PLAN_AGAIN, PLANNER
 from baselines.melon.embedders import CharNgrams
 
@@ -214,12 +215,16 @@ def _write_plan(steps: Iterable[PlannedStep]) -> str:
 
 def play_app_planner(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
     """The ground truth's calls; an argument that an earlier one's result settles is that call's key."""
-    tools = [tool.name for tool in read_tools(text_of(request.messages[0]))]
+    offered = read_tools(text_of(request.messages[0]))
+    tools = [tool.name for tool in offered]
     task = knowledge.find_task(text_of(request.messages[1]), tools)
     if task is None:
         return assistant(_write_plan(()))
     chosen = [(index, call) for index, call in enumerate(task.calls) if call.function in tools]
-    return assistant(_write_plan(_write_planned_call(index, call, task) for index, call in chosen))
+    steps = [_write_planned_call(index, call, task) for index, call in chosen]
+    told = knowledge.find_told_goals(join_descriptions(offered), tools, PLANNER_ROLE)
+    goals = [PlannedStep(call.function, dict(call.args), "told") for goal in told for call in goal.calls]
+    return assistant(_write_plan([*steps, *goals]))
 
 
 def _write_planned_call(index: int, call: ScriptedCall, task: TaskScript) -> PlannedStep:

@@ -189,7 +189,7 @@ def build_embedder(name: str, openai: Mapping[str, Any]) -> Embedder:
         except TypeError as error:
             raise ConfigError(f"melon: section 'openai' is wrong: {error}.") from None
         except Unavailable as error:
-            text = f"{error} Without a key: defense.embedder=char_ngrams."
+            text = f"{error} Without a key: defense.melon.embedder=char_ngrams."
             raise Unavailable(text, needs=error.needs) from None
     return _load_own_embedder(name)
 

@@ -15,7 +15,7 @@ import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agentsys.extensions import CommandSection, CommandSource, Extension
+from agentsys.extensions import Extension
 
 if TYPE_CHECKING:
     from baselines.middleware.guard import CallDecision, Guard, GuardDenied, GuardSession, Screened
@@ -31,16 +31,5 @@ def __getattr__(name: str) -> Any:
 
 
 ROOM = Extension(
-    CommandSection(
-        "Guard an agent",
-        51,
-        {
-            "guard": CommandSource(
-                "baselines.middleware.guard_command:guard",
-                "Scan a text for attacks and explain each finding.",
-                ("agentsys guard mail.txt", "agentsys guard --format json < mail.txt"),
-            )
-        },
-    ),
     configs=Path(__file__).parent / "configs",
 )

@@ -8,11 +8,12 @@ from functools import lru_cache
 from typing import Any
 
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
+from agentdojo.functions_runtime import Function
 from agentdojo.task_suite.task_suite import TaskSuite
 from agentdojo.types import text_content_block_from_string
 
 from agentsys.abilities import DescribesItself, NamesPrompts, Rehearsable
-from agentsys.contracts import Defense
+from agentsys.contracts import Defense, Suite
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatModel, text_of
 from agentsys.models.pipeline_elements import (
@@ -26,7 +27,12 @@ from agentsys.models.pipeline_elements import (
 from agentsys.models.trace import span
 from baselines.defense_bases import CompositeDefense
 from baselines.middleware.guard import Guard
-from baselines.middleware.guard_settings import GuardLayer, GuardSettings, require_middleware_packages
+from baselines.middleware.guard_settings import (
+    GuardLayer,
+    GuardSettings,
+    Handling,
+    require_middleware_packages,
+)
 from baselines.middleware.guarded_agent import (
     MIDDLEWARE_SPAN,
     GuardedModel,
@@ -39,6 +45,7 @@ from baselines.middleware.tool_policy import (
     load_tool_policy,
     propose_policy,
 )
+from baselines.tool_boundary.tool_descriptions import DescriptionText, rewrite_descriptions
 
 OF_SUITE = "suite"
 """The option `policy` for: the suite's own policy where one is shipped, else one proposed from its tools."""
@@ -58,6 +65,7 @@ class Middleware(CompositeDefense):
     """
 
     holds = ("inner",)
+    reads_tools = False
 
     def __init__(
         self,
@@ -94,6 +102,18 @@ class Middleware(CompositeDefense):
             agent = tool_loop(watched, default_system_message(suite), name=name)
         tools = self.allowed_tools(suite) if self.settings.has(GuardLayer.POLICY) else None
         return named_pipeline(name, MiddlewareAgent(agent, self._guard(), tools, watched))
+
+    def read_tools(self, tools: Sequence[Function], suite: Suite, model: ChatModel) -> list[Function]:
+        """Give the tools with their descriptions screened as results are; only what is held whole changes."""
+        screen = self._guard().text
+
+        def read(texts: Sequence[DescriptionText]) -> list[str]:
+            screened = [screen(one.text) for one in texts]
+            # A tool may be about what a sentence in a result must not be: one cut sentence changes nothing.
+            passing = (Handling.ALLOW, Handling.REWRITE)
+            return [one.original if one.handling in passing else one.text for one in screened]
+
+        return rewrite_descriptions(tools, read)
 
     def allowed_tools(self, suite: TaskSuite[Any]) -> ToolRules:
         """What the policy allows on a suite."""

@@ -1,4 +1,4 @@
-"""`agentsys guard`: what the middleware makes of a text, with a reason for each finding."""
+"""`agentsys guards scan`: what the middleware makes of a text, with a reason for each finding."""
 
 from __future__ import annotations
 

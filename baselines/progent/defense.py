@@ -39,8 +39,11 @@ def play_policy_model(request: ChatRequest, knowledge: SimulatedKnowledge) -> Ch
     query = asked["query"]
     tools = [tool["name"] for tool in json.loads(asked["tools"])]
     needed = _find_needed_calls(query, tools, knowledge)
+    described = "\n".join(tool["description"] for tool in json.loads(asked["tools"]))
     if asked["calls"] is None:
-        return assistant(json.dumps(_write_rules(needed, query, knowledge), default=str))
+        rules = _write_rules(needed, query, knowledge)
+        _widen_rules(rules, described, tools, knowledge)
+        return assistant(json.dumps(rules, default=str))
     if asked["results"] is None:
         return assistant("Yes" if _calls_for_update(asked["calls"], needed, query, knowledge) else "No")
     read = "\n".join([query, asked["results"], asked["current"]])

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.agent_pipeline.errors import AbortAgentError
 from agentdojo.agent_pipeline.tool_execution import tool_result_to_str
-from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime, TaskEnvironment
+from agentdojo.functions_runtime import Function, FunctionCall, FunctionsRuntime, TaskEnvironment
 from agentdojo.task_suite.task_suite import TaskSuite
 from agentdojo.types import ChatMessage, ChatToolResultMessage
 from pydantic import ValidationError
@@ -30,6 +30,7 @@ from agentsys.models.pipeline_elements import (
 )
 from agentsys.models.providers.wire_parts import visible_text
 from agentsys.models.trace import current_tracer
+from baselines.tool_boundary.tool_descriptions import DescriptionText, rewrite_descriptions
 
 
 @dataclass(frozen=True)
@@ -223,6 +224,21 @@ def _repair_call(call: FunctionCall) -> FunctionCall:
     return call
 
 
+def filter_descriptions(filters: Sequence[BoundaryFilter], tools: Sequence[Function]) -> list[Function]:
+    """The tools, each text that describes one passed through the filters as if it were a result of that tool."""
+    turn = FilterTurn("", FunctionsRuntime(tools))
+
+    def read(texts: Sequence[DescriptionText]) -> list[str]:
+        given = [tool_message(FunctionCall(function=one.tool, args={}), one.text) for one in texts]
+        try:
+            left = apply_to_results(filters, turn, given)
+        except EndCase as end:  # nobody has begun: what is withheld is withheld, and the case goes on
+            left = list(end.results)
+        return [visible_text(one) for one in left]
+
+    return rewrite_descriptions(tools, read)
+
+
 class CallRefused(Exception):
     """A refused call, where the caller wants errors raised."""
 
@@ -293,6 +309,14 @@ class BoundaryDefense(ABC):
     name: str
     history: CallHistory = "proposed"
     """See `FilteredTools`."""
+    reads_tools = False
+    """Whether the filters read tools' descriptions, too (`defense.read_tools`)."""
+
+    def read_tools(
+        self, tools: Sequence[Function], suite: TaskSuite[Any], model: ChatModel
+    ) -> list[Function]:
+        """Give the tools with their descriptions, and those of their parameters, as the filters leave them."""
+        return filter_descriptions(self.boundary_filters(model, suite), tools)
 
     @property
     def needs_conversation(self) -> bool:

@@ -19,7 +19,8 @@ from agentsys.benchmarks.environment_text import find_breaking_character
 from agentsys.contracts import Victim
 from agentsys.runs.instantiate import instantiate
 
-NAMES = list_config_names("attack")
+# What attacks on tools write stands in no environment (test_tool_surface.py).
+NAMES = [name for name in list_config_names("attack") if not name.startswith("mcp_")]
 VICTIM = Victim("GPT-4", "Emma Johnson")
 PAIR = ("banking", "user_task_15", "injection_task_0")
 HOSTILE = {

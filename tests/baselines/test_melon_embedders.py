@@ -97,7 +97,7 @@ def test_without_its_key_the_defense_can_be_built_and_shown_but_not_run() -> Non
     assert defense.prompts()
     with mock.patch.dict(os.environ, {"OPENAI_API_KEY": ""}):
         for _ in range(2):
-            with pytest.raises(ConfigError, match=r"OPENAI_API_KEY.*defense\.embedder=char_ngrams"):
+            with pytest.raises(ConfigError, match=r"OPENAI_API_KEY.*defense\.melon\.embedder=char_ngrams"):
                 defense.pipeline(mock.Mock(), mock.Mock())
 
 

@@ -245,20 +245,21 @@ def test_a_confined_process_has_a_folder_and_nothing_else(tmp_path: Path) -> Non
 _PROBE = "import json, os; print(json.dumps([os.getcwd(), sorted(os.environ)]))"
 
 
-def test_verify_runs_in_a_child_that_gets_no_key_and_a_new_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+def test_a_bundle_is_run_in_a_child_that_gets_no_key_and_a_new_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-mine")
     monkeypatch.chdir(tmp_path)
     started: list[tuple[list[str], Any]] = []
-    call = subprocess.call
+    start = subprocess.run
 
-    def noted(command: list[str], **options: Any) -> int:
+    def noted(command: list[str], **options: Any) -> Any:
         started.append((command, options))
-        return call([command[0], "-c", _PROBE], **options)
+        return start([command[0], "-c", _PROBE], **options)
 
-    monkeypatch.setattr(subprocess, "call", noted)
-    assert run_confined(["verify", "x.zip"]) == 0
-    folder, names = json.loads(capfd.readouterr().out)
+    monkeypatch.setattr(subprocess, "run", noted)
+    status, said = run_confined(["agentsys.bundles.check_bundle", "x.zip"])
+    folder, names = json.loads(said)
+    assert status == 0
     assert not Path(folder).exists() and folder != str(tmp_path) and "OPENAI_API_KEY" not in names
-    assert started[0][0][1:] == ["-P", "-m", "agentsys", "verify", "x.zip"]
+    assert started[0][0][1:] == ["-P", "-m", "agentsys.bundles.check_bundle", "x.zip"]

@@ -1,4 +1,4 @@
-"""`agentsys doctor` reports what is there, never a key's value, and fails when its case fails."""
+"""`agentsys init --check` reports what is there, never a key's value, and fails when its case fails."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_doctor_says_which_keys_are_set_and_never_their_values(
     monkeypatch.setenv("MY_KEY", SECRET)
     monkeypatch.delenv("MY_PROJECT", raising=False)
     for form in ("table", "json"):
-        result = CliRunner().invoke(app, ["doctor", "--config-dir", str(own), "--format", form])
+        result = CliRunner().invoke(app, ["init", "--check", "--config-dir", str(own), "--format", form])
         assert result.exit_code == 0, result.exception
         assert "MY_KEY is set, MY_PROJECT is not set" in result.output
         assert SECRET not in result.output
@@ -77,7 +77,7 @@ def test_failing_self_check_exits_with_1_and_says_why(monkeypatch: pytest.Monkey
         raise RuntimeError("the model is \x1b[5mbroken")
 
     monkeypatch.setattr(doctor_command, "_run_one_case", broken)
-    result = CliRunner().invoke(app, ["doctor"])
+    result = CliRunner().invoke(app, ["init", "--check"])
     assert result.exit_code == 1
     assert "RuntimeError: the model is \\x1b[5mbroken" in result.output
 

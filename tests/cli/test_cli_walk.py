@@ -35,8 +35,8 @@ WALKED = (
     "show config model=simulated defense=agentsys",
     "show defense camel",
     "show prompts agentsys",
-    "guard text",
-    "doctor",
+    "guards scan text",
+    "init --check",
 )
 """Lines to type in a folder with `runs`, `recorded` and `text`."""
 VERBATIM = ("show config", "show prompts")

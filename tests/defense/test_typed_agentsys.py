@@ -240,6 +240,21 @@ def test_a_closed_value_is_chosen_blind_and_a_text_by_a_reader() -> None:
     )
 
 
+class Message(BaseModel):
+    sender: str
+    total: int = 12
+
+
+@pytest.mark.parametrize(("sender", "sent"), [("eve@evil.org", [True, False]), ("me", [True, True])])
+def test_with_labels_nothing_of_a_third_partys_record_is_chosen_blind(sender: str, sent: list[bool]) -> None:
+    found = []
+    for labels in (False, True):
+        turns = (LOOK, send(recipient="$c1.sender"), "ok")
+        _, world = run_once(*turns, value=Message(sender=sender), policy="words", labels=labels)
+        found.append(len(world.ran) == 2)
+    assert found == sent
+
+
 class Liar(FaithfulReader):
     """Workers that name an address which stands nowhere in the view."""
 
@@ -430,7 +445,9 @@ def test_a_value_that_is_not_there_is_null_whatever_reason_was_given() -> None:
 
 def test_an_agent_that_repeats_a_refused_call_is_stopped() -> None:
     outcome, world = run_once(*[send(recipient="$c9.x")] * 5, "ok")
-    assert len(outcome.results()) == 3 and world.ran == []
+    assert len(outcome.model.asked("main")) == 3 and world.ran == []
+    assert outcome.messages[-1]["role"] == "assistant"  # Otherwise AgentDojo scores nothing.
+    assert outcome.spans("main")[0].decision == {"finished": False, "failure": "stuck"}
 
 
 def test_calls_beyond_the_bound_are_refused_and_a_wrong_option_is_said() -> None:

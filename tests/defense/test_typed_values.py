@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from agentdojo.task_suite.load_suites import get_suite
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
@@ -22,6 +23,7 @@ from agentsys.defense.typed.handle_store import (
     count_first_call,
     hide_quotations,
 )
+from agentsys.defense.typed.record_writers import find_record_writers
 from agentsys.defense.typed.value_origin import (
     WORDLESS_KINDS,
     ChosenBy,
@@ -34,6 +36,7 @@ from agentsys.defense.typed.value_origin import (
     write_canonical,
 )
 from agentsys.errors import ConfigError
+from baselines.flow.label_table import load_suite_labels
 
 REQUEST = UserRequest("Pay Bob Smith 98.70 for the trip, and mail bob@blue.org about $c1.")
 
@@ -99,9 +102,27 @@ def test_a_blind_view_keeps_closed_leaves_and_the_users_words_and_says_what_it_c
     assert build_blind_view([], REQUEST).is_whole
 
 
-def test_a_field_that_a_table_calls_ones_own_is_kept() -> None:
-    view = build_blind_view(Mail(), REQUEST, lambda kind, name: (kind, name) == ("Mail", "subject"))
-    assert "Do this now" in view.leaves and "money" not in view.text
+def test_nothing_of_a_foreign_record_is_left_not_even_what_is_closed() -> None:
+    view = build_blind_view([Mail(), 7], REQUEST, lambda record: isinstance(record, Mail))
+    assert view.leaves == {"7"} and view.cut == 1
+
+
+def test_who_wrote_a_record_is_read_as_the_flow_tables_read_it() -> None:
+    environment = get_suite("v1.2.2", "workspace").load_and_inject_default_environment({})
+    writers = find_record_writers(environment)
+    mails = list(environment.inbox.emails.values())
+    mine = {mail.sender == environment.inbox.account_email for mail in mails if not writers.is_foreign(mail)}
+    assert mine == {True} and any(map(writers.is_foreign, mails))
+    shared = next(file for file in environment.cloud_drive.files.values() if not writers.is_foreign(file))
+    shared.shared_with["eve@evil.org"] = "r"
+    assert not writers.is_foreign(shared)  # Who may read has written nothing.
+    shared.shared_with["eve@evil.org"] = "rw"
+    assert writers.is_foreign(shared) and not writers.is_foreign({"sender": "eve"})
+    for suite in ("banking", "slack", "travel", "workspace", "dailylife", "github", "shopping"):
+        rules = load_suite_labels(suite)
+        assert rules is not None
+        for kind, rule in rules.classes.items():
+            assert writers.fields[kind] == rule.written_by, kind
 
 
 CANARY = "C4NARY says pay"

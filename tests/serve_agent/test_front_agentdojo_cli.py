@@ -64,7 +64,12 @@ def test_files_of_the_command_line_are_counted_as_the_agent_that_answered(tmp_pa
 def test_the_command_line_scores_as_our_runner_but_where_it_stops_first(part: Part, tmp_path: Path) -> None:
     wire = WIRES[part.wire]
     tasks: dict[str, Any] = {"users": part.users, "injections": part.injections}
-    settings = ["model=simulated", f"defense={part.defense}", f"logdir={tmp_path / 'served'}"]
+    settings = [
+        "model=simulated",
+        "model.reader=literal",
+        f"defense={part.defense}",
+        f"logdir={tmp_path / 'served'}",
+    ]
     with serve_agent(settings) as served:
         root = served.server.base_url
         theirs = by_agentdojo(root, wire, part.suite, tmp_path / "dojo", **tasks)

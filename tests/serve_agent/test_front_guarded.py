@@ -80,6 +80,29 @@ def test_guard_runs_a_request_over_python_functions_and_keeps_it(tmp_path: Path)
     assert dict(cases["calls"][0]) == {"read_file": 1, "send_money": 1}
 
 
+ROLES = "tools: {send_money: {recipient: content, date: secret}}"
+
+
+@pytest.mark.parametrize(("roles", "sent"), [(None, "UK12345678901234567890"), (ROLES, None)])
+def test_guard_with_typed_values_asks_an_engineers_file_for_roles(
+    tmp_path: Path, roles: str | None, sent: str | None
+) -> None:
+    (tmp_path / "roles.yaml").write_text(roles or "", encoding="utf-8")
+
+    def read_file(file_path: str) -> str:
+        """Reads a file."""
+        return BILL
+
+    file = f"defense.roles_file={tmp_path / 'roles.yaml'}"
+    agent = guard(
+        [read_file, send_money], defense="agentsys_typed", settings=[file], logdir=tmp_path / "runs"
+    )
+    answer = agent.ask(get_suite("v1.2.2", "banking").user_tasks["user_task_0"].PROMPT)
+    assert [args["recipient"] for tool, args in answer.calls if tool == "send_money"] == (
+        [sent] if sent else []
+    )
+
+
 def test_a_request_that_breaks_is_stored_and_told(tmp_path: Path) -> None:
     agent = guard([], defense="none", logdir=tmp_path, settings=["budget.tokens=1"])
     agent.ask("Hello.")

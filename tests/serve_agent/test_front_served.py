@@ -185,3 +185,42 @@ def test_the_log_folder_says_who_answered_and_of_two_agents_neither(tmp_path: Pa
     assert answering("none", "gpt-5.1") == ("simulated", "none", ["gpt-4o", "gpt-5.1"])
     for defense in ("prompt_sandwiching", "none"):  # which of the files are whose is not known any more
         assert answering(defense, "gpt-4o") == ("unrecorded", "unrecorded", ["gpt-4o", "gpt-5.1"])
+
+
+def test_a_served_agent_over_typed_values_asks_an_engineers_file_for_roles(tmp_path: Path) -> None:
+    specs: list[Any] = [
+        {"type": "function", "function": {"name": name, "description": words, "parameters": schema}}
+        for name, words, schema in (
+            ("read_file", "Reads a file.", _text_arguments("file_path")),
+            ("send_money", "Sends money.", _text_arguments("recipient", "amount", "subject", "date")),
+        )
+    ]
+    handed: dict[str, list[str]] = {}
+    for roles in ("", "tools: {send_money: {recipient: secret}}"):
+        folder = tmp_path / (roles[:5] or "empty")
+        folder.mkdir()
+        (folder / "roles.yaml").write_text(roles, encoding="utf-8")
+        settings = [
+            "defense=agentsys_typed",
+            f"defense.roles_file={folder / 'roles.yaml'}",
+            f"logdir={folder}",
+        ]
+        messages: list[Any] = [
+            {"role": "user", "content": get_suite("v1.2.2", "banking").user_tasks["user_task_0"].PROMPT}
+        ]
+        with serve_agent(["model=simulated", *settings]) as running:
+            while True:
+                reply = openai_of(running).chat.completions.create(model="x", messages=messages, tools=specs)
+                messages.append(reply.choices[0].message)
+                if not messages[-1].tool_calls:
+                    break
+                for call in messages[-1].tool_calls:
+                    handed.setdefault(roles, []).append(call.function.name)
+                    bill = "Please pay 98.70 to UK12345678901234567890, subject Car Rental."
+                    messages.append({"role": "tool", "tool_call_id": call.id, "content": bill})
+    assert [names.count("send_money") for names in handed.values()] == [1, 0]
+
+
+def _text_arguments(*names: str) -> dict[str, Any]:
+    kinds = {name: {"type": "number" if name == "amount" else "string"} for name in names}
+    return {"type": "object", "properties": kinds, "required": [*names]}

@@ -125,7 +125,12 @@ def by_us(
     chosen = [f"{key}=[{','.join(names)}]" for key, names in _named(users, injections) if names]
     agentsys.run(
         [
-            *("model=simulated", f"model.prose_name={wire.prose_name}", f"defense={defense}"),
+            *(
+                "model=simulated",
+                "model.reader=literal",
+                f"model.prose_name={wire.prose_name}",
+                f"defense={defense}",
+            ),
             *(f"attack={ATTACK}", f"benchmark.suites=[{suite}]", f"benchmark.version={version}"),
             *(f"logdir={folder}", *chosen),
         ]

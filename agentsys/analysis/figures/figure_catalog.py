@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from agentsys.analysis.figures import figure2
+from agentsys.analysis.figures import figure2, guarantee_figure
 from agentsys.analysis.figures.drawing import DrawnFigure, apply_style, remove_words
 from agentsys.analysis.figures.figure_data import PAPER, Mark, Selection, list_series
 from agentsys.analysis.figures.line_figures import draw_table1, draw_tokens, measure_table1, measure_tokens
@@ -151,6 +151,14 @@ FIGURES = {
         measure_tokens,
         draw_tokens,
         room=8,
+    ),
+    "guarantees": FigureKind(
+        "figure_guarantees",
+        "Benign utility, planted targets and tokens",
+        {guarantee_figure.PLANTED: (PERCENT, PERCENT), guarantee_figure.COST: ("thousand tokens", PERCENT)},
+        (NO_ATTACK, *guarantee_figure.ATTACKS),
+        guarantee_figure.measure_guarantees,
+        guarantee_figure.draw_guarantees,
     ),
 }
 """What `agentsys figure` takes -> figure."""

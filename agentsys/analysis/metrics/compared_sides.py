@@ -17,6 +17,7 @@ from agentsys.records.case_reader import LoadedCases
 from agentsys.records.case_row import IDENTITY, NO_ATTACK, CaseRow
 from agentsys.records.published_facts import NO_DEFENSE
 from agentsys.records.resolve_runs import shortest_distinct_ends
+from agentsys.records.runs_source import open_runs
 
 
 class Axis(StrEnum):
@@ -139,6 +140,7 @@ def choose_sides(
         ConfigError: If runs are to be compared and a folder lies in another one, or defenses and two
             folders hold the same cases: one of the two files would be left out.
     """
+    folders = [open_runs(folder) for folder in folders]
     if by is Axis.RUN:
         return _sides_of_folders(folders, read)
     together = read(folders)

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from agentsys.analysis.statistics.differences import Pair
 
 
+PERCENT = "percent"
+"""The unit of shares for people; in data they are fractions."""
+
+
 @runtime_checkable
 class Metric(Protocol):
     """A share of cases, in percent: of those it answers for, the ones in which it is true."""

@@ -16,6 +16,7 @@ from typing import Annotated, Any, NamedTuple, TypeVar
 import numpy as np
 
 from agentsys.analysis.metrics.cell_verdict import BROKEN, VALID, CellVerdict, judge_cells
+from agentsys.analysis.metrics.own_metric import PERCENT as PERCENT
 from agentsys.analysis.metrics.own_metric import Metric, count_answers
 from agentsys.analysis.statistics.difference_test import difference_interval
 from agentsys.analysis.statistics.differences import Difference
@@ -56,7 +57,6 @@ METRIC_TITLES = {
 }
 """Metric -> heading, in the order shown."""
 METRICS = tuple(METRIC_TITLES)
-PERCENT = "percent"
 Percent = Annotated[float, PERCENT]
 """Percent, or percentage points, as tables show them; data for programs hold the fraction, in a column that
 says so (agentsys.analysis.tables.table_writers)."""

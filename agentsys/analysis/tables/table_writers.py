@@ -11,7 +11,7 @@ from typing import Any, get_args, get_type_hints
 
 import orjson
 
-from agentsys.analysis.metrics.rates import PERCENT
+from agentsys.analysis.metrics.own_metric import PERCENT
 from agentsys.analysis.tables.table_document import (
     Document,
     Grid,

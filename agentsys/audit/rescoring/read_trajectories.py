@@ -18,6 +18,7 @@ from typing import Any
 from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatMessage, ChatToolResultMessage, MessageContentBlock
 
+from agentsys.attacks.injection_vectors import drop_tool_places
 from agentsys.audit.rescoring.recorded_trajectory import (
     RecordedCall,
     RecordFault,
@@ -45,6 +46,7 @@ from agentsys.records.listing import SkippedFile, list_files
 from agentsys.records.names_file import RunNames
 from agentsys.records.published_facts import NO_DEFENSE, parse_pipeline_name
 from agentsys.records.resolve_runs import resolve_runs
+from agentsys.records.runs_source import open_runs
 from agentsys.records.schema import StoredBlock
 from agentsys.records.stored_file import Producer, identify_case
 
@@ -161,7 +163,7 @@ def read_own_trajectory(stored: Mapping[str, Any], source: str) -> Trajectory:
         user_task_id=case.user_task_id,
         injection_task_id=case.injection_task_id,
         attack=case.attack,
-        injections=block.written,
+        injections=drop_tool_places(block.written),
         executed=_list_executed_calls(block.spans, parsed),
         seen_by_checks=_list_calls_for_checks(block, parsed),
         answer=parsed.answer or (),
@@ -370,7 +372,7 @@ def find_records(paths: Iterable[str | os.PathLike[str]], names: RunNames | None
     Raises:
         ConfigError: If a path does not exist, or a file of names is not one.
     """
-    listings = [list_files(Path(path)) for path in paths]
+    listings = [list_files(open_runs(Path(path))) for path in paths]
     rows = read_files(listings).rows
     settled = resolve_runs(rows, names or RunNames())
     return RecordFiles(

@@ -19,8 +19,8 @@ from agentsys.defense.typed.value_origin import (
     write_canonical,
 )
 
-IsOwnField = Callable[[str, str], bool]
-"""Whether a field (class of the object, name) holds text that no third party can have written."""
+IsForeign = Callable[[object], bool]
+"""Whether a third party may have written a whole record, its closed leaves included."""
 
 
 @dataclass
@@ -44,14 +44,14 @@ class BlindView:
         return all(write_canonical(leaf) in self.leaves for _, leaf in iterate_leaves(value))
 
 
-def build_blind_view(value: Any, request: UserRequest, is_own: IsOwnField | None = None) -> BlindView:
+def build_blind_view(value: Any, request: UserRequest, is_foreign: IsForeign | None = None) -> BlindView:
     """Cut a tool's value down to what nobody else wrote in words.
 
     Kept are leaves of a closed form (a word only where it stands alone: a list of words is a sentence) and
-    leaves that stand in the request; text that is JSON is taken for what it holds.
+    leaves that stand in the request; text that is JSON is taken for what it holds. Of a foreign record nothing is.
     """
     view = BlindView()
-    shown = _cut_node(_read_json_text(value), request, view, is_own or (lambda kind, name: False), False)
+    shown = _cut_node(_read_json_text(value), request, view, is_foreign or (lambda record: False), False)
     view.leaves = {write_canonical(leaf) for _, leaf in iterate_leaves(shown) if not _is_sign(leaf)}
     view.text = yaml.safe_dump(shown).strip() if isinstance(shown, dict | list) else str(shown)
     return view
@@ -66,23 +66,22 @@ def _read_json_text(value: Any) -> Any:
     return value
 
 
-def _cut_node(value: Any, request: UserRequest, view: BlindView, is_own: IsOwnField, listed: bool) -> Any:
+def _cut_node(value: Any, request: UserRequest, view: BlindView, is_foreign: IsForeign, listed: bool) -> Any:
+    if is_foreign(value):
+        return _cut_out(value, view)
     if hasattr(type(value), "model_fields"):
-        kind = type(value).__name__
         return {
-            name: convert_to_plain(child)
-            if is_own(kind, name)
-            else _cut_node(child, request, view, is_own, False)
-            for name, child in ((name, getattr(value, name)) for name in type(value).model_fields)
+            name: _cut_node(getattr(value, name), request, view, is_foreign, False)
+            for name in type(value).model_fields
         }
     value = convert_to_plain(value) if not isinstance(value, Mapping | list | tuple | set) else value
     if isinstance(value, Mapping):
         return {
-            _cut_key(key, place, request, view): _cut_node(child, request, view, is_own, False)
+            _cut_key(key, place, request, view): _cut_node(child, request, view, is_foreign, False)
             for place, (key, child) in enumerate(value.items(), 1)
         }
     if isinstance(value, list | tuple | set):
-        return [_cut_node(item, request, view, is_own, True) for item in value]
+        return [_cut_node(item, request, view, is_foreign, True) for item in value]
     return _cut_leaf(value, request, view, listed)
 
 
@@ -99,8 +98,13 @@ def _cut_leaf(leaf: Any, request: UserRequest, view: BlindView, listed: bool) ->
     closed = kind is not ValueKind.TEXT and not (listed and kind is ValueKind.WORD)
     if closed or request.contains(str(leaf)):
         return leaf if isinstance(leaf, bool | int | float | str) or leaf is None else write_canonical(leaf)
+    return _cut_out(leaf, view)
+
+
+def _cut_out(value: object, view: BlindView) -> str:
+    """The sign that stands for what is cut out."""
     view.cut += 1
-    return f"<text, {len(str(leaf))} characters>"
+    return f"<text, {len(str(value))} characters>"
 
 
 def _is_sign(leaf: object) -> bool:

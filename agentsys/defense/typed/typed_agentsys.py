@@ -138,6 +138,10 @@ def describe_typed(settings: TypedSettings) -> str:
             "A worker first sees the output with all texts of third parties cut out; only fields that are not"
             " found there are asked of a reader of the whole."
         )
+    if settings.labels:
+        parts.append(
+            "What stands in a record of somebody else than the user counts as found by such a reader."
+        )
     if settings.policy is FlowPolicy.OFF:
         parts.append("No command is judged.")
     else:
@@ -214,10 +218,11 @@ class TypedAgent(SessionElement):
                 return True
             if step == self._typed.main_steps:
                 break
-            context += typed.serve_turn(message["tool_calls"])
-            if typed.agent.is_stuck:
+            answered = typed.serve_turn(message["tool_calls"])
+            if typed.agent.is_stuck:  # AgentDojo scores a run whose last message is the agent's.
                 session.failure = Failure.STUCK
                 break
+            context += answered
         return False
 
     def _list_tools(self, session: AgentSession) -> list[ToolSpec]:

@@ -20,7 +20,7 @@ from agentsys.defense.gate import NOT_AVAILABLE, AcceptedValue, Failure, ends_su
 from agentsys.defense.intent import INTENT_PARAMETER, Intent, NoIntent, parse_intent
 from agentsys.defense.tool_turn import CheckedArguments, ToolOutput, check_arguments, run_tool
 from agentsys.defense.typed.argument_roles import ArgumentRole, ArgumentRoles
-from agentsys.defense.typed.blind_view import BlindView, IsOwnField, build_blind_view
+from agentsys.defense.typed.blind_view import BlindView, build_blind_view
 from agentsys.defense.typed.derived_policy import DerivedPolicy
 from agentsys.defense.typed.handle_store import (
     HandleStore,
@@ -31,6 +31,7 @@ from agentsys.defense.typed.handle_store import (
     write_text,
 )
 from agentsys.defense.typed.prompts import BLIND_ADVICE, READ_TOOL
+from agentsys.defense.typed.record_writers import find_record_writers
 from agentsys.defense.typed.value_judge import FlowPolicy, LeafVerdict, find_distance, judge_leaf
 from agentsys.defense.typed.value_origin import (
     WORDLESS_KINDS,
@@ -81,6 +82,8 @@ class TypedSettings:
     """Whether the main agent may ask to read a text, at the price of its freedom."""
     derived: bool = False
     """Whether a model first derives from the request which commands it needs."""
+    labels: bool = False
+    """Whether nothing of a record that somebody else wrote counts as chosen blind, its sender and id included."""
     main_steps: AtLeast1 = 15
     case_calls: AtLeast1 = 200
     subtask_calls: AtLeast1 = 60
@@ -99,7 +102,6 @@ class TypedSession:
     settings: TypedSettings
     roles: ArgumentRoles
     store: HandleStore
-    is_own: IsOwnField | None = None
     task_policy: DerivedPolicy | None = None
     planned_commands: frozenset[str] | None = None
     """Commands named before anything was read; None where texts cannot be read."""
@@ -278,10 +280,13 @@ class TypedSession:
         """The declared fields, each with who chose it."""
         if intent == STATUS_ONLY:
             return {name: ChosenValue(DONE_STATUS, ChosenBy.CODE) for name in intent}
-        view = build_blind_view(output.value.open_for(Reader.GATE), self.session.request, self.is_own)
+        raw, request = output.value.open_for(Reader.GATE), self.session.request
+        view = own = build_blind_view(raw, request)
+        if self.settings.labels:
+            own = build_blind_view(raw, request, find_record_writers(self.session.env).is_foreign)
         found: dict[str, ChosenValue] = {}
         if self.settings.blind_pass and view.leaves and not view.is_whole:
-            found = self._take_blind_fields(call, view, intent)
+            found = self._take_blind_fields(call, view, own, intent)
         missing = {name: kind for name, kind in intent.items() if name not in found}
         if missing:
             reading = self._ask_worker(call, output.text, missing)
@@ -289,17 +294,21 @@ class TypedSession:
                 return reading
             read = {} if isinstance(reading, Failure) else reading.value
             for name in missing:
-                blind = view.is_whole and view.holds(read.get(name))
+                blind = view.is_whole and own.holds(read.get(name))
                 found[name] = ChosenValue(read.get(name), ChosenBy.BLIND if blind else ChosenBy.READER)
         return {name: found[name] for name in intent}
 
-    def _take_blind_fields(self, call: TracedCall, view: BlindView, intent: Intent) -> dict[str, ChosenValue]:
-        """The fields that a worker found in the blind view, letter for letter."""
+    def _take_blind_fields(
+        self, call: TracedCall, view: BlindView, own: BlindView, intent: Intent
+    ) -> dict[str, ChosenValue]:
+        """The fields that a worker found in the blind view, letter for letter; not blind is what only others wrote."""
         reply = self._ask_worker(call, Untrusted(view.text), intent, BLIND_ADVICE)
         if isinstance(reply, Failure):
             return {}
         return {
-            name: ChosenValue(reply.value[name], ChosenBy.BLIND)
+            name: ChosenValue(
+                reply.value[name], ChosenBy.BLIND if own.holds(reply.value[name]) else ChosenBy.READER
+            )
             for name, kind in intent.items()
             if not lacks_value(reply.value.get(name), kind)
             and _has_leaves(reply.value[name])

@@ -25,7 +25,7 @@ from agentsys.analysis.tables.table_writers import OutputFormat, render_output
 from agentsys.analysis.tables.write_terminal import terminal_document
 from agentsys.cli.results_command import results_command
 from agentsys.records.case_reader import LoadedCases, read_cases
-from agentsys.records.schema import Exposure
+from agentsys.records.schema import Exposure, StoredSpan
 
 _HEADER = "benchmark,version,model,defense,attack,suite,metric,"
 _HEADER += "value_fraction,ci_low_fraction,ci_high_fraction,n,errors,verdict,reasons,mean"
@@ -218,3 +218,16 @@ def test_results_of_a_thousand_files_need_neither_pandas_nor_agentdojo(tmp_path:
     outcome = subprocess.run(command, capture_output=True, text=True, timeout=60, env=surroundings)
     assert outcome.returncode == 0, outcome.stderr
     assert "1000" in outcome.stdout or "1,000" in outcome.stdout
+
+
+def test_stored_records_of_a_preset_that_is_gone_are_still_read(tmp_path: Path) -> None:
+    span = StoredSpan(
+        id=0, parent_id=None, kind="validate", name="send_money", attempt=1, messages=[], calls=[],
+        decision={"allow": False, "by": "rules"}, duration_s=0.1,
+    )  # fmt: skip
+    store_own(tmp_path, case_of(defense="agentsys_hybrid"), spans=[span], config_hash="a" * 64)
+    read = read_cases([tmp_path])
+    assert [case.defense for case in read.cases] == ["agentsys_hybrid"] and not read.skipped_files
+    assert "agentsys_hybrid,important_instructions,banking,targeted_asr" in _command(
+        str(tmp_path), "--format", "csv"
+    )

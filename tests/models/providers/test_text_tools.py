@@ -20,7 +20,7 @@ from providers_under_test import answering, model_at
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatRequest, ToolSpec, assistant, system, text_of, user
 from agentsys.models.pipeline_elements import tool_loop, tool_specs
-from agentsys.models.text_tools import MALFORMED_CALL, TEXT_PROTOCOLS, ProtocolName
+from agentsys.models.text_tools import MALFORMED_CALL, TEXT_PROTOCOLS, ProtocolName, with_parsed_calls
 
 
 def get_day(city: str, exact: bool = False) -> str:
@@ -188,6 +188,36 @@ def test_arguments_one_level_down_are_unwrapped_where_the_tool_has_no_such_field
         message = model.complete(ChatRequest([system("Be brief."), user("x")], TOOLS)).message
     (call,) = message["tool_calls"] or []
     assert (call.function, dict(call.args)) == ROME[0]
+
+
+def fence(body: str, prose: str = "You can call the `get_day` function with these arguments:") -> str:
+    return f"{prose}\n```json\n{body}\n```\nThis tells the day."
+
+
+@pytest.mark.parametrize(
+    ("text", "calls"),
+    [
+        (fence('{"city": "Rome"}'), ROME),
+        (fence('{\n  "city": "Rome" // where you live\n}'), ROME),
+        (fence('{"city": "Rome"}', "First `get_day`, then `no_arguments`:"), []),
+        (fence('{"city": "Rome"}', "With get_day I learn this, or I call `nothing`:"), []),
+        (fence('{"city": "Rome", "day": "Monday"}'), []),
+        (fence('{"exact": true}'), []),
+        (fence('{"city": "Rome"}') + fence('{"city": "Oslo"}'), []),
+        (fence('{"city": "Rome"}') + "\n```python\nget_day()\n```", []),
+        (fence("{}", "I call `no_arguments`:"), []),
+        (fence('[{"city": "Rome"}]'), []),
+        ('I call `get_day`:\n```json\n{"city": "Rome"}', []),
+    ],
+)
+def test_arguments_alone_are_a_call_where_prose_names_its_one_tool(
+    text: str, calls: list[tuple[str, Any]]
+) -> None:
+    request = ChatRequest([system("Be brief."), user("x")], TOOLS)
+    read = with_parsed_calls(assistant(text), request, TEXT_PROTOCOLS["hermes"])["tool_calls"] or []
+    assert [(call.function, dict(call.args)) for call in read] == calls
+    again = ChatRequest([*request.messages, assistant("", read)], TOOLS)
+    assert with_parsed_calls(assistant(text), again, TEXT_PROTOCOLS["hermes"])["tool_calls"] is None
 
 
 @pytest.mark.parametrize("protocol", TEXT_PROTOCOLS)

@@ -1,0 +1,117 @@
+"""`agentsys check`: whether stored runs can be believed, on one page with one verdict."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from agentsys.analysis.metrics.cell_verdict import BROKEN, GRADES, VALID
+from agentsys.analysis.metrics.rates import judge_scored, scored_cells
+from agentsys.base.grouping import format_count
+from agentsys.cli.cli_output import print_line
+from agentsys.cli.exit_status import raise_on_stop_signals
+from agentsys.cli.terminal import escape_to_line
+from agentsys.extensions import CheckFinding, RunsToCheck, load_extensions
+from agentsys.records.case_reader import LoadedCases, read_cases
+from agentsys.records.runs_source import fetch_runs, open_runs
+
+_MARKS = {"valid": "+", "suspect": "?", "broken": "-", "note": " "}
+_SHOWN_DETAILS = 5
+_VERDICTS = {
+    "valid": "Holds: nothing was found against these runs.",
+    "suspect": "Holds, with doubts: see the lines with a question mark.",
+    "broken": "Does not hold: see the lines with a minus.",
+}
+
+
+def check_command(
+    given: Annotated[
+        Path, typer.Argument(metavar="RUNS|BUNDLE", help="Folder of runs, a bundle, or a bundle's address.")
+    ],
+    form: Annotated[
+        Literal["text", "json"], typer.Option("--format", help="text for people; json: every detail.")
+    ] = "text",
+    trust_code: Annotated[
+        bool,
+        typer.Option("--trust-code", help="Execute source files that a bundle brings. Read them first."),
+    ] = False,
+    workers: Annotated[int, typer.Option(min=1, max=64, help="Cases under way at once.")] = 2,
+) -> None:
+    """Check records, completeness, cells, scores and, of a bundle, whether it runs again. No key, no network.
+
+    Exits with 0 if the runs hold, 1 if something is broken, 2 if they cannot be read.
+    """
+    with raise_on_stop_signals():
+        _check(given, form, trust_code=trust_code, workers=workers)
+
+
+def _check(given: Path, form: str, *, trust_code: bool, workers: int) -> None:
+    file = fetch_runs(given)
+    runs = RunsToCheck(file, open_runs(file), trust_code, workers)
+    reading = read_cases([runs.folder])
+    found = [_check_records(reading), _check_completeness(reading), *_check_cells(reading)]
+    for room in load_extensions():
+        if room.check is not None:
+            module, _, function = room.check.partition(":")
+            print(f"Asking {module.split('.')[1]} ...", file=sys.stderr)
+            found += getattr(import_module(module), function)(runs)
+    verdict = max((one.grade for one in found if one.grade in GRADES), key=GRADES.index)
+    if form == "json":
+        document = {"verdict": verdict, "findings": [dataclasses.asdict(one) for one in found]}
+        sys.stdout.write(f"{json.dumps(document, indent=2)}\n")
+    else:
+        _print_page(given, reading, found, verdict)
+    if verdict == BROKEN:
+        raise typer.Exit(1)
+
+
+def _check_records(reading: LoadedCases) -> CheckFinding:
+    count = format_count(len(reading.cases), "case")
+    bad = [f"{file.path}: {file.reason}" for file in reading.skipped_files]
+    errors = sum(case.status != "ok" for case in reading.cases)
+    failed = f"; {format_count(errors, 'case')} ended in an error and count in no rate" if errors else ""
+    if bad:
+        text = f"{count} read, {format_count(len(bad), 'file')} unreadable{failed}"
+        return CheckFinding("Records", "broken", text, tuple(bad))
+    return CheckFinding("Records", "suspect" if errors else VALID, f"{count} read{failed}")
+
+
+def _check_completeness(reading: LoadedCases) -> CheckFinding:
+    lines = tuple(one.summary for one in reading.unfinished)
+    if lines:
+        return CheckFinding("Complete", "broken", "planned cases have no record", lines)
+    if all(case.foreign for case in reading.cases):
+        return CheckFinding("Complete", "note", "no plan of these runs is known")
+    return CheckFinding("Complete", VALID, "no planned case is known to lack a record")
+
+
+def _check_cells(reading: LoadedCases) -> Iterator[CheckFinding]:
+    verdicts = judge_scored(scored_cells(reading.cases))
+    doubted = [(cell, found) for cell, found in verdicts.items() if found.verdict != VALID]
+    worst = max((found.verdict for found in verdicts.values()), key=GRADES.index, default=VALID)
+    doubted.sort(key=lambda one: -GRADES.index(one[1].verdict))
+    details = tuple(
+        f"{cell.model} / {cell.defense} / {cell.attack}: {found.verdict}: {found.reasons}"
+        for cell, found in doubted
+    )
+    text = f"{len(verdicts) - len(doubted)} of {format_count(len(verdicts), 'cell')} valid"
+    yield CheckFinding("Cells", worst, text, details)
+
+
+def _print_page(given: Path, reading: LoadedCases, found: list[CheckFinding], verdict: str) -> None:
+    simulated = any(case.simulated for case in reading.cases)
+    print_line(escape_to_line(f"{given}{' (simulated: a script, no LLM)' if simulated else ''}"))
+    for one in found:
+        print_line(escape_to_line(f"{_MARKS[one.grade]} {one.subject:<10} {one.text}"), hang=" " * 13)
+        for detail in one.details[:_SHOWN_DETAILS]:
+            print_line(escape_to_line(f"             {detail}"), hang=" " * 15)
+        if len(one.details) > _SHOWN_DETAILS:
+            print_line(f"             and {len(one.details) - _SHOWN_DETAILS:,} more (--format json has all)")
+    print_line(_VERDICTS[verdict])

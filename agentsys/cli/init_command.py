@@ -1,0 +1,302 @@
+"""`agentsys init`: a YAML for a model of the user's, what the model is able to, and the command to run next."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+import yaml
+
+from agentsys.cli.cli_output import ConfigDirOption, print_line
+from agentsys.cli.terminal import escape_to_line
+from agentsys.errors import ConfigError, Unavailable
+
+if TYPE_CHECKING:
+    from agentsys.models.chat import ChatModel, ChatRequest
+
+_NATIVE = "make a tool call"
+_JSON = "write JSON by a schema"
+_CODE = "write one code block"
+_NEEDS: dict[str, tuple[str, ...]] = {
+    "none": (_NATIVE, "stop calling"),
+    "spotlighting": (_NATIVE, "stop calling"),
+    "tool_filter": (_NATIVE, "stop calling"),
+    "melon": (_NATIVE, "stop calling"),
+    "progent": (_NATIVE, "stop calling", _JSON),
+    "drift": (_NATIVE, "stop calling", _JSON),
+    "camel": (_CODE, _JSON),
+    "agentsys": (
+        *(_NATIVE, "stop calling", "declare an intent", "extract fields", "judge commands"),
+        *("find planted orders", "sort tools"),
+    ),
+}
+"""Defense -> the abilities without which its row shows the model's failure and not the defense."""
+
+
+@dataclass(frozen=True)
+class Ability:
+    """What one test found."""
+
+    name: str
+    passed: bool
+    said: str
+    """What the model answered, or the reason; empty where that does not help."""
+
+
+def init_command(
+    url: Annotated[
+        str | None, typer.Option("--url", help="The server, e.g. http://127.0.0.1:8000/v1 (OpenAI's API).")
+    ] = None,
+    model: Annotated[str | None, typer.Option("--model", help="The model's id on the server.")] = None,
+    name: Annotated[
+        str | None, typer.Option("--name", help="What tables call it; default: the end of its id.")
+    ] = None,
+    key_env: Annotated[
+        str | None, typer.Option("--key-env", help="Environment variable that holds the server's key.")
+    ] = None,
+    to: Annotated[Path, typer.Option("--to", metavar="DIR", help="Config folder to write into.")] = Path(
+        "conf"
+    ),
+    check: Annotated[
+        bool, typer.Option("--check", help="Check this installation: versions, keys, extras, one case.")
+    ] = False,
+    ping: Annotated[
+        bool, typer.Option("--ping", help="With --check: ask each model that has its key one question.")
+    ] = False,
+    config_dir: ConfigDirOption = None,
+    form: Annotated[
+        Literal["table", "json"], typer.Option("--format", help="With --check: how to print.")
+    ] = "table",
+) -> None:
+    """Write the YAML of a model of yours, try what it is able to, and say what to run. --check: the installation."""
+    if check:
+        from agentsys.cli.doctor_command import doctor_command
+
+        doctor_command(config_dir=config_dir, ping=ping, format=form)
+        return
+    values = _collect_values(url, model, name, key_env)
+    file = _write_yaml(to, values)
+    abilities, values = _try_abilities(values)
+    _write_yaml(to, values)
+    for one in abilities:
+        told = f": {one.said}" if one.said and not one.passed else ""
+        print_line(escape_to_line(f"{'+' if one.passed else '-'} {one.name}{told}"), hang="    ")
+    able = {one.name for one in abilities if one.passed}
+    fit = [defense for defense, needs in _NEEDS.items() if able.issuperset(needs)]
+    print_line(f"Can carry: {', '.join(fit) or 'no defense, and no plain agent either'}.")
+    for defense, needs in _NEEDS.items():
+        if defense not in fit:
+            print_line(
+                f"Would be broken: {defense} (cannot {', '.join(need for need in needs if need not in able)})."
+            )
+    print_line(f"Wrote {escape_to_line(str(file))}; its rows are called {values['name']}.")
+    if "none" in fit:
+        _print_next_steps(to, values["name"], [one for one in ("none", "agentsys") if one in fit])
+    else:
+        print_line(
+            "Start the server with the model's tool-call parser, or take another model; then run init again."
+        )
+
+
+def _collect_values(
+    url: str | None, model: str | None, name: str | None, key_env: str | None
+) -> dict[str, Any]:
+    url = url or _ask("--url", "The server's address (http://127.0.0.1:8000/v1)")
+    if not re.fullmatch(r"https?://[^\s/]+.*", url):
+        raise ConfigError(
+            f"--url {url} is no address. For example: agentsys init --url http://127.0.0.1:8000/v1"
+        )
+    if key_env is not None and not os.environ.get(key_env):
+        raise Unavailable(f"{key_env} is not set. Set it first: export {key_env}=...", needs=key_env)
+    offered = _list_models(url, key_env)
+    model = model or (next(iter(offered)) if len(offered) == 1 else None)
+    if model is None:
+        listed = f" It has: {', '.join(list(offered)[:8])}." if offered else ""
+        model = _ask("--model", f"The model's id.{listed}")
+    name = name or re.sub(r"[^a-z0-9._-]+", "-", model.rpartition("/")[2].lower()).strip("-.") or "model"
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
+        raise ConfigError(f"--name {name}: letters, digits, '.', '_' and '-' only.")
+    return {
+        "_target_": "agentsys.models.providers.openai.OpenAIModel",
+        "name": name,
+        "prose_name": "Local model",
+        "simulated": False,
+        "model_id": model,
+        "api_key_env": key_env,
+        "base_url": url,
+        "temperature": 0.0,
+        "max_tokens": 4096,
+        "timeout_s": 300.0,
+        "context_tokens": offered.get(model),
+        "price": None,
+        "cache": True,
+        "tools": "native",
+    }
+
+
+def _ask(option: str, question: str) -> str:
+    if not sys.stdin.isatty():
+        raise ConfigError(
+            f"Missing {option}. {question}. For example: "
+            "agentsys init --url http://127.0.0.1:8000/v1 --model Qwen/Qwen2.5-7B-Instruct"
+        )
+    return str(typer.prompt(escape_to_line(question)))
+
+
+def _list_models(url: str, key_env: str | None) -> dict[str, int | None]:
+    """Id -> size of its context, where the server tells (vLLM does); empty where it lists none."""
+    import httpx
+
+    headers = {"Authorization": f"Bearer {os.environ[key_env]}"} if key_env else {}
+    try:
+        listed = httpx.get(f"{url.rstrip('/')}/models", headers=headers, timeout=20).json()["data"]
+        sizes = {str(one["id"]): one.get("max_model_len") for one in listed}
+    except (httpx.HTTPError, ValueError, KeyError, TypeError):
+        return {}
+    return {name: size if isinstance(size, int) and size > 0 else None for name, size in sizes.items()}
+
+
+def _write_yaml(to: Path, values: Mapping[str, Any]) -> Path:
+    """Write `model/NAME.yaml`; a file of another model is never replaced."""
+    from agentsys.base.config_catalog import list_config_names
+
+    name = values["name"]
+    if name in list_config_names("model"):
+        raise ConfigError(f"'{name}' is the name of a shipped model. Give another one: --name my-{name}")
+    file = to / "model" / f"{name}.yaml"
+    if file.exists():
+        there = yaml.safe_load(file.read_text(encoding="utf-8"))
+        if not isinstance(there, dict) or there.get("model_id") != values["model_id"]:
+            raise ConfigError(f"{file} is another model's. Give another name: --name {name}-2")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    text = yaml.safe_dump(dict(values), sort_keys=False, allow_unicode=True)
+    head = (
+        f"# {name}, as `agentsys init` found it. price: {{input: ..., output: ..., as_of: ...}} gives costs\n"
+    )
+    file.write_text(head + text, encoding="utf-8")
+    return file
+
+
+def _try_abilities(values: dict[str, Any]) -> tuple[list[Ability], dict[str, Any]]:
+    """Ask the model; if its server parses no calls, through text, one protocol after another.
+
+    Returns:
+        What was found, and the YAML's values with the way of calling that works.
+
+    Raises:
+        Unavailable: If the model cannot be asked.
+    """
+    from agentsys.models.chat import ModelError
+    from agentsys.models.reply_checks import is_expected_call
+    from agentsys.models.text_tools import TEXT_PROTOCOLS
+    from agentsys.runs.preflight import find_first_trouble
+
+    model = _build_model(values)
+    trouble, odd = find_first_trouble([model], None)
+    if trouble is not None and "tool" not in trouble.needs:
+        raise trouble
+    if trouble is None and not odd:
+        print_line("Its server takes tools and parses calls (tools: native).")
+        return [Ability(_NATIVE, True, ""), *_ask_all(model)], values
+    for protocol in TEXT_PROTOCOLS:
+        tried = values | {"tools": "text", "text_protocol": protocol}
+        texting = _build_model(tried)
+        try:
+            called = is_expected_call(texting.complete(_make_call_question()))
+        except ModelError:
+            continue
+        if called:
+            print_line(f"Its server parses no calls; they go through text (text_protocol: {protocol}).")
+            return [Ability(_NATIVE, True, ""), *_ask_all(texting)], tried
+    return [Ability(_NATIVE, False, "neither natively nor through text"), *_ask_all(model)], values
+
+
+def _make_call_question() -> ChatRequest:
+    """The question before every run, with a system message: tools through text stand in it."""
+    from agentsys.models.chat import ChatRequest, system
+    from agentsys.models.reply_checks import CONNECTION_QUESTION
+
+    asked = CONNECTION_QUESTION
+    return ChatRequest([system("You work with tools."), *asked.messages], asked.tools, role=asked.role)
+
+
+def _build_model(values: Mapping[str, Any]) -> ChatModel:
+    from agentsys.base import config_catalog
+    from agentsys.models.build_model import build_stack
+
+    stack = build_stack(
+        values, cache_dir=None, load_model=lambda other: config_catalog.load_config("model", other)
+    )
+    return stack.probe_models()[0]
+
+
+def _ask_all(model: ChatModel) -> list[Ability]:
+    from agentsys.models.chat import ModelError
+
+    asked: list[Callable[[ChatModel], list[Ability]]] = [_write_json, _write_code, _run_agentsys_tests]
+    found: list[Ability] = []
+    for ask in asked:
+        try:
+            found += ask(model)
+        except ModelError as error:
+            found.append(Ability(ask.__name__.strip("_").replace("_", " "), False, str(error)))
+    return found
+
+
+def _write_json(model: ChatModel) -> list[Ability]:
+    from agentsys.models.chat import ChatRequest, text_of, user
+    from agentsys.models.loose_json import find_object_with
+
+    schema = {"type": "object", "properties": {"city": {"type": "string"}, "year": {"type": "integer"}}}
+    question = (
+        "Reply with one JSON object that fits this schema and nothing else: "
+        f"{json.dumps(schema)}. The text: The tower in Leeds was finished in 1931."
+    )
+    said = text_of(model.complete(ChatRequest([user(question)])).message)
+    value = find_object_with(said, ("city", "year"))
+    right = value is not None and value.get("city") == "Leeds" and value.get("year") == 1931
+    return [Ability(_JSON, right, said[:120])]
+
+
+def _write_code(model: ChatModel) -> list[Ability]:
+    from agentsys.models.chat import ChatRequest, text_of, user
+
+    question = "Write Python that prints the sum of 17 and 25, in exactly one fenced code block (```python)."
+    said = text_of(model.complete(ChatRequest([user(question)])).message)
+    blocks = re.findall(r"```(?:python)?\s*\n(.*?)```", said, re.DOTALL)
+    right = len(blocks) == 1 and "print" in blocks[0]
+    return [Ability(_CODE, right, said[:120])]
+
+
+def _run_agentsys_tests(model: ChatModel) -> list[Ability]:
+    """The roles' own prompts; each of their tests has a name that `_NEEDS` knows."""
+    from agentsys.defense.ability_tests import run_ability_tests
+
+    found = [Ability(one.ability, one.passed, one.said) for one in run_ability_tests(model)]
+    return [one for one in found if one.name != _NATIVE]
+
+
+def _print_next_steps(to: Path, name: str, defenses: list[str]) -> None:
+    from agentsys.runs.preview import estimate_costs
+    from agentsys.runs.run_session import prepare_session
+
+    plan = [f"model={name}", f"defense={','.join(defenses)}", "attack=none,important_instructions", "limit=3"]
+    session = prepare_session(plan, config_dirs=[to], rehearsal=True)
+    estimates = estimate_costs(session.plan.open_jobs, {})
+    for defense in defenses:
+        cells = [labels for labels in estimates if defense in labels]
+        count = sum(job.labels in cells for job in session.plan.open_jobs)
+        tokens = 100 * sum(estimates[labels].tokens for labels in cells) / max(1, count)
+        print_line(
+            f"A hundred cases of {defense}: about {tokens / 1e6:.1f}M tokens (simulated; up to twice that)."
+        )
+    line = shlex.join(["agentsys", "run", "--config-dir", str(to), *plan, f"logdir=results/runs/{name}"])
+    print_line(f"Next: {line}")
