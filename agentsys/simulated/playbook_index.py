@@ -138,6 +138,8 @@ class PlaybookIndex:
     def __init__(self, playbook: Playbook) -> None:
         self.playbook = playbook
         self.facts: dict[str, Fact] = {fact.field: fact for task in playbook.tasks for fact in task.facts}
+        self.tools = frozenset(call.function for task in playbook.tasks for call in task.calls)
+        """Tools that some task's way calls."""
         self._tasks = _group_by_wording(playbook.tasks, [task.prompt for task in playbook.tasks])
         self._goals = _group_by_wording(playbook.goals, [goal.goal for goal in playbook.goals])
         # A step looks at all earlier messages again: what stands in a text is worked out once.

@@ -81,7 +81,12 @@ def main() -> None:
     """Run the agent against both addresses and print what it did."""
     with tempfile.TemporaryDirectory() as folder:
         for defense in ("none", "agentsys"):
-            settings = ["model=simulated", f"defense={defense}", f"logdir={folder}/{defense}"]
+            settings = [
+                "model=simulated",
+                "model.reader=literal",
+                f"defense={defense}",
+                f"logdir={folder}/{defense}",
+            ]
             with serve_agent(settings) as served:  # `agentsys serve model=... defense=...` in real life
                 calls = run(served.server.openai_base_url)  # the one line that differs: another base URL
             print(f"{defense}: {'; '.join(calls)}")  # noqa: T201

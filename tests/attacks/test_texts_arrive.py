@@ -106,7 +106,9 @@ SETTINGS = {
     "template": ['attack.template="Do {goal} for {user}"'],
 }
 SHIPPED = sorted(
-    name for name in list_config_names("attack") if name not in ELSEWHERE and not name.startswith("opi_")
+    name
+    for name in list_config_names("attack")
+    if name not in ELSEWHERE and not name.startswith(("opi_", "mcp_"))
 )
 
 

@@ -55,7 +55,8 @@ _NEED_WEIGHTS = ("piguard", "promptguard", "prompt_guard", "protectai", "datafil
 
 
 def _play_presets(folder: Path, *model: str) -> dict[tuple[str, ...], dict[str, Any]]:
-    left_out = (*_NEED_WEIGHTS, *(path.stem for path in GUARDS.glob("*.yaml")))
+    # The served model tells no log-probabilities, which one preset decides by.
+    left_out = ("agentsys_scored", *_NEED_WEIGHTS, *(path.stem for path in GUARDS.glob("*.yaml")))
     presets = [name for name in list_config_names("defense") if not any(part in name for part in left_out)]
     cases = ["benchmark.suites=[slack]", "user_tasks=[0,2]", "injection_tasks=[1]"]
     chosen = [f"defense={','.join(presets)}", "attack=important_instructions", *cases]
