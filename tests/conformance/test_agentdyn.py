@@ -94,6 +94,7 @@ def test_on_the_simulated_model_isolation_and_policies_stop_what_obeying_lets_th
     records = run_cases(
         [
             "model=simulated",
+            "model.reader=literal",  # as the figures of docs/agentdyn.md
             "benchmark=agentdyn",
             f"benchmark.source={checkout}",
             f"defense={','.join(defenses)}",
