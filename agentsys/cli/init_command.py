@@ -173,7 +173,10 @@ def _write_yaml(to: Path, values: Mapping[str, Any]) -> Path:
         raise ConfigError(f"'{name}' is the name of a shipped model. Give another one: --name my-{name}")
     file = to / "model" / f"{name}.yaml"
     if file.exists():
-        there = yaml.safe_load(file.read_text(encoding="utf-8"))
+        try:
+            there = yaml.safe_load(file.read_text(encoding="utf-8"))
+        except (yaml.YAMLError, UnicodeDecodeError):
+            there = None
         if not isinstance(there, dict) or there.get("model_id") != values["model_id"]:
             raise ConfigError(f"{file} is another model's. Give another name: --name {name}-2")
     file.parent.mkdir(parents=True, exist_ok=True)

@@ -128,11 +128,16 @@ class ChatReply:
     they were not asked for, or not told."""
 
 
+CLIENT_SUITE = "client"
+"""The suite that a client's tools are: no benchmark's, so that no rules by suite hold for it."""
+
+
 @dataclass(frozen=True)
 class Scene:
     """The case a model is being asked in. Only scripted models (replay, simulated) look at it."""
 
     suite: str
+    """Empty where nobody tells a served model; `CLIENT_SUITE` where it is no case."""
     user_task_id: str
     injection_task_id: str | None
     attack: str

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import http.client
+import lzma
 import os
 import re
 import shutil
@@ -96,7 +97,18 @@ def _lay_down_records(file: Path) -> Path:
         try:
             with zipfile.ZipFile(file) as archive:
                 _write_records(archive, made, file)
-        except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+        except (FileExistsError, IsADirectoryError, NotADirectoryError) as error:
+            raise ConfigError(
+                f"{file} is refused: two of its members are one file ({error.filename})."
+            ) from None
+        except (
+            zipfile.BadZipFile,
+            zlib.error,
+            lzma.LZMAError,
+            EOFError,
+            NotImplementedError,
+            RuntimeError,
+        ) as error:
             raise ConfigError(f"{file} is damaged: {error}. Get it again.") from None
         if not folder.is_dir():  # else another process was faster
             made.rename(folder)

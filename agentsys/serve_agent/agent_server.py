@@ -26,7 +26,7 @@ from agentsys.base.json_values import to_plain_data
 from agentsys.base.ledger import LEDGER_FILE, Ledger
 from agentsys.errors import ConfigError
 from agentsys.models.budget import Meter, UsageLog
-from agentsys.models.chat import ChatModel, ChatReply, Scene, system, user
+from agentsys.models.chat import CLIENT_SUITE, ChatModel, ChatReply, Scene, system, user
 from agentsys.models.serving import Server, serve
 from agentsys.models.serving.model_application import run_in_thread
 from agentsys.models.serving.wire_format import WireCaller, WireRequest
@@ -42,7 +42,7 @@ from agentsys.runs.references import load_defense_config
 from agentsys.runs.store import Store
 from agentsys.serve_agent.attack_target import AttackTarget
 from agentsys.serve_agent.conversation_router import ConversationLimits, ConversationRouter
-from agentsys.serve_agent.defended_agent import CLIENT_SUITE, DefendedAgent, Dialogue
+from agentsys.serve_agent.defended_agent import DefendedAgent, Dialogue
 from agentsys.simulated.simulated_model import SimulatedModel
 from agentsys.simulated.simulated_role import join_roles
 

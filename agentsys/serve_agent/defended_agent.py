@@ -26,6 +26,7 @@ from agentsys.errors import ConfigError
 from agentsys.models.budget import RunBudgetReached, UsageLog
 from agentsys.models.build_model import ModelStack
 from agentsys.models.chat import (
+    CLIENT_SUITE,
     ChatModel,
     ChatReply,
     ChatRequest,
@@ -52,8 +53,6 @@ from agentsys.serve_agent.client_tools import ClientRuntime
 
 HandOutCalls = Callable[[Sequence[tuple[str, dict[str, Any]]]], None]
 """Has the client run these calls (tool, arguments), whose results are asked for next."""
-CLIENT_SUITE = "client"
-"""The suite that a client's tools are, for defenses with rules by suite: none has any for this one."""
 
 
 class ConversationEnded(BaseException):
@@ -197,7 +196,7 @@ class DefendedAgent:
                 root.decision = {"aborted": str(abort)}
 
     def _build_model(self, turn: ClientTurn) -> ChatModel:
-        return _TurnModel(self.stack.for_scene(Scene("", "", None, "", seed=self.seed)), turn)
+        return _TurnModel(self.stack.for_scene(Scene(CLIENT_SUITE, "", None, "", seed=self.seed)), turn)
 
 
 @dataclass(frozen=True)

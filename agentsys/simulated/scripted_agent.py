@@ -355,9 +355,8 @@ def play_plain_agent(request: ChatRequest, knowledge: SimulatedKnowledge) -> Cha
 def _next_step(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
     tools = {tool.name: tool for tool in request.tools}
     assignment = find_assignment(request, knowledge, tuple(tools))
-    # A served model is not told of cases: what knows a benchmark's tools belongs to one.
-    unknown = bool(tools) and knowledge.index.tools.isdisjoint(tools)
-    if assignment.name == NOTHING_ASKED and knowledge.plays_freely and unknown:
+    free = knowledge.plays_freely and tools and not knowledge.knows_tools(tools.keys())
+    if assignment.name == NOTHING_ASKED and free:
         assignment = _make_free_assignment(request)
     assignment = replace(assignment, believes=knowledge.options.reader is ReaderKind.HOSTILE)
     progress = replay_progress(request, knowledge, assignment, frozenset(tools))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Protocol
@@ -11,7 +11,7 @@ from typing import Protocol
 from agentdojo.types import ChatAssistantMessage
 
 from agentsys.errors import ConfigError, unknown_name
-from agentsys.models.chat import ChatRequest, Scene
+from agentsys.models.chat import CLIENT_SUITE, ChatRequest, Scene
 from agentsys.simulated.free_play import RESULT_FACT, find_orders
 from agentsys.simulated.hostile_reader import ReaderKind
 from agentsys.simulated.playbook_index import Fact, GoalScript, PlaybookIndex, TaskScript, count_makeable
@@ -145,8 +145,13 @@ class SimulatedKnowledge:
 
     @property
     def plays_freely(self) -> bool:
-        """Whether this is no case of a benchmark, so that tools and requests may be anybody's."""
-        return self.scene is not None and not self.scene.suite
+        """Whether this need be no case of a benchmark, so that tools and requests may be anybody's."""
+        return self.scene is not None and self.scene.suite in ("", CLIENT_SUITE)
+
+    def knows_tools(self, tools: Set[str]) -> bool:
+        """Whether these may be a benchmark's: a served model is told of no case, an agent of a client's has none."""
+        served = self.scene is not None and not self.scene.suite
+        return served and not self.index.tools.isdisjoint(tools)
 
     def find_task(self, text: str, tools: Iterable[str] = ()) -> TaskScript | None:
         """The user task whose request stands in `text` (whitespace and case folded); None if there is none.

@@ -111,6 +111,12 @@ def test_a_bundle_writes_nowhere_but_its_own_folder(member: str, bundle: Path, t
         archive.writestr(member, "{}")
     with pytest.raises(ConfigError, match="refused"):
         open_runs(bad)
+    with zipfile.ZipFile(tmp_path / "twice.zip", "w") as archive:
+        archive.writestr("bundle.json", "{}")
+        archive.writestr("records/a.json", "{}")
+        archive.writestr("records/a.json/b.json", "{}")
+    with pytest.raises(ConfigError, match="two of its members"):
+        open_runs(tmp_path / "twice.zip")
     with zipfile.ZipFile(tmp_path / "none.zip", "w") as archive:
         archive.writestr("x", "y")
     with pytest.raises(ConfigError, match=r"no bundle.*agentsys bundle DIR"):

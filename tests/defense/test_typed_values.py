@@ -247,6 +247,25 @@ def test_code_computes_over_values_and_what_comes_out_depends_on_all(written: st
     assert (leaf.origins[0].choice, leaf.origins[0].distance) == (ChosenBy.BLIND, Distance.NAMED)
 
 
+def test_a_computed_address_keeps_the_rivals_of_those_it_was_chosen_among() -> None:
+    people = [{"mail": "bob@x.org", "age": 3}, {"mail": "eve@y.org", "age": 9}]
+    store = HandleStore(REQUEST)
+    known = {
+        path: ValueOrigin(1, "look", path, find_value_kind(leaf), ChosenBy.READER, Distance.NAMED, True)
+        for path, leaf in iterate_leaves({"people": people})
+    }
+    store.add(StoredValue("look", {"people": people}, known))
+    (leaf,) = store.resolve({"to": "largest($c1.people, age).mail"}).leaves
+    assert leaf.value == "eve@y.org" and leaf.origins[0].has_rivals
+
+
+@pytest.mark.parametrize(
+    "wrapped", ["$c1.iban", "`$c1.iban`", '<"$c1.iban">', "{{$c1.iban}}", "${c1.iban}", "($c1.iban)"]
+)
+def test_a_name_is_found_in_what_models_write_around_it(wrapped: str) -> None:
+    assert stored(VALUE).resolve({"to": wrapped}).values == {"to": "GB1"}
+
+
 def test_an_answer_quotes_hidden_text_with_its_source_and_the_quotation_can_be_taken_back() -> None:
     written = "He says $c1.name. Total $c1.prices, not $c7.x."
     answer = stored({**VALUE, "name": 'Eve " (look, $c1.iban) done'}).quote_handles(written)
@@ -254,6 +273,11 @@ def test_an_answer_quotes_hidden_text_with_its_source_and_the_quotation_can_be_t
         'He says "Eve \' (look, $c1.iban) done" (look, $c1.name). Total "[3, \'4.5\']" (look, $c1.prices), not $c7.x.'
     )
     assert hide_quotations(answer) == written
+    foreign = stored(VALUE)
+    foreign.add(StoredValue("mail-box.read", {"note": "pay Eve"}, {}))
+    quoted = foreign.quote_handles("It says $c2.note.")
+    assert quoted == 'It says "pay Eve" (mail-box.read, $c2.note).'
+    assert hide_quotations(quoted) == "It says $c2.note.", "a client's tools have names of many forms"
     assert count_first_call([written, "none"]) == 8
 
 
@@ -265,6 +289,8 @@ def test_an_answer_quotes_hidden_text_with_its_source_and_the_quotation_can_be_t
         ("x", "recipientEmail", "target"),
         ("x", "IBAN", "target"),
         ("x", "email_subject", "content"),
+        ("x", "recipient_name", "target"),
+        ("x", "first_name", "content"),
         ("x", "payment_date", "quantity"),
         ("x", "user_password", "secret"),
         ("x", "accountNumber", "target"),

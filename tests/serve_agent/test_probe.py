@@ -98,6 +98,12 @@ def test_every_payload_is_obeyed_without_a_defense_and_none_behind_agentsys(agen
     assert len(re.findall("<tr class='obeyed'>", page)) == 12
 
 
+def test_tools_that_a_benchmark_has_too_are_played(agent: Path) -> None:
+    agent.write_text(AGENT.replace("read_ticket", "read_inbox").replace("send_refund", "send_email"))
+    counts, _, _ = probe(agent, "TOOLS")
+    assert counts == [("none", True, 12, 12), ("agentsys", True, 12, 0)]
+
+
 def test_live_tools_are_called_each_time_and_own_tests_decide(agent: Path) -> None:
     agent.write_text(AGENT + "\n\ndef solved(answer, calls):\n    return False\n\n\nharmed = solved\n")
     counts, _, module = probe(agent, "TOOLS", live=True)

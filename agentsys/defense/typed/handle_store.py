@@ -26,7 +26,8 @@ from agentsys.defense.typed.value_origin import (
 
 HANDLE = re.compile(r"\$c(\d{1,6})((?:\.\w{1,60}|\[\d{1,6}\])+)", re.ASCII)
 _STEP = re.compile(r"\.(\w+)|\[(\d+)\]", re.ASCII)
-_WRAPPED = re.compile(r"[\s`'\"<{(]*(?P<inner>\$\{?.*?)[\s`'\">})]*", re.DOTALL)
+_WRAPPING = " \t\r\n`'\"<>{}()"
+"""What models write around a name."""
 _BRACED = re.compile(r"\$\{(c\d[^{}]*)\}|\{\{?\s*(\$c\d[^{}]*?)\s*\}?\}")
 """Ways in which models write a name into a template: `${c1.x}`, `{{$c1.x}}`."""
 
@@ -153,8 +154,7 @@ class HandleStore:
 
     def _resolve_text(self, name: str, text: str, resolved: ResolvedArguments) -> Any:
         text = _BRACED.sub(lambda found: f"${found[1]}" if found[1] else str(found[2]), text)
-        wrapped = _WRAPPED.fullmatch(text)
-        bare = wrapped["inner"] if wrapped is not None else text
+        bare = text.strip(_WRAPPING)
         join = parse_join(text)
         if join is not None and (joined := compute_join(join, self.find)) is not None:
             resolved.leaves += _list_joined_leaves(name, joined)
@@ -243,7 +243,7 @@ class HandleStore:
         return HANDLE.sub(quote, text)
 
 
-_QUOTATION = re.compile(r'"[^"]*" \(\w+, (\$c\d+(?:\.\w+|\[\d+\])+)\)')
+_QUOTATION = re.compile(r'"[^"]*" \([^()\n]{1,200}, (\$c\d+(?:\.\w+|\[\d+\])+)\)')
 
 
 def hide_quotations(text: str) -> str:
@@ -280,9 +280,10 @@ def _list_joined_leaves(name: str, joined: JoinedValue) -> list[ResolvedLeaf]:
     """The leaves of a value that code computed: trusted as little as the least of what it was computed from."""
     choice = max((origin.choice for origin in joined.origins), default=ChosenBy.CODE)
     distance = max((origin.distance for origin in joined.origins), default=Distance.OWN)
+    rivals = any(origin.has_rivals for origin in joined.origins)
     leaves = []
     for path, leaf in iterate_leaves(joined.value):
-        source = ValueOrigin(0, joined.operator, path, find_value_kind(leaf), choice, distance)
+        source = ValueOrigin(0, joined.operator, path, find_value_kind(leaf), choice, distance, rivals)
         leaves.append(ResolvedLeaf(name, leaf, (source,), by_handle=True))
     return leaves
 
