@@ -111,6 +111,11 @@ def _iterate_differences(one: Any, other: Any, place: str = "") -> Iterator[str]
     if isinstance(one, dict) and isinstance(other, dict):
         for key in dict.fromkeys([*one, *other]):
             inner = f"{place}.{key}" if place else str(key)
+            # Versions before a field came in, and after it went, have none: what was not stored cannot differ.
+            if key not in one and place.startswith(OWN_KEY):
+                continue
+            if key not in other and one[key] in _EMPTY:
+                continue
             yield from _iterate_differences(one.get(key), other.get(key), inner)
     elif isinstance(one, list) and isinstance(other, list):
         for at, (first, second) in enumerate(zip(one, other, strict=False)):
@@ -120,6 +125,9 @@ def _iterate_differences(one: Any, other: Any, place: str = "") -> Iterator[str]
     elif one != other or isinstance(one, bool) != isinstance(other, bool):
         then, now = _cut_values(one, other)
         yield f"{place.removeprefix(f'{OWN_KEY}.')}: {then} then, {now} now"
+
+
+_EMPTY: tuple[object, ...] = (None, "", [], {})
 
 
 def _cut_values(one: Any, other: Any) -> tuple[str, str]:

@@ -16,7 +16,7 @@ from bundled_runs import SIMULATED, changed, flipped, names_in, paid_run, run, v
 
 from agentsys.bundles import rerun_bundle
 from agentsys.bundles.pack_bundle import pack_bundle
-from agentsys.bundles.verify_bundle import DifferenceCause, VerifiedCase, VerifyOutcome
+from agentsys.bundles.verify_bundle import DifferenceCause, VerifiedCase, VerifyOutcome, compare_records
 from agentsys.errors import ConfigError
 from agentsys.runs import build_record
 
@@ -98,6 +98,19 @@ def test_a_changed_record_is_named(bundle: Path, at: int) -> None:
     (case,) = [case for case in found.cases if case.outcome is not VerifyOutcome.EQUAL]
     assert (case.record, case.why) == (name.removeprefix("records/"), (DifferenceCause.RECORD,))
     assert not found.is_verified
+
+
+def test_a_field_that_came_in_after_a_record_was_stored_is_no_difference() -> None:
+    now = {
+        "utility": True,
+        "agentsys": {"exposure": {"raw": True, "shown_in": ["result"]}, "shown_tools": {}},
+    }
+    then = {"utility": True, "agentsys": {"exposure": {"raw": True}, "gone": []}}
+    assert compare_records(then, now) == []
+    assert compare_records({**then, "utility": False}, now) == ["utility: false then, true now"]
+    assert compare_records({"agentsys": then["agentsys"]}, now) == ["utility: null then, true now"]
+    lost = {"utility": True, "agentsys": {"exposure": {"raw": False}, "gone": ["x"]}}
+    assert compare_records(lost, now) == ["exposure.raw: false then, true now", 'gone: ["x"] then, null now']
 
 
 @pytest.mark.slow
