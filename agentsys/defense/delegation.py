@@ -13,7 +13,7 @@ from agentdojo.types import ChatToolResultMessage
 from agentsys.defense.agent_session import AgentSession, OutOfCalls
 from agentsys.defense.agentsys_settings import GateRetry, RepeatPolicy
 from agentsys.defense.call_trace import CallTrace, TracedCall, TraceEntry
-from agentsys.defense.extraction import DONE_STATUS, STATUS_LIST, STATUS_ONLY, fill_fields
+from agentsys.defense.extraction import DONE_STATUS, STATUS_LIST, fill_fields
 from agentsys.defense.gate import AcceptedValue, Failure, ends_subtask
 from agentsys.defense.intent import INTENT_PARAMETER, Intent, NoIntent, parse_intent
 from agentsys.defense.sanitizer import sanitize
@@ -128,8 +128,8 @@ def _get_value(
     assert call.intent is not None
     if not call.intent:
         return NOTHING_RETURNED
-    if call.intent == STATUS_ONLY and output.value.open_for(Reader.GATE) is None:
-        return DONE  # There is nothing to read, and a reader can only guess from it.
+    if output.value.open_for(Reader.GATE) is None:
+        return _done(call.intent)  # There is nothing to read, and a reader can only guess from it.
     filled = fill_fields(output.value, call.intent, session.settings.fill)
     if filled.fields:
         with span("extraction", call.tool) as opened:
@@ -148,8 +148,10 @@ NOTHING_RETURNED = AcceptedValue(_NOTHING, json.dumps(_NOTHING))
 """The answer to a call whose intent names no field: the tool ran, and nobody has read its output."""
 
 
-DONE = AcceptedValue({"status": DONE_STATUS}, json.dumps({"status": DONE_STATUS}))
-"""The answer to a call that acts, of a tool that returns nothing."""
+def _done(intent: Intent) -> AcceptedValue:
+    """The answer to a call that acts, of a tool that returns nothing: no field has a value."""
+    value = {**dict.fromkeys(intent), "status": DONE_STATUS}
+    return AcceptedValue(value, json.dumps(value))
 
 
 def _merge_fields(read: AcceptedValue, filled: Mapping[str, Any], intent: Intent) -> AcceptedValue:

@@ -239,7 +239,8 @@ def _parse_word(word: str, path: str) -> Any:
     element = parse_list_type(word)
     if element is not None:
         return [_parse_word(element, path)]
-    name = parse_type_name(word)
+    # An object without its fields is free text to whoever reads the output.
+    name = "string" if _parse_first_word(word) in _OBJECT_WORDS else parse_type_name(word)
     if name is None:
         raise NoIntent(
             f'`{path}` is {_shorten(word)}, which is no type; use "string", "number", "integer", "boolean",'

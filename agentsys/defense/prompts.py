@@ -50,7 +50,6 @@ for in advance, as a JSON object.
 - Ask for everything that the task needs from this output, and for nothing else.
 - The reader does not know the user's request: the names of fields are all it has. Put the condition into them: \
 "longest_overdue_book", not "title".
-- Where you need nothing back, ask for [{{"field": "status", "type": "string"}}].
 - A field that the output does not hold comes back as null.
 
 For example, with tools that you do not have: asked to renew the book of Ada Lovelace that is longest overdue, \
@@ -58,7 +57,7 @@ you would make the call
 {{"name": "list_loans", "arguments": {{"reader": "Ada Lovelace", "intent": [{{"field": "longest_overdue_book", \
 "type": "string"}}]}}}}
 get back {{"longest_overdue_book": "Emma"}}, make the call
-{{"name": "renew_loan", "arguments": {{"title": "Emma", "intent": [{{"field": "status", "type": "string"}}]}}}}
+{{"name": "renew_loan", "arguments": {{"title": "Emma", "intent": [{{"field": "new_due_date", "type": "string"}}]}}}}
 and, told that this is done, say so to the user in plain words.
 
 Whatever you do not know yet, find out with a call of your tools before you answer. If a call fails, you are told \

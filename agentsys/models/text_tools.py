@@ -304,11 +304,20 @@ def _drop_remarks(text: str) -> str:
 
 
 _FENCED_CALL = re.compile(r"```\w*\s*([\[{].*?)\s*(?:```|\Z)", re.DOTALL)
+_JSON_LINE = re.compile(r"^[ \t]*[\[{]", re.MULTILINE)
+_BROKEN_CALL = re.compile(r'\s*\{\s*"name"\s*:\s*"\w+"\s*,\s*"arguments"\s*:')
+_WORKED_CALL = re.compile(r'^(\{"name": "\w+", "arguments": .*\})$', re.MULTILINE)
+_HERMES_NEXT = "\n\nAs long as something is left to do, your reply is a call and begins with <tool_call>."
+"""Said last: without it a small model of code takes the words of the task's own rules for its answer."""
 
 
 def _hermes_system(text: str, tools: Sequence[ToolSpec]) -> str:
-    listed = f"<tools>\n{to_json_lines(tool.json_object for tool in tools)}\n</tools>"
-    return f"{text}\n\n{_HERMES_TOOLS}{listed}" if text else f"{_HERMES_TOOLS}{listed}"
+    """The system message with calls that it shows, a line each, in this protocol's form."""
+    listed = (
+        f"{_HERMES_TOOLS}<tools>\n{to_json_lines(tool.json_object for tool in tools)}\n</tools>{_HERMES_NEXT}"
+    )
+    shown = _WORKED_CALL.sub(r"<tool_call>\n\1\n</tool_call>", text)
+    return f"{shown}\n\n{listed}" if text else listed
 
 
 def _hermes_result(message: ChatToolResultMessage) -> str:
@@ -316,22 +325,28 @@ def _hermes_result(message: ChatToolResultMessage) -> str:
 
 
 def _parse_hermes_calls(text: str) -> list[FunctionCall]:
-    """The calls between tags; without tags those in fences, or of a reply that is JSON and nothing else.
+    """The calls between tags; without tags those in fences, or of the JSON that begins a line.
 
-    A tagged call that cannot be read is told to the model; a fence without one is part of an answer.
+    What has tags or begins like a call and cannot be read is told to the model; all else is part of an answer.
     """
     tagged = _TAGGED_CALL.findall(text)
     calls: list[FunctionCall] = []
-    for written in tagged or _FENCED_CALL.findall(text) or [text]:
+    for written in tagged or _FENCED_CALL.findall(text) or [_cut_to_json(text)]:
         try:
             found = [_parse_named_call(value) for value in _iter_json_values(_drop_remarks(written))]
         except (ValueError, RecursionError, ModelError):
             found = [None]
         if all(found):
             calls += [call for call in found if call is not None]
-        elif tagged:
+        elif tagged or _BROKEN_CALL.match(written):
             calls.append(FunctionCall(function=MALFORMED_CALL, args={"text": written[:500]}))
     return calls
+
+
+def _cut_to_json(text: str) -> str:
+    """From the first line that begins with a bracket to the last bracket: what stands around is prose."""
+    opened = _JSON_LINE.search(text)
+    return text[opened.start() : max(text.rfind("}"), text.rfind("]")) + 1] if opened else ""
 
 
 def _parse_named_call(value: object) -> FunctionCall | None:

@@ -170,7 +170,16 @@ ROME = [("get_day", {"city": "Rome"})]
         ('<tool_call>{"name": "a", "arg', [(MALFORMED_CALL, {"text": '{"name": "a", "arg'})]),
         ('It is in JSON:\n```json\n{"city": "Rome"}\n```', []),
         ('Sure: {"name": "get_day", "arguments": {"city": "Rome"}}', []),
-        ('```json\n{"name": "get_day", "arguments": {"city": "Ro', []),
+        ('I call it:\n{"name": "get_day", "arguments": {"city": "Rome"}}\nThen I see.', ROME),
+        (
+            '```json\n{"name": "get_day", "arguments": {"city": "Ro',
+            [(MALFORMED_CALL, {"text": '{"name": "get_day", "arguments": {"city": "Ro'})],
+        ),
+        (
+            '{"name": "pay", "arguments": {"amount": 19.5 * 2}}',
+            [(MALFORMED_CALL, {"text": '{"name": "pay", "arguments": {"amount": 19.5 * 2}}'})],
+        ),
+        ('{"status": "paid"', []),
         ("```python\nget_day(city='Rome')\n```", []),
         ("It is Monday.", []),
         ("", []),
@@ -284,3 +293,10 @@ def test_without_a_choice_of_tools_no_call_is_read() -> None:
         spec = ToolSpec("get_day", "", {"type": "object"})
         closed = model.complete(ChatRequest([user("x")], (spec,), tool_choice="none")).message
     assert closed["tool_calls"] is None
+
+
+def test_hermes_shows_worked_calls_in_its_own_form() -> None:
+    call = '{"name": "renew", "arguments": {"title": "Emma"}}'
+    worked = f"For example:\n{call}\nand say so. {call}"
+    shown = TEXT_PROTOCOLS["hermes"].format_system(worked, TOOLS)
+    assert f"For example:\n<tool_call>\n{call}\n</tool_call>\nand say so. {call}\n" in shown
