@@ -27,6 +27,7 @@ from agentsys.models.pipeline_elements import describe_tool
 _STRINGS = (
     "string str text varchar char date datetime date-time timestamp time email e-mail url uri link uuid id"
     " identifier name enum literal path phone iban markdown html any unknown"
+    " object dict map json record struct"  # Without its fields: free text.
 )
 _NUMBERS = "number num numeric float double decimal real percentage currency money"
 _TYPE_WORDS: Mapping[str, str] = {
@@ -36,7 +37,6 @@ _TYPE_WORDS: Mapping[str, str] = {
     **dict.fromkeys(["boolean", "bool", "flag"], "boolean"),
 }
 _NULL_WORDS = frozenset({"null", "none", "undefined", "nil"})
-_OBJECT_WORDS = frozenset({"object", "dict", "map", "json", "record", "struct"})
 _LISTS = frozenset({"list", "array", "set", "sequence", "tuple"})
 
 _LIST_TYPE = re.compile(
@@ -239,8 +239,7 @@ def _parse_word(word: str, path: str) -> Any:
     element = parse_list_type(word)
     if element is not None:
         return [_parse_word(element, path)]
-    # An object without its fields is free text to whoever reads the output.
-    name = "string" if _parse_first_word(word) in _OBJECT_WORDS else parse_type_name(word)
+    name = parse_type_name(word)
     if name is None:
         raise NoIntent(
             f'`{path}` is {_shorten(word)}, which is no type; use "string", "number", "integer", "boolean",'
@@ -273,7 +272,7 @@ def _parse_object(fields: Mapping[Any, Any], path: str, depth: int) -> dict[str,
 def _is_description(value: object) -> bool:
     """Whether a field has a description or an example in place of a type, as in {"title": "Its title"}."""
     known = isinstance(value, str) and (parse_list_type(value) or parse_type_name(value))
-    return isinstance(value, str) and not known and _parse_first_word(value) not in _OBJECT_WORDS
+    return isinstance(value, str) and not known
 
 
 def _parse_field_name(key: object, path: str) -> str:

@@ -278,9 +278,10 @@ class TypedSession:
         self, call: TracedCall, output: ToolOutput, intent: Intent
     ) -> dict[str, ChosenValue] | Failure:
         """The declared fields, each with who chose it."""
-        if intent == STATUS_ONLY:
-            return {name: ChosenValue(DONE_STATUS, ChosenBy.CODE) for name in intent}
         raw, request = output.value.open_for(Reader.GATE), self.session.request
+        if raw is None or intent == STATUS_ONLY:
+            done = {**dict.fromkeys(intent), "status": DONE_STATUS}
+            return {name: ChosenValue(value, ChosenBy.CODE) for name, value in done.items()}
         view = own = build_blind_view(raw, request)
         if self.settings.labels:
             own = build_blind_view(raw, request, find_record_writers(self.session.env).is_foreign)
