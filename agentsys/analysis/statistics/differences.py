@@ -36,7 +36,7 @@ from agentsys.analysis.statistics.outcome_grid import (
     tally_suites,
 )
 from agentsys.analysis.statistics.rate_estimates import NOTHING, OVERALL, POOLED, StandardError
-from agentsys.records.case_row import CaseRow
+from agentsys.records.case_row import IDENTITY, CaseRow
 
 SIGN_DRAWS = 9999
 """Flips that are drawn: two seeds differ by about 0.001 at p = 0.002."""
@@ -365,8 +365,12 @@ class Pairing:
     """Of `errored`, those for which a search's attacker gave no text on one side."""
 
 
+_DEFENSE = IDENTITY.index("defense")
+
+
 def _identity(case: CaseRow) -> Hashable:
-    return replace(case, defense="").identity
+    identity = case.identity
+    return *identity[:_DEFENSE], "", *identity[_DEFENSE + 1 :]
 
 
 def pair_up(
