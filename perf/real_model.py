@@ -66,7 +66,8 @@ import sys, time
 from xllamacpp import CommonParams, Server
 params = CommonParams()
 params.model.path, params.port = sys.argv[1], int(sys.argv[2])
-params.n_ctx, params.n_parallel, params.use_jinja = 16384, 1, True
+# Three contexts, so that each role finds its own prompt again; one request is in flight.
+params.n_ctx, params.n_parallel, params.use_jinja = 3 * 16384, 3, True
 params.cpuparams.n_threads = 2
 server = Server(params)
 print("ready", flush=True)
@@ -175,6 +176,8 @@ def main() -> None:
     # Ctrl-C reaches the run too, which keeps what is finished: that much is counted.
     with suppress(KeyboardInterrupt), serve_model(fetch_model(name, folder, python), python):
         subprocess.run([*command, f"logdir={logdir}", "executor.workers=1", *sys.argv[3:]], check=False)
+    if not logdir.is_dir():
+        sys.exit(f"no case was run, so nothing lies in {logdir}")
     print_readings(logdir)
 
 

@@ -15,11 +15,12 @@ from agentdojo.task_suite.load_suites import get_suites
 
 from agentsys.defense.gate import AcceptedValue, Failure, GateRule, admit_reply
 from agentsys.defense.intent import NoIntent, add_intent_to_tools, parse_intent
+from agentsys.defense.privileges import PRIVILEGES_CONTRACT
 from agentsys.defense.prompts import WORKER_SECTIONS, read_sections
 from agentsys.defense.sanitizer import SANITIZER_CONTRACT, parse_spans
 from agentsys.defense.validator import VALIDATOR_CONTRACT, is_clear_true, read_score
 from agentsys.models.chat import ChatRequest, assistant, system, user
-from agentsys.models.text_tools import TEXT_PROTOCOLS, with_parsed_calls
+from agentsys.models.text_tools import MALFORMED_CALL, TEXT_PROTOCOLS, with_parsed_calls
 from baselines.drift.drift_settings import read_permission_reply
 from baselines.promptarmor.armor_guard import read_armor_verdict
 from baselines.result_parsing.result_parser import read_json_text
@@ -118,6 +119,66 @@ def test_replies_to_contracts_are_of_their_form(contract_replies: list[dict[str,
     assert all(TEXT_PROTOCOLS["hermes"].parse_calls(text) for text in texts)
 
 
+@pytest.fixture(scope="module")
+def role_replies() -> list[dict[str, Any]]:
+    kept = CORPUS.with_name("qwen2.5-coder-1.5b-roles.jsonl.gz")
+    return [orjson.loads(line) for line in gzip.decompress(kept.read_bytes()).splitlines()]
+
+
+def test_of_fresh_replies_of_readers_and_judges_few_are_flawed(role_replies: list[dict[str, Any]]) -> None:
+    """The counts of docs/real_models.md: replies that did not run into the bench's bound, and the flawed ones."""
+    counts: dict[str, list[int]] = {}
+    for reply in role_replies:
+        if reply["cut"] or reply["role"] == "main" or reply["asked_for"] != reply["role"]:
+            continue
+        text, question = reply["reply"], reply["messages"][0]["text"]
+        match reply["role"]:
+            case "worker":
+                sections = read_sections(question, WORKER_SECTIONS)
+                assert sections is not None
+                outcome = admit_reply(text, orjson.loads(sections[0]), GateRule.SCHEMA)
+                read = isinstance(outcome, AcceptedValue) or outcome is Failure.INFEASIBLE
+            case "validator":
+                read = (
+                    VALIDATOR_CONTRACT.read(text) is not None and 0 < (read_score(reply["logprobs"]) or 0) < 1
+                )
+            case "sanitizer":
+                read = SANITIZER_CONTRACT.read(text) is not None
+            case _:
+                read = PRIVILEGES_CONTRACT.read(text) is not None
+        found = counts.setdefault(reply["role"], [0, 0])
+        found[0] += 1
+        found[1] += not read
+    assert counts == {"worker": [60, 2], "sanitizer": [66, 0], "privileges": [60, 0], "validator": [246, 0]}
+
+
+def test_of_fresh_first_calls_few_are_flawed(role_replies: list[dict[str, Any]]) -> None:
+    suites, found = get_suites("v1.2.2"), Counter[str]()
+    for reply in of_role(role_replies, "main"):
+        tools = add_intent_to_tools(suites[reply["question"].partition("/")[0]].tools)
+        request = ChatRequest([system("Be brief."), user("x")], tools)
+        message = with_parsed_calls(assistant(reply["reply"]), request, TEXT_PROTOCOLS["hermes"])
+        calls = message["tool_calls"] or []
+        if reply["cut"]:
+            found["cut"] += 1
+        elif not calls:
+            text = reply["reply"]
+            form = text.strip("` \njson").startswith("{") or '"arguments"' in text or '"intent"' in text
+            found["unread" if form else "no call"] += 1
+        elif calls[0].function == MALFORMED_CALL:
+            found["unread"] += 1
+        elif calls[0].function not in {tool.name for tool in tools}:
+            found["unknown tool"] += 1
+        else:
+            try:
+                parse_intent(calls[0].args.get("intent"))
+                found["read"] += 1
+            except NoIntent as mistake:
+                found[str(mistake)] += 1
+    missing = "the argument `intent` is missing"
+    assert found == {"read": 41, missing: 4, "no call": 4, "unknown tool": 6, "cut": 5}
+
+
 @pytest.mark.slow
 def test_the_kept_cases_give_the_same_records_again() -> None:
     """Whole cases of the same model, run again from its kept replies: no model is asked."""
@@ -125,9 +186,9 @@ def test_the_kept_cases_give_the_same_records_again() -> None:
     ran = subprocess.run(
         [sys.executable, "-m", "agentsys", "check", str(kept)], capture_output=True, text=True, timeout=900
     )
-    # As a whole it does not hold: the run was ended before its plan was done.
-    assert "+ Run again  11 of 11 records equal" in ran.stdout, ran.stdout + ran.stderr
-    assert "9 planned cases had no record" in ran.stdout
+    assert "+ Run again  64 of 64 records equal" in ran.stdout, ran.stdout + ran.stderr
+    # A cell of eight cases is never valid by itself here: this model ends at bounds.
+    assert "0 of 8 cells valid" in ran.stdout
 
 
 def test_arguments_beside_prose_are_calls_and_guessed_ones_are_not(

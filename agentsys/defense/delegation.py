@@ -129,7 +129,7 @@ def _get_value(
     if not call.intent:
         return NOTHING_RETURNED
     if output.value.open_for(Reader.GATE) is None:
-        return _done(call.intent)  # There is nothing to read, and a reader can only guess from it.
+        return _answer_done(call.intent)  # There is nothing to read, and a reader can only guess from it.
     filled = fill_fields(output.value, call.intent, session.settings.fill)
     if filled.fields:
         with span("extraction", call.tool) as opened:
@@ -148,7 +148,7 @@ NOTHING_RETURNED = AcceptedValue(_NOTHING, json.dumps(_NOTHING))
 """The answer to a call whose intent names no field: the tool ran, and nobody has read its output."""
 
 
-def _done(intent: Intent) -> AcceptedValue:
+def _answer_done(intent: Intent) -> AcceptedValue:
     """The answer to a call that acts, of a tool that returns nothing: no field has a value."""
     value = {**dict.fromkeys(intent), "status": DONE_STATUS}
     return AcceptedValue(value, json.dumps(value))

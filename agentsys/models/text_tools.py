@@ -103,20 +103,20 @@ def _unwrap_arguments(call: FunctionCall, fields: Set[str]) -> FunctionCall:
     return call.model_copy(update={"args": wrapped[0]})
 
 
-_FENCED_OBJECT = re.compile(r"```\w*\s*(\{.*\})\s*```", re.DOTALL)
+_FENCED_OBJECT = re.compile(r"```\w*\s*(\{.*?\})\s*```", re.DOTALL)
 
 
 def _parse_bare_arguments(text: str, request: ChatRequest) -> list[FunctionCall]:
-    """The call of a reply with one fence, of arguments alone, whose prose names one tool, in backticks.
+    """The call in a reply's first fence: arguments alone, of the one tool that the prose before names in backticks.
 
-    None where the arguments are not that tool's, or the call was made before: then the reply tells of it.
+    None where the arguments are not that tool's, or the call was made before: then the reply tells of it. What later
+    fences hold was written before anything came back.
     """
-    fenced = _FENCED_OBJECT.search(text) if text.count("```") == 2 else None
+    fenced = _FENCED_OBJECT.search(text)
     args = None if fenced is None else _parse_object(_drop_remarks(fenced[1]))
     if fenced is None or not args:
         return []
-    prose = text[: fenced.start()] + text[fenced.end() :]
-    named = [tool for tool in request.tools if f"`{tool.name}`" in prose]
+    named = [tool for tool in request.tools if f"`{tool.name}`" in text[: fenced.start()]]
     if len(named) != 1 or not _has_every_argument(args, named[0]):
         return []
     call = FunctionCall(function=named[0].name, args=clean_json(args))

@@ -56,12 +56,12 @@ class ToyEnvironment(TaskEnvironment):
 class Tools:
     """Four tools with outputs of the test's choice, and a log of what really ran."""
 
-    def __init__(self, note: str = "", sent: str = "sent", error: str = "boom") -> None:
+    def __init__(self, note: str | None = "", sent: str = "sent", error: str = "boom") -> None:
         self.note, self.sent, self.error = note, sent, error
         self.ran: list[tuple[str, dict[str, Any]]] = []
 
     def runtime(self) -> FunctionsRuntime:
-        def read_note(name: str) -> str:
+        def read_note(name: str) -> str | None:
             """Reads a note.
 
             :param name: The note's name.

@@ -212,8 +212,9 @@ def fence(body: str, prose: str = "You can call the `get_day` function with thes
         (fence('{"city": "Rome"}', "With get_day I learn this, or I call `nothing`:"), []),
         (fence('{"city": "Rome", "day": "Monday"}'), []),
         (fence('{"exact": true}'), []),
-        (fence('{"city": "Rome"}') + fence('{"city": "Oslo"}'), []),
-        (fence('{"city": "Rome"}') + "\n```python\nget_day()\n```", []),
+        (fence('{"city": "Rome"}') + fence('{"city": "Oslo"}'), ROME),  # The first step of a plan.
+        (fence('{"city": "Rome"}') + "\n```python\nget_day()\n```", ROME),
+        ("```python\nget_day()\n```\n" + fence('{"city": "Rome"}', "Or:"), []),
         (fence("{}", "I call `no_arguments`:"), []),
         (fence('[{"city": "Rome"}]'), []),
         ('I call `get_day`:\n```json\n{"city": "Rome"}', []),
