@@ -1,4 +1,4 @@
-"""Threads that parse at once get what each would get alone, in our code and in AgentDojo's executor."""
+"""Threads that parse at once get what each would get alone, in our code and in the executor of calls."""
 
 from __future__ import annotations
 
@@ -18,8 +18,6 @@ from agentsys.base.python_parser import (
     literal_eval,
     parse_expression,
     parse_module,
-    parser_lock,
-    release_parser_lock,
 )
 from agentsys.models.chat import assistant
 from agentsys.models.pipeline_elements import ToolsElement
@@ -65,7 +63,7 @@ RUNTIME = FunctionsRuntime([make_function(note)])
 
 
 def run_tool() -> object:
-    """What AgentDojo's executor makes of a call, of which it parses every argument."""
+    """What the executor makes of a call, of which it parses every argument."""
     call = FunctionCall(function="note", args={f"text_{number}": TEXT for number in range(8)}, id="1")
     messages = ToolsElement().query("", RUNTIME, messages=[assistant(None, [call])])[3]
     return messages[-1]["content"][0]["content"]
@@ -112,19 +110,25 @@ def test_a_tool_and_a_formatter_that_take_long_keep_nobody_from_parsing() -> Non
         assert [done.result() for done in (pool.submit(run), pool.submit(run))] == ["done"] * 2
 
 
-def test_a_function_that_fails_outside_leaves_the_parser_held() -> None:
-    def fails() -> None:
-        raise ValueError("no")
+def test_an_argument_that_takes_an_age_to_parse_stays_a_text() -> None:
+    seen: list[object] = []
 
-    with parser_lock:
-        with pytest.raises(ValueError, match="no"):
-            release_parser_lock(fails)()
-        parser_lock.release()  # it is held here: else this raises
-        parser_lock.acquire()
-    with pytest.raises(SyntaxError):
-        parse_module("(")
-    assert parser_lock.acquire(blocking=False)
-    parser_lock.release()
+    def pay(to: str) -> str:
+        """Pay.
+
+        :param to: Whom.
+        """
+        seen.append(to)
+        return "paid"
+
+    hostile = "[" + "1," * 3_000_000 + "]"
+    calls = [FunctionCall(function="pay", args={"to": text}, id="1") for text in (hostile, "[1")]
+    started = time.perf_counter()
+    results = ToolsElement().query(
+        "", FunctionsRuntime([make_function(pay)]), messages=[assistant(None, calls)]
+    )
+    assert time.perf_counter() - started < 5  # 20 s where it is parsed.
+    assert seen == [hostile, "[1"] and len(results[3]) == 3
 
 
 def test_nobody_of_ours_parses_past_the_lock() -> None:

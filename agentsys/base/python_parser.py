@@ -3,19 +3,14 @@
 CPython before 3.11.8 and 3.12.2 counts the depth of a syntax tree in one place for all threads (gh-106905):
 of two threads that build trees at once, one may get `SystemError: AST constructor recursion depth mismatch`.
 A run has as many threads as cases under way, and they parse what models wrote. So our code parses with the
-functions here, and AgentDojo's executor, which parses arguments, runs under `parser_lock`
-(`agentsys.models.pipeline_elements`).
+functions here, and AgentDojo's executor, which parses arguments, is not used.
 """
 
 from __future__ import annotations
 
 import ast
 import threading
-from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar
-
-_P = ParamSpec("_P")
-_T = TypeVar("_T")
+from typing import Any
 
 # Reentrant: a garbage collection while a tree is built may run a finalizer that parses.
 parser_lock = threading.RLock()
@@ -57,16 +52,3 @@ def literal_eval(text: str, most_chars: int = MAX_LITERAL_CHARS) -> Any:
         raise ValueError(f"a literal of {len(text):,} characters")
     with parser_lock:
         return ast.literal_eval(text)
-
-
-def release_parser_lock(function: Callable[_P, _T]) -> Callable[_P, _T]:
-    """The same function, letting other threads parse while it runs; call it where `parser_lock` is held."""
-
-    def called(*args: _P.args, **kwargs: _P.kwargs) -> _T:
-        parser_lock.release()
-        try:
-            return function(*args, **kwargs)
-        finally:
-            parser_lock.acquire()
-
-    return called

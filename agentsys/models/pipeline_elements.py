@@ -8,7 +8,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import SimpleNamespace
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -16,13 +15,13 @@ from agentdojo.agent_pipeline.agent_pipeline import AgentPipeline, load_system_m
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.agent_pipeline.basic_elements import InitQuery, SystemMessage
 from agentdojo.agent_pipeline.tool_execution import ToolsExecutionLoop, ToolsExecutor, tool_result_to_str
-from agentdojo.functions_runtime import EmptyEnv, Function, FunctionsRuntime, TaskEnvironment
+from agentdojo.functions_runtime import EmptyEnv, Function, FunctionCall, FunctionsRuntime, TaskEnvironment
 from agentdojo.logging import Logger
 from agentdojo.types import ChatMessage
 from pydantic import BaseModel
 
-from agentsys.base.python_parser import literal_eval, parser_lock, release_parser_lock
-from agentsys.models.chat import ChatModel, ChatRequest, ToolSpec
+from agentsys.base.python_parser import literal_eval
+from agentsys.models.chat import ChatModel, ChatRequest, ToolSpec, assistant, tool_message
 
 # Building a schema takes pydantic 0.2 ms; stock AgentDojo builds all of them on each model call,
 # 5 ms for Workspace. The parameters class is made once per tool and lives as long as the suite.
@@ -134,7 +133,9 @@ class ModelElement(LoopStep):
 
 
 class ToolsElement(LoopStep):
-    """Runs the calls of the last message with AgentDojo's executor and appends their results.
+    """Runs the calls of the last message as AgentDojo's executor does, and appends their results.
+
+    AgentDojo's parses every argument that is a text, however long: 6 MB stop all threads for 40 s.
 
     Args:
         formatter: Turns a tool's value into the text of the tool message.
@@ -146,19 +147,24 @@ class ToolsElement(LoopStep):
         self.formatter = formatter
 
     def step(self, at: LoopState) -> LoopState:
-        """Run the calls.
+        """Run the calls; the assistant's message then has lists where it had their texts.
 
         Raises:
             Exception: What a tool or the formatter raises.
         """
-        executor = ToolsExecutor(release_parser_lock(self.formatter))
-        runtime = SimpleNamespace(
-            functions=at.runtime.functions, run_function=release_parser_lock(at.runtime.run_function)
-        )
-        # AgentDojo parses each argument that is a text. What tools and formatters do may take long.
-        with parser_lock:
-            messages = executor.query(at.query, runtime, at.env, at.messages, at.extra)[3]
-        return replace(at, messages=messages)
+        last = at.messages[-1] if at.messages else None
+        calls = (last["tool_calls"] or ()) if last is not None and last["role"] == "assistant" else ()
+        return at.with_messages(*[self._run_call(at, call) for call in calls])
+
+    def _run_call(self, at: LoopState, call: FunctionCall) -> ChatMessage:
+        if call.function not in at.runtime.functions:
+            # AgentDojo's own words for it.
+            alone = assistant(None, [FunctionCall(function=call.function, args={}, id=call.id)])
+            refusal: ChatMessage = ToolsExecutor().query(at.query, at.runtime, at.env, [alone])[3][-1]
+            return {**refusal, "tool_call": call}
+        call.args.update(normalize_arguments(call.args))
+        value, error = at.runtime.run_function(at.env, call.function, call.args)
+        return tool_message(call, self.formatter(value), error)
 
 
 def is_plain_executor(element: BasePipelineElement) -> bool:
