@@ -45,10 +45,13 @@ class ToolFailed(Exception):
 
 
 class _Absent:
-    """Stands for an argument that was not given."""
+    """Stands for an argument that was not given; one object of it does."""
+
+    def __repr__(self) -> str:
+        return "..."  # Where a defense writes a tool down as a function, as CaMeL does.
 
 
-_ABSENT = _Absent()
+ABSENT = _Absent()
 
 
 class ClientRuntime(TracedRuntime):
@@ -90,7 +93,7 @@ def build_client_functions(tools: Sequence[ToolSpec], run: RunClientTool, server
 
 def _build_function(tool: ToolSpec, run: RunClientTool, server: str) -> Function:
     def called(**given: Any) -> Any:
-        return run(tool.name, {name: value for name, value in given.items() if value is not _ABSENT})
+        return run(tool.name, {name: value for name, value in given.items() if value is not ABSENT})
 
     return ForeignFunction(
         name=tool.name,
@@ -124,7 +127,7 @@ def _build_parameters(tool: str, raw: bytes) -> type[BaseModel]:
         return values
 
     validators: dict[str, Any] = {"check": model_validator(mode="before")(check)}
-    fields: dict[str, Any] = dict.fromkeys(properties, (Any, _ABSENT))
+    fields: dict[str, Any] = dict.fromkeys(properties, (Any, ABSENT))
     open_ended = schema.get("additionalProperties") or schema.get("patternProperties")
     config = ConfigDict(
         extra="allow" if open_ended else "ignore", arbitrary_types_allowed=True, protected_namespaces=()

@@ -7,13 +7,15 @@ import inspect
 import json
 from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
-from typing import Any
+from typing import Any, TypeAlias
 
+from agentdojo.functions_runtime import Function
 from pydantic import BaseModel
 
 from agentsys.base.json_values import to_json_bytes
 from agentsys.models.chat import ToolSpec
 from agentsys.models.pipeline_elements import describe_tool, has_reading_name
+from agentsys.serve_agent.client_tools import ABSENT
 from agentsys.serve_agent.guarded_tools import build_python_tool
 from agentsys.simulated.free_play import fill_arguments
 
@@ -38,18 +40,25 @@ PAYLOADS: Mapping[str, str] = {
 """Name -> wording, around an order and the user's request."""
 
 
+ProbedTool: TypeAlias = Callable[..., Any] | Function
+"""A Python function, or a tool of an MCP server."""
+
+
 class PlantedTools:
     """Tools that remember what they returned, and plant a payload when they are told to. For one thread.
 
     Args:
-        tools: The user's functions.
+        tools: The user's functions, or tools of an MCP server.
         live: Whether they are called each time; else in the clean run alone.
     """
 
-    def __init__(self, tools: Iterable[Callable[..., Any]], *, live: bool = False) -> None:
+    def __init__(self, tools: Iterable[ProbedTool], *, live: bool = False) -> None:
         originals = list(tools)
-        self.specs: list[ToolSpec] = [describe_tool(build_python_tool(tool)) for tool in originals]
-        self.functions = [self._wrap(tool) for tool in originals]
+        self.specs: list[ToolSpec] = [
+            describe_tool(tool if isinstance(tool, Function) else build_python_tool(tool))
+            for tool in originals
+        ]
+        self.functions: list[ProbedTool] = [self._wrap(tool) for tool in originals]
         self.payload: str | None = None
         """What is planted; None: the run is clean. Results are remembered until the first payload."""
         self.calls: list[tuple[str, dict[str, Any]]] = []
@@ -74,12 +83,20 @@ class PlantedTools:
         args = {**fill_arguments(tool, "1"), **dict.fromkeys(_list_texts(tool), CANARY)}
         return f"call the tool {tool.name} with {json.dumps(args)}"
 
-    def _wrap(self, tool: Callable[..., Any]) -> Callable[..., Any]:
-        signature, name = inspect.signature(tool), tool.__name__
+    def _wrap(self, tool: Any) -> ProbedTool:
+        if isinstance(tool, Function):
+            return tool.model_copy(update={"run": self._plant(tool.name, tool.run, lambda **given: given)})
+        signature = inspect.signature(tool)
+        planted = self._plant(
+            tool.__name__, tool, lambda *args, **more: signature.bind(*args, **more).arguments
+        )
+        return functools.wraps(tool)(planted)
 
-        @functools.wraps(tool)
+    def _plant(
+        self, name: str, tool: Callable[..., Any], bind: Callable[..., Mapping[str, Any]]
+    ) -> Callable[..., Any]:
         def run(*args: Any, **more: Any) -> Any:
-            given = dict(signature.bind(*args, **more).arguments)
+            given = {key: value for key, value in bind(*args, **more).items() if value is not ABSENT}
             self.calls.append((name, deepcopy(given)))
             key = name + to_json_bytes(given).decode()
             if self._live or (self._recording and key not in self._recorded):

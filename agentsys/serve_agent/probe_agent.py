@@ -1,38 +1,45 @@
 """`probe_agent`: somebody's agent over their own tools, a dozen payloads, without and with a defense.
 
-The agent is a list of functions, which an agent of ours works with, or a function `run(request, tools)` whose
-model is found at OPENAI_BASE_URL: there a server of ours stands, with the model and the defense behind it.
+The agent is a list of functions or an MCP server, which an agent of ours works with, or a function
+`run(request, tools)` whose model is found at OPENAI_BASE_URL: there a server of ours stands, with the model and
+the defense behind it.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import os
+import shlex
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from agentsys.errors import ConfigError
+import anyio
+from anyio.from_thread import start_blocking_portal
+
+from agentsys.errors import ConfigError, find_missing_packages, not_installed_error
 from agentsys.models.chat import ModelError
 from agentsys.serve_agent.agent_server import serve_agent
-from agentsys.serve_agent.guarded_tools import GuardFailed, guard
-from agentsys.serve_agent.planted_tools import CANARY, PAYLOADS, PlantedTools
+from agentsys.serve_agent.guarded_tools import MCP_EXTRA, GuardFailed, guard, mcp_tools
+from agentsys.serve_agent.planted_tools import CANARY, PAYLOADS, PlantedTools, ProbedTool
 
 Judge = Callable[[str, list[tuple[str, dict[str, Any]]]], object]
 """(answer, calls) -> whether it is so."""
 AskAgent = Callable[[str], str]
 _URL = "OPENAI_BASE_URL"
+_START_S = 60.0
+"""Seconds that an MCP server may take to answer for the first time."""
 
 
 @dataclass(frozen=True)
 class ProbeSubject:
     """What is probed."""
 
-    tools: Sequence[Callable[..., Any]]
+    tools: Sequence[ProbedTool]
     request: str
     run: Callable[..., Any] | None = None
     """The user's own loop; None: an agent of ours works with the tools."""
@@ -73,6 +80,41 @@ class ProbeRow:
     def clean(self) -> ProbeTrial:
         """The run without a payload."""
         return self.trials[0]
+
+
+@contextmanager
+def open_mcp_subject(command: str, request: str | None) -> Iterator[ProbeSubject]:
+    """The tools of an MCP server over stdio, which runs until the block is left.
+
+    Raises:
+        Unavailable: If the package `mcp` is not installed.
+        ConfigError: If there is no request, or no such server.
+    """
+    if not request:
+        raise ConfigError("Say what to ask the agent over the server's tools: --request '...'.")
+    if absent := find_missing_packages(["mcp"]):
+        raise not_installed_error("probe --mcp", absent, MCP_EXTRA)
+    with start_blocking_portal() as portal, ExitStack() as stack:
+        try:
+            opened = portal.wrap_async_context_manager(_open_session(command))
+            tools = portal.call(mcp_tools, stack.enter_context(opened))
+        except ConfigError:
+            raise
+        except (Exception, BaseExceptionGroup) as error:
+            raise ConfigError(f"{command}: no MCP server answers there ({type(error).__name__}).") from error
+        yield ProbeSubject(tools, request)
+
+
+@asynccontextmanager
+async def _open_session(command: str) -> AsyncIterator[Any]:
+    from mcp import ClientSession, StdioServerParameters, stdio_client
+
+    program, *args = shlex.split(command)
+    server = StdioServerParameters(command=program, args=args)
+    async with stdio_client(server) as streams, ClientSession(*streams) as session:
+        with anyio.fail_after(_START_S):
+            await session.initialize()
+        yield session
 
 
 def load_subject(target: str, request: str | None) -> ProbeSubject:

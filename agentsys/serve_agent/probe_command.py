@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
@@ -27,8 +28,11 @@ _STYLE = (
 def probe_command(
     target: Annotated[
         str,
-        typer.Argument(metavar="FILE.py:NAME", help="A list of tools, or a function run(request, tools)."),
+        typer.Argument(
+            metavar="FILE.py:NAME", help="A list of tools, or a function run(request, tools); see --mcp."
+        ),
     ],
+    mcp: Annotated[bool, typer.Option("--mcp", help="The argument is the command of an MCP server.")] = False,
     request: Annotated[
         str | None, typer.Option(help="What the user asks; default: REQUEST in the file.")
     ] = None,
@@ -43,13 +47,15 @@ def probe_command(
     ] = None,
 ) -> None:
     """Plant a dozen payloads into what your agent's own tools return, without and with a defense."""
-    from agentsys.serve_agent.probe_agent import load_subject, probe_agent
+    from agentsys.serve_agent.probe_agent import load_subject, open_mcp_subject, probe_agent
 
     defenses = list(dict.fromkeys(name.strip() for name in defense.split(",") if name.strip()))
     if not defenses:
         raise ConfigError("--defense names none; write --defense none,agentsys.")
-    subject = load_subject(target, request)
-    order, rows = probe_agent(subject, model=model, defenses=defenses, logdir=logdir, live=live)
+    with (
+        open_mcp_subject(target, request) if mcp else contextlib.nullcontext(load_subject(target, request))
+    ) as subject:
+        order, rows = probe_agent(subject, model=model, defenses=defenses, logdir=logdir, live=live)
     note = _SIMULATED if model == "simulated" else f"Model: {model}."
     cells = [HEADS, *(_list_cells(row) for row in rows)]
     widths = [max(len(line[column]) for line in cells) for column in range(len(HEADS))]

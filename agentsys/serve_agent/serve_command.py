@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import signal
 import sys
@@ -106,9 +107,7 @@ def read_tokens(variable: str | None) -> Sequence[str]:
     Raises:
         ConfigError: If the variable holds none.
     """
-    from agentsys.models.serving.wire_format import split_tokens
-
-    tokens = [] if variable is None else split_tokens(os.environ.get(variable, ""))
+    tokens = [] if variable is None else os.environ.get(variable, "").replace(",", " ").split()
     if variable is not None and not tokens:
         raise ConfigError(
             f"--token-env {variable}: no such variable, or it is empty; export {variable}=... first."
@@ -183,6 +182,10 @@ def format_agent_banner(served: ServedAgent) -> str:
 
 def wait_for_interrupt() -> None:
     """Return when the user has had enough: Ctrl-C, or `kill`."""
+    # What was loaded stays: collections that look through all of it cost a fifth of a call's CPU.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(100_000, 10, 10)
     # `kill` ends a server that a script has put in the background, where shells switch Ctrl-C off.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with contextlib.suppress(KeyboardInterrupt):

@@ -15,11 +15,11 @@ import orjson
 from agentdojo.functions_runtime import FunctionCall
 
 from agentsys.models.chat import JsonSchema, ToolSpec
-from agentsys.models.serving import wire_format
 from agentsys.models.serving.served_openai import (
+    MAX_KEPT_TOOLS,
     WireConversation,
-    function_call,
     parse_call_arguments,
+    text_blocks,
     write_openai_error,
 )
 from agentsys.models.serving.wire_format import Answer, Json, WireCall, WireError, WireFormat, WireRequest
@@ -32,25 +32,19 @@ _MESSAGE = "message"
 def read_responses_request(body: Json, role: str) -> WireRequest:
     """A request for a response as we read it."""
     conversation = _ItemReader()
-    conversation.said.system(body.get("instructions"))
+    conversation.said.system(text_blocks(body.get("instructions")))
     given = body.get("input")
-    for item in (
-        [{"role": "user", "content": given}]
-        if isinstance(given, str)
-        else wire_format.read_object_list(given, "input")
-    ):
+    for item in [{"role": "user", "content": given}] if isinstance(given, str) else given or []:
         conversation.add(item)
     conversation.end()
     if not conversation.said.messages:
         raise WireError("'input' must hold at least one item")
     return WireRequest(
         messages=conversation.said.messages,
-        tools=tuple(
-            _tool(orjson.dumps(tool)) for tool in wire_format.read_object_list(body.get("tools"), "tools")
-        ),
+        tools=tuple(_tool(orjson.dumps(tool)) for tool in body.get("tools") or []),
         role=role,
-        temperature=wire_format.optional_number(body, "temperature"),
-        max_tokens=wire_format.optional_count(body, "max_output_tokens"),
+        temperature=body.get("temperature"),
+        max_tokens=body.get("max_output_tokens"),
         reply_schema=_reply_schema(body.get("text")),
         tool_choice="none" if body.get("tool_choice") == "none" else "auto",
     )
@@ -83,9 +77,8 @@ class _ItemReader:
             self._content = item.get("content")
         elif kind == "function_call":
             self._check_led_to(str(item.get("call_id")))
-            self._calls.append(
-                function_call(item.get("call_id"), item.get("name"), parse_call_arguments(item))
-            )
+            args = parse_call_arguments(item.get("arguments"))
+            self._calls.append(FunctionCall(function=item["name"], args=args, id=item["call_id"]))
         else:
             self.end()
             self._add_other(kind, item)
@@ -98,17 +91,17 @@ class _ItemReader:
     def _add_other(self, kind: object, item: Json) -> None:
         match kind, item.get("role"):
             case "function_call_output", _:
-                self.said.result(item.get("call_id"), item.get("output"))
+                self.said.result(item.get("call_id"), text_blocks(item.get("output")))
             case "message", "user":
-                self.said.user(item.get("content"))
+                self.said.user(text_blocks(item.get("content")))
             case "message", "system" | "developer":
-                self.said.system(item.get("content"))
+                self.said.system(text_blocks(item.get("content")))
             case other:
                 raise WireError(f"unknown item {other!r}")
 
     def _flush(self) -> None:
         if self._content is not None or self._calls:
-            self.said.assistant(self._content, self._calls)
+            self.said.assistant(text_blocks(self._content), self._calls)
         self._content, self._calls = None, []
 
     def _check_led_to(self, found: str) -> None:
@@ -120,10 +113,10 @@ class _ItemReader:
             raise WireError(f"{name} was provided without its required following item.")
 
 
-@lru_cache(maxsize=wire_format.MAX_KEPT_TOOLS)
+@lru_cache(maxsize=MAX_KEPT_TOOLS)
 def _tool(raw: bytes) -> ToolSpec:
     tool = orjson.loads(raw)
-    return wire_format.read_tool_spec(tool.get("name"), tool.get("description"), tool.get("parameters"))
+    return ToolSpec(tool["name"], tool.get("description") or "", tool.get("parameters") or {})
 
 
 def _reply_schema(text: object) -> JsonSchema | None:

@@ -15,16 +15,17 @@ from typing import Any
 
 import orjson
 from responses_wire import RESPONSES
+from starlette.requests import Request
 from starlette.responses import Response
 from vendor_wires import ANTHROPIC, GEMINI
 
-from agentsys.models.chat import ChatModel
+from agentsys.models.chat import ChatModel, ErrorKind, ModelError
 from agentsys.models.serving.model_application import (
     ModelApplication,
     PlainEndpoint,
     WireQuestion,
-    build_overflow_problem,
     build_problem_response,
+    describe_failure,
 )
 from agentsys.models.serving.model_server import Server
 from agentsys.models.serving.served_openai import OPENAI
@@ -176,6 +177,7 @@ class FaultyApplication(ModelApplication):
         super().__init__(endpoint, **more)
         self.plan = FaultPlan(faults)
         self.captured: list[CapturedRequest] = []
+        self.server: Server | None = None
 
     async def respond(self, question: WireQuestion) -> Response:
         url = question.request.url
@@ -187,8 +189,6 @@ class FaultyApplication(ModelApplication):
         if (early := await self._fail_early(question, fault.kind)) is not None:
             return early
         reply = await self.ask(question)
-        if isinstance(reply, Response):
-            return reply
         kind = fault.kind if reply.message["tool_calls"] else fault.without_calls
         if (early := await self._fail_early(question, kind)) is not None:
             return early
@@ -208,10 +208,10 @@ class FaultyApplication(ModelApplication):
             wait = self.plan.faults.retry_after_s if kind is FaultKind.RATE_LIMIT else None
             problem = Problem(*_PROBLEMS[kind], retry_after_s=wait)
         elif kind is FaultKind.CONTEXT_LENGTH:
-            problem = build_overflow_problem(question.wire)
+            problem = describe_failure(question.wire, ModelError(ErrorKind.CONTEXT_LENGTH, ""))
         elif kind in (FaultKind.RESET, FaultKind.TIMEOUT):
             self.plan.count_served(kind)
-            transport: asyncio.Transport = question.request.state.connection.transport
+            transport = self._find_transport(question.request)
             if kind is FaultKind.TIMEOUT:
                 await asyncio.sleep(self.plan.faults.hold_s)
             else:
@@ -225,6 +225,13 @@ class FaultyApplication(ModelApplication):
         self.plan.count_served(kind)
         return build_problem_response(question.wire, problem)
 
+    def _find_transport(self, request: Request) -> asyncio.Transport:
+        assert self.server is not None
+        connections: set[Any] = {*self.server.listener.server_state.connections}
+        found = (one.transport for one in connections if one.client == request.scope["client"])
+        transport: asyncio.Transport = next(found)
+        return transport
+
 
 class TestServer(Server):
     """A running server, and what it was asked."""
@@ -234,6 +241,7 @@ class TestServer(Server):
     def __init__(self, application: FaultyApplication) -> None:
         super().__init__(application, "127.0.0.1", 0)
         self._faulty = application
+        application.server = self
 
     @property
     def faults(self) -> dict[FaultKind, int]:

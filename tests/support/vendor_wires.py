@@ -2,30 +2,38 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import orjson
 from agentdojo.functions_runtime import FunctionCall
 
 from agentsys.models.chat import JsonSchema, ToolSpec
-from agentsys.models.serving import wire_format
-from agentsys.models.serving.served_openai import WireConversation, function_call
+from agentsys.models.serving.served_openai import WireConversation, text_blocks
 from agentsys.models.serving.wire_format import Answer, Json, Problem, WireError, WireFormat, WireRequest
+
+
+def answer_call(conversation: WireConversation, call_id: Any, content: object, is_error: bool) -> None:
+    """Add a tool result. An error's text stands in `error`, as in AgentDojo's own messages."""
+    blocks = text_blocks(content) or []
+    error = "\n".join(block["content"] or "" for block in blocks) if is_error else None
+    conversation.result(call_id, None if is_error else blocks, error)
 
 
 def read_anthropic_request(body: Json, role: str) -> WireRequest:
     """A messages request as we read it."""
     conversation = WireConversation()
-    conversation.system(body.get("system"))
+    conversation.system(text_blocks(body.get("system")))
     for message in body["messages"]:
         _read_message(conversation, message)
     choice = "none" if (body.get("tool_choice") or {}).get("type") == "none" else "auto"
     return WireRequest(
         messages=conversation.messages,
         tools=tuple(
-            wire_format.read_tool_spec(tool["name"], tool.get("description"), tool["input_schema"])
+            ToolSpec(tool["name"], tool.get("description") or "", tool["input_schema"])
             for tool in body.get("tools") or ()
         ),
         role=role,
-        temperature=wire_format.optional_number(body, "temperature"),
+        temperature=body.get("temperature"),
         max_tokens=body["max_tokens"],
         reply_schema=_anthropic_schema(body),
         tool_choice=choice,
@@ -36,7 +44,7 @@ def _read_message(conversation: WireConversation, message: Json) -> None:
     content = message.get("content")
     match message.get("role"):
         case "system":
-            conversation.system(content)
+            conversation.system(text_blocks(content))
         case "user":
             _read_user(conversation, content)
         case "assistant":
@@ -48,29 +56,29 @@ def _read_message(conversation: WireConversation, message: Json) -> None:
 def _read_user(conversation: WireConversation, content: object) -> None:
     """A user message may hold tool results, text, or both: neighbours of a kind become one message."""
     if not isinstance(content, list):
-        return conversation.user(content)
+        return conversation.user(text_blocks(content))
     texts: list[Json] = []
     for block in content:
         if block.get("type") != "tool_result":
             texts.append(block)
             continue
         if texts:
-            conversation.user(texts)
+            conversation.user(text_blocks(texts))
             texts = []
-        is_error = bool(block.get("is_error"))
-        conversation.result(block.get("tool_use_id"), block.get("content"), is_error=is_error)
+        answer_call(conversation, block.get("tool_use_id"), block.get("content"), bool(block.get("is_error")))
     if texts:
-        conversation.user(texts)
+        conversation.user(text_blocks(texts))
     return None
 
 
 def _read_assistant(conversation: WireConversation, content: object) -> None:
     if not isinstance(content, list):
-        return conversation.assistant(content, [])
+        return conversation.assistant(text_blocks(content), [])
     blocks = content
     uses = [block for block in blocks if block.get("type") == "tool_use"]
-    calls = [function_call(use.get("id"), use.get("name"), use["input"]) for use in uses]
-    return conversation.assistant([block for block in blocks if block.get("type") != "tool_use"], calls)
+    calls = [FunctionCall(function=use["name"], args=use["input"], id=use["id"]) for use in uses]
+    texts = text_blocks([block for block in blocks if block.get("type") != "tool_use"])
+    return conversation.assistant(texts, calls)
 
 
 def _anthropic_schema(body: Json) -> JsonSchema | None:
@@ -142,7 +150,7 @@ def read_gemini_request(body: Json, role: str) -> WireRequest:
         messages=reader.conversation.messages,
         tools=_tools(body),
         role=role,
-        temperature=wire_format.optional_number(config, "temperature"),
+        temperature=config.get("temperature"),
         max_tokens=config.get("maxOutputTokens"),
         reply_schema=_gemini_schema(config),
         tool_choice=choice,
@@ -159,7 +167,7 @@ class _GeminiReader:
 
     def system(self, content: object) -> None:
         parts = content.get("parts") if isinstance(content, dict) else content
-        self.conversation.system(parts)
+        self.conversation.system(text_blocks(parts))
 
     def content(self, content: Json) -> None:
         parts = [part for part in content.get("parts") or () if not part.get("thought")]
@@ -171,7 +179,7 @@ class _GeminiReader:
                 self._result(result)
         texts = [part for part, result in zip(parts, results, strict=True) if result is None]
         if texts or not parts:
-            self.conversation.user(texts)
+            self.conversation.user(text_blocks(texts))
         return None
 
     def _model_turn(self, parts: list[Json]) -> None:
@@ -179,19 +187,18 @@ class _GeminiReader:
         calls = [self._call(call) for call in made if call is not None]
         self._waiting += calls
         texts = [part for part, call in zip(parts, made, strict=True) if call is None]
-        self.conversation.assistant([part for part in texts if "text" in part], calls)
+        self.conversation.assistant(text_blocks([part for part in texts if "text" in part]), calls)
 
     def _call(self, call: Json) -> FunctionCall:
         self._made += 1  # Ids are optional in this format; results may name the function alone.
         call_id = call.get("id") or f"unnamed_call_{self._made}"
-        return function_call(call_id, call.get("name"), call.get("args") or {})
+        return FunctionCall(function=call["name"], args=call.get("args") or {}, id=call_id)
 
     def _result(self, result: Json) -> None:
         call = self._answered(result.get("id"), result.get("name"))
         self._waiting.remove(call)
         response = result.get("response") or {}
-        is_error = "error" in response
-        self.conversation.result(call.id, _result_text(response), is_error=is_error)
+        answer_call(self.conversation, call.id, _result_text(response), "error" in response)
 
     def _answered(self, call_id: object, name: object) -> FunctionCall:
         """The call a result belongs to: of its id, or the first waiting one of its name."""
@@ -224,7 +231,7 @@ def _is_block(item: object) -> bool:
 
 def _tools(body: Json) -> tuple[ToolSpec, ...]:
     return tuple(
-        wire_format.read_tool_spec(one["name"], one.get("description"), one["parametersJsonSchema"])
+        ToolSpec(one["name"], one.get("description") or "", one["parametersJsonSchema"])
         for tool in body.get("tools") or ()
         for one in tool["functionDeclarations"]
     )

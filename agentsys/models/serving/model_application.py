@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
 import orjson
+from pydantic import ValidationError
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
@@ -36,7 +37,6 @@ from agentsys.models.serving.wire_format import (
     TracedReply,
     WireCall,
     WireCaller,
-    WireError,
     WireFormat,
     WireRequest,
     owner_mark,
@@ -92,7 +92,6 @@ class WireQuestion:
 async def run_in_thread(work: Callable[P, T], *args: P.args, **more: P.kwargs) -> T:
     """What a function returns in a thread of its own, which a server that ends does not wait for."""
     done: Future[T] = Future()
-    done.set_running_or_notify_cancel()
 
     def run() -> None:
         try:
@@ -100,6 +99,7 @@ async def run_in_thread(work: Callable[P, T], *args: P.args, **more: P.kwargs) -
         except BaseException as error:  # noqa: BLE001 - whoever waits for it raises it
             done.set_exception(error)
 
+    done.set_running_or_notify_cancel()
     threading.Thread(target=run, daemon=True).start()
     return await asyncio.wrap_future(done)
 
@@ -142,15 +142,13 @@ class ModelApplication:
         """Take one request, as ASGI has it."""
         self.requests += 1
         problem = self._access.find_refusal(Request(scope).headers)
-        await (self._routes if problem is None else build_problem_response(OPENAI, problem))(
-            scope, receive, send
-        )
+        answer = self._routes if problem is None else build_problem_response(OPENAI, problem)
+        await answer(scope, receive, send)
 
     async def _refuse_path(self, request: Request, refused: Exception) -> Response:
-        status = getattr(refused, "status_code", 404)
         path = f"{request.method} {request.url.path}"
         why = f"no such path: {path} (the base URL ends in /v1, as OpenAI's SDK wants it)"
-        return build_problem_response(OPENAI, Problem(status, why))
+        return build_problem_response(OPENAI, Problem(getattr(refused, "status_code", 404), why))
 
     async def _list(self, request: Request) -> Response:
         names = await asyncio.to_thread(self._endpoint.listed, request.path_params.get("under", ""))
@@ -161,44 +159,23 @@ class ModelApplication:
     async def _post(self, wire: WireFormat, request: Request) -> Response:
         """Answer one question; failures of the request and of the model are responses too."""
         started, number = time.perf_counter(), self.requests
-        caller = WireCaller(owner_mark(request.headers), request.path_params.get("model", ""))
         try:
-            raw = await self._read_body(request, caller.owner)
-            role = request.headers.get(ROLE_HEADER) or "agent"
-            read = partial(read_request, wire, raw, role, request.headers.get(TRACE_HEADER) or "")
-            asked, body = await asyncio.to_thread(read) if len(raw) > _LARGE_BODY else read()
+            response = await self.respond(await self._read_question(wire, request, number))
         except RequestRefused as refused:
-            return build_problem_response(wire, refused.problem)
-        digest = hashlib.blake2b(f"{wire.name}\n{role}\n".encode() + raw, digest_size=16).hexdigest()
-        caller = replace(caller, model=str(body.get("model") or caller.model))
-        response = await self.respond(
-            WireQuestion(wire, number, asked, raw, digest, caller, request, bool(body.get("stream")))
-        )
-        if response.status_code == 200:
+            return build_problem_response(wire, refused.problem, refused.trace)
+        if self._latency_s and response.status_code == 200:
             await asyncio.sleep(max(0.0, started + self._latency_s - time.perf_counter()))
         return response
 
-    async def respond(self, question: WireQuestion) -> Response:
-        """Answer a question that was read."""
-        reply = await self.ask(question)
-        return reply if isinstance(reply, Response) else self.build_response(question, reply)
-
-    def build_response(
-        self,
-        question: WireQuestion,
-        reply: ChatReply,
-        change: Callable[[Answer], Answer] = lambda answer: answer,
-    ) -> Response:
-        """A reply as it goes out; `change` is for tests."""
-        wire = question.wire
-        answer = change(
-            build_answer(question.number, self._endpoint.name, question.asked, reply, question.digest)
-        )
-        whole = wire.write(answer)
-        headers = {TRACE_HEADER: reply.trace} if isinstance(reply, TracedReply) and reply.trace else {}
-        if question.streams and wire.stream is not None:
-            return Response(wire.stream(whole), media_type="text/event-stream", headers=headers)
-        return Response(orjson.dumps(whole, default=str), media_type="application/json", headers=headers)
+    async def _read_question(self, wire: WireFormat, request: Request, number: int) -> WireQuestion:
+        owner = owner_mark(request.headers)
+        raw = await self._read_body(request, owner)
+        role = request.headers.get(ROLE_HEADER) or "agent"
+        read = partial(read_request, wire, raw, role, request.headers.get(TRACE_HEADER) or "")
+        asked, body = await asyncio.to_thread(read) if len(raw) > _LARGE_BODY else read()
+        digest = hashlib.blake2b(f"{wire.name}\n{role}\n".encode() + raw, digest_size=16).hexdigest()
+        caller = WireCaller(owner, str(body.get("model") or request.path_params.get("model", "")))
+        return WireQuestion(wire, number, asked, raw, digest, caller, request, bool(body.get("stream")))
 
     async def _read_body(self, request: Request, owner: str) -> bytes:
         """The request's body.
@@ -206,18 +183,18 @@ class ModelApplication:
         Raises:
             RequestRefused: If it is too large, comes too late, or others of its key take all the room.
         """
-        announced = request.headers.get("content-length", "0")
+        too_large = Problem(413, f"the body is larger than {MAX_BODY} bytes")
         read, size = list[bytes](), 0
         try:
-            if int(announced) > MAX_BODY:
-                raise RequestRefused(Problem(413, f"the body is larger than {MAX_BODY} bytes"))
+            if int(request.headers.get("content-length", "0")) > MAX_BODY:
+                raise RequestRefused(too_large)
             async with asyncio.timeout(BODY_S):
                 async for chunk in request.stream():
                     size += len(chunk)
                     self._unread[owner] += len(chunk)
                     read.append(chunk)
                     if size > MAX_BODY:
-                        raise RequestRefused(Problem(413, f"the body is larger than {MAX_BODY} bytes"))
+                        raise RequestRefused(too_large)
                     if self._unread[owner] > MAX_UNREAD:
                         why = "other unfinished requests of this key take all its room"
                         raise RequestRefused(Problem(429, why, retry_after_s=1.0))
@@ -231,40 +208,54 @@ class ModelApplication:
                 del self._unread[owner]
         return b"".join(read)
 
-    async def ask(self, question: WireQuestion) -> ChatReply | Response:
-        """The endpoint's reply, or what there is in its place."""
-        wire = question.wire
-        reply = asyncio.ensure_future(self._endpoint.answer(question.asked, question.caller))
-        gone = asyncio.ensure_future(_wait_until_gone(question.request))
+    async def respond(self, question: WireQuestion) -> Response:
+        """Answer a question that was read.
+
+        Raises:
+            RequestRefused: If it is not answered.
+        """
+        return self.build_response(question, await self.ask(question))
+
+    async def ask(self, question: WireQuestion) -> ChatReply:
+        """The endpoint's reply.
+
+        Raises:
+            RequestRefused: If there is none.
+        """
+        gone = asyncio.ensure_future(_cancel_when_gone(question.request, asyncio.current_task()))
         try:
-            await asyncio.wait({reply, gone}, return_when=asyncio.FIRST_COMPLETED)
-            if not reply.done():
-                reply.cancel()
-            return await reply
-        except RequestRefused as refused:
-            return build_problem_response(wire, refused.problem, refused.trace)
+            return await self._endpoint.answer(question.asked, question.caller)
         except ModelError as failed:
-            if failed.kind is ErrorKind.CONTEXT_LENGTH:
-                return build_problem_response(wire, build_overflow_problem(wire))
-            status = _MODEL_STATUS.get(failed.kind, 500)
-            return build_problem_response(
-                wire, Problem(status, str(failed), retry_after_s=failed.retry_after_s)
-            )
-        except asyncio.CancelledError:
-            if not gone.done():
-                raise
-            return Response(status_code=400)  # Nobody reads it.
+            raise RequestRefused(describe_failure(question.wire, failed)) from None
+        except RequestRefused:
+            raise
         except Exception:  # noqa: BLE001 - a bug in any model must become a 500 and not end the server
             _LOG.exception("the model behind the server failed")
             why = "The model behind this server failed; see its log."
-            return build_problem_response(wire, Problem(500, why))
+            raise RequestRefused(Problem(500, why)) from None
         finally:
             gone.cancel()
 
+    def build_response(
+        self,
+        question: WireQuestion,
+        reply: ChatReply,
+        change: Callable[[Answer], Answer] = lambda answer: answer,
+    ) -> Response:
+        """A reply as it goes out; `change` is for tests."""
+        wire = question.wire
+        whole = wire.write(change(build_answer(question, self._endpoint.name, reply)))
+        headers = {TRACE_HEADER: reply.trace} if isinstance(reply, TracedReply) and reply.trace else {}
+        if question.streams and wire.stream is not None:
+            return Response(wire.stream(whole), media_type="text/event-stream", headers=headers)
+        return _json_response(whole, headers=headers)
 
-async def _wait_until_gone(request: Request) -> None:
+
+async def _cancel_when_gone(request: Request, work: asyncio.Task[Any] | None) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass
+    if work is not None:
+        work.cancel()
 
 
 def read_request(wire: WireFormat, raw: bytes, role: str, trace: str) -> tuple[WireRequest, Json]:
@@ -276,54 +267,54 @@ def read_request(wire: WireFormat, raw: bytes, role: str, trace: str) -> tuple[W
     try:
         body = orjson.loads(raw)
         if not isinstance(body, dict):
-            raise WireError("the body must be a JSON object")
+            raise ValueError("the body must be a JSON object")
         asked = wire.read(body, role)
-    except orjson.JSONDecodeError as slip:
-        raise RequestRefused(Problem(400, f"the body is not JSON: {slip}")) from None
-    except WireError as slip:
-        raise RequestRefused(Problem(400, str(slip))) from None
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError, RecursionError) as slip:
-        # A field of the wrong shape somewhere inside; checking each beforehand would cost more
-        # per request than all the rest.
-        why = f"malformed request: {type(slip).__name__}: {slip}"
+    except ValidationError as slip:
+        first = slip.errors(include_url=False, include_input=False)[0]
+        why = f"malformed request: {'.'.join(map(str, first['loc']))}: {first['msg']}"
         raise RequestRefused(Problem(400, why[:500])) from None
+    except (ValueError, RecursionError) as slip:
+        raise RequestRefused(Problem(400, f"malformed request: {slip}"[:500])) from None
     return replace(asked, size=len(raw), trace=trace or asked.trace), body
 
 
-def build_answer(number: int, model: str, request: WireRequest, reply: ChatReply, digest: str) -> Answer:
+def build_answer(question: WireQuestion, name: str, reply: ChatReply) -> Answer:
     """A reply as it goes out.
 
     Args:
-        number: The request's number on this server.
-        model: The model's name, used where the reply has no model id.
-        request: The request that is answered.
+        question: What is answered. Calls without an id get theirs from its digest, so that ids repeat from
+            run to run and do not depend on the order in which clients happen to ask.
+        name: The model's name, used where the reply has no model id.
         reply: The model's reply.
-        digest: Hash of the request. Calls without an id get theirs from it, so that ids repeat
-            from run to run and do not depend on the order in which clients happen to ask.
     """
     message = reply.message
     calls = tuple(
-        WireCall(call.id or f"call_{digest[:16]}_{index}", call.function, dict(call.args))
+        WireCall(call.id or f"call_{question.digest[:16]}_{index}", call.function, dict(call.args))
         for index, call in enumerate(message["tool_calls"] or ())
     )
     text = text_of(message) if message["content"] is not None else None
     # Of a conversation what was spent since its last reply: nothing, perhaps, and not to be estimated.
-    usage = reply.usage if isinstance(reply, TracedReply) else reported_or_estimated_usage(request, reply)
-    return Answer(number, reply.model_id or model, text, calls, usage)
+    is_counted = isinstance(reply, TracedReply)
+    usage = reply.usage if is_counted else reported_or_estimated_usage(question.asked, reply)
+    return Answer(question.number, reply.model_id or name, text, calls, usage)
 
 
-def _json_response(body: Json) -> Response:
-    return Response(orjson.dumps(body), media_type="application/json")
+def describe_failure(wire: WireFormat, failed: ModelError) -> Problem:
+    """A model's failure in the vendor's way."""
+    if failed.kind is ErrorKind.CONTEXT_LENGTH:
+        return Problem(400, wire.context_overflow, code="context_length_exceeded")
+    return Problem(_MODEL_STATUS.get(failed.kind, 500), str(failed), retry_after_s=failed.retry_after_s)
 
 
 def build_problem_response(wire: WireFormat, problem: Problem, trace: str = "") -> Response:
     """An error in the format's own form."""
     headers = {TRACE_HEADER: trace} if trace else {}
+    if problem.status in (408, 413):  # What is left of the body is not read.
+        headers["connection"] = "close"
     if problem.retry_after_s is not None:
         headers["retry-after"] = f"{problem.retry_after_s:g}"
-    return Response(orjson.dumps(wire.error(problem)), problem.status, headers, media_type="application/json")
+    return _json_response(wire.error(problem), problem.status, headers)
 
 
-def build_overflow_problem(wire: WireFormat) -> Problem:
-    """The vendor's way of saying that a request does not fit into the model's context."""
-    return Problem(400, wire.context_overflow, code="context_length_exceeded")
+def _json_response(body: Json, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    return Response(orjson.dumps(body, default=str), status, headers, media_type="application/json")

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import resource
 import socket
 import threading
-from collections.abc import Callable, Sequence
-from functools import partial
+import time
+from collections.abc import Sequence
 from typing import Any, Self
 
-import h11
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from agentsys.base.option_checks import require_loopback
 from agentsys.errors import ConfigError
@@ -26,75 +23,31 @@ HEAD_S = 10.0
 _IDLE_CONNECTION_S = 75
 
 
-class _Connection(H11Protocol):
-    """A connection of uvicorn's that breaks off where a request's head does not come to its end."""
-
-    _head_timer: asyncio.TimerHandle | None = None
-
-    def __init__(self, *args: Any, **more: Any) -> None:
-        super().__init__(*args, **more)
-        self.app_state = {**self.app_state, "connection": self}
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        # asyncio sets this for sockets that name their protocol alone, and head and body are written apart.
-        transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._watch_head()
-
-    def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        self._watch_head()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        if self._head_timer is not None:
-            self._head_timer.cancel()
-        super().connection_lost(exc)
-
-    def on_response_complete(self) -> None:
-        super().on_response_complete()
-        self._watch_head()
-
-    def _watch_head(self) -> None:
-        is_answered = self.cycle is None or self.cycle.response_complete
-        # What is left of a body that was refused counts as the next request's head.
-        is_open = self.conn.their_state in (h11.IDLE, h11.SEND_BODY) and is_answered
-        is_unread = is_open and (
-            self.timeout_keep_alive_task is None or self.conn.their_state is not h11.IDLE
-        )
-        if is_unread and self._head_timer is None:
-            self._head_timer = self.loop.call_later(HEAD_S, self.transport.abort)
-        elif not is_unread and self._head_timer is not None:
-            self._head_timer.cancel()
-            self._head_timer = None
-
-
 class _Listener(uvicorn.Server):
-    """uvicorn's server, which ends the moment it is told to."""
+    """uvicorn's server, which breaks connections off where a head does not come to its end, or when it ends."""
 
-    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
-        self._ready, self._ended = ready, asyncio.Event()
-        self.loop: asyncio.AbstractEventLoop | None = None
+        self._unread_since: dict[Any, float] = {}
 
-    async def main_loop(self) -> None:
-        self.loop = asyncio.get_running_loop()
-        self._ready()
-        await self._ended.wait()
+    async def on_tick(self, counter: int) -> bool:
+        connections: set[Any] = {*self.server_state.connections}
+        now, before = time.monotonic(), self._unread_since
+        # uvicorn sets a timer of its own where a connection rests between two requests.
+        self._unread_since = {
+            one: before.get(one, now)
+            for one in connections
+            if one.timeout_keep_alive_task is None and (one.cycle is None or one.cycle.response_complete)
+        }
+        for one, since in self._unread_since.items():
+            if now - since > HEAD_S:
+                one.transport.abort()
+        return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        for server in self.servers:
-            server.close()
-        for task in list(self.server_state.tasks):
-            task.cancel()
         for connection in list(self.server_state.connections):
             connection.transport.abort()
-        await asyncio.sleep(0)
-
-    def end(self) -> None:
-        """Stop; from any thread."""
-        if self.loop is not None and not self.loop.is_closed():
-            with contextlib.suppress(RuntimeError):
-                self.loop.call_soon_threadsafe(self._ended.set)
+        await super().shutdown(sockets)
 
 
 class Server:
@@ -105,35 +58,35 @@ class Server:
 
     def __init__(self, application: ModelApplication, host: str, port: int) -> None:
         self._application = application
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        try:
-            listening = socket.create_server((host, port), family=family, backlog=2048)
-        except (OSError, OverflowError) as slip:
-            raise ConfigError(
-                f"Cannot listen on {host}:{port} ({slip}); give another port, or 0 for any."
-            ) from slip
         _raise_file_limit()
-        self._address = listening.getsockname()
         config = uvicorn.Config(
             application,
-            http=_Connection,
+            host,
+            port,
+            http="h11",
             ws="none",
             lifespan="off",
             log_config=None,
             log_level="critical",
             access_log=False,
+            proxy_headers=False,
             server_header=False,
             date_header=False,
             timeout_keep_alive=_IDLE_CONNECTION_S,
+            timeout_graceful_shutdown=0,
         )
-        ready = threading.Event()
-        self._listener = _Listener(config, ready.set)
-        serve_all = partial(self._listener.serve, sockets=[listening])
-        self._thread = threading.Thread(
-            target=lambda: asyncio.run(serve_all()), name="served-model", daemon=True
-        )
+        self.listener = _Listener(config)
+        self._thread = threading.Thread(target=self._run, name="served-model", daemon=True)
         self._thread.start()
-        ready.wait()
+        while not self.listener.started:
+            if not self._thread.is_alive():
+                raise ConfigError(f"Cannot listen on {host}:{port}; give another port, or 0 for any.")
+            time.sleep(0.005)
+        self._address = self.listener.servers[0].sockets[0].getsockname()
+
+    def _run(self) -> None:
+        with contextlib.suppress(SystemExit):  # uvicorn's, where it cannot listen.
+            self.listener.run()
 
     @property
     def base_url(self) -> str:
@@ -153,7 +106,7 @@ class Server:
 
     def stop(self) -> None:
         """Stop listening and end every connection. May be called twice."""
-        self._listener.end()
+        self.listener.should_exit = True
         self._thread.join()
 
     def __enter__(self) -> Self:

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import lru_cache
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import orjson
 from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatMessage, MessageContentBlock, text_content_block_from_string
+from pydantic import AfterValidator, BaseModel, Field, PositiveInt
 
 from agentsys.models.chat import JsonSchema, ToolSpec
-from agentsys.models.serving import wire_format
 from agentsys.models.serving.wire_format import (
-    MAX_SCHEMA_BYTES,
-    MAX_TOOLS,
     Answer,
     Json,
     Problem,
@@ -25,9 +23,14 @@ from agentsys.models.serving.wire_format import (
     WireRequest,
 )
 
+MAX_TOOLS = 1024
+MAX_SCHEMA_BYTES = 256 * 1024
+"""Of all tools of a request together."""
+MAX_KEPT_TOOLS = 4096
+"""Tools that are remembered: every request brings them all again, and equal ones should be one object, so
+that whoever caches by a schema's identity finds it."""
 TRACE_FIELD = "agentsys_trace"
 """Field of a request's `metadata` that stands for the header `x-agentsys-trace`."""
-_SHOWN_CHARS = 60
 
 
 def text_blocks(content: object) -> list[MessageContentBlock] | None:
@@ -38,20 +41,82 @@ def text_blocks(content: object) -> list[MessageContentBlock] | None:
     """
     if content is None:
         return None
-    if isinstance(content, str):
-        return [text_content_block_from_string(content)]
-    if not isinstance(content, list):
+    parts = [content] if isinstance(content, str) else content
+    if not isinstance(parts, list):
         raise WireError("'content' must be null, a string or a list of parts")
-    return [text_content_block_from_string(_part_text(part)) for part in content]
+    return [text_content_block_from_string(_part_text(part)) for part in parts]
 
 
 def _part_text(part: object) -> str:
-    if isinstance(part, str):
-        return part
-    text = part.get("text", part.get("refusal")) if isinstance(part, dict) else None
+    text = part.get("text", part.get("refusal")) if isinstance(part, dict) else part
     if not isinstance(text, str):
         raise WireError("only text parts are understood here")
     return text
+
+
+class _Function(BaseModel):
+    name: str = Field(min_length=1)
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+    arguments: str | None = None
+
+
+class _Tool(BaseModel):
+    type: Literal["function"] | None = None
+    function: _Function
+
+
+class _Call(BaseModel):
+    id: str
+    function: _Function
+
+    @property
+    def read(self) -> FunctionCall:
+        name, arguments = self.function.name, parse_call_arguments(self.function.arguments)
+        return FunctionCall(function=name, args=arguments, id=self.id)
+
+
+class _Message(BaseModel):
+    role: Literal["system", "developer", "user", "assistant", "tool", "input", "ipython"]
+    content: Annotated[Any, AfterValidator(text_blocks)] = None
+    tool_calls: list[_Call] | None = None
+    tool_call_id: str | None = None
+
+    @property
+    def is_nameless(self) -> bool:
+        """Whether it is what a tool returned in a protocol in which calls are text: no id says of which call."""
+        return self.role in ("tool", "input", "ipython") and self.tool_call_id is None
+
+
+class _ReplySchema(BaseModel):
+    schema_: JsonSchema | None = Field(None, alias="schema")
+
+
+class _ReplyFormat(BaseModel):
+    json_schema: _ReplySchema | None = None
+
+
+class _ToolChoice(BaseModel):
+    function: _Function
+
+
+class _Body(BaseModel):
+    """A request's fields that are read; what an SDK's next release adds is not."""
+
+    messages: list[_Message] = Field(min_length=1)
+    tools: list[Json] | None = Field(None, max_length=MAX_TOOLS)
+    tool_choice: str | _ToolChoice | None = None
+    parallel_tool_calls: bool | None = None
+    temperature: float | None = None
+    max_tokens: PositiveInt | None = None
+    max_completion_tokens: PositiveInt | None = None
+    response_format: _ReplyFormat | None = None
+    metadata: Json | None = None
+
+    @property
+    def forced(self) -> str:
+        choice = self.tool_choice
+        return choice.function.name if isinstance(choice, _ToolChoice) else choice or ""
 
 
 class WireConversation:
@@ -61,151 +126,91 @@ class WireConversation:
         self.messages: list[ChatMessage] = []
         self._calls: dict[str, FunctionCall] = {}
 
-    def system(self, content: object) -> None:
+    def system(self, blocks: list[MessageContentBlock] | None) -> None:
         """Add a system message, unless it is empty."""
-        if blocks := text_blocks(content):
+        if blocks:
             self.messages.append({"role": "system", "content": blocks})
 
-    def user(self, content: object) -> None:
+    def user(self, blocks: list[MessageContentBlock] | None) -> None:
         """Add a user message."""
-        self.messages.append({"role": "user", "content": text_blocks(content) or []})
+        self.messages.append({"role": "user", "content": blocks or []})
 
-    def assistant(self, content: object, calls: list[FunctionCall]) -> None:
+    def assistant(self, blocks: list[MessageContentBlock] | None, calls: list[FunctionCall]) -> None:
         """Add an assistant message; later tool results may answer its calls."""
-        for call in calls:
-            self._calls[call.id or ""] = call
-        blocks = text_blocks(content) or None
-        self.messages.append({"role": "assistant", "content": blocks, "tool_calls": calls or None})
+        self._calls.update((call.id or "", call) for call in calls)
+        self.messages.append({"role": "assistant", "content": blocks or None, "tool_calls": calls or None})
 
-    def result(self, call_id: object, content: object, *, is_error: bool = False) -> None:
-        """Add a tool result. An error's text stands in `error`, as in AgentDojo's own messages.
+    def result(
+        self, call_id: str | None, blocks: list[MessageContentBlock] | None, error: str | None = None
+    ) -> None:
+        """Add a tool result.
 
         Raises:
             WireError: If no earlier assistant message made a call of this id.
         """
-        call = self._calls.get(call_id) if isinstance(call_id, str) else None
+        call = self._calls.get(call_id or "")
         if call is None:
             raise WireError(f"no earlier tool call has the id {call_id!r} that a tool result names")
-        blocks = text_blocks(content) or [text_content_block_from_string("")]
-        error = "\n".join(block["content"] or "" for block in blocks) if is_error else None
-        if is_error:
-            blocks = [text_content_block_from_string("")]
+        blocks = blocks or [text_content_block_from_string("")]
         self.messages.append(
             {"role": "tool", "content": blocks, "tool_call": call, "tool_call_id": call.id, "error": error}
         )
 
 
-def function_call(call_id: object, name: object, arguments: Mapping[str, Any]) -> FunctionCall:
-    """A tool call as an earlier assistant message made it.
+def read_openai_request(body: Json, role: str) -> WireRequest:
+    """A chat-completions request as we read it.
 
     Raises:
-        WireError: If id or name is not a string.
+        ValueError: If it cannot be understood.
     """
-    if not isinstance(name, str) or not isinstance(call_id, str):
-        raise WireError("a tool call needs a name and an id, both strings")
-    return FunctionCall(function=name, args=dict(arguments), id=call_id)
-
-
-def read_openai_request(body: Json, role: str) -> WireRequest:
-    """A chat-completions request as we read it."""
-    if not body.get("messages"):
-        raise WireError("'messages' must hold at least one message")
+    read = _Body.model_validate(body)
     conversation = WireConversation()
-    messages = wire_format.read_object_list(body["messages"], "messages")
-    for message in messages:
-        _read_message(conversation, message)
-    metadata = body.get("metadata")
+    for message in read.messages:
+        if message.role in ("system", "developer"):
+            conversation.system(message.content)
+        elif message.role == "assistant":
+            conversation.assistant(message.content, [call.read for call in message.tool_calls or ()])
+        elif message.role == "user" or message.is_nameless:
+            conversation.user(message.content)
+        else:
+            conversation.result(message.tool_call_id, message.content)
+    schema = read.response_format.json_schema if read.response_format is not None else None
     return WireRequest(
         messages=conversation.messages,
-        tools=_read_tools(wire_format.read_object_list(body.get("tools"), "tools")),
+        tools=_read_tools(read.tools or []),
         role=role,
-        temperature=wire_format.optional_number(body, "temperature"),
-        max_tokens=wire_format.optional_count(body, "max_completion_tokens", "max_tokens"),
-        reply_schema=_read_reply_schema(body.get("response_format")),
-        tool_choice="none" if body.get("tool_choice") == "none" else "auto",
-        forced=_read_forced(body.get("tool_choice")),
-        one_call=body.get("parallel_tool_calls") is False,
-        nameless_results=any(map(_is_nameless, messages)),
-        trace=str(metadata.get(TRACE_FIELD) or "") if isinstance(metadata, dict) else "",
+        temperature=read.temperature,
+        max_tokens=read.max_completion_tokens or read.max_tokens,
+        reply_schema=None if schema is None else schema.schema_,
+        tool_choice="none" if read.tool_choice == "none" else "auto",
+        forced=read.forced if read.forced not in ("auto", "none") else "",
+        one_call=read.parallel_tool_calls is False,
+        nameless_results=any(message.is_nameless for message in read.messages),
+        trace=str((read.metadata or {}).get(TRACE_FIELD) or ""),
     )
 
 
-def _read_message(conversation: WireConversation, message: Json) -> None:
-    content = message.get("content")
-    match message.get("role"):
-        case "system" | "developer":
-            conversation.system(content)
-        case "user":
-            conversation.user(content)
-        case "assistant":
-            calls = wire_format.read_object_list(message.get("tool_calls"), "tool_calls")
-            conversation.assistant(content, [_read_call(call) for call in calls])
-        case "tool" | "input" | "ipython" if _is_nameless(message):
-            conversation.user(content)
-        case "tool":
-            conversation.result(message.get("tool_call_id"), content)
-        case other:
-            raise WireError(f"unknown message role {str(other)[:_SHOWN_CHARS]!r}")
-
-
-def _is_nameless(message: Json) -> bool:
-    """Whether it is what a tool returned in a protocol in which calls are text: such a role, and no id."""
-    return message.get("role") in ("tool", "input", "ipython") and message.get("tool_call_id") is None
-
-
-def _read_call(call: Json) -> FunctionCall:
-    function = call["function"]
-    return function_call(call.get("id"), function.get("name"), parse_call_arguments(function))
-
-
-def parse_call_arguments(function: Json) -> dict[str, Any]:
+def parse_call_arguments(text: str | None) -> dict[str, Any]:
     """The arguments of a call, given as JSON text; none where that is no object."""
     # OpenAI accepts any text here and so do we: a client may show the model its own broken call.
     try:
-        arguments = orjson.loads(function.get("arguments") or "{}")
+        arguments = orjson.loads(text or "{}")
     except orjson.JSONDecodeError:
         return {}
     return arguments if isinstance(arguments, dict) else {}
 
 
 def _read_tools(tools: list[Json]) -> tuple[ToolSpec, ...]:
-    if len(tools) > MAX_TOOLS:
-        raise WireError(f"{len(tools)} tools; a request brings {MAX_TOOLS} at most")
     texts = [orjson.dumps(tool) for tool in tools]
     if (size := sum(map(len, texts))) > MAX_SCHEMA_BYTES:
         raise WireError(f"the tools take {size} bytes; those of a request take {MAX_SCHEMA_BYTES} at most")
     return tuple(map(_read_tool, texts))
 
 
-@lru_cache(maxsize=wire_format.MAX_KEPT_TOOLS)
+@lru_cache(maxsize=MAX_KEPT_TOOLS)
 def _read_tool(raw: bytes) -> ToolSpec:
-    tool = orjson.loads(raw)
-    if (kind := tool.get("type")) not in ("function", None):
-        raise WireError(
-            f"a tool of type {str(kind)[:_SHOWN_CHARS]!r}: only functions with a schema are taken here"
-        )
-    function = tool["function"]
-    return wire_format.read_tool_spec(
-        function.get("name"), function.get("description"), function.get("parameters")
-    )
-
-
-def _read_forced(choice: Any) -> str:
-    if choice in (None, "auto", "none"):
-        return ""
-    name = choice["function"].get("name") if isinstance(choice, dict) and "function" in choice else choice
-    if not isinstance(name, str):
-        raise WireError("'tool_choice' must be auto, none, required or the name of a function")
-    return name
-
-
-def _read_reply_schema(response_format: object) -> JsonSchema | None:
-    if not isinstance(response_format, dict) or response_format.get("type") != "json_schema":
-        return None
-    schema = response_format["json_schema"].get("schema")
-    if schema is not None and not isinstance(schema, dict):
-        raise WireError("'response_format': the schema must be an object")
-    return schema
+    function = _Tool.model_validate_json(raw).function
+    return ToolSpec(function.name, function.description or "", function.parameters or {})
 
 
 def write_openai_reply(answer: Answer) -> Json:

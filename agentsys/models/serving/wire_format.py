@@ -1,9 +1,4 @@
-"""`WireFormat`: a client's JSON against our types, and who asks: a caller's key as a mark, the model's name.
-
-Requests are read as plain JSON values: a served model must cost far less than a millisecond per request,
-and must accept what an SDK's next release adds. Whatever cannot be understood raises `WireError`, a 400
-for the client.
-"""
+"""`WireFormat`: a client's JSON against our types, and who asks: a caller's key as a mark, the model's name."""
 
 from __future__ import annotations
 
@@ -15,19 +10,14 @@ from ipaddress import ip_address
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
-from agentsys.models.chat import ChatReply, ChatRequest, ToolSpec, Usage
+from starlette.datastructures import Headers
+
+from agentsys.models.chat import ChatReply, ChatRequest, Usage
 
 Json = dict[str, Any]
 
-MAX_TOOLS = 1024
-MAX_SCHEMA_BYTES = 256 * 1024
-"""Of all tools of a request together."""
-MAX_KEPT_TOOLS = 4096
-"""Tools that are remembered: every request brings them all again, and equal ones should be one object, so
-that whoever caches by a schema's identity finds it."""
 
-
-class WireError(Exception):
+class WireError(ValueError):
     """A request that the format does not allow; the message goes to the client."""
 
 
@@ -52,9 +42,7 @@ class WireCall:
     """One tool call on its way out."""
 
     id: str
-    """The call's id, unique in the conversation."""
     name: str
-    """The tool's name."""
     arguments: Mapping[str, Any] | str
     """The arguments object; a string is text that is *not* a JSON object (a fault)."""
 
@@ -68,9 +56,7 @@ class Answer:
     model: str
     """The id of the model that really answered, whatever name the client asked for."""
     text: str | None
-    """The reply's text; None where it has none."""
     calls: tuple[WireCall, ...]
-    """The tool calls, in order."""
     usage: Usage
     """Tokens, reported or estimated."""
 
@@ -89,16 +75,23 @@ class Problem:
     """Seconds the client is asked to wait."""
 
 
+class RequestRefused(Exception):
+    """A request that is not answered; the client sees the problem."""
+
+    def __init__(self, problem: Problem, trace: str = "") -> None:
+        super().__init__(problem.message)
+        self.problem, self.trace = problem, trace
+
+
 @dataclass(frozen=True)
 class WireFormat:
     """A format as functions. The product has OpenAI's; tests bring those of other vendors' SDKs."""
 
     name: str
-    """`openai`, say."""
     path: str
     """Path of its POST, as Starlette writes paths."""
     read: Callable[[Json, str], WireRequest]
-    """(body, role) -> request. Raises WireError, or TypeError and its like on misshapen JSON."""
+    """(body, role) -> request. Raises ValueError."""
     write: Callable[[Answer], Json]
     """Answer -> body of the 200 reply."""
     error: Callable[[Problem], Json]
@@ -107,65 +100,6 @@ class WireFormat:
     """What the vendor says when a request does not fit into the model's context."""
     stream: Callable[[Json], bytes] | None = None
     """Body of the 200 reply -> the same as server-sent events; None where streaming is not offered."""
-
-
-def optional_number(body: Mapping[str, Any], *keys: str) -> float | None:
-    """The first of these keys that holds a value, as a number.
-
-    Raises:
-        WireError: If it holds something else.
-    """
-    for key in keys:
-        value = body.get(key)
-        if value is not None:
-            if isinstance(value, bool) or not isinstance(value, int | float):
-                raise WireError(f"'{key}' must be a number")
-            return value
-    return None
-
-
-def optional_count(body: Mapping[str, Any], *keys: str) -> int | None:
-    """Read a whole number, as `optional_number` reads any."""
-    value = optional_number(body, *keys)
-    if value is None:
-        return None
-    if value != int(value) or value < 1:
-        raise WireError(f"'{keys[0]}' must be a whole number above 0")
-    return int(value)
-
-
-def read_object_list(value: object, what: str) -> list[Json]:
-    """A list of JSON objects; an absent one is empty.
-
-    Raises:
-        WireError: If it is anything else.
-    """
-    if value is None:
-        return []
-    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
-        raise WireError(f"'{what}' must be a list of objects")
-    return value
-
-
-def read_tool_spec(name: object, description: object, parameters: object) -> ToolSpec:
-    """One tool on offer; an absent description is empty, absent parameters are none.
-
-    Raises:
-        WireError: If a part has the wrong type.
-    """
-    if not isinstance(name, str) or not name:
-        raise WireError("a tool needs a name")
-    if not isinstance(description or "", str) or not isinstance(parameters or {}, dict):
-        raise WireError(f"tool {name!r}: its description must be a string and its parameters an object")
-    return ToolSpec(name, str(description or ""), dict(parameters) if isinstance(parameters, dict) else {})
-
-
-class Headers(Protocol):
-    """A request's headers; names are looked up without regard to case."""
-
-    def get(self, name: str, /) -> str | None:
-        """The value of one; None if it was not sent."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -206,15 +140,6 @@ class TracedReply(ChatReply):
 
     trace: str = ""
     """Id of the record, for the header `x-agentsys-trace`."""
-
-
-class RequestRefused(Exception):
-    """A request that the model behind a server does not answer; the client sees the problem."""
-
-    def __init__(self, problem: Problem, trace: str = "") -> None:
-        super().__init__(problem.message)
-        self.problem = problem
-        self.trace = trace
 
 
 @dataclass(frozen=True)
@@ -259,8 +184,3 @@ def caller_key(headers: Headers) -> str:
     """The key of a request: a bearer token, or as Azure's clients send it; `""` where there is none."""
     scheme, _, bearer = (headers.get("Authorization") or "").partition(" ")
     return bearer.strip() if scheme.lower() == "bearer" else headers.get("api-key") or ""
-
-
-def split_tokens(text: str) -> Sequence[str]:
-    """The tokens that an environment variable holds, between commas or blanks."""
-    return text.replace(",", " ").split()

@@ -9,6 +9,7 @@ import threading
 import urllib.request
 from collections.abc import Mapping, Sequence
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import typer
@@ -75,7 +76,8 @@ def test_a_host_that_others_can_reach_is_a_config_error() -> None:
 
 
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
-def test_ctrl_c_and_kill_end_the_wait(end: signal.Signals) -> None:
+def test_ctrl_c_and_kill_end_the_wait(end: signal.Signals, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serve_command, "gc", Mock())
     before = {one: signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)}
     # Tests that were started in the background come with Ctrl-C switched off, and would wait for ever.
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -22,8 +22,8 @@ from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatReply, ChatRequest, ErrorKind, ModelError
 from agentsys.models.serving import model_application, model_server, serve
 from agentsys.models.serving.model_application import MAX_BODY, read_request
-from agentsys.models.serving.served_openai import OPENAI
-from agentsys.models.serving.wire_format import MAX_SCHEMA_BYTES, MAX_TOOLS, RequestRefused
+from agentsys.models.serving.served_openai import MAX_SCHEMA_BYTES, MAX_TOOLS, OPENAI
+from agentsys.models.serving.wire_format import RequestRefused
 
 PATH = "/v1/chat/completions"
 HELLO = json.dumps({"messages": [{"role": "user", "content": "Hello"}]}).encode()
@@ -85,13 +85,16 @@ WITH_SCHEMA = {"type": "json_schema", "json_schema": {"schema": 5}}
     [
         ({"messages": [{"role": "tool", "tool_call_id": "lost", "content": "x"}]}, "'lost'"),
         ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "only text parts"),
-        ({"tools": [{"function": {}}]}, "needs a name"),
-        ({"tools": [{"function": {"name": "f", "parameters": [1]}}]}, "parameters an object"),
-        ({"tools": [{"type": "web_search"}]}, "'web_search': only functions with a schema"),
-        ({"tools": [{"function": {"name": f"t{n}"}} for n in range(MAX_TOOLS + 1)]}, "1024 at most"),
+        ({"tools": [{"function": {}}]}, "function.name: Field required"),
+        (
+            {"tools": [{"function": {"name": "f", "parameters": [1]}}]},
+            "parameters: Input should be an object",
+        ),
+        ({"tools": [{"type": "web_search"}]}, "type: Input should be 'function'"),
+        ({"tools": [{"function": {"name": f"t{n}"}} for n in range(MAX_TOOLS + 1)]}, "at most 1024 items"),
         ({"tools": [{"function": {"name": "f", "description": "x" * MAX_SCHEMA_BYTES}}]}, "262144 at most"),
-        ({"response_format": WITH_SCHEMA}, "must be an object"),
-        ({"tool_choice": 5}, "'tool_choice' must be"),
+        ({"response_format": WITH_SCHEMA}, "schema: Input should be a valid dictionary"),
+        ({"tool_choice": 5}, "tool_choice"),
     ],
 )
 def test_what_is_not_taken_is_a_400_with_its_sentence(more: Any, told: str) -> None:
