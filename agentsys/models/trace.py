@@ -120,6 +120,7 @@ class Tracer:
     _first_request_at: float | None = None
     """When a model was asked first (`time.monotonic`)."""
     _open_spans: list[Span] = field(default_factory=list)
+    _latest_call: ModelCall | None = None
     _lock: threading.RLock = field(default_factory=threading.RLock, init=False, repr=False, compare=False)
     """Held while something is booked: a defense may ask questions, and run tools, in threads of its own."""
 
@@ -172,16 +173,18 @@ class Tracer:
         )
 
     def reply_unreadable(self, flaw: ReplyFlaw) -> None:
-        """Book that the current span's latest reply could not be used."""
+        """Book that the current span's latest reply could not be used; the latest of all where it has none."""
         calls = self._open_spans[-1].calls if self._open_spans else []
-        if calls:
-            calls[-1].odd = {**calls[-1].odd, flaw.value: calls[-1].odd.get(flaw.value, 0) + 1}
+        call = calls[-1] if calls else self._latest_call
+        if call is not None:
+            call.odd = {**call.odd, flaw.value: call.odd.get(flaw.value, 0) + 1}
 
     def _record_call(self, call: ModelCall) -> None:
         with self._lock:
             self.tokens += call.usage.prompt + call.usage.completion
             with nullcontext(self._open_spans[-1]) if self._open_spans else self.span("main") as current:
                 current.calls.append(call)
+            self._latest_call = call
 
     def tool_ran(
         self, name: str, args: Mapping[str, Any], value: object, error: str | None, *, receipt: bool = False

@@ -16,12 +16,12 @@ from agentsys.simulated.scripted_agent import play_plain_agent
 from agentsys.simulated.simulated_role import SimulatedKnowledge, SimulatedRole, remove_injected_passages
 from baselines.attriguard.attribution_audit import (
     ATTENUATOR,
-    JUDGE,
+    ATTENUATOR_CONTRACTS,
+    JUDGE_CONTRACT,
     JUDGE_ROLE,
     LEVELS,
     REFUSAL,
     SHADOW,
-    STEPS,
     AttributionAudit,
     AuditOptions,
 )
@@ -130,6 +130,6 @@ class AttriGuard(BoundaryDefense, RoleDefense):
 
     def prompts(self) -> dict[str, str]:
         """Every text this defense says to a model, by name."""
-        steps = {step: STEPS[step] for step in LEVELS[self.options.level]}
-        judge = {} if self.options.survival == "strict" else {"judge": JUDGE}
+        steps = {step: ATTENUATOR_CONTRACTS[step].prompt for step in LEVELS[self.options.level]}
+        judge = {} if self.options.survival == "strict" else {"judge": JUDGE_CONTRACT.prompt}
         return {**steps, **judge, "refusal": REFUSAL, "withheld": WITHHELD}

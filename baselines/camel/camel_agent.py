@@ -16,14 +16,15 @@ from agentdojo.types import ChatAssistantMessage, ChatMessage
 from agentsys.base.option_checks import AtLeast1
 from agentsys.models.chat import ChatModel, ChatRequest, assistant, system, text_of, user
 from agentsys.models.pipeline_elements import LoopState, LoopStep
-from agentsys.models.trace import mark_reply_unreadable, span
+from agentsys.models.reply_contract import ReplyContract, UnusableReply
+from agentsys.models.trace import ReplyFlaw, mark_reply_unreadable, span
 from baselines.camel.camel_policy import CamelJudge, CamelPolicies, generate_policies, load_written_policies
 from baselines.camel.language.functions import PROVIDED_FUNCTIONS, build_class_values, select_classes
 from baselines.camel.language.interpreter import find_program, run_program
 from baselines.camel.language.machine import CallDenied, Machine, ProgramError
 from baselines.camel.language.members import list_methods
 from baselines.camel.language.operators import to_str
-from baselines.camel.prompts import DENIED, FAILED, NO_CODE, PLANNER, REDACTED
+from baselines.camel.prompts import DENIED, FAILED, NO_CODE, PLANNER, PROGRAM_ANSWER, REDACTED
 from baselines.camel.suite_world import (
     QUERY,
     AnswerReader,
@@ -149,10 +150,26 @@ def collect_provided_names(runtime: FunctionsRuntime, suite: str) -> Mapping[str
     }
 
 
+def read_program(reply: str) -> str:
+    """The program in a reply.
+
+    Raises:
+        UnusableReply: If there is none; the message says why.
+    """
+    try:
+        return find_program(reply)
+    except ProgramError as fault:
+        raise UnusableReply(ReplyFlaw.UNREAD, fault.text) from None
+
+
+PROGRAM_CONTRACT = ReplyContract(ROLE, PLANNER, *PROGRAM_ANSWER, read_program)
+"""What the planner answers; an error report is what it is told of a program that fails, in the paper's way."""
+
+
 def write_planner_prompt(runtime: FunctionsRuntime, environment: str, suite: str) -> str:
     """Write the planner's system message."""
     functions = list(runtime.functions.values())
-    return PLANNER.format(
+    task = PLANNER.format(
         environment=environment,
         query=QUERY,
         functions=", ".join(PROVIDED_FUNCTIONS),
@@ -161,6 +178,7 @@ def write_planner_prompt(runtime: FunctionsRuntime, environment: str, suite: str
         definitions="\n\n".join(write_class(of) for of in find_result_types(functions)),
         tools="\n\n".join(write_signature(function) for function in functions),
     )
+    return replace(PROGRAM_CONTRACT, task=task).prompt
 
 
 @dataclass
@@ -201,7 +219,8 @@ class CamelTask:
             except CallDenied as error:
                 denied = error
             opened.decision = _outcome_data(failure, denied)
-        if failure is not None and (not source or failure.kind == "SyntaxError"):
+        readable = failure is None or not isinstance(PROGRAM_CONTRACT.read_reply(reply), ReplyFlaw)
+        if readable and failure is not None and failure.kind == "SyntaxError":
             mark_reply_unreadable()
         ran, self.world.messages = self.world.messages, []
         self.record += [assistant(reply, [message["tool_call"] for message in ran] or None), *ran]

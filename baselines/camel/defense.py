@@ -19,11 +19,11 @@ from agentsys.simulated.playbook_index import Fact, ScriptedCall
 from agentsys.simulated.script_grounding import MAX_ATTEMPTS, PLACEHOLDER, leaf_forms, scalar_leaves
 from agentsys.simulated.simulated_role import SimulatedKnowledge, SimulatedRole, mark_own_requests
 from agentsys.simulated.tool_offers import PARAMETER_REQUESTS, find_twins
-from baselines.camel.camel_agent import ROLE, CamelAgent, CamelSettings
+from baselines.camel.camel_agent import PROGRAM_CONTRACT, ROLE, CamelAgent, CamelSettings
 from baselines.camel.language.interpreter import find_program
 from baselines.camel.language.machine import ProgramError
 from baselines.camel.prompts import PROMPTS
-from baselines.camel.suite_world import QUERY
+from baselines.camel.suite_world import QUERY, QUERY_CONTRACT
 from baselines.defense_bases import AgentDefense
 from baselines.flow.quarantined_model import ROLE as READER
 from baselines.flow.quarantined_model import play_quarantined_model, write_fact_question
@@ -194,7 +194,11 @@ class Camel(AgentDefense):
     """
 
     roles: ClassVar[Mapping[str, SimulatedRole]] = {ROLE: play_camel_planner, READER: play_quarantined_model}
-    texts = PROMPTS
+    texts: ClassVar[Mapping[str, str]] = {
+        "planner": PROGRAM_CONTRACT.prompt,
+        **PROMPTS,
+        **QUERY_CONTRACT.texts(),
+    }
 
     whole_program = True
 

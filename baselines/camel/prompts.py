@@ -9,7 +9,6 @@ Python. You will not see what its functions return; the user sees what it prints
 {environment}
 
 How to write it:
-- Answer with one fenced code block that holds the whole program, and nothing else in a block.
 - Guess no value. Find out by calling a function, also which year or day it is and which of several things \
 is meant. An address that the user gives needs no search in the contacts.
 - Do not ask for confirmation; nobody will answer.
@@ -41,7 +40,27 @@ def {query}(query: str, output_schema: type):
     \"\"\"Answer a question about the text in it as a value of the type. Fails if the text does not hold the \
 answer.\"\"\"
 """
-"""System message of the planner."""
+"""What the planner is told."""
+
+PROGRAM_ANSWER = (
+    """\
+Answer with one fenced code block that holds the whole program, and nothing else in a block. Do not define the \
+functions above: they are there.""",
+    (
+        (
+            'Renew the book that stands in my note "library". (With the functions read_note and renew_loan,'
+            " which you do not have.)",
+            """\
+```python
+note = read_note(name="library")
+title = query_ai_assistant(f"Which book does this note name? {note}", str)
+date = renew_loan(title=title)
+print(f"{title} is renewed until {date}.")
+```""",
+        ),
+    ),
+)
+"""Form and example of a program."""
 
 NO_CODE = "No program was written."
 """Last message where the planner answers with nothing, again and again."""
@@ -67,21 +86,13 @@ QUARANTINED = """\
 You turn text into data. You get a question with a text, and a schema for the answer.
 Take the answer from the text alone. Never make up a name, an address, a date or a number. Write times \
 without a zone. Set `have_enough_information` to true if the text holds the answer. If it does not, set it \
-to false and fill the other fields with anything of the right type.
-Answer with the JSON object alone.
-"""
-"""System message of the quarantined model."""
-
-AGAIN = "That does not fit the schema. Answer with one JSON object of the schema and nothing else."
-"""Asks for another answer."""
+to false and fill the other fields with anything of the right type."""
+"""What the quarantined model is for."""
 
 PROMPTS = {
-    "planner": PLANNER,
     "failed": FAILED,
     "redacted": REDACTED,
     "denied": DENIED,
     "no_code": NO_CODE,
-    "quarantined": QUARANTINED,
-    "again": AGAIN,
 }
-"""All of them by name, for `agentsys show prompts`."""
+"""Those that no contract holds, by name, for `agentsys show prompts`."""

@@ -25,10 +25,10 @@ from agentsys.models.untrusted import Reader, ToolOutcome, call_tool
 from baselines.camel.camel_policy import CamelJudge
 from baselines.camel.language.machine import CallDenied, ClassValue, FunctionValue, ProgramError, ToolValue
 from baselines.camel.language.operators import to_str, type_name
-from baselines.camel.prompts import AGAIN, QUARANTINED
+from baselines.camel.prompts import QUARANTINED
 from baselines.flow.label_table import LabelTable, to_value
 from baselines.flow.labelled_values import FROM_USER, FlowLabel, Instance, Value, label_from_tool, to_native
-from baselines.flow.quarantined_model import NoTypedAnswer, QuarantinedModel
+from baselines.flow.quarantined_model import ask_for_shape, make_query_contract
 
 QUERY = "query_ai_assistant"
 """The quarantined model, as a function."""
@@ -101,16 +101,15 @@ OUTPUT_FIELD = "output"
 _SCALARS: Mapping[str, type] = {"str": str, "int": int, "float": float, "bool": bool}
 
 
+QUERY_CONTRACT = make_query_contract(QUARANTINED, {OUTPUT_FIELD: "Middlemarch", ENOUGH_FIELD: True})
+"""What the quarantined model answers."""
 AnswerReader = Callable[[str, type], BaseModel | None]
 """Question and schema -> an object with the field `have_enough_information`; None: there is no answer."""
 
 
 def ask_reader(model: ChatModel, attempts: int, question: str, schema: type) -> BaseModel | None:
     """Ask the quarantined model."""
-    try:
-        return QuarantinedModel(model, QUARANTINED, AGAIN, attempts).ask(question, add_answer_flag(schema))
-    except NoTypedAnswer:
-        return None
+    return ask_for_shape(model, QUERY_CONTRACT, question, add_answer_flag(schema), attempts)
 
 
 def query_assistant(reader: AnswerReader, arguments: Mapping[str, Value]) -> Value:

@@ -19,10 +19,10 @@ from agentdojo.types import ChatAssistantMessage, ChatToolResultMessage
 from agentsys.base.option_checks import AtLeast1, check_options
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatModel, ChatRequest, assistant, system, text_of, user
+from agentsys.models.reply_contract import is_cut_off, visible_words
 from agentsys.simulated.simulated_role import SimulatedKnowledge, SimulatedRole, remove_injected_passages
 from baselines.defense_bases import RoleDefense
 from baselines.tool_boundary.boundary_filter import BoundaryDefense, BoundaryFilter, FilterTurn
-from baselines.tool_boundary.guard_question import is_cut_off, visible_words
 from baselines.tool_boundary.result_rewriter import (
     EMPTIED,
     WITHHELD,

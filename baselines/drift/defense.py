@@ -29,15 +29,12 @@ from baselines.drift.drift_agent import DriftAgent
 from baselines.drift.drift_settings import ALL_FIXES, NO_FIXES, DriftSettings, PermissionCache, ToolPermission
 from baselines.drift.drift_validator import CONDITIONS, NAME, REQUIRED
 from baselines.drift.prompts import ENVIRONMENT, PROMPTS
-
-
-def _question(request: ChatRequest) -> str:
-    return text_of(request.messages[-1])
+from baselines.tool_boundary.guard_question import read_question
 
 
 def play_drift_planner(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
     """Write down the ground truth: its calls, and those of their values that the request holds."""
-    query = _question(request)
+    query = read_question(request)
     offered = read_tools(text_of(request.messages[0]))
     tools = [tool.name for tool in offered]
     task = knowledge.find_task(query, tools)
@@ -64,7 +61,7 @@ def _known_values(call: ScriptedCall, query: str, knowledge: SimulatedKnowledge)
 
 def play_drift_judge(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
     """Yes if the user task's ground truth uses the tool that is new, but for the set error rates."""
-    question = _question(request)
+    question = read_question(request)
     task = knowledge.find_task(text_between_tags(question, drift_validator.QUERY) or "")
     before, after = (
         re.findall(r"'([^']*)'", text_between_tags(question, tag) or "")
@@ -81,7 +78,7 @@ def play_drift_judge(request: ChatRequest, knowledge: SimulatedKnowledge) -> Cha
 @mark_quoting_role
 def play_isolator(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
     """List the passages that hold a goal, each goal noticed with probability `sanitizer_recall`."""
-    text = _question(request).partition(f"\n<{injection_isolator.RESULT}>\n")[2]
+    text = read_question(request).partition(f"\n<{injection_isolator.RESULT}>\n")[2]
     recall, role = knowledge.options.sanitizer_recall, injection_isolator.ISOLATOR_ROLE
     passages: list[str] = []
     for goal in knowledge.find_goals(text):
@@ -93,7 +90,7 @@ def play_isolator(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAs
 
 def play_permission_reader(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
     """Answer by the first word of the tool's name."""
-    tool = json.loads(text_between_tags(_question(request), drift_settings.FUNCTION_TAG) or "{}")
+    tool = json.loads(text_between_tags(read_question(request), drift_settings.FUNCTION_TAG) or "{}")
     name = str(tool.get("name", ""))
     sends = name.casefold().split("_")[0] == "send"
     return assistant("A" if has_reading_name(name) else "C" if sends else "B")
@@ -101,7 +98,7 @@ def play_permission_reader(request: ChatRequest, knowledge: SimulatedKnowledge) 
 
 def play_checklist_formatter(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
     """Give the checklist back as it is."""
-    return assistant((text_between_tags(_question(request), drift_plan.CHECKLIST) or "").strip())
+    return assistant((text_between_tags(read_question(request), drift_plan.CHECKLIST) or "").strip())
 
 
 class Drift(AgentDefense):
@@ -135,7 +132,14 @@ class Drift(AgentDefense):
         drift_settings.PERMISSION_ROLE: play_permission_reader,
         drift_validator.FORMATTER_ROLE: play_checklist_formatter,
     }
-    texts = PROMPTS
+    texts: ClassVar[Mapping[str, str]] = {
+        **PROMPTS,
+        **drift_plan.PLANNER_CONTRACT.texts(),
+        **injection_isolator.DETECTOR_CONTRACT.texts(),
+        **drift_settings.PERMISSION_CONTRACT.texts(),
+        **drift_validator.JUDGE_CONTRACT.texts(),
+        **drift_validator.FORMATTER_CONTRACT.texts(),
+    }
 
     def __init__(
         self,

@@ -24,7 +24,7 @@ from agentsys.models.prompted_tools import (
     write_tools,
 )
 from agentsys.models.providers.wire_parts import visible_text
-from agentsys.models.trace import span
+from agentsys.models.trace import mark_reply_unreadable, span
 from baselines.drift import drift_settings
 from baselines.drift.drift_plan import (
     NO_CHECKLIST,
@@ -149,7 +149,8 @@ class DriftAgent(LoopStep):
         configured = self.settings.permissions
         open_tools = [tool for tool in tools if tool.name not in configured]
         strictly = DriftFix.READ_VERDICTS_STRICTLY in self.settings.fixes
-        asked = self.book.load_permissions(self.model, open_tools, strictly=strictly)
+        retries = int(self.settings.says_what_was_wrong)
+        asked = self.book.load_permissions(self.model, open_tools, strictly=strictly, retries=retries)
         known = {tool.name: configured.get(tool.name) or asked[tool.name] for tool in tools}
         with span(drift_settings.PERMISSION_ROLE) as opened:
             opened.decision = {"permissions": {name: kind.value for name, kind in known.items()}}
@@ -180,10 +181,11 @@ class _DriftTask:
         """Plan, before anything is seen."""
         if not self.settings.build_constraints:
             return
-        self.progress = plan = make_drift_plan(self.model, self.query, self.tools, self.environment)
+        retries = int(self.settings.says_what_was_wrong)
+        self.progress = plan = make_drift_plan(self.model, self.query, self.tools, self.environment, retries)
         self.first_plan = plan.plan
         if DriftFix.FORMAT_ONCE in self.settings.fixes and plan.checklist != NO_CHECKLIST:
-            text = format_checklist(self.model, self.query, plan.checklist, self.settings.format_attempts)
+            text = format_checklist(self.model, self.query, plan.checklist, self.settings)
             checklist = align_checklist(text or plan.checklist, plan.plan)
             self.progress = replace(plan, checklist=checklist)
 
@@ -226,6 +228,7 @@ class _DriftTask:
             try:
                 return read_actor_reply(latest, parse_first=parse_first)
             except CallSyntaxError as error:
+                mark_reply_unreadable()
                 if attempt + 1 < self.settings.parse_attempts:
                     latest = self._ask_actor([*outgoing, user(RETRY.format(error=error))])
         return ActorReply(first, ())

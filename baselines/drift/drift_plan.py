@@ -12,10 +12,10 @@ from typing import Any
 
 from agentdojo.functions_runtime import FunctionCall
 
-from agentsys.models.chat import ChatModel, ToolSpec
+from agentsys.models.chat import ChatModel, ToolSpec, system, user
 from agentsys.models.prompted_tools import text_between_tags, write_tools
-from agentsys.models.trace import mark_reply_unreadable, span
-from baselines.drift.drift_settings import ask_role
+from agentsys.models.reply_contract import ReplyContract
+from agentsys.models.trace import span
 from baselines.drift.prompts import PLANNER, REFUSED_UNPLANNED
 
 PLANNER_ROLE = "drift_planner"
@@ -37,7 +37,7 @@ class PlanProgress:
 
 
 def read_drift_plan(reply: str) -> PlanProgress:
-    """Read the plan in a planner's reply. A section that is missing is empty, and is not asked for again."""
+    """Read the plan in a planner's reply. A section that is missing is empty."""
     names = text_between_tags(reply, TRAJECTORY) or ""
     checklist = text_between_tags(reply, CHECKLIST)
     pieces = names.strip().removeprefix("[").removesuffix("]").split(",")
@@ -45,16 +45,22 @@ def read_drift_plan(reply: str) -> PlanProgress:
     return PlanProgress(plan, (), NO_CHECKLIST if checklist is None else checklist)
 
 
+PLANNER_CONTRACT = ReplyContract(
+    PLANNER_ROLE,
+    *PLANNER,
+    lambda reply: None if text_between_tags(reply, TRAJECTORY) is None else read_drift_plan(reply),
+)
+"""What the planner answers: at least a trajectory."""
+
+
 def make_drift_plan(
-    model: ChatModel, query: str, tools: Sequence[ToolSpec], environment: str
+    model: ChatModel, query: str, tools: Sequence[ToolSpec], environment: str, retries: int = 0
 ) -> PlanProgress:
-    """Ask for the plan of a request."""
+    """Ask for the plan of a request; where no reply holds one, what there is of it in the last is taken."""
     with span(PLANNER_ROLE) as opened:
-        instructions = "\n\n".join([PLANNER, write_tools(tools), environment])
-        reply = ask_role(model, PLANNER_ROLE, instructions, query)
-        if text_between_tags(reply, TRAJECTORY) is None:
-            mark_reply_unreadable()
-        plan = read_drift_plan(reply)
+        instructions = "\n\n".join([PLANNER_CONTRACT.prompt, write_tools(tools), environment])
+        answer = PLANNER_CONTRACT.ask(model, [system(instructions), user(query)], retries)
+        plan = answer.value or read_drift_plan(answer.words)
         opened.decision = {"plan": list(plan.plan), "checklist": plan.checklist}
     return plan
 

@@ -15,22 +15,11 @@ from types import MappingProxyType
 from typing import Literal
 
 from agentsys.base.option_checks import AtLeast1
-from agentsys.models.chat import ChatModel, ChatRequest, ToolSpec, system, user
+from agentsys.models.chat import ChatModel, ToolSpec, system, user
 from agentsys.models.prompted_tools import wrap_in_tag
-from agentsys.models.providers.wire_parts import visible_text
+from agentsys.models.reply_contract import ReplyContract
 from agentsys.models.trace import Tracer, use_tracer
 from baselines.drift.prompts import PERMISSION
-
-
-def ask_role(model: ChatModel, role: str, instructions: str, question: str) -> str:
-    """Ask the model in this role and give its words, hidden reasoning left out.
-
-    Raises:
-        ModelError: If it gave no reply. The reference goes on with a fixed text instead, which its readers
-            take for "clean", "Read" and "no": a case would be scored whose defense was not there.
-    """
-    request = ChatRequest([system(instructions), user(question)], role=role)
-    return visible_text(model.complete(request).message)
 
 
 class DriftFix(Enum):
@@ -50,6 +39,9 @@ class DriftFix(Enum):
     REFUSE_UNKNOWN_TOOLS = "refuse_unknown_tools"  # A tool that does not exist is put into the plan.
     READ_VERDICTS_STRICTLY = "read_verdicts_strictly"  # A word or letter anywhere in a reply is a verdict.
     SHOW_FIRST_PLAN = "show_first_plan"  # The judge sees the plan only as extended since.
+    SAY_WHAT_WAS_WRONG = (
+        "say_what_was_wrong"  # An unreadable reply is taken as it is, or asked for in the same words.
+    )
     FLAG_REFUSALS = "flag_refusals"  # The loop goes on after any message that holds the refusal's mark.
 
 
@@ -73,21 +65,30 @@ _NAMED = re.compile(r"\W*(?:answer\W+)?(?:([ABC])\b\W*)?(read|write|execute)?\W*
 _LETTERS = {"A": ToolPermission.READ, "B": ToolPermission.WRITE, "C": ToolPermission.EXECUTE}
 
 
+def find_permission(reply: str) -> ToolPermission | None:
+    """The permission of which a reply is the letter, the word or both ("A. Read"); None: of none, or of two."""
+    named = _NAMED.fullmatch(reply)
+    by_letter, by_word = named.groups() if named else (None, None)
+    read = {_LETTERS[by_letter.upper()]} if by_letter else set[ToolPermission]()
+    read |= {ToolPermission(by_word.capitalize())} if by_word else set()
+    return read.pop() if len(read) == 1 else None
+
+
 def read_permission_reply(reply: str, *, strictly: bool) -> ToolPermission:
     """Read the permission that a reply names.
 
     Args:
         reply: The classifier's words; a letter, if it keeps to its instructions.
-        strictly: Anything but one letter, its word, or both ("A. Read") is Write. Otherwise a B anywhere is
+        strictly: What says nothing is Write. Otherwise a B anywhere is
             Write, then a C anywhere Execute, and all else Read, as in the reference implementation.
     """
     if strictly:
-        named = _NAMED.fullmatch(reply)
-        by_letter, by_word = named.groups() if named else (None, None)
-        read = {_LETTERS[by_letter.upper()]} if by_letter else set[ToolPermission]()
-        read |= {ToolPermission(by_word.capitalize())} if by_word else set()
-        return read.pop() if len(read) == 1 else ToolPermission.WRITE
+        return find_permission(reply) or ToolPermission.WRITE
     return next((_LETTERS[letter] for letter in "BC" if letter in reply), ToolPermission.READ)
+
+
+PERMISSION_CONTRACT = ReplyContract(PERMISSION_ROLE, *PERMISSION, find_permission)
+"""What the classifier of tools answers."""
 
 
 @dataclass
@@ -102,7 +103,7 @@ class PermissionCache:
     _guard: threading.Lock = field(default_factory=threading.Lock)
 
     def load_permissions(
-        self, model: ChatModel, tools: Sequence[ToolSpec], *, strictly: bool
+        self, model: ChatModel, tools: Sequence[ToolSpec], *, strictly: bool, retries: int = 0
     ) -> Mapping[str, ToolPermission]:
         """Give each tool's permission, from memory or from the model (one question per tool)."""
         permissions = {}
@@ -112,7 +113,8 @@ class PermissionCache:
                 key = (model.name, line, strictly)
                 if key not in self._known:
                     with use_tracer(Tracer()):  # Booked to no case: which one comes first depends on threads.
-                        reply = ask_role(model, PERMISSION_ROLE, PERMISSION, wrap_in_tag(FUNCTION_TAG, line))
+                        asked = [system(PERMISSION_CONTRACT.prompt), user(wrap_in_tag(FUNCTION_TAG, line))]
+                        reply = PERMISSION_CONTRACT.ask(model, asked, retries).words
                     self._known[key] = read_permission_reply(reply, strictly=strictly)
                 permissions[tool.name] = self._known[key]
         return permissions
@@ -144,3 +146,8 @@ class DriftSettings:
     format_attempts: AtLeast1 = 3
     detector_calls: AtLeast1 = 2
     """Most questions to the detector about one result."""
+
+    @property
+    def says_what_was_wrong(self) -> bool:
+        """Whether an unreadable reply is asked for again, in words that say what was wrong with it."""
+        return DriftFix.SAY_WHAT_WAS_WRONG in self.fixes

@@ -12,9 +12,10 @@ from agentdojo.functions_runtime import FunctionCall
 from json_repair import repair_json
 
 from agentsys.base.python_parser import literal_eval
-from agentsys.models.chat import ChatModel
+from agentsys.models.chat import ChatModel, system, user
 from agentsys.models.prompted_tools import text_between_tags, wrap_in_tag
-from agentsys.models.trace import mark_reply_unreadable, span
+from agentsys.models.reply_contract import ReplyContract
+from agentsys.models.trace import span
 from baselines.drift.drift_plan import (
     DriftRefusal,
     PlanCheck,
@@ -23,7 +24,7 @@ from baselines.drift.drift_plan import (
     calls_as_text,
     follow_plan,
 )
-from baselines.drift.drift_settings import DriftFix, DriftSettings, ToolPermission, ask_role
+from baselines.drift.drift_settings import DriftFix, DriftSettings, ToolPermission
 from baselines.drift.prompts import FORMATTER, JUDGE, REFUSED_ARGUMENTS
 
 FORMATTER_ROLE = "drift_formatter"
@@ -34,17 +35,15 @@ _TEMPLATE = re.compile(r"\{.*\}", re.DOTALL)
 _OPEN = {"none", "null"}
 
 
-def format_checklist(model: ChatModel, query: str, checklist: str, attempts: int) -> str | None:
+def format_checklist(model: ChatModel, query: str, checklist: str, settings: DriftSettings) -> str | None:
     """Have the formatter write the checklist, repaired to be JSON; None if no attempt gives any."""
     question = f"{wrap_in_tag('user_query', query)}\n{wrap_in_tag('parameter_checklist', checklist)}"
     with span(FORMATTER_ROLE) as opened:
-        for attempt in range(attempts):
-            text = repair_json_text(ask_role(model, FORMATTER_ROLE, FORMATTER, question))
-            opened.decision = {"attempts": attempt + 1, "checklist": text}
-            if text is not None:
-                return text
-            mark_reply_unreadable()
-    return None
+        asked = [system(FORMATTER_CONTRACT.prompt), user(question)]
+        repeat = not settings.says_what_was_wrong
+        answer = FORMATTER_CONTRACT.ask(model, asked, settings.format_attempts - 1, repeat=repeat)
+        opened.decision = {"attempts": len(answer.replies), "checklist": answer.value}
+    return answer.value
 
 
 def repair_json_text(text: str) -> str | None:
@@ -55,6 +54,10 @@ def repair_json_text(text: str) -> str | None:
     except (ValueError, RecursionError):
         return None
     return mended
+
+
+FORMATTER_CONTRACT = ReplyContract(FORMATTER_ROLE, *FORMATTER, repair_json_text)
+"""What the formatter answers."""
 
 
 def read_entries(text: str) -> list[Any] | None:
@@ -200,6 +203,7 @@ FIRST, CURRENT, PROPOSED = "first_plan", "current_plan", "proposed_sequence"
 CALLS, QUERY = "proposed_calls", "user_query"
 """Tags of the judge's question."""
 _RESULT = "judge_result"
+_VERDICT = re.compile(r"\W*(yes|no)\W*", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -247,7 +251,7 @@ class Validator:
     def _check_checklist(self, progress: PlanProgress, batch: Sequence[FunctionCall]) -> PlanCheck:
         settings = self.settings
         if DriftFix.FORMAT_ONCE not in settings.fixes:
-            text = format_checklist(self.model, self.query, progress.checklist, settings.format_attempts)
+            text = format_checklist(self.model, self.query, progress.checklist, settings)
             progress = replace(progress, checklist=text or "")
         start = len(progress.achieved) - (len(batch) if DriftFix.COUNT_FROM_BATCH in settings.fixes else 1)
         every = DriftFix.CHECK_EVERY_CALL in settings.fixes
@@ -267,10 +271,10 @@ class Validator:
         if permission is ToolPermission.READ:
             return True
         question = self._write_judge_question(extended, plan, batch)
-        deviation["judge"] = reply = ask_role(self.model, JUDGE_ROLE, JUDGE, question)
-        if text_between_tags(reply, _RESULT) is None:
-            mark_reply_unreadable()
-        return is_yes_verdict(reply, strictly=DriftFix.READ_VERDICTS_STRICTLY in self.settings.fixes)
+        asked = [system(JUDGE_CONTRACT.prompt), user(question)]
+        answer = JUDGE_CONTRACT.ask(self.model, asked, int(self.settings.says_what_was_wrong))
+        deviation["judge"] = answer.words
+        return is_yes_verdict(answer.words, strictly=DriftFix.READ_VERDICTS_STRICTLY in self.settings.fixes)
 
     def _write_judge_question(
         self, extended: tuple[str, ...], plan: tuple[str, ...], batch: Sequence[FunctionCall]
@@ -291,7 +295,14 @@ def is_yes_verdict(reply: str, *, strictly: bool) -> bool:
         strictly: The result section must say Yes and nothing else. Otherwise "Yes" or "YES" may stand
             anywhere, as in the reference implementation.
     """
-    if not strictly:
-        return "Yes" in reply or "YES" in reply
-    verdict = text_between_tags(reply, _RESULT)
-    return verdict is not None and re.fullmatch(r"\W*yes\W*", verdict, re.IGNORECASE) is not None
+    return find_verdict(reply) is True if strictly else "Yes" in reply or "YES" in reply
+
+
+def find_verdict(reply: str) -> bool | None:
+    """What the result section of a judge's reply says; None where it says neither Yes nor No."""
+    said = _VERDICT.fullmatch(text_between_tags(reply, _RESULT) or "")
+    return None if said is None else said[1].casefold() == "yes"
+
+
+JUDGE_CONTRACT = ReplyContract(JUDGE_ROLE, *JUDGE, find_verdict)
+"""What the judge answers."""

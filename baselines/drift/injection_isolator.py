@@ -5,19 +5,21 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from agentdojo.types import ChatMessage, ChatToolResultMessage, text_content_block_from_string
 
 from agentsys.base.python_parser import literal_eval
-from agentsys.models.chat import ChatModel
+from agentsys.models.chat import ChatModel, assistant, system, user
 from agentsys.models.prompted_tools import text_between_tags, wrap_in_tag
 from agentsys.models.providers.wire_parts import result_text
-from agentsys.models.trace import mark_reply_unreadable, span
+from agentsys.models.reply_contract import ReplyContract
+from agentsys.models.trace import ReplyFlaw, span
 from baselines.drift.drift_plan import calls_as_data
-from baselines.drift.drift_settings import DriftFix, DriftSettings, ask_role
-from baselines.drift.prompts import DETECTOR, WITHHELD
+from baselines.drift.drift_settings import DriftFix, DriftSettings
+from baselines.drift.prompts import DETECTOR, DETECTOR_UNMATCHED, WITHHELD
 from baselines.tool_boundary.result_rewriter import rewrite_text_blocks
 
 ISOLATOR_ROLE = "drift_isolator"
@@ -59,6 +61,12 @@ def read_detection(reply: str) -> list[Any] | None:
     return None
 
 
+DETECTOR_CONTRACT = ReplyContract[list[Any]](
+    ISOLATOR_ROLE, *DETECTOR, read_detection, {ReplyFlaw.WRONG_FORM: DETECTOR_UNMATCHED}
+)
+"""What the detector answers; of the wrong form are passages that stand nowhere in the result."""
+
+
 def isolate_results(
     model: ChatModel, settings: DriftSettings, query: str, messages: Sequence[ChatMessage]
 ) -> tuple[list[ChatMessage], list[ChatMessage]]:
@@ -85,18 +93,22 @@ def _clean_result(
 ) -> IsolatedResult:
     with span(ISOLATOR_ROLE, result["tool_call"].function) as opened:
         now, outcome, cut, asked = IsolatedResult(result, result), "unreadable", 0, 0
+        contract = replace(DETECTOR_CONTRACT, read=partial(read_usable_spans, settings=settings))
+        said: list[ChatMessage] = []
         while asked < settings.detector_calls and outcome not in ("clean", "cut"):
-            reply = ask_role(model, ISOLATOR_ROLE, DETECTOR, write_detector_question(query, now.shown))
+            question = user(write_detector_question(query, now.shown))
+            answer = contract.ask(model, [system(contract.prompt), question, *said], retries=0)
             asked += 1
-            spans = read_usable_spans(reply, settings)
-            if spans is None:
-                mark_reply_unreadable()
+            flaw = answer.faults[0].flaw if answer.faults else ReplyFlaw.WRONG_FORM
+            if answer.value is None:
                 outcome = "unreadable"
-            elif not spans:
+            elif not answer.value:
                 outcome = "clean"
             else:
-                now, matched, worked = _cut_spans(now, spans, settings)
+                now, matched, worked = _cut_spans(now, answer.value, settings)
                 outcome, cut = "cut" if worked else "unmatched", cut + matched
+            if settings.says_what_was_wrong:
+                said = [assistant(answer.words or "(nothing)"), contract.repair(flaw)]
         strictly = DriftFix.READ_DETECTION_STRICTLY in settings.fixes
         withheld = outcome == "unreadable" and strictly and settings.unreadable_detection == "withhold"
         opened.decision = {"outcome": outcome, "asked": asked, "spans_cut": cut, "withheld": withheld}

@@ -29,7 +29,7 @@ from agentsys.simulated.scripted_agent import play_plain_agent
 from agentsys.simulated.simulated_role import SimulatedKnowledge, SimulatedRole, mark_own_requests
 from agentsys.simulated.tool_offers import join_descriptions, play_with_offers
 from baselines.defense_bases import AgentDefense
-from baselines.fides.fides_agent import ROLE, FidesAgent, FidesSettings
+from baselines.fides.fides_agent import QUERY_CONTRACT, ROLE, FidesAgent, FidesSettings
 from baselines.fides.hidden_values import VARIABLE_NAME
 from baselines.fides.prompts import INSPECT, PLANNER, PROMPTS, QUERY, VARIABLES_ONLY
 from baselines.flow.quarantined_model import ROLE as READER
@@ -176,7 +176,7 @@ class Fides(AgentDefense):
     """
 
     roles: ClassVar[Mapping[str, SimulatedRole]] = {ROLE: play_fides_planner, READER: play_quarantined_model}
-    texts = PROMPTS
+    texts: ClassVar[Mapping[str, str]] = {**PROMPTS, **QUERY_CONTRACT.texts()}
 
     def __init__(self, name: str = "fides", **options: Any) -> None:
         self.name = name

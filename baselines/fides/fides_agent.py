@@ -45,7 +45,6 @@ from baselines.fides.hidden_values import (
     result_to_plain_data,
 )
 from baselines.fides.prompts import (
-    AGAIN,
     ANSWER,
     ANSWER_TYPES,
     BAD_TYPE,
@@ -61,7 +60,7 @@ from baselines.fides.prompts import (
 )
 from baselines.flow.label_table import build_label_table
 from baselines.flow.labelled_values import FROM_USER, FlowLabel, join_labels, label_from_tool
-from baselines.flow.quarantined_model import NoTypedAnswer, QuarantinedModel
+from baselines.flow.quarantined_model import ask_for_shape, make_query_contract
 
 logger = logging.getLogger(__name__)
 ROLE = "agent"
@@ -69,6 +68,8 @@ CALL = "fides_call"
 """The kind of the spans of verdicts and labels."""
 
 
+QUERY_CONTRACT = make_query_contract(QUARANTINED, {ANSWER: "Middlemarch"})
+"""What the quarantined model answers."""
 PlannerKind = Literal["fides", "variables", "basic"]
 LabelKind = Literal["benchmark", "strict"]
 HideKind = Literal["integrity", "both"]
@@ -240,11 +241,10 @@ class FidesTask:
             return UNKNOWN
         values = {name: variable.raw.open_for(Reader.QUARANTINE) for name, variable in variables.items()}
         question = f"{self.store.expand_names(args.get('query', ''))}\n\n{write_plain_data(values)}"
-        quarantine = QuarantinedModel(self.model, QUARANTINED, AGAIN, self.settings.query_attempts)
-        try:
-            answer = getattr(quarantine.ask(question, shape), ANSWER)
-        except NoTypedAnswer:
+        typed = ask_for_shape(self.model, QUERY_CONTRACT, question, shape, self.settings.query_attempts)
+        if typed is None:
             return NO_ANSWER
+        answer = getattr(typed, ANSWER)
         asked = self._label_argument(args.get("query", ""))
         label = join_labels([asked, *(variable.label for variable in variables.values())])
         name = self.store.name_result(QUERY)

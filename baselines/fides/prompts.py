@@ -33,11 +33,8 @@ call runs.
 
 QUARANTINED = """\
 You answer a question about the texts that come with it. Take the answer from the texts alone and make \
-nothing up. Answer with the JSON object that the schema asks for, and nothing else."""
-"""System message of the quarantined model."""
-
-AGAIN = "That does not fit the schema. Answer with one JSON object of the schema and nothing else."
-"""Asks for another answer."""
+nothing up."""
+"""What the quarantined model is for."""
 
 REFUSED = "The call of {tool} was refused. {reason}. Nothing has happened."
 """Result of a refused call: rules and names of arguments, no value."""
@@ -62,8 +59,6 @@ INSPECT_TOOL = "Show the values of variables. Later calls may be refused because
 PROMPTS = {
     "planner": PLANNER,
     "variables_only": VARIABLES_ONLY,
-    "quarantined": QUARANTINED,
-    "again": AGAIN,
     "refused": REFUSED,
     "no_answer": NO_ANSWER,
     "unknown_variable": UNKNOWN,
@@ -71,7 +66,7 @@ PROMPTS = {
     "query_tool": QUERY_TOOL,
     "inspect_tool": INSPECT_TOOL,
 }
-"""All of them by name, for `agentsys show prompts`."""
+"""Those that no contract holds, by name, for `agentsys show prompts`."""
 
 
 QUERY = "query_llm"

@@ -24,7 +24,7 @@ from baselines.tool_boundary.guard_question import read_fenced_text, read_questi
 from baselines.tool_boundary.result_rewriter import EMPTIED, WITHHELD
 
 _TASK, _TOOL, _PARAMETERS = "Task: ", "Tool: ", "Its parameters: "
-assert all(f"\n{title}" in MINIMIZER_QUESTION for title in (_TASK, _TOOL, _PARAMETERS))
+assert all(f"\n{title}" in f"\n{MINIMIZER_QUESTION}" for title in (_TASK, _TOOL, _PARAMETERS))
 
 
 def play_minimizer(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
@@ -138,13 +138,13 @@ class Firewall(BoundaryDefense, RoleDefense):
     def prompts(self) -> dict[str, str]:
         """Every text this defense says to a model, by name."""
         outgoing = {
-            "minimizer": firewalls.MINIMIZER,
+            "minimizer": firewalls.MINIMIZER_CONTRACT.prompt,
             "minimizer_question": firewalls.MINIMIZER_QUESTION,
             "refused": firewalls.REFUSED,
             "refused_unchecked": firewalls.REFUSED_UNCHECKED,
         }
         incoming = {
-            "sanitizer": firewalls.SANITIZER,
+            "sanitizer": firewalls.SANITIZER_CONTRACT.prompt,
             "sanitizer_question": firewalls.SANITIZER_QUESTION,
             "withheld": WITHHELD,
             "emptied": EMPTIED,

@@ -1,16 +1,21 @@
-"""`QuarantinedModel`: a model without tools, asked for answers of a declared type, and its simulation."""
+"""`ask_for_shape`: a model without tools is asked for an answer of a declared type; and its simulation."""
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
-from agentdojo.types import ChatAssistantMessage, ChatMessage
+from agentdojo.types import ChatAssistantMessage
 from pydantic import BaseModel, ValidationError
 
 from agentsys.models.chat import ChatModel, ChatRequest, assistant, system, text_of, user
-from agentsys.models.trace import mark_reply_unreadable, span
+from agentsys.models.loose_json import find_outer_objects
+from agentsys.models.reply_contract import ReplyContract
+from agentsys.models.trace import span
 from agentsys.simulated.playbook_index import GoalScript
 from agentsys.simulated.script_grounding import PLACEHOLDER, find_fact, scalar_leaves
 from agentsys.simulated.simulated_role import SimulatedKnowledge
@@ -19,40 +24,44 @@ ROLE = "query"
 _Shape = TypeVar("_Shape", bound=BaseModel)
 
 
-class NoTypedAnswer(Exception):
-    """No reply had the declared type."""
+def make_query_contract(task: str, example: Mapping[str, Any]) -> ReplyContract[Any]:
+    """What a quarantined model answers, whose example is about a text and has these fields.
+
+    What is said of a reply that does not fit names nothing of the reply.
+    """
+    kinds = {str: "string", bool: "boolean"}
+    fields = {name: {"type": kinds[type(value)]} for name, value in example.items()}
+    schema = {"type": "object", "properties": fields, "required": list(fields)}
+    text = "Which book has to be returned first?\n\nMiddlemarch until May 3, Ulysses until June 9"
+    return ReplyContract(
+        ROLE,
+        task,
+        "Answer with the JSON object that the schema asks for, and nothing else.",
+        ((_write_question(text, schema), json.dumps(example)),),
+        lambda reply: next(iter(find_outer_objects(reply)), None),
+    )
 
 
-class QuarantinedModel:
-    """Asks for typed answers. What follows a reply that does not fit (`again`) names nothing of the reply."""
+def _write_question(question: str, schema: Mapping[str, Any]) -> str:
+    return f"{question}\n\nAnswer with a JSON object of this schema:\n{json.dumps(schema)}"
 
-    def __init__(self, model: ChatModel, instructions: str, again: str, attempts: int) -> None:
-        self.model = model
-        self.instructions, self.again, self.attempts = instructions, again, attempts
 
-    def ask(self, question: str, shape: type[_Shape]) -> _Shape:
-        """A reply that is an object of the shape.
+def ask_for_shape(
+    model: ChatModel, contract: ReplyContract[Any], question: str, shape: type[_Shape], attempts: int
+) -> _Shape | None:
+    """Ask for an object of the shape; None if no reply was one.
 
-        Raises:
-            NoAnswer: If none of the replies was.
-        """
-        schema = shape.model_json_schema()
-        asked = f"{question}\n\nAnswer with a JSON object of this schema:\n{json.dumps(schema)}"
-        messages: list[ChatMessage] = [system(self.instructions), user(asked)]
-        with span(ROLE) as opened:
-            for attempt in range(1, self.attempts + 1):
-                reply = self.model.complete(ChatRequest(messages, role=ROLE, reply_schema=schema)).message
-                answer = _parse_reply(text_of(reply), shape)
-                if answer is not None:
-                    opened.messages = [*messages, reply]
-                    opened.decision = {"answered": True, "attempts": attempt}
-                    return answer
-                mark_reply_unreadable()
-                # A model may answer with nothing; some providers refuse empty messages.
-                messages += [assistant(text_of(reply) or "(nothing)"), user(self.again)]
-            opened.messages = messages
-            opened.decision = {"answered": False, "attempts": self.attempts}
-        raise NoTypedAnswer
+    Raises:
+        ModelError: If the model gave no reply.
+    """
+    schema = shape.model_json_schema()
+    messages = [system(contract.prompt), user(_write_question(question, schema))]
+    typed = replace(contract, read=partial(_parse_reply, shape=shape))
+    with span(ROLE) as opened:
+        answer = typed.ask(model, messages, attempts - 1, reply_schema=schema)
+        opened.messages = answer.messages
+        opened.decision = {"answered": answer.value is not None, "attempts": len(answer.replies)}
+    return answer.value
 
 
 def _parse_reply(text: str, shape: type[_Shape]) -> _Shape | None:

@@ -28,13 +28,14 @@ from agentsys.models.chat import (
     user,
 )
 from agentsys.models.prompted_tools import find_json_block, read_tools, write_tools
-from agentsys.models.providers.wire_parts import parse_json, visible_text
-from agentsys.models.trace import mark_reply_unreadable, span
+from agentsys.models.providers.wire_parts import parse_json
+from agentsys.models.reply_contract import ReplyContract
+from agentsys.models.trace import span
 from agentsys.simulated.playbook_index import ScriptedCall, TaskScript
 from agentsys.simulated.script_grounding import leaf_forms, scalar_leaves
 from agentsys.simulated.simulated_role import SimulatedKnowledge, SimulatedRole
 from agentsys.simulated.tool_offers import join_descriptions
-from baselines.isolategpt.prompts import PLAN_AGAIN, PLANNER
+from baselines.isolategpt.prompts import PLANNER
 from baselines.melon.embedders import CharNgrams
 
 AppGrouping = Literal["per_tool", "per_app", "one_app"]
@@ -108,7 +109,6 @@ def _app_name(tool: str, settings: IsolateGPTSettings) -> str:
 
 
 PLANNER_ROLE = "isolategpt_planner"
-ATTEMPTS = 2
 
 
 @dataclass(frozen=True)
@@ -131,25 +131,25 @@ class StepGroup:
     """Apps of the steps, in their order; the first one is where the group begins."""
 
 
-class UnreadablePlan(ValueError):
-    """A planner's reply that holds no plan."""
-
-
-def read_plan_steps(reply: str) -> tuple[PlannedStep, ...]:
-    """The steps in a planner's reply, bare or in a fence. Items without a name are left out."""
+def read_plan_steps(reply: str) -> tuple[PlannedStep, ...] | None:
+    """The steps in a planner's reply, bare or in a fence; None if it is no plan. Items without a name are left out."""
     try:
         value = parse_json(find_json_block(reply) or reply)
     except ModelError:
-        raise UnreadablePlan("no JSON") from None
+        return None
     steps = value.get("steps", [] if not value else None) if isinstance(value, dict) else value
     if not isinstance(steps, list):
-        raise UnreadablePlan("no list of steps")
+        return None
     named = (item for item in steps if isinstance(item, dict) and isinstance(item.get("name"), str))
     read = ((item["name"], item.get("input"), item.get("output")) for item in named)
     return tuple(
         PlannedStep(name, values if isinstance(values, dict) else {}, key if isinstance(key, str) else "")
         for name, values, key in read
     )
+
+
+PLAN_CONTRACT = ReplyContract(PLANNER_ROLE, *PLANNER, read_plan_steps)
+"""What the planner answers."""
 
 
 def find_nearest_tools(query: str, tools: Sequence[ToolSpec], count: int) -> list[ToolSpec]:
@@ -163,20 +163,14 @@ def find_nearest_tools(query: str, tools: Sequence[ToolSpec], count: int) -> lis
 
 def make_app_plan(model: ChatModel, query: str, tools: Sequence[ToolSpec]) -> tuple[PlannedStep, ...]:
     """Ask for the plan of a request; once more if it cannot be read, then there is none."""
-    messages = [system("\n\n".join([PLANNER, write_tools(tools)])), user(query)]
+    messages = [system("\n\n".join([PLAN_CONTRACT.prompt, write_tools(tools)])), user(query)]
     with span(PLANNER_ROLE) as opened:
-        for attempt in range(ATTEMPTS):
-            said = visible_text(model.complete(ChatRequest(messages, role=PLANNER_ROLE)).message)
-            try:
-                steps = read_plan_steps(said)
-            except UnreadablePlan as problem:
-                mark_reply_unreadable()
-                opened.decision = {"steps": [], "unreadable": str(problem), "attempts": attempt + 1}
-                messages = [*messages, *([assistant(said)] if said else []), user(PLAN_AGAIN)]
-                continue
-            opened.decision = {"steps": [vars(step) for step in steps], "attempts": attempt + 1}
-            return steps
-    return ()
+        answer = PLAN_CONTRACT.ask(model, messages)
+        steps = answer.value or ()
+        opened.decision = {"steps": [vars(step) for step in steps], "attempts": len(answer.replies)}
+        if answer.value is None:
+            opened.decision["unreadable"] = answer.faults[-1].flaw.value
+    return steps
 
 
 def group_steps(

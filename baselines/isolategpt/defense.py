@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, ClassVar
 
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.agent_pipeline.basic_elements import InitQuery, SystemMessage
@@ -23,6 +23,7 @@ from agentsys.models.pipeline_elements import (
 from baselines.defense_bases import AgentDefense
 from baselines.isolategpt.app_plan import (
     APP_OF,
+    PLAN_CONTRACT,
     ROLES,
     IsolateGPTSettings,
     find_nearest_tools,
@@ -30,6 +31,7 @@ from baselines.isolategpt.app_plan import (
 )
 from baselines.isolategpt.hub import IsolationHub, ToolRunner
 from baselines.isolategpt.prompts import PROMPTS
+from baselines.isolategpt.spoke import ACTION_CONTRACT
 
 EXTRA = "isolategpt"
 """Key in the pipeline's extra arguments under which plan, messages and permissions are handed back."""
@@ -58,7 +60,11 @@ class IsolateGPT(AgentDefense):
     """
 
     roles = ROLES
-    texts = PROMPTS
+    texts: ClassVar[Mapping[str, str]] = {
+        "planner": PLAN_CONTRACT.prompt,
+        "spoke": ACTION_CONTRACT.prompt,
+        **PROMPTS,
+    }
 
     whole_program = True
 

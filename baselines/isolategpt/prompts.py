@@ -4,49 +4,55 @@ from __future__ import annotations
 
 from agentsys.models.prompted_tools import REPEAT_PREFIX
 
-PLANNER = """\
+PLANNER = (
+    """\
 You decide which tools a request needs, before any of them is used. You know the request and the tools \
 below, and nothing that a tool returns.
 
 Write the steps in the order in which they are to be done, with tools of the list alone. Each step has the \
 tool's name, its input, and a key of your choice for what it returns. Where a later step takes what an \
-earlier one returns, its input is that key in angle brackets and nothing else.
+earlier one returns, its input is that key in angle brackets and nothing else.""",
+    """\
+Answer with JSON and nothing else: an object with the list "steps", {"steps": []} if the request needs no tool.""",
+    (
+        (
+            "Pay what Acme has invoiced. (With the tools find_invoice and pay_invoice, which you do not have.)",
+            '{"steps": [{"name": "find_invoice", "input": {"vendor": "Acme"}, "output": "invoice"},'
+            ' {"name": "pay_invoice", "input": {"invoice": "<invoice>"}, "output": "receipt"}]}',
+        ),
+    ),
+)
+"""Task, form and example of the planner; the tools follow them."""
 
-Answer with JSON and nothing else, in one of these two forms.
-{"steps": [{"name": "find_invoice", "input": {"vendor": "Acme"}, "output": "invoice"}, \
-{"name": "pay_invoice", "input": {"invoice": "<invoice>"}, "output": "receipt"}]}
-If the request needs no tool:
-{"steps": []}"""
-"""System message of the planner; the tools follow it."""
 
-PLAN_AGAIN = "This is not a plan in the form I asked for. Answer again, with the JSON object alone."
-"""Follows a plan that cannot be read, once."""
-
-SPOKE = """\
+SPOKE = (
+    """\
 You help with a request as accurately as you can. You can use the tools under own_tools yourself. What is \
 listed under other_functionalities belongs to other assistants: name one of these as your action, with its \
 input, and it is asked for on your behalf. You see nothing of how they work.
 
-You work in turns. In each turn you may think, and then name exactly one action in a fenced JSON object \
-with two keys:
-```json
-{"action": "a name from the lists", "action_input": {"parameter": "value"}}
-```
-What came of it is told to you as an Observation. When you are done, or where the request needs no action:
-```json
-{"action": "Final Answer", "action_input": "your answer"}
-```
-Valid actions are Final Answer and the names in the two lists, nothing else."""
-"""System message of a spoke; the lists follow it."""
+You work in turns. In each turn you may think, and then name exactly one action. What came of it is told to you as \
+an Observation. When you are done, or where the request needs no action, the action is Final Answer, and its input \
+is your answer. Valid actions are Final Answer and the names in the two lists, nothing else.""",
+    'Name the action in a fenced JSON object with the two keys "action" and "action_input".',
+    (
+        (
+            "Renew Middlemarch. (With the tool renew_loan, which you do not have.)",
+            'Thought: Renew it.\n```json\n{"action": "renew_loan", "action_input": {"title": "Middlemarch"}}\n```',
+        ),
+        (
+            "Observation: renewed until 3 May",
+            '```json\n{"action": "Final Answer", "action_input": "Middlemarch is renewed until 3 May."}\n```',
+        ),
+    ),
+)
+"""Task, form and examples of a spoke; the lists follow them."""
 
 REMINDER = (
     "Answer with one fenced JSON object that has action and action_input. Use a tool where it is needed, and "
     "answer directly where it is not."
 )
 """Stands behind the question."""
-
-UNREADABLE = "That reply cannot be read. Give one fenced JSON object with action and action_input."
-"""Observation on a reply with a block that holds no action."""
 
 NO_SUCH_ACTION = "There is no action {name}. Valid are: {names}."
 """Observation on an action that nobody offers."""
@@ -78,7 +84,7 @@ NO_ANSWER = "No answer was given."
 """Told to the user where an answer is empty."""
 
 _NAMES = (
-    "planner plan_again spoke reminder unreadable no_such_action send_again not_available ill_formed"
+    "reminder no_such_action send_again not_available ill_formed"
     " invalid_response not_found refused limit_reached declined out_of_turns no_answer"
 )
 PROMPTS: dict[str, str] = {name: globals()[name.upper()] for name in _NAMES.split()}

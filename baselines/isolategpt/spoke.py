@@ -10,7 +10,7 @@ from typing import Any, Literal
 from jsonschema import Draft202012Validator
 from pydantic import BaseModel, ConfigDict
 
-from agentsys.models.chat import ChatModel, ChatRequest, ToolSpec, assistant, system, user
+from agentsys.models.chat import ChatModel, ChatRequest, ToolSpec, assistant, system, text_of, user
 from agentsys.models.prompted_tools import (
     FINISH_ACTION,
     Action,
@@ -21,7 +21,8 @@ from agentsys.models.prompted_tools import (
     write_offer,
 )
 from agentsys.models.providers.wire_parts import visible_text
-from agentsys.models.trace import mark_reply_unreadable, span
+from agentsys.models.reply_contract import ReplyContract
+from agentsys.models.trace import ReplyFlaw, span
 from baselines.isolategpt.app_plan import SpokeApp
 from baselines.isolategpt.prompts import (
     ILL_FORMED,
@@ -31,7 +32,6 @@ from baselines.isolategpt.prompts import (
     REMINDER,
     SEND_AGAIN,
     SPOKE,
-    UNREADABLE,
 )
 
 
@@ -129,6 +129,18 @@ SPOKE_ROLE = "agent"
 SPOKE_SPAN = "spoke"
 
 
+def read_spoke_action(reply: str) -> Action | None:
+    """The action in a reply, which is an answer where it has no block; None where its block holds no action."""
+    try:
+        return read_action(reply) or Action(FINISH_ACTION, reply)
+    except ActionSyntaxError:
+        return None
+
+
+ACTION_CONTRACT = ReplyContract(SPOKE_ROLE, *SPOKE, read_spoke_action)
+"""What a spoke answers in each turn."""
+
+
 @dataclass
 class Spoke:
     """The agent of one app; with no tools of its own, the one that routes."""
@@ -147,23 +159,19 @@ class Spoke:
     def answer_question(self, question: str) -> str:
         """Work on a question, in its tags, in a conversation of its own, and give the final answer."""
         offer = write_offer(self.app.tools, self.others)
-        messages = [system(f"{SPOKE}\n\n{offer}"), user(f"{question}\n\n{REMINDER}")]
+        messages = [system(f"{ACTION_CONTRACT.prompt}\n\n{offer}"), user(f"{question}\n\n{REMINDER}")]
         with span(SPOKE_SPAN, self.app.name) as opened:
             opened.messages = messages
             for _ in range(self.max_iterations):
                 reply = self.model.complete(ChatRequest(tuple(messages), role=SPOKE_ROLE)).message
                 text = text_before_observation(visible_text(reply))
                 messages.append(assistant(text, []))
-                try:
-                    action = read_action(text)
-                except ActionSyntaxError:
-                    mark_reply_unreadable()
-                    observation = UNREADABLE
+                action = ACTION_CONTRACT.read_reply(text)
+                if isinstance(action, ReplyFlaw):
+                    observation = text_of(ACTION_CONTRACT.repair(action))
+                elif action.name == FINISH_ACTION:
+                    return _answer_text(action.input)
                 else:
-                    if action is None:
-                        return text
-                    if action.name == FINISH_ACTION:
-                        return _answer_text(action.input)
                     observation = self._observe_action(action)
                 messages.append(user(write_observation(observation)))
             return OUT_OF_TURNS
@@ -175,7 +183,7 @@ class Spoke:
             names = [FINISH_ACTION, *(tool.name for tool in self.app.tools), *self.others]
             return NO_SUCH_ACTION.format(name=action.name, names=", ".join(names))
         if not isinstance(action.input, dict):
-            return UNREADABLE
+            return text_of(ACTION_CONTRACT.repair(ReplyFlaw.WRONG_FORM))
         return self.run_tool(action.name, action.input)
 
     def _collaborate(self, action: Action) -> str:

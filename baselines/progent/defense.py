@@ -12,16 +12,28 @@ from agentdojo.task_suite.task_suite import TaskSuite
 from agentdojo.types import ChatAssistantMessage
 
 from agentsys.base.option_checks import check_options
-from agentsys.models.chat import ChatModel, ChatRequest, assistant, text_of
+from agentsys.models.chat import ChatModel, ChatRequest, assistant
 from agentsys.models.pipeline_elements import default_system_message, tool_loop
+from agentsys.models.reply_contract import ReplyContract
 from agentsys.simulated.playbook_index import ScriptedCall
 from agentsys.simulated.simulated_role import SimulatedKnowledge, SimulatedRole
 from baselines.defense_bases import RoleDefense
 from baselines.progent.narrower_policy import require_z3
-from baselines.progent.policy_model import CALLS, CURRENT, QUERY, RESULTS, ROLE, TOOLS
+from baselines.progent.policy_model import (
+    CALLS,
+    CURRENT,
+    DECIDE_CONTRACT,
+    QUERY,
+    RESULTS,
+    ROLE,
+    TOOLS,
+    UPDATE_CONTRACT,
+    make_contract,
+)
 from baselines.progent.progent_gate import BeginProgentTask, GatedTools, UpdatePolicy
 from baselines.progent.progent_rules import ProgentSettings, read_config_rules
-from baselines.progent.prompts import HINTED, select_prompts
+from baselines.progent.prompts import HINTED, REFUSED, STOPPED
+from baselines.tool_boundary.guard_question import read_question
 
 _QUESTION = re.compile(
     rf"{TOOLS}: (?P<tools>[^\n]*)\n{QUERY}: (?P<query>.*?)"
@@ -33,7 +45,7 @@ _QUESTION = re.compile(
 
 def play_policy_model(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
     """Writes, decides on or rewrites a policy; which of them shows in the parts of the question."""
-    asked = _QUESTION.fullmatch(text_of(request.messages[-1]))
+    asked = _QUESTION.fullmatch(read_question(request))
     if asked is None:
         return assistant("No")
     query = asked["query"]
@@ -186,7 +198,13 @@ class Progent(RoleDefense):
     def prompts(self) -> dict[str, str]:
         """Every text this defense adds, by name."""
         settings = self.settings
-        return select_prompts(settings.wording, update=settings.generate and settings.update)
+        later: dict[str, ReplyContract[Any]] = {"decide": DECIDE_CONTRACT, "update": UPDATE_CONTRACT}
+        contracts: dict[str, ReplyContract[Any]] = {
+            "generate": make_contract(settings.wording, (), settings),
+            **(later if settings.generate and settings.update else {}),
+        }
+        texts = {name: contract.prompt for name, contract in contracts.items()}
+        return {**texts, "refused": REFUSED, "stopped": STOPPED}
 
 
 _OPENING = (

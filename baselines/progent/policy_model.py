@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from agentsys.models.chat import ChatModel, ChatRequest, ErrorKind, ModelError, ToolSpec, system, user
-from agentsys.models.providers.wire_parts import parse_json, visible_text
-from agentsys.models.trace import Span, mark_reply_unreadable, span
+from agentsys.models.chat import ChatModel, ErrorKind, ModelError, ToolSpec, system, user
+from agentsys.models.providers.wire_parts import parse_json
+from agentsys.models.reply_contract import ContractAnswer, Read, ReplyContract, UnusableReply
+from agentsys.models.trace import ReplyFlaw, span
 from baselines.progent.progent_rules import (
     WRITTEN,
+    PolicyPromptKind,
     PolicyRule,
     ProgentSettings,
     allow_under,
@@ -34,8 +36,14 @@ _SCHEMA_WORDS = frozenset(
 """What a schema of the whole arguments object consists of."""
 
 
-class UnreadablePolicy(Exception):
+class UnreadablePolicy(UnusableReply):
     """A reply that is no policy; the message says why, in one line."""
+
+    def __init__(self, fault: str) -> None:
+        super().__init__(ReplyFlaw.UNREAD if fault == _NO_JSON else ReplyFlaw.WRONG_FORM, f"{fault}.")
+
+
+_NO_JSON = "no JSON"
 
 
 @dataclass(frozen=True)
@@ -82,7 +90,7 @@ def _find_json(reply: str, settings: ProgentSettings) -> Any:
             return parse_json(written)
         except ModelError:
             continue
-    raise UnreadablePolicy("no JSON")
+    raise UnreadablePolicy(_NO_JSON)
 
 
 def _read_entry(item: Any, tools: Mapping[str, ToolSpec], settings: ProgentSettings) -> WrittenRule:
@@ -140,6 +148,42 @@ TEMPERATURE_STEP = 0.2
 """By how much the temperature rises from one attempt to the next; the first is 0."""
 
 
+def make_contract(
+    wording: PolicyPromptKind, tools: Sequence[ToolSpec], settings: ProgentSettings
+) -> ReplyContract[WrittenPolicy]:
+    """What the first policy's call answers."""
+
+    def read(reply: str) -> WrittenPolicy:
+        policy = read_policy_reply(reply, tools, settings)
+        if policy is None:
+            raise UnreadablePolicy("the reply says no")
+        return policy
+
+    return ReplyContract(ROLE, *FIRST_CALL[wording], read, schema=_RULES_SCHEMA)
+
+
+_RULES_SCHEMA = {
+    "type": "array",
+    "items": {
+        "type": "object",
+        "properties": {"name": {"type": "string"}, "args": {"type": "object"}},
+        "required": ["name", "args"],
+    },
+}
+DECIDE_CONTRACT = ReplyContract(
+    ROLE,
+    *DECIDE,
+    lambda reply: True if _YES.match(reply) else False if _NO.match(reply) else None,
+)
+"""What the decision answers."""
+UPDATE_CONTRACT: ReplyContract[tuple[WrittenPolicy | None]] = ReplyContract(
+    ROLE,
+    *UPDATE,
+    lambda reply: (read_policy_reply(reply, (), ProgentSettings()),),
+)
+"""What the rewriting call answers: None in a tuple of its own where the rules stay."""
+
+
 @dataclass(frozen=True)
 class CalledTool:
     """A call and what it returned."""
@@ -164,12 +208,14 @@ class PolicyModel:
         Raises:
             ModelError: If the model failed, or none of its replies was a policy.
         """
+        contract = make_contract(self.settings.wording, self.tools, self.settings)
         with span(ROLE, "write") as opened:
-            instructions = FIRST_CALL[self.settings.wording]
-            try:
-                return self._ask_until_readable(opened, instructions, {}, required=True) or ()
-            except UnreadablePolicy as fault:
-                raise self._malformed("policy", fault) from None
+            answer = self._ask(contract, {}, self.settings.attempts)
+            opened.decision = {"faults": [str(fault) or fault.flaw.value for fault in answer.faults]}
+            if answer.value is None:
+                raise self._malformed("policy", answer.faults[-1])
+            opened.decision["rules"] = [rule.as_data() for rule in answer.value]
+        return answer.value
 
     def update_policy(self, calls: Sequence[CalledTool], current: WrittenPolicy) -> WrittenPolicy | None:
         """The policy after a turn; None if it stays.
@@ -179,7 +225,8 @@ class PolicyModel:
         """
         with span(ROLE, "decide") as opened:
             called = json.dumps([{"name": call.name, "args": dict(call.args)} for call in calls], default=str)
-            wanted = _YES.match(self._ask_once(DECIDE, {CALLS: called}, 0.0)) is not None
+            attempts = 1 if self.settings.compat else 2
+            wanted = self._ask(DECIDE_CONTRACT, {CALLS: called}, attempts).value is True
             opened.decision = {"update": wanted}
         return self._rewrite_policy(calls, called, current) if wanted else None
 
@@ -189,43 +236,35 @@ class PolicyModel:
         # Written as Python and JSON write lists: a line break in a result cannot begin a part of its own.
         results = str([call.result for call in calls])
         rules = json.dumps([rule.as_data() for rule in current])
+        contract = replace(
+            UPDATE_CONTRACT, read=lambda reply: (read_policy_reply(reply, self.tools, self.settings),)
+        )
         with span(ROLE, "rewrite") as opened:
-            try:
-                parts = {CALLS: called, RESULTS: results, CURRENT: rules}
-                return self._ask_until_readable(opened, UPDATE, parts, required=False)
-            except UnreadablePolicy as fault:
-                if self.settings.on_update_error == "keep":
-                    return None
-                raise self._malformed("update", fault) from None
+            parts = {CALLS: called, RESULTS: results, CURRENT: rules}
+            answer = self._ask(contract, parts, self.settings.attempts)
+            opened.decision = {"faults": [str(fault) or fault.flaw.value for fault in answer.faults]}
+            if answer.value is not None:
+                (policy,) = answer.value
+                opened.decision["rules"] = None if policy is None else [rule.as_data() for rule in policy]
+                return policy
+            if self.settings.on_update_error == "keep":
+                return None
+            raise self._malformed("update", answer.faults[-1])
 
-    def _malformed(self, what: str, fault: UnreadablePolicy) -> ModelError:
+    def _malformed(self, what: str, fault: UnusableReply) -> ModelError:
         text = f"no {what} in {self.settings.attempts} replies: {fault}"
         return ModelError(ErrorKind.MALFORMED_REPLY, text)
 
-    def _ask_until_readable(
-        self, opened: Span, instructions: str, parts: Mapping[str, str], *, required: bool
-    ) -> WrittenPolicy | None:
-        faults: list[str] = []
-        opened.decision = {"faults": faults}
-        for attempt in range(self.settings.attempts):
-            reply = self._ask_once(instructions, parts, round(TEMPERATURE_STEP * attempt, 1))
-            try:
-                policy = read_policy_reply(reply, self.tools, self.settings)
-                if policy is None and required:
-                    raise UnreadablePolicy("the reply says no")
-            except UnreadablePolicy as fault:
-                faults.append(str(fault))
-                mark_reply_unreadable()
-                continue
-            opened.decision["rules"] = None if policy is None else [rule.as_data() for rule in policy]
-            return policy
-        raise UnreadablePolicy(faults[-1])
-
-    def _ask_once(self, instructions: str, parts: Mapping[str, str], temperature: float) -> str:
+    def _ask(
+        self, contract: ReplyContract[Read], parts: Mapping[str, str], attempts: int
+    ) -> ContractAnswer[Read]:
         labelled = {TOOLS: write_tools_text(self.tools), QUERY: self.query, **parts}
         question = "\n".join(f"{label}: {text}" for label, text in labelled.items())
-        request = ChatRequest([system(instructions), user(question)], role=ROLE, temperature=temperature)
-        return visible_text(self.model.complete(request).message)
+        messages = [system(contract.prompt), user(question)]
+        # Reference: the identical question, warmer each time.
+        return contract.ask(
+            self.model, messages, attempts - 1, repeat=self.settings.compat, heating=TEMPERATURE_STEP
+        )
 
 
 def write_tools_text(tools: Sequence[ToolSpec]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from agentdojo.task_suite.task_suite import TaskSuite
@@ -9,7 +10,7 @@ from agentdojo.task_suite.task_suite import TaskSuite
 from agentsys.base.option_checks import check_options
 from agentsys.models.chat import ChatModel
 from baselines.defense_bases import RoleDefense
-from baselines.promptarmor.armor_guard import QUESTIONS, ROLES, ArmorGuard, ArmorOptions
+from baselines.promptarmor.armor_guard import ARMOR_CONTRACT, QUESTIONS, ROLES, ArmorGuard, ArmorOptions
 from baselines.tool_boundary.boundary_filter import BoundaryDefense, BoundaryFilter
 from baselines.tool_boundary.result_rewriter import EMPTIED, WITHHELD
 
@@ -67,4 +68,5 @@ class PromptArmor(BoundaryDefense, RoleDefense):
     def prompts(self) -> dict[str, str]:
         """Every text this defense says to a model, by name."""
         notices = {"withheld": WITHHELD, "emptied": EMPTIED}
-        return {"guard_question": QUESTIONS[self.options.prompt], **notices}
+        guard = replace(ARMOR_CONTRACT, task=QUESTIONS[self.options.prompt])
+        return {"guard_question": guard.prompt, **notices}

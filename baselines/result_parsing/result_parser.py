@@ -17,19 +17,23 @@ from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatMessage, ChatToolResultMessage
 
 from agentsys.base.option_checks import AtLeast0
-from agentsys.models.chat import ChatModel, ChatRequest, user
+from agentsys.models.chat import ChatModel, ChatRequest, system, user
 from agentsys.models.pipeline_elements import describe_tool, tool_specs
 from agentsys.models.providers.wire_parts import result_text, visible_text
+from agentsys.models.reply_contract import ContractAnswer, ReplyContract
 from agentsys.models.trace import span
 from baselines.result_parsing.prompts import (
+    CHECKER_ROLE,
+    EXPECTATION_CONTRACT,
+    EXTRACTION_CONTRACT,
     REJECTED,
+    REMOVAL_CONTRACT,
     expectation_question,
     extraction_question,
     read_marked,
     removal_question,
 )
 from baselines.tool_boundary.boundary_filter import CallRuling, FilterTurn
-from baselines.tool_boundary.guard_question import GuardAnswer, ask_guard
 from baselines.tool_boundary.result_rewriter import (
     OnDoubt,
     ResultRewriter,
@@ -136,9 +140,6 @@ def _fold_text(text: str) -> str:
     return _MARKS.sub(" ", _NO_CENTS.sub(r"\1", text)).casefold().strip()
 
 
-PARSER_ROLE = "result_parser"
-
-
 @dataclass(frozen=True)
 class ParsingOptions:
     """How results are parsed and checked; see `ToolResultParsing`."""
@@ -176,11 +177,12 @@ class ResultParser(ResultRewriter):
         told = write_transcript(turn.messages) if self.conversation else ""
         tool = describe_tool(turn.runtime.functions[call.function])
         with span("expectation", call.function) as node:
-            question, word = expectation_question(self.options.seed, tool, call, told)
+            question = expectation_question(self.options.seed, tool, call, told)
             # Without the conversation nothing in the question comes from a tool: the marks keep nothing out.
-            answer = self._ask_marked(question, word, or_json=not told)
+            answer = self._ask_marked(EXPECTATION_CONTRACT, question, or_json=not told)
             expected = None if answer.value is None else read_declaration(answer.value)
-            node.decision = {"filter": self.name, "asked": answer.asked, "unreadable": answer.unreadable}
+            asked, unreadable = answer.counts
+            node.decision = {"filter": self.name, "asked": asked, "unreadable": unreadable}
             if expected is not None:
                 node.decision |= {"expected": expected.text, "free_text": list(expected.free)}
         return expected
@@ -193,11 +195,12 @@ class ResultParser(ResultRewriter):
         if expected is None:
             return unreadable_result(text, self.options.on_unreadable, 0, 0, {"reason": "no expectation"})
         failed = bool(result["error"])
-        answer = self._ask_marked(*extraction_question(self.options.seed, expected.text, text, failed=failed))
-        counted = answer.asked, answer.unreadable
+        question = extraction_question(self.options.seed, expected.text, text, failed=failed)
+        answer = self._ask_marked(EXTRACTION_CONTRACT, question)
         if answer.value is None:
-            return unreadable_result(text, self.options.on_unreadable, *counted, {"reason": "no extraction"})
-        return self._check_extraction(text, expected, answer.value, counted)
+            facts = {"reason": "no extraction"}
+            return unreadable_result(text, self.options.on_unreadable, *answer.counts, facts)
+        return self._check_extraction(text, expected, answer.value, answer.counts)
 
     def _check_extraction(
         self, text: str, expected: Expectation, extracted: str, counted: tuple[int, int]
@@ -215,20 +218,28 @@ class ResultParser(ResultRewriter):
         shown = f"{expected.text}\n\n{extracted}" if self.options.show_expectation else extracted
         return RewrittenResult(shown, "extracted", *counted, facts)
 
-    def _ask_marked(self, question: str, word: str, *, or_json: bool = False) -> GuardAnswer[str]:
-        return _ask_marked(self.model, PARSER_ROLE, question, word, self.options.retries, or_json=or_json)
+    def _ask_marked(
+        self, contract: ReplyContract[str], question: tuple[str, str], *, or_json: bool = False
+    ) -> ContractAnswer[str]:
+        return _ask_marked(self.model, contract, question, self.options.retries, or_json=or_json)
 
 
 def _ask_marked(
-    model: ChatModel, role: str, question: str, word: str, retries: int, *, or_json: bool = False
-) -> GuardAnswer[str]:
+    model: ChatModel,
+    contract: ReplyContract[str],
+    question: tuple[str, str],
+    retries: int,
+    *,
+    or_json: bool = False,
+) -> ContractAnswer[str]:
     """Ask for an answer between marks; `or_json` also takes a reply that is JSON and nothing else."""
+    text, word = question
 
     def read(reply: str) -> str | None:
         plain = reply.strip() if or_json and read_json_text(reply) is not None else None
         return read_marked(reply, word) or plain
 
-    return ask_guard(model, ChatRequest([user(question)], role=role), read, retries)
+    return replace(contract, read=read).ask(model, [system(contract.prompt), user(text)], retries)
 
 
 def write_transcript(messages: Sequence[ChatMessage]) -> str:
@@ -240,9 +251,6 @@ def write_transcript(messages: Sequence[ChatMessage]) -> str:
         called = [f"calls {call.function}({dict(call.args)})" for call in made]
         lines.append(f"{message['role']}: {' '.join([said, *called]).strip()}")
     return "\n".join(lines)
-
-
-CHECKER_ROLE = "result_checker"
 
 
 class ToolCallCheck(ResultRewriter):
@@ -273,7 +281,7 @@ class ToolCallCheck(ResultRewriter):
             if self.options.check_tool_action == "reject":
                 return RewrittenResult(REJECTED, "withheld", asked, unreadable, facts, True)
             answer = self._remove_cause(left, call)
-            asked, unreadable = asked + answer.asked, unreadable + answer.unreadable
+            asked, unreadable = asked + answer.counts[0], unreadable + answer.counts[1]
             if answer.value is None:
                 unread = unreadable_result(left, self.options.on_unreadable, asked, unreadable, facts)
                 return replace(unread, flagged=True)
@@ -290,6 +298,6 @@ class ToolCallCheck(ResultRewriter):
         calls = reply["tool_calls"] or ()
         return calls[0] if calls else None
 
-    def _remove_cause(self, text: str, call: FunctionCall) -> GuardAnswer[str]:
-        question, word = removal_question(self.options.seed, text, call)
-        return _ask_marked(self.model, CHECKER_ROLE, question, word, self.options.retries)
+    def _remove_cause(self, text: str, call: FunctionCall) -> ContractAnswer[str]:
+        question = removal_question(self.options.seed, text, call)
+        return _ask_marked(self.model, REMOVAL_CONTRACT, question, self.options.retries)

@@ -12,13 +12,39 @@ from agentsys.defense.privileges import PRIVILEGES_CONTRACT
 from agentsys.defense.sanitizer import SANITIZER_CONTRACT
 from agentsys.defense.validator import VALIDATOR_CONTRACT
 from agentsys.defense.worker import WORKER_CONTRACT
-from agentsys.models.chat import ChatRequest, system, text_of, user
-from agentsys.models.reply_contract import ReplyContract
+from agentsys.models.chat import system, text_of, user
+from agentsys.models.reply_contract import ReplyContract, UnusableReply
 from agentsys.models.trace import ReplyFlaw, Tracer, span, use_tracer
 from agentsys.models.wrappers.accounting import RecordingModel
-from baselines.tool_boundary.guard_question import ask_guard
+from baselines.attriguard.attribution_audit import ATTENUATOR_CONTRACTS, JUDGE_CONTRACT
+from baselines.camel.camel_agent import PROGRAM_CONTRACT
+from baselines.camel.suite_world import QUERY_CONTRACT as CAMEL_QUERY
+from baselines.drift.drift_plan import PLANNER_CONTRACT
+from baselines.drift.drift_settings import PERMISSION_CONTRACT
+from baselines.drift.drift_validator import FORMATTER_CONTRACT
+from baselines.drift.drift_validator import JUDGE_CONTRACT as DRIFT_JUDGE
+from baselines.drift.injection_isolator import DETECTOR_CONTRACT
+from baselines.fides.fides_agent import QUERY_CONTRACT as FIDES_QUERY
+from baselines.firewall import firewalls
+from baselines.isolategpt.app_plan import PLAN_CONTRACT
+from baselines.isolategpt.spoke import ACTION_CONTRACT
+from baselines.progent.policy_model import DECIDE_CONTRACT, UPDATE_CONTRACT, make_contract
+from baselines.progent.progent_rules import ProgentSettings
+from baselines.progent.prompts import FIRST_CALL
+from baselines.promptarmor.armor_guard import ARMOR_CONTRACT
+from baselines.result_parsing import prompts as parsing
+from baselines.tool_filter import FILTER_CONTRACT
 
-CONTRACTS = (PRIVILEGES_CONTRACT, SANITIZER_CONTRACT, VALIDATOR_CONTRACT, WORKER_CONTRACT)
+CONTRACTS = (
+    *(PRIVILEGES_CONTRACT, SANITIZER_CONTRACT, VALIDATOR_CONTRACT, WORKER_CONTRACT),
+    *(ARMOR_CONTRACT, *ATTENUATOR_CONTRACTS.values(), JUDGE_CONTRACT),
+    *(firewalls.MINIMIZER_CONTRACT, firewalls.SANITIZER_CONTRACT),
+    *(parsing.EXPECTATION_CONTRACT, parsing.EXTRACTION_CONTRACT, parsing.REMOVAL_CONTRACT),
+    *(PLANNER_CONTRACT, PERMISSION_CONTRACT, DRIFT_JUDGE, FORMATTER_CONTRACT, DETECTOR_CONTRACT),
+    *(make_contract(wording, (), ProgentSettings()) for wording in FIRST_CALL),
+    *(DECIDE_CONTRACT, UPDATE_CONTRACT, PROGRAM_CONTRACT, CAMEL_QUERY, FIDES_QUERY),
+    *(PLAN_CONTRACT, ACTION_CONTRACT, FILTER_CONTRACT),
+)
 
 
 @pytest.mark.parametrize("contract", CONTRACTS, ids=lambda contract: contract.role)
@@ -53,9 +79,27 @@ def test_a_form_goes_to_the_server_where_its_file_asks_for_it_and_no_tools_are_o
     assert request.schema_to_send(structured=True) == SANITIZER_CONTRACT.schema
 
 
-def test_a_guard_is_told_that_its_reply_could_not_be_read() -> None:
-    model = ScriptedModel({"guard": ["hm", "yes"]})
-    answer = ask_guard(model, ChatRequest([user("Is it?")], role="guard"), {"yes": True}.get)
-    assert answer.value is True and answer.unreadable == 1
-    first, second = ([text_of(message) for message in request.messages] for request in model.requests)
-    assert first == ["Is it?"] and second[:2] == ["Is it?", "hm"] and "could not be read" in second[2]
+def test_a_reply_that_was_cut_is_asked_for_shorter_and_thoughts_are_no_part_of_one() -> None:
+    contract = ReplyContract("guard", "Is it?", "Say yes.", (), {"yes": True}.get)
+    model = ScriptedModel({"guard": ["yes", "<think>no</think>yes"]})
+    answer = contract.ask(model, [user("It?")], max_tokens=0)
+    assert answer.counts == (2, 2) and "cut off" in text_of(model.requests[1].messages[-1])
+    model = ScriptedModel({"guard": ["", "<think>no</think>yes"]})
+    answer = contract.ask(model, [user("It?")])
+    assert answer.value is True and answer.counts == (2, 1) and answer.words == "yes"
+    assert [text_of(message) for message in model.requests[1].messages[:2]] == ["It?", "(nothing)"]
+
+
+def test_what_its_reader_says_is_wrong_is_said_and_published_systems_may_repeat_themselves() -> None:
+    def refuse(reply: str) -> None:
+        raise UnusableReply(ReplyFlaw.WRONG_FORM, f"{len(reply)} letters are too few.")
+
+    contract = ReplyContract[None]("guard", "Is it?", "Say more.", (), refuse)
+    model = ScriptedModel({"guard": ["a", "b", "c"]})
+    assert contract.ask(model, [user("It?")]).value is None
+    assert text_of(model.requests[1].messages[-1]) == "1 letters are too few. Say more."
+    contract.ask(model, [user("It?")], retries=0)
+    model = ScriptedModel({"guard": ["a", "b"]})
+    answer = contract.ask(model, [user("It?")], repeat=True, heating=0.2)
+    assert [request.temperature for request in model.requests] == [0.0, 0.2] and answer.counts == (2, 2)
+    assert model.requests[0].messages == model.requests[1].messages

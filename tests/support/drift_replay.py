@@ -150,7 +150,7 @@ class RecordedVoice:
     """Replies of the acting model so far."""
 
     def complete(self, request: ChatRequest) -> ChatReply:
-        question = text_of(request.messages[-1])
+        question = text_of(request.messages[1])
         match request.role:
             case "agent":
                 text = self._act(request.messages)

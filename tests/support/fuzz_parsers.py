@@ -263,7 +263,7 @@ def _actions() -> Iterator[Target]:
         write_offer,
         write_request,
     )
-    from baselines.isolategpt.app_plan import UnreadablePlan, read_plan_steps
+    from baselines.isolategpt.app_plan import read_plan_steps
 
     action = write_action(Action("send_money", {"recipient": "GB29", "amount": 5}), "I pay.")
     several = '```json\n[{"action": "read_file", "action_input": {}}]\n```'
@@ -271,9 +271,7 @@ def _actions() -> Iterator[Target]:
     yield Target("fenced offer", read_offer, [f"You have\n{write_offer([], {'pay': 'Pays.'})}"])
     yield Target("fenced request", read_request, [write_request("pay", {"to": "a", "n": [1, {"b": None}]})])
     steps = '{"steps": [{"name": "read_file", "input": {"x": "<y>"}, "output": "z"}]}'
-    yield Target(
-        "IsolateGPT plan", read_plan_steps, [steps, f"```json\n{steps}\n```", "{}"], (UnreadablePlan,)
-    )
+    yield Target("IsolateGPT plan", read_plan_steps, [steps, f"```json\n{steps}\n```", "{}"])
 
 
 def _models() -> Iterator[Target]:

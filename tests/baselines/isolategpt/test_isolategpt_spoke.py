@@ -10,7 +10,7 @@ import pytest
 from agentsys.models.chat import ChatReply, ChatRequest, ToolSpec, assistant, text_of
 from agentsys.models.prompted_tools import FINISH_ACTION, Action, write_action
 from baselines.isolategpt.app_plan import SpokeApp
-from baselines.isolategpt.prompts import ILL_FORMED, UNREADABLE
+from baselines.isolategpt.prompts import ILL_FORMED, SPOKE
 from baselines.isolategpt.spoke import (
     AppResponse,
     FunctionalityDenialResponse,
@@ -96,7 +96,8 @@ def test_a_reply_without_a_fenced_block_is_the_answer() -> None:
 def test_a_block_that_holds_no_usable_action_is_told_so(reply: str) -> None:
     talk = Talk(reply, DONE)
     talk.spoke.answer_question("Go.")
-    assert talk.observations() == [f"Observation: {UNREADABLE}"]
+    (told,) = talk.observations()
+    assert told.startswith("Observation: Your reply ") and told.endswith(SPOKE[1])
     assert (talk.ran, talk.sent) == ([], [])
 
 

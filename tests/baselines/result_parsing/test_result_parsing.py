@@ -214,4 +214,4 @@ def test_an_expectation_that_is_json_alone_needs_no_marks_unless_the_question_sh
     for stage, is_read in (("parse_data", True), ("parse_full", False)):
         asked = model(unmarked, None, making(READ))
         run(parsing(stage), asked, Tools(RAW))
-        assert asked.questions(PARSER)[1].startswith("The data that") is is_read
+        assert asked.questions(PARSER)[1].startswith("Take the data that") is is_read

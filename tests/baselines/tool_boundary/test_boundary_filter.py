@@ -11,7 +11,6 @@ from agentdojo.task_suite import get_suite
 from agentdojo.types import ChatToolResultMessage
 from scripted_for_border import RoleModel, Tools, making, results
 
-from agentsys.models.chat import ChatReply, ChatRequest, assistant
 from agentsys.models.pipeline_elements import default_system_message, tool_loop
 from agentsys.models.providers.wire_parts import result_text
 from agentsys.models.trace import Tracer, use_tracer
@@ -24,7 +23,6 @@ from baselines.tool_boundary.boundary_filter import (
     FilterTurn,
 )
 from baselines.tool_boundary.guard_question import (
-    ask_guard,
     draw_fence_word,
     read_fenced_text,
     wrap_in_fences,
@@ -133,21 +131,3 @@ def test_marks_stand_in_no_text_and_repeat_with_the_seed() -> None:
     outer = draw_fence_word(0, forged)
     text = f"before {wrap_in_fences(outer, forged)} {wrap_in_fences(outer, 'second')}"
     assert read_fenced_text(text) == forged and read_fenced_text(text, 1) == "second"
-
-
-def test_a_question_is_asked_again_and_counted() -> None:
-    class Replies:
-        name = "r"
-
-        def __init__(self, *texts: str) -> None:
-            self.texts = list(texts)
-
-        def complete(self, request: ChatRequest) -> ChatReply:
-            return ChatReply(assistant(self.texts.pop(0)))
-
-    request = ChatRequest([], role="r")
-    answer = ask_guard(Replies("", "<think>no</think>5"), request, lambda text: int(text) if text else None)
-    assert (answer.value, answer.asked, answer.unreadable) == (5, 2, 1)
-    words = ask_guard(Replies("", ""), request, lambda text: text or None)
-    assert (words.value, words.asked, words.unreadable) == (None, 2, 2)
-    assert ask_guard(Replies("<think>never ends"), request, lambda text: text or None, 0).value is None
