@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 from weakref import WeakKeyDictionary
 
 from agentdojo.agent_pipeline.agent_pipeline import AgentPipeline, load_system_message
@@ -132,6 +132,15 @@ class ModelElement(LoopStep):
         return at.with_messages(self.model.complete(request).message)
 
 
+@runtime_checkable
+class ExpectsCalls(Protocol):
+    """A runtime that is told of all calls of a message before the first of them is run."""
+
+    def expect_calls(self, calls: Sequence[FunctionCall]) -> None:
+        """Take note of calls that come next, whatever the first ones give."""
+        ...
+
+
 class ToolsElement(LoopStep):
     """Runs the calls of the last message as AgentDojo's executor does, and appends their results.
 
@@ -154,6 +163,11 @@ class ToolsElement(LoopStep):
         """
         last = at.messages[-1] if at.messages else None
         calls = (last["tool_calls"] or ()) if last is not None and last["role"] == "assistant" else ()
+        for call in calls:
+            if call.function in at.runtime.functions:
+                call.args.update(normalize_arguments(call.args))
+        if isinstance(at.runtime, ExpectsCalls):
+            at.runtime.expect_calls(calls)
         return at.with_messages(*[self._run_call(at, call) for call in calls])
 
     def _run_call(self, at: LoopState, call: FunctionCall) -> ChatMessage:
@@ -162,7 +176,6 @@ class ToolsElement(LoopStep):
             alone = assistant(None, [FunctionCall(function=call.function, args={}, id=call.id)])
             refusal: ChatMessage = ToolsExecutor().query(at.query, at.runtime, at.env, [alone])[3][-1]
             return {**refusal, "tool_call": call}
-        call.args.update(normalize_arguments(call.args))
         value, error = at.runtime.run_function(at.env, call.function, call.args)
         return tool_message(call, self.formatter(value), error)
 

@@ -275,6 +275,7 @@ def build_defended_agent(
         raise lacking
     agent = DefendedAgent(cell.defense, cell.stack, settings[0].seed, usage_log)
     agent.check()
+    cell.stack.warm_up()
     return agent, cell, store
 
 

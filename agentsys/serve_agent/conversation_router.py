@@ -5,14 +5,16 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+
+from agentdojo.types import ChatMessage
 
 from agentsys.models.serving.wire_format import Problem, RequestRefused, TracedReply, WireRequest
-from agentsys.serve_agent.defended_agent import DefendedAgent, Dialogue
+from agentsys.serve_agent.defended_agent import ClientTurn, DefendedAgent, Dialogue
 from agentsys.serve_agent.request_position import RequestPosition, read_position
-from agentsys.serve_agent.running_turn import Handout, RunningTurn, TurnStart
+from agentsys.serve_agent.running_turn import Handout, RunningTurn
 
 _ENDED = "the server is stopping"
 _MINUTE_S = 60.0
@@ -192,9 +194,9 @@ class ConversationRouter:
     ) -> RunningTurn:
         if not position.user_text:
             raise RequestRefused(Problem(400, "a turn begins with words of the user"))
-        start = TurnStart(position, request, position.words)
+        start = ClientTurn(position.user_text, system_text=position.system_text, before=position.words)
         if behind is not None:
-            start = self._go_on(behind.turn, behind, position, request)
+            start = replace(start, before=self._go_on(behind, position), goes_on=True)
             if behind.turn.trace_id in account.resting:
                 account.resting.move_to_end(behind.turn.trace_id)
         if start.before and self.agent.one_turn_only:
@@ -205,6 +207,7 @@ class ConversationRouter:
         turn = RunningTurn(
             self.agent,
             self.keep,
+            request,
             start,
             lambda handout: self._add_handout(account, handout),
             lambda ended: self._rest(account, ended),
@@ -216,10 +219,9 @@ class ConversationRouter:
         self._running_count += 1
         return turn
 
-    def _go_on(
-        self, turn: RunningTurn, handout: Handout, position: RequestPosition, request: WireRequest
-    ) -> TurnStart:
-        """The start of a turn behind one that had calls: from that one's own messages."""
+    def _go_on(self, handout: Handout, position: RequestPosition) -> Sequence[ChatMessage]:
+        """What was said before a turn behind one that had calls: that one's own messages."""
+        turn = handout.turn
         if turn.is_spoilt:
             raise turn.refuse_over()
         if not turn.is_over:
@@ -230,7 +232,7 @@ class ConversationRouter:
         # The answer of that turn is in its messages; what the client has made of it is not read.
         said = position.words
         said = said[1:] if said and said[0]["role"] == "assistant" else said
-        return TurnStart(position, request, [*turn.dialogue.messages, *said], goes_on=True)
+        return [*turn.dialogue.messages, *said]
 
     def _check_quota(self, account: KeyAccount, request: WireRequest) -> None:
         limits, why = self.limits, ""

@@ -5,22 +5,18 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Sequence
-from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.agent_pipeline.basic_elements import InitQuery
 from agentdojo.agent_pipeline.errors import AbortAgentError
-from agentdojo.agent_pipeline.tool_execution import ToolsExecutionLoop
-from agentdojo.functions_runtime import EmptyEnv, Function, FunctionsRuntime
+from agentdojo.functions_runtime import EmptyEnv, Function
 from agentdojo.logging import LOGGER_STACK
 from agentdojo.task_suite.task_suite import TaskSuite
 from agentdojo.types import ChatMessage
-from pydantic import ValidationError
 
 from agentsys.abilities import WholeProgram
-from agentsys.benchmarks.traced_tools import TracedRuntime
 from agentsys.contracts import Defense
 from agentsys.errors import ConfigError
 from agentsys.models.budget import RunBudgetReached, UsageLog
@@ -42,17 +38,11 @@ from agentsys.models.pipeline_elements import (
     ElementSequence,
     LoopState,
     LoopStep,
-    is_element_sequence,
-    is_plain_executor,
-    normalize_arguments,
 )
 from agentsys.models.trace import ACTING_ROLES, Tracer, use_tracer
 from agentsys.runs.observed_pipeline import continue_pipeline
 from agentsys.runs.run_case import format_traceback
-from agentsys.serve_agent.client_tools import ClientRuntime
-
-HandOutCalls = Callable[[Sequence[tuple[str, dict[str, Any]]]], None]
-"""Has the client run these calls (tool, arguments), whose results are asked for next."""
+from agentsys.serve_agent.client_tools import ClientRuntime, HandOutCalls
 
 
 class ConversationEnded(BaseException):
@@ -117,7 +107,6 @@ class ClientTurn:
     """JSON schema that the agent's own words must follow, where the provider can enforce one."""
     check: Callable[[], None] = lambda: None
     """Is asked before every question to a model; raises `ConversationEnded` if there should be none."""
-    build_runtime: Callable[[Sequence[Function]], TracedRuntime] = ClientRuntime
     hand_out: HandOutCalls | None = None
     """Has several calls run at once whose results are asked for next; None: each runs in its turn."""
     before: Sequence[ChatMessage] = ()
@@ -182,13 +171,14 @@ class DefendedAgent:
         with dialogue.tracer.span("run") as root:
             suite = ClientSuite(turn.functions, turn.system_text)
             pipeline = self.defense.pipeline(self._build_model(turn), suite)
-            if turn.hand_out is not None:
-                pipeline = add_look_ahead(pipeline, turn.hand_out)
             if turn.goes_on:
                 pipeline = continue_pipeline(pipeline)
             elif turn.before:
                 pipeline = _begin_behind(pipeline, turn.before)
-            runtime, before = turn.build_runtime(turn.functions), turn.before if turn.goes_on else ()
+            runtime, before = (
+                ClientRuntime(turn.functions, turn.hand_out),
+                turn.before if turn.goes_on else (),
+            )
             try:
                 dialogue.messages = pipeline.query(turn.user_text, runtime, EmptyEnv(), before)[3]
             except AbortAgentError as abort:
@@ -234,47 +224,3 @@ class _AddWords(LoopStep):
 
     def step(self, at: LoopState) -> LoopState:
         return at.with_messages(*self._said, user(at.query))
-
-
-def add_look_ahead(pipeline: BasePipelineElement, hand_out: HandOutCalls) -> BasePipelineElement:
-    """The pipeline, each plain executor in it with a look ahead before it. What it does is the same."""
-    if is_element_sequence(type(pipeline)):
-        return ElementSequence(
-            [add_look_ahead(element, hand_out) for element in pipeline.elements], pipeline.name
-        )
-    if type(pipeline) is ToolsExecutionLoop:
-        elements: list[BasePipelineElement] = []
-        for element in pipeline.elements:
-            if is_plain_executor(element):
-                elements.append(_LookAhead(hand_out))
-            elements.append(element)
-        return ToolsExecutionLoop(elements, pipeline.max_iters)
-    return pipeline
-
-
-class _LookAhead(LoopStep):
-    """Hands out the calls that the executor behind it is about to run, where there are several."""
-
-    def __init__(self, hand_out: HandOutCalls) -> None:
-        self._hand_out = hand_out
-
-    def step(self, at: LoopState) -> LoopState:
-        last = at.messages[-1] if at.messages else None
-        proposed = (last["tool_calls"] or ()) if last is not None and last["role"] == "assistant" else ()
-        resolved = (_resolve_call(at.runtime, call) for call in proposed)
-        calls = [call for call in resolved if call is not None]
-        if len(calls) > 1:
-            self._hand_out(calls)
-        return at
-
-
-def _resolve_call(runtime: FunctionsRuntime, call: Any) -> tuple[str, dict[str, Any]] | None:
-    """A call with the arguments that the executor would run it with; None if it would not."""
-    function = runtime.functions.get(call.function)
-    if function is None:
-        return None
-    args = normalize_arguments(deepcopy(call.args))
-    try:
-        return call.function, function.parameters.model_validate(args).model_dump(exclude_unset=True)
-    except ValidationError:
-        return None

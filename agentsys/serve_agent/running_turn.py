@@ -19,7 +19,6 @@ from dataclasses import astuple, dataclass, replace
 from typing import Any
 
 from agentdojo.functions_runtime import FunctionCall
-from agentdojo.types import ChatMessage
 
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ModelError, ToolSpec, Usage, assistant
@@ -50,25 +49,14 @@ class Handout:
     """The reply to their results; None: these have not come."""
 
 
-@dataclass(frozen=True)
-class TurnStart:
-    """What a turn begins with."""
-
-    position: RequestPosition
-    request: WireRequest
-    before: Sequence[ChatMessage] = ()
-    """What was said before."""
-    goes_on: bool = False
-    """Whether that begins with messages of the server's own."""
-
-
 class RunningTurn:
     """One request of the user at work.
 
     Args:
         agent: The agent that answers.
         keep: Stores the dialogue, before the client has the answer.
-        start: What it begins with.
+        request: What it begins with.
+        start: The same as the agent is given it; what the client can do is added here.
         offer: Is told of each hand-out before the client is.
         finish: Is told when it is over, before the client is.
         idle_s: Seconds that it waits for a client's results.
@@ -79,7 +67,8 @@ class RunningTurn:
         self,
         agent: DefendedAgent,
         keep: Callable[[Dialogue], None],
-        start: TurnStart,
+        request: WireRequest,
+        start: ClientTurn,
         offer: Callable[[Handout], None],
         finish: Callable[[RunningTurn], None],
         idle_s: float,
@@ -88,7 +77,7 @@ class RunningTurn:
         self._agent, self._store, self._offer, self._finish = agent, keep, offer, finish
         self._idle_s, self._rounds_left = idle_s, rounds
         self.dialogue = Dialogue()
-        self.size = start.request.size
+        self.size = request.size
         """Bytes of its requests."""
         self.last_heard_s = time.monotonic()
         """When its client was last heard of."""
@@ -102,14 +91,17 @@ class RunningTurn:
         self._lock, self._one_at_a_time = threading.Lock(), threading.Lock()
         self._inbox: queue.SimpleQueue[Mapping[str, ToolAnswer] | str] = queue.SimpleQueue()
         self._ended: str | None = None
-        self._answer_tool = find_answer_tool(start.request)
-        self._offered = self._list_offered(start.request)
-        self._first_tools = {tool.name for tool in start.request.tools}
-        self._system_text = start.position.system_text
+        self._answer_tool = find_answer_tool(request)
+        self._offered = self._list_offered(request)
+        self._first_tools = {tool.name for tool in request.tools}
+        self._system_text = start.system_text
         self._early: dict[str, list[ToolAnswer]] = {}
         self._reported_usage = Usage()
         self._thread = threading.Thread(
-            target=self._run, args=(start,), name=f"{THREAD_NAME}-{self.dialogue.trace_id}", daemon=True
+            target=self._run,
+            args=(request, start),
+            name=f"{THREAD_NAME}-{self.dialogue.trace_id}",
+            daemon=True,
         )
 
     @property
@@ -191,11 +183,11 @@ class RunningTurn:
         tools = {tool.name for tool in request.tools}
         return position.system_text != self._system_text and tools != self._first_tools
 
-    def _run(self, start: TurnStart) -> None:
+    def _run(self, request: WireRequest, start: ClientTurn) -> None:
         """The turn, in its thread: stored before anybody is told that it is over."""
         failure: Exception | None = None
         try:
-            failure = self._find_answer(start)
+            failure = self._find_answer(request, start)
         except ModelError as error:
             failure = error
         except BaseException:
@@ -221,25 +213,21 @@ class RunningTurn:
             # It is stored: what is kept to go on from is what was said.
             self.dialogue = replace(self.dialogue, tracer=Tracer())
 
-    def _find_answer(self, start: TurnStart) -> Exception | None:
+    def _find_answer(self, request: WireRequest, start: ClientTurn) -> Exception | None:
         """Work on the request; what went wrong, if something did."""
-        request, position = start.request, start.position
         try:
             tools = [tool for tool in request.tools if tool.name in self._offered]
             functions = build_client_functions(tools, self._run_tool)
         except UnusableTool as slip:
             self.dialogue.error_kind, self.dialogue.error = "bad_request", str(slip)
-            self.dialogue.requests.append(position.user_text)
+            self.dialogue.requests.append(start.user_text)
             return self.refuse(400, str(slip), None)
-        turn = ClientTurn(
-            user_text=position.user_text,
+        turn = replace(
+            start,
             functions=functions,
-            system_text=position.system_text,
             reply_schema=request.reply_schema if self._answer_tool is None else self._answer_tool.parameters,
             check=self._check_alive,
             hand_out=None if request.one_call else self._hand_out,
-            before=start.before,
-            goes_on=start.goes_on,
         )
         self._agent.run_turn(self.dialogue, turn)
         if self._answer_tool is not None and self.dialogue.error_kind is None and self._fit() is None:

@@ -141,8 +141,7 @@ def _serve_agent(context: typer.Context, options: Mapping[str, Any], tokens: Seq
         tokens=tokens,
         limits=ConversationLimits(**{name: options[name] for name in ("at_once", "idle_s", "rounds")}),
     ) as served:
-        print_line(format_agent_banner(served))
-        sys.stdout.flush()
+        announce(format_agent_banner(served))
         wait_for_interrupt()
         print_line(f"Served {served.server.requests} requests; conversations are in {served.folder}.")
 
@@ -167,8 +166,7 @@ def _serve_model(options: Mapping[str, Any], tokens: Sequence[str]) -> None:
     with serve(model, latency_s=options["latency_ms"] / 1000, **address) as server:
         how = f"`agentsys run model=served model.base_url={server.openai_base_url}`"
         what = f"Serving the simulated model (not an LLM), OpenAI at {server.openai_base_url}"
-        print_line(f"{what}; use it with {how}; Ctrl-C stops.")
-        sys.stdout.flush()
+        announce(f"{what}; use it with {how}; Ctrl-C stops.")
         wait_for_interrupt()
         print_line(f"Served {server.requests} requests.")
 
@@ -180,12 +178,18 @@ def format_agent_banner(served: ServedAgent) -> str:
     return f"{what}; `agentsys report {served.folder}` shows its conversations; Ctrl-C stops."
 
 
-def wait_for_interrupt() -> None:
-    """Return when the user has had enough: Ctrl-C, or `kill`."""
+def announce(banner: str) -> None:
+    """Say that a server is ready, once nothing is left that its first requests would wait for."""
     # What was loaded stays: collections that look through all of it cost a fifth of a call's CPU.
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 10, 10)
+    print_line(banner)
+    sys.stdout.flush()
+
+
+def wait_for_interrupt() -> None:
+    """Return when the user has had enough: Ctrl-C, or `kill`."""
     # `kill` ends a server that a script has put in the background, where shells switch Ctrl-C off.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with contextlib.suppress(KeyboardInterrupt):

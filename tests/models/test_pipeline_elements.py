@@ -27,7 +27,6 @@ from agentsys.models.pipeline_elements import (
     is_element_sequence,
 )
 from agentsys.runs.observed_pipeline import continue_pipeline
-from agentsys.serve_agent.defended_agent import add_look_ahead
 from baselines.stack.defense import split_loop
 
 
@@ -104,7 +103,7 @@ def test_a_conversation_goes_on_in_whichever_row(pipeline: BasePipelineElement) 
 
 
 @pytest.mark.parametrize("kind", [lambda parts: ElementSequence(parts, "mine"), AgentPipeline])
-def test_whichever_row_is_taken_apart_for_a_stack_and_for_a_look_ahead(kind: Any) -> None:
+def test_whichever_row_is_taken_apart_for_a_stack(kind: Any) -> None:
     element = ModelElement(Echo())
     pipeline = kind(
         [SystemMessage("Be brief."), InitQuery(), element, ToolsExecutionLoop([ToolsExecutor(), element])]
@@ -112,8 +111,6 @@ def test_whichever_row_is_taken_apart_for_a_stack_and_for_a_look_ahead(kind: Any
     parts = split_loop("mine", pipeline)
     assert parts is not None
     assert (parts.system_message, parts.first, parts.plain_tools) == ("Be brief.", element, True)
-    loop = add_look_ahead(pipeline, lambda calls: None).elements[-1]
-    assert [type(one).__name__ for one in loop.elements] == ["_LookAhead", "ToolsExecutor", "ModelElement"]
 
 
 def pay(amount: int) -> str:

@@ -31,6 +31,7 @@ def _no_benchmark_and_no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(agent_server, "build_served_model", model)
     monkeypatch.setattr(serve_command, "wait_for_interrupt", lambda: None)
+    monkeypatch.setattr(serve_command, "gc", Mock())  # This process is not the server's own.
 
 
 def invoke(*arguments: str) -> Result:
@@ -76,8 +77,7 @@ def test_a_host_that_others_can_reach_is_a_config_error() -> None:
 
 
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
-def test_ctrl_c_and_kill_end_the_wait(end: signal.Signals, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serve_command, "gc", Mock())
+def test_ctrl_c_and_kill_end_the_wait(end: signal.Signals) -> None:
     before = {one: signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)}
     # Tests that were started in the background come with Ctrl-C switched off, and would wait for ever.
     signal.signal(signal.SIGINT, signal.default_int_handler)
