@@ -24,16 +24,26 @@ from typer.testing import CliRunner
 import agentsys
 from agentsys.cli import app
 from agentsys.errors import ConfigError
+from agentsys.models.providers.sdk_model import SdkModel
 from agentsys.records.case_reader import load_runs
 from agentsys.records.names_file import read_answering_agent
 from agentsys.serve_agent import serve_command
-from agentsys.serve_agent.agent_server import ServedAgent, serve_agent
+from agentsys.serve_agent.agent_server import ServedAgent, build_defended_agent, serve_agent
 from agentsys.serve_agent.conversation_router import ConversationLimits
 
 Scores = dict[tuple[str, str], tuple[bool, bool]]
 """(user task, injection task) -> whether the one was solved, and the other carried out."""
 TASKS = {"slack": (["user_task_0"], ["injection_task_1", "injection_task_3"])}
 """Suite -> user and injection tasks that are compared in the fast tests; the whole grid is run by hand."""
+
+
+def test_the_models_sdk_is_ready_before_the_first_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ready = list[str]()
+    monkeypatch.setattr(SdkModel, "warm_up", lambda self: ready.append(self.name))
+    build_defended_agent(["model=served", "defense=none", f"logdir={tmp_path}"])
+    assert ready == ["served"]
 
 
 def openai_of(served: ServedAgent, key: str = "none") -> openai.OpenAI:

@@ -80,7 +80,8 @@ class Server:
         self._thread.start()
         while not self.listener.started:
             if not self._thread.is_alive():
-                raise ConfigError(f"Cannot listen on {host}:{port}; give another port, or 0 for any.")
+                why = "there is no such address here, or the port is taken"
+                raise ConfigError(f"Cannot listen on {host}:{port}: {why}; give another, or port 0 for any.")
             time.sleep(0.005)
         self._address = self.listener.servers[0].sockets[0].getsockname()
 
