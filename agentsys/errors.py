@@ -67,8 +67,12 @@ def find_enum_member(kind: str, value: object, members: type[_Member]) -> _Membe
     return members(require_known_name(kind, str(value), [str(member.value) for member in members]))
 
 
+_MOST_LISTED = 24
+"""Names in one line: more of them hide what it says."""
+
+
 def unknown_name(kind: str, name: str, known: Collection[str]) -> str:
-    """Message for a name that does not exist: the nearest known ones, then all of them.
+    """Message for a name that does not exist: the nearest known ones, then all of them, or where these are listed.
 
     Args:
         kind: What the name was meant to be, e.g. `"defense"`.
@@ -80,7 +84,12 @@ def unknown_name(kind: str, name: str, known: Collection[str]) -> str:
     """
     near = difflib.get_close_matches(name, list(known), n=3)
     hint = f" Did you mean {' or '.join(near)}?" if near else ""
-    return f"Unknown {kind} '{name}'.{hint} Known: {', '.join(sorted(known)) or 'none'}."
+    listed = ", ".join(sorted(known)) or "none"
+    if len(known) > _MOST_LISTED:
+        listed = (
+            f"{len(known)}, see agentsys list {kind}s" if kind in ("attack", "defense", "model") else listed
+        )
+    return f"Unknown {kind} '{name}'.{hint} Known: {listed}."
 
 
 DISTRIBUTION = "agentsys-bench"

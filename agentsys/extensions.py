@@ -119,6 +119,12 @@ def shipped_config_dir() -> Path:
     return in_wheel if in_wheel.is_dir() else _PACKAGE.parent / "configs"
 
 
+def shipped_docs_dir() -> Path:
+    """The folder with the pages that messages name as `docs/...`: inside the wheel, or of a checkout."""
+    in_wheel = _PACKAGE / "docs"
+    return in_wheel if in_wheel.is_dir() else _PACKAGE.parent / "docs"
+
+
 def shipped_config_dirs() -> list[Path]:
     """The same folder and those of the rooms that are installed."""
     return [shipped_config_dir(), *(room.configs for room in load_extensions() if room.configs is not None)]

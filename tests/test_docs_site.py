@@ -104,6 +104,37 @@ def test_what_pages_import_is_there() -> None:
         assert lacking == [], module
 
 
+def test_pages_that_code_and_configs_name_are_there() -> None:
+    """With their headings: a message may name one, and the wheel has them all."""
+    named = re.compile(r"\bdocs/([\w/]+\.md)(#[\w-]+)?")
+    files = [
+        path for room in ("agentsys", "baselines", "configs", "examples") for path in (ROOT / room).rglob("*")
+    ]
+    texts = [path.read_text(encoding="utf-8") for path in files if path.suffix in (".py", ".yaml", ".md")]
+    found = {pair for text in texts for pair in named.findall(text)}
+    assert len(found) > 20
+    assert [page for page, _ in found if not (DOCS / page).is_file()] == []
+    assert [pair for pair in found if pair[1] and pair[1][1:] not in anchors(DOCS / pair[0])] == []
+
+
+def test_what_pages_name_of_ours_is_there() -> None:
+    """Classes in backticks, and paths of the checkout."""
+    source = "\n".join(
+        path.read_text("utf-8")
+        for room in ("agentsys", "baselines", "examples")
+        for path in (ROOT / room).rglob("*.py")
+    )
+    theirs = {"CodeAgent", "JoyYizhu", "KillWait", "MyEmbedder", "ToolCallingAgent"}
+    for page in (*PAGES, *OUTSIDE[:2]):
+        text = page.read_text(encoding="utf-8")
+        classes = re.findall(r"`[^`\n]*?\b([A-Z][a-z]+(?:[A-Z][a-z]+)+)\b", text)
+        assert {one for one in classes if not re.search(rf"\b{one}\b", source)} <= theirs, page.name
+        paths = re.findall(r"`((?:agentsys|baselines|tests|scripts|perf|examples)/[\w/.]+)`", text)
+        assert [
+            one for one in paths if not re.search("SUITE|NAME", one) and not (ROOT / one).exists()
+        ] == [], page.name
+
+
 def test_the_first_page_leads_to_every_other_of_its_folder() -> None:
     text = (DOCS / "index.md").read_text(encoding="utf-8")
     pages = {path.name for path in DOCS.glob("*.md")} - {"index.md"}

@@ -10,8 +10,9 @@ import pytest
 from typer.testing import CliRunner
 
 import agentsys
+from agentsys.analysis.metrics import cell_verdict
 from agentsys.analysis.metrics.case_measures import GUARD_TITLES
-from agentsys.analysis.metrics.cell_verdict import GRADES
+from agentsys.analysis.metrics.cell_verdict import GRADES, NO_RECEIPTS
 from agentsys.analysis.metrics.rates import METRIC_TITLES
 from agentsys.analysis.metrics.search_budget import MEASURES
 from agentsys.analysis.paper.paper_tables import TABLES
@@ -21,6 +22,7 @@ from agentsys.base.config_catalog import list_config_names
 from agentsys.cli import app
 from agentsys.defense.gate import Failure
 from agentsys.models.reply_checks import CUT
+from agentsys.records.context_facts import find_bound
 from agentsys.records.schema import CaseRecord
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -29,7 +31,7 @@ MADE_PAGES = {"defenses.md", "licences.md", "league.md", "attacker_prompt.md"}
 MARK = re.compile(r"<!-- (?:Made by|Below): .*?-->", re.DOTALL)
 _MADE_PART = re.compile(r"^```.*?^```|<!-- (\w+) -->.*?<!-- \1 end -->", re.DOTALL | re.MULTILINE)
 """A block of code, which other tests run; a part between marks, which a command writes."""
-MOST_WORDS = 50_700
+MOST_WORDS = 45_000
 
 
 def count_words(text: str) -> int:
@@ -113,7 +115,17 @@ def test_every_heading_of_a_table_is_explained(headers: set[str]) -> None:
 
 def test_every_status_is_explained() -> None:
     statuses = get_args(CaseRecord.model_fields["status"].annotation)
-    assert {*GRADES, *statuses, CUT, "rounds", Failure.STUCK.value, "no receipts"} <= words()
+    rounds = find_bound([{"role": "assistant", "tool_calls": [{"function": "look"}]}])
+    assert {*GRADES, *statuses, CUT, rounds, Failure.STUCK.value, NO_RECEIPTS} <= words()
+
+
+def test_every_reason_of_a_verdict_is_explained() -> None:
+    source = Path(cell_verdict.__file__).read_text(encoding="utf-8")
+    reasons = set(re.findall(r"yield (?:SUSPECT|BROKEN), f?\"([^(\"]+?) ?[(\"]", source)) | {NO_RECEIPTS}
+    table = (DOCS / "data.md").read_text(encoding="utf-8").split("## Verdicts")[1].split("\n## ")[0]
+    explained = set(re.findall(r"^\| `([^`]+)`", table, re.MULTILINE))
+    assert len(reasons) > 7 and reasons <= explained
+    assert [reason for reason in explained if reason.removeprefix("ROLE ") not in source] == []
 
 
 if __name__ == "__main__":

@@ -16,6 +16,8 @@ ROOT = Path(__file__).parents[1]
 FOUNDATION = {"agentsys", "agentsys.errors", "agentsys.extensions", "agentsys.base"}
 PLUGINS = {"agentsys.models", "agentsys.simulated", "agentsys.contracts", "agentsys.abilities"}
 """What benchmarks, attacks and defenses are made of."""
+CASES = FOUNDATION | PLUGINS | {"agentsys.records", "agentsys.benchmarks", "agentsys.attacks"}
+"""What runs a case."""
 ALLOWED: dict[str, set[str]] = {
     "agentsys": {"agentsys.api", "agentsys.records.case_reader"},
     "agentsys.api": FOUNDATION | {"agentsys.records", "agentsys.analysis", "agentsys.runs"},
@@ -27,74 +29,21 @@ ALLOWED: dict[str, set[str]] = {
     "agentsys.extensions": {"agentsys", "agentsys.errors"},
     "agentsys.base": FOUNDATION,
     "agentsys.contracts": {"agentsys.models", "agentsys.simulated"},
-    "agentsys.abilities": {
-        "agentsys.models",
-        "agentsys.simulated",
-        "agentsys.contracts",
-        "agentsys.base.declared_facts",
-    },
+    "agentsys.abilities": (PLUGINS - {"agentsys.abilities"}) | {"agentsys.base.declared_facts"},
     "agentsys.models": FOUNDATION,
     "agentsys.simulated": FOUNDATION | {"agentsys.models"},
-    "agentsys.benchmarks": FOUNDATION | PLUGINS,
-    "agentsys.attacks": FOUNDATION | PLUGINS,
-    "agentsys.defense": FOUNDATION | PLUGINS,
-    "baselines": FOUNDATION | PLUGINS,
+    **dict.fromkeys(
+        ("agentsys.benchmarks", "agentsys.attacks", "agentsys.defense", "baselines"), FOUNDATION | PLUGINS
+    ),
     "agentsys.records": FOUNDATION,
-    "agentsys.runs": FOUNDATION
-    | {
-        "agentsys.records",
-        "agentsys.models",
-        "agentsys.simulated",
-        "agentsys.contracts",
-        "agentsys.abilities",
-        "agentsys.benchmarks",
-        "agentsys.attacks",
-    },
-    "agentsys.serve_agent": FOUNDATION
-    | {
-        "agentsys.records",
-        "agentsys.models",
-        "agentsys.simulated",
-        "agentsys.contracts",
-        "agentsys.abilities",
-        "agentsys.benchmarks",
-        "agentsys.attacks",
-        "agentsys.runs",
-    },
+    "agentsys.runs": CASES,
+    "agentsys.serve_agent": CASES | {"agentsys.runs"},
     "agentsys.analysis": FOUNDATION | {"agentsys.records"},
     "agentsys.inspect_logs": FOUNDATION | {"agentsys.records", "agentsys.analysis"},
-    "agentsys.bundles": FOUNDATION
-    | {
-        "agentsys.records",
-        "agentsys.models",
-        "agentsys.simulated",
-        "agentsys.contracts",
-        "agentsys.benchmarks",
-        "agentsys.runs",
-    },
-    "agentsys.guards": FOUNDATION
-    | {
-        "agentsys.records",
-        "agentsys.models",
-        "agentsys.contracts",
-        "agentsys.benchmarks",
-        "agentsys.attacks",
-        "agentsys.analysis",
-        "agentsys.runs",
-        "baselines",
-    },
-    "agentsys.audit": FOUNDATION
-    | {
-        "agentsys.records",
-        "agentsys.models",
-        "agentsys.simulated",
-        "agentsys.contracts",
-        "agentsys.abilities",
-        "agentsys.benchmarks",
-        "agentsys.attacks",
-        "agentsys.analysis",
-        "agentsys.runs",
-    },
+    "agentsys.bundles": (CASES - {"agentsys.abilities", "agentsys.attacks"}) | {"agentsys.runs"},
+    "agentsys.guards": (CASES - {"agentsys.simulated", "agentsys.abilities"})
+    | {"agentsys.analysis", "agentsys.runs", "baselines"},
+    "agentsys.audit": CASES | {"agentsys.analysis", "agentsys.runs"},
 }
 """Room (or single module) -> what it may import of ours, besides itself. A room that is not listed
 may import nothing of ours: put it here when it is new. `agentsys.cli` may import all but optional rooms."""

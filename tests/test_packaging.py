@@ -11,6 +11,8 @@ import sysconfig
 import tomllib
 import zipfile
 from collections.abc import Sequence
+from importlib.metadata import requires, version
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +74,55 @@ def test_constraints_are_exact_versions_and_name_no_index_file_or_ourselves() ->
     assert not re.search(r"^(-|--)", text, re.MULTILINE)
     assert all(re.fullmatch(r"==[^,*]+", str(requirement.specifier)) for requirement in constraints())
     assert "agentsys" not in {canonicalize_name(requirement.name) for requirement in constraints()}
+
+
+def core_closure() -> dict[str, str]:
+    """Package -> version of all that the package alone needs, as installed here."""
+    found: dict[str, str] = {}
+    open_ones = [(Requirement(text), "") for text in pyproject()["project"]["dependencies"]]
+    seen: set[tuple[str, str]] = set()
+    while open_ones:
+        requirement, extra = open_ones.pop()
+        if requirement.marker and not requirement.marker.evaluate({"extra": extra}):
+            continue
+        name = canonicalize_name(requirement.name)
+        found[name] = version(name)
+        for further in {"", *requirement.extras} - {more for known, more in seen if known == name}:
+            seen.add((name, further))
+            open_ones += [(Requirement(text), further) for text in requires(name) or ()]
+    return found
+
+
+def test_the_licence_of_all_that_is_installed_is_listed() -> None:
+    page = (ROOT / "docs" / "licences.md").read_text(encoding="utf-8")
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.splitlines() if line[:1] == "|"]
+    listed = {canonicalize_name(row[0]): row[1] for row in rows[2:] if row[2] not in ("", "UNKNOWN")}
+    assert listed == core_closure()
+
+
+def test_every_dependency_has_its_reason_in_a_comment() -> None:
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    part = text.partition("\ndependencies = [")[2].partition("[project.scripts]")[0].splitlines()
+    lines = [(before, line) for before, line in pairwise(part) if re.search('"[^"]*[=<>-]', line)]
+    assert len(lines) > 50
+    assert [line for before, line in lines if before.lstrip()[:1] != "#"] == []
+
+
+def test_hashes_are_of_the_same_versions_and_name_no_index() -> None:
+    text = (ROOT / "requirements-hashes.txt").read_text(encoding="utf-8")
+    assert "://" not in text and not re.search(r"^--", text, re.MULTILINE)
+    blocks = [block for block in re.split(r"\n(?=\w)", text) if "==" in block.split("\n")[0]]
+    assert all(re.search(r"--hash=sha256:[0-9a-f]{64}", block) for block in blocks)
+    hashed = [Requirement(block.split("\\")[0]) for block in blocks if not block.startswith("#")]
+    for python in PYTHONS:
+        here = [
+            one
+            for one in hashed
+            if not one.marker or one.marker.evaluate({"python_full_version": f"{python}.0"})
+        ]
+        found = {canonicalize_name(one.name): str(one.specifier)[2:] for one in here}
+        assert found.items() <= pins(python).items()
+        assert core_closure().keys() <= found.keys()
 
 
 def test_one_version_stands_in_package_metadata_and_citation() -> None:
@@ -265,7 +316,9 @@ def test_a_wheel_carries_both_packages_every_config_the_licence_and_nothing_else
     }
     samples = {str(path.relative_to(ROOT)) for path in (ROOT / "agentsys").rglob("*.jsonl")}
     assert samples
-    assert configs | code | samples <= names
+    pages = {f"agentsys/{path.relative_to(ROOT)}" for path in (ROOT / "docs").rglob("*.md")}
+    assert configs | code | samples | pages <= names
+    assert not any(name.endswith(".png") for name in names)
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert {name.split("/")[0] for name in names} == {
         "agentsys",
@@ -301,7 +354,8 @@ def test_an_installed_wheel_lists_runs_and_tabulates_without_the_checkout(
     shown = run([agentsys, "list", "defenses"], tmp_path).stdout
     assert "spotlighting" in shown
     assert "middleware_policy" in shown
-    assert "rescore" in run([agentsys, "--help"], tmp_path).stdout
+    told = run([agentsys, "--help"], tmp_path).stdout
+    assert "rescore" in told and "site-packages/agentsys/docs" in re.sub(r"\s", "", told)
     chosen = ["model=simulated", "defense=none", "attack=none", "benchmark.suites=[banking]"]
     run([agentsys, "run", *chosen, "user_tasks=[0]", "logdir=out"], tmp_path)
     assert len(list((tmp_path / "out").rglob("none.json"))) == 1

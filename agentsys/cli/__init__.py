@@ -15,7 +15,7 @@ from agentsys import __version__
 from agentsys.cli.exit_status import run_to_exit_status
 from agentsys.cli.lazy_commands import make_lazy_group
 from agentsys.cli.terminal import filter_logs, ignore_closed_output, replace_unencodable
-from agentsys.extensions import CommandSection, CommandSource, group_commands
+from agentsys.extensions import CommandSection, CommandSource, group_commands, shipped_docs_dir
 
 _CORE_SECTIONS = (
     CommandSection(
@@ -127,7 +127,7 @@ COMMANDS = {name: source for section in SECTIONS.values() for name, source in se
 app = typer.Typer(
     cls=make_lazy_group(SECTIONS),
     help="A research harness for defenses of LLM agents against indirect prompt injection.",
-    epilog="Begin with: agentsys demo (no key, no network)",
+    epilog=f"Begin with: agentsys demo (no key, no network)\n\nPages, named docs/...: {shipped_docs_dir()}",
     no_args_is_help=True,
     # Its tracebacks show local variables, and those may hold keys.
     pretty_exceptions_enable=False,

@@ -152,13 +152,23 @@ def _ask(option: str, question: str) -> str:
 
 
 def _list_models(url: str, key_env: str | None) -> dict[str, int | None]:
-    """Id -> size of its context, where the server tells (vLLM does); empty where it lists none."""
+    """Id -> size of its context, where the server tells (vLLM does); empty where it lists none.
+
+    Raises:
+        Unavailable: If nobody is there.
+    """
     import httpx
 
     headers = {"Authorization": f"Bearer {os.environ[key_env]}"} if key_env else {}
     try:
         listed = httpx.get(f"{url.rstrip('/')}/models", headers=headers, timeout=20).json()["data"]
         sizes = {str(one["id"]): one.get("max_model_len") for one in listed}
+    except (
+        httpx.ConnectError
+    ) as slip:  # nobody is there: the questions that follow would be retried for minutes
+        raise Unavailable(
+            f"No server answers at {url} ({slip}). Start it, or mend --url.", needs=url
+        ) from None
     except (httpx.HTTPError, ValueError, KeyError, TypeError):
         return {}
     return {name: size if isinstance(size, int) and size > 0 else None for name, size in sizes.items()}
@@ -181,9 +191,7 @@ def _write_yaml(to: Path, values: Mapping[str, Any]) -> Path:
             raise ConfigError(f"{file} is another model's. Give another name: --name {name}-2")
     file.parent.mkdir(parents=True, exist_ok=True)
     text = yaml.safe_dump(dict(values), sort_keys=False, allow_unicode=True)
-    head = (
-        f"# {name}, as `agentsys init` found it. price: {{input: ..., output: ..., as_of: ...}} gives costs\n"
-    )
+    head = f"# {name}, as `agentsys init` found it. price: {{prompt: ..., completion: ..., as_of: ...}} gives costs\n"
     file.write_text(head + text, encoding="utf-8")
     return file
 

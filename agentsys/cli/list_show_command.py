@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
+from typer.core import TyperGroup
 
 from agentsys.analysis.tables.table_document import between_words
 from agentsys.base.config_catalog import CONFIG_GROUPS, find_config_file, list_config_names, read_description
@@ -19,7 +20,24 @@ from agentsys.errors import ConfigError, unknown_name
 
 _DEFENSE_HELP = "A defense, as `agentsys list defenses` names it."
 
+
+class _ShowGroup(TyperGroup):
+    """Tells whoever gives a name of a defense or attack at once which word is missing."""
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command of this name.
+
+        Raises:
+            ConfigError: For the name of a config.
+        """
+        for kind in ("defense", "attack"):
+            if cmd_name in list_config_names(kind) and cmd_name not in self.commands:
+                raise ConfigError(f"'{cmd_name}' is of the kind {kind}: agentsys show {kind} {cmd_name}")
+        return super().get_command(ctx, cmd_name)
+
+
 app = typer.Typer(
+    cls=_ShowGroup,
     help="Show a resolved config, what a defense does, its prompts, or an attack's text.",
     no_args_is_help=True,
     add_completion=False,

@@ -11,6 +11,7 @@ import logging
 import os
 import sys
 import unicodedata
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TextIO
@@ -51,6 +52,8 @@ def filter_logs() -> None:
     shown.setFormatter(_EscapingFormatter())
     logging.basicConfig(level=logging.WARNING, handlers=[shown])
     logging.captureWarnings(True)
+    # Python 3.12 and later warn of installed packages' docstrings when these are first compiled.
+    warnings.filterwarnings("ignore", category=SyntaxWarning, module=".*site-packages")
 
 
 def ignore_closed_output() -> None:

@@ -97,14 +97,6 @@ class Cell:
         """Hash of the settings' identity, which every record of its cases bears."""
         return self.settings.config_hash
 
-    @cached_property
-    def _hash_of_0_1(self) -> str:
-        return self.settings.hash_of_0_1
-
-    def is_settings_hash(self, config_hash: str) -> bool:
-        """Say whether a stored record's hash is that of these settings, as hashed today or by version 0.1."""
-        return config_hash == self.config_hash or config_hash == self._hash_of_0_1
-
     @property
     def injection_mode(self) -> str:
         """Way in which text gets into the environment: `exact`, or `folded` as YAML folds it in AgentDojo."""

@@ -244,7 +244,7 @@ def _find_status(job: Job, store: Store, known: Mapping[str, str]) -> RecordStat
     """State of a case that may be stored; `known`: hashes of the finished cases that the index has."""
     config_hash = known.get(job.case.key)
     status = store.case_status(job.case) if config_hash is None else RecordStatus("ok", config_hash)
-    if status.status == "ok" and not job.cell.is_settings_hash(status.config_hash):
+    if status.status == "ok" and status.config_hash != job.cell.config_hash:
         raise ConfigError(stale_message(job, status.config_hash, store))
     return status
 

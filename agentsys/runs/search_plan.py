@@ -163,10 +163,9 @@ def load_attempt(store: Store, job: Job, number: int) -> StoredAttempt | None:
         record = CaseRecord.model_validate(fields.pop("agentsys"))
     except (OSError, orjson.JSONDecodeError, ValidationError, KeyError, AttributeError, TypeError):
         return None
-    if record.attempt is None or record.case != job.case or not job.cell.is_settings_hash(record.config_hash):
+    if record.attempt is None or record.case != job.case or record.config_hash != job.cell.config_hash:
         return None
-    today = record.model_copy(update={"config_hash": job.cell.config_hash})
-    return StoredAttempt(today, record.attempt, fields)
+    return StoredAttempt(record, record.attempt, fields)
 
 
 def to_attempt(record: CaseRecord, facts: AttemptFacts) -> Attempt:
@@ -235,7 +234,7 @@ def check_searches(jobs: Iterable[Job], store: Store) -> None:
     for job in find_first_of_searches(jobs):
         for path in _list_attempt_files(job, store):
             stored = store.file_status(path)
-            if stored.status == "ok" and not job.cell.is_settings_hash(stored.config_hash):
+            if stored.status == "ok" and stored.config_hash != job.cell.config_hash:
                 raise ConfigError(stale_message(job, stored.config_hash, store))
 
 

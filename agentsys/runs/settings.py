@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 import agentsys
-from agentsys.base.object_import import by_registered_names, registered, with_texts
+from agentsys.base.object_import import by_registered_names, registered
 from agentsys.benchmarks.fixes.fix_catalog import expand_fixes
 from agentsys.errors import ConfigError
 from agentsys.models.budget import Budget
@@ -163,45 +163,27 @@ class Settings(BaseModel):
     @field_validator("defense")
     @classmethod
     def _defaults_no_entry(cls, defense: dict[str, Any]) -> dict[str, Any]:
-        """No entry for what leaves tools as they are offered, and none for an option that is gone."""
-        return dict(_drop_defaults(defense, {"tool_labels": None, "read_tools": False, **_GONE_OPTION}))
+        """No entry for what leaves tools as they are offered, and none for an option that bundles of 0.1 have."""
+        return dict(_drop_defaults(defense, {"tool_labels": None, "read_tools": False, "worker_commands": 1}))
 
     @property
     def identity(self) -> dict[str, Any]:
         """Everything a case's outcome depends on, as plain data; our classes by their registered names."""
-        return dict(by_registered_names(self._with_paths))
-
-    @property
-    def _with_paths(self) -> dict[str, Any]:
         nodes = {group: getattr(self, group) for group in NOT_IDENTITY}
         groups = {group: without_keys(node, not_identity(group, node)) for group, node in nodes.items()}
-        groups["defense"] = _add_gone_option(groups["defense"])
         others = {name: without_keys(node, NOT_IDENTITY["model"]) for name, node in self.others.items()}
         further = {"others": others, "files": self.files, "code": self.code, "packages": self.packages}
         given = {key: value for key, value in further.items() if value}
         if self.attack.get("attacker") and not (self.scripted_attacker or self.attack.get("artefact")):
             # Once the scripted model played these too: what it found is not what the one named would.
             given |= {"attacker": "asked"} if is_scripted_model(self.model) else {}
-        return {
-            **mask_credentials(_strip_credentials({**groups, **given})),
-            "seed": self.seed,
-            "versions": _identity_versions(),
-        }
+        values = mask_credentials(_strip_credentials({**groups, **given}))
+        return dict(by_registered_names({**values, "seed": self.seed, "versions": _identity_versions()}))
 
     @property
     def config_hash(self) -> str:
         """Hash of `identity`; a finished case counts as finished only under the same one."""
         return _hash(self.identity)
-
-    @property
-    def hash_of_0_1(self) -> str:
-        """The same as version 0.1 made it: over the import paths that classes had then."""
-
-        def then(path: str) -> str:
-            known = registered(path)
-            return path if path == known.first else known.in_0_1  # a YAML could name the oldest path, too
-
-        return _hash(with_texts(self._with_paths, "_target_", then))
 
 
 def is_scripted_model(model: Mapping[str, Any]) -> bool:
@@ -222,23 +204,6 @@ def _drop_defaults(value: Any, defaults: Mapping[str, Any]) -> Any:
         return value
     kept = {key: one for key, one in value.items() if key not in defaults or one is not defaults[key]}
     return {key: _drop_defaults(one, defaults) for key, one in kept.items()}
-
-
-_GONE_OPTION = {"worker_commands": 1}
-"""An option of AgentSys and its value in every YAML, which cases stored while it was there are known by."""
-_HAD_GONE_OPTION = "agentsys:defense.agentsys"
-
-
-def _add_gone_option(value: Any) -> Any:
-    """A defense's config, and what it holds, with the option that AgentSys once had."""
-    if isinstance(value, list):
-        return [_add_gone_option(one) for one in value]
-    if not isinstance(value, dict):
-        return value
-    inner = {key: _add_gone_option(one) for key, one in value.items()}
-    target = value.get("_target_")
-    gone = isinstance(target, str) and registered(target).name == _HAD_GONE_OPTION
-    return inner | (_GONE_OPTION if gone else {})
 
 
 def without_keys(node: Mapping[str, Any], hidden: set[str]) -> dict[str, Any]:

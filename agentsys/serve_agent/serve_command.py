@@ -76,7 +76,7 @@ def serve_command(
     sanitizer_recall: Probability = 1.0,
     reader: Annotated[str, typer.Option(help="Readers of results: hostile or literal.")] = "hostile",
     sloppiness: Annotated[
-        float, typer.Option(min=0.0, max=1.0, help="Rate of slips in its replies: docs/sloppiness.md.")
+        float, typer.Option(min=0.0, max=1.0, help="Rate of slips in its replies: docs/simulated.md.")
     ] = 0.0,
 ) -> None:
     """Serve a defended agent, or the simulated model (not an LLM), as OpenAI's chat completions."""

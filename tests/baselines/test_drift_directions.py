@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from small_runs import errors_in
+from small_runs import errors_in, rate
 
 SMALL = [
     "model=simulated",
@@ -15,16 +15,6 @@ SMALL = [
     "user_tasks=[0,2,13]",
     "injection_tasks=[1,3,5]",
 ]
-
-
-def rate(records: dict[str, Any], name: str, what: str, *, attacked: bool) -> float:
-    chosen = [
-        record["agentsys"][what]
-        for record in records.values()
-        if record["agentsys"]["case"]["defense"] == name
-        and (record["agentsys"]["case"]["injection_task_id"] is not None) is attacked
-    ]
-    return sum(chosen) / len(chosen)
 
 
 def kinds(records: dict[str, Any], name: str) -> set[str]:

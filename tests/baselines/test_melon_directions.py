@@ -6,21 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from small_runs import errors_in
+from small_runs import errors_in, rate
 
 from baselines.melon.prompts import NOTICE
 
 RUN = ["model=simulated", "attack=none,important_instructions", "defense=none,melon,melon_compat"]
-
-
-def rate(records: dict[str, Any], name: str, what: str, *, attacked: bool) -> float:
-    chosen = [
-        record["agentsys"][what]
-        for record in records.values()
-        if record["agentsys"]["case"]["defense"] == name
-        and (record["agentsys"]["case"]["injection_task_id"] is not None) is attacked
-    ]
-    return sum(chosen) / len(chosen)
 
 
 def test_attacks_that_need_a_call_are_stopped_and_benign_tasks_solved(

@@ -80,18 +80,22 @@ def test_what_is_missing_is_one_line_and_no_file_is_overwritten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for arguments, said in (
-        ([], "Missing --url"),
-        (["--url", "127.0.0.1:1"], "no address"),
-        (["--url", "http://127.0.0.1:9"], "Missing --model"),
-        (["--url", "http://127.0.0.1:9", "--model", "x"], "is the server up"),
-        (["--url", "http://127.0.0.1:9", "--model", "x", "--name", "simulated"], "--name my-simulated"),
-        (["--url", "http://127.0.0.1:9", "--model", "x", "--key-env", "NO_SUCH_KEY"], "export NO_SUCH_KEY"),
-        (["--url", "http://127.0.0.1:9", "--model", "other", "--name", "x"], "--name x-2"),
-    ):
-        result = init(*arguments)
-        assert isinstance(result.exception, ConfigError), (arguments, result.output)
-        assert said in str(result.exception) and "\n" not in str(result.exception)
+    Path("conf/model").mkdir(parents=True)
+    Path("conf/model/x.yaml").write_text("model_id: x\n")
+    with paid_server(answer_well) as server:
+        for arguments, said in (
+            ([], "Missing --url"),
+            (["--url", "127.0.0.1:1"], "no address"),
+            (["--url", "http://127.0.0.1:9", "--model", "y"], "No server answers at http://127.0.0.1:9"),
+            (["--url", server.url], "Missing --model"),
+            (["--url", server.url, "--model", "x", "--name", "simulated"], "--name my-simulated"),
+            (["--url", server.url, "--model", "x", "--key-env", "NO_SUCH_KEY"], "export NO_SUCH_KEY"),
+            (["--url", server.url, "--model", "other", "--name", "x"], "--name x-2"),
+        ):
+            result = init(*arguments)
+            assert isinstance(result.exception, ConfigError), (arguments, result.output)
+            assert said in str(result.exception) and "\n" not in str(result.exception)
+    assert [file.name for file in Path("conf/model").iterdir()] == ["x.yaml"]
 
 
 def test_the_roles_of_agentsys_are_tried_under_the_names_that_its_row_needs() -> None:

@@ -36,7 +36,7 @@ SETTINGS: tuple[tuple[str, str], ...] = (
     ("table2", "agentsys run experiment=table2"),
     ("config-dir=conf", "--config-dir conf"),
     ("plugin-path=.", "--plugin-path ."),
-    ("defense=agentsis", "Did you mean agentsys"),
+    ("defense=agentsis", "see agentsys list defenses"),
     ("defense=[none,agentsys]", "defense=none,agentsys"),
     ("attack=important_instruction", "Did you mean important_instructions"),
     ("model=gpt4o", "Did you mean gpt-4o"),
@@ -70,6 +70,7 @@ SETTINGS: tuple[tuple[str, str], ...] = (
 COMMANDS: tuple[tuple[str, str], ...] = (
     ("quickstart", "agentsys run experiment=quickstart"),
     ("help", "agentsys --help"),
+    ("show agentsys", "agentsys show defense agentsys"),
     ("verify x.zip", "agentsys check"),
     ("doctor", "agentsys init --check"),
     ("guard x", "agentsys guards scan"),

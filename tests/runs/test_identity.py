@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from small_runs import Silent, records_in
 
+import agentsys
 from agentsys.errors import ConfigError
 from agentsys.models.chat import ChatReply, ChatRequest, ErrorKind, ModelError, assistant
 from agentsys.runs.run_session import Session, prepare_session
@@ -171,4 +172,4 @@ def test_another_version_of_the_package_is_another_configuration(
     monkeypatch.setattr(
         "agentsys.runs.settings._identity_versions", lambda: {"agentsys": "99.0", "agentdojo": "0.1.35"}
     )
-    assert "version of agentsys (0.1.0 there, 99.0 now)" in refusal(user)
+    assert f"version of agentsys ({agentsys.__version__} there, 99.0 now)" in refusal(user)

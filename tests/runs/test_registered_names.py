@@ -10,14 +10,13 @@ import sys
 import tomllib
 from collections import Counter
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 import yaml
-from small_runs import Silent, records_in
+from small_runs import Silent
 
 from agentsys.base import object_import
 from agentsys.base.object_import import REGISTERED_NAMES, registered, registered_classes
@@ -97,23 +96,6 @@ def settings_of(model: str, defense: str = "my_wall.Wall") -> Settings:
     )
 
 
-@pytest.mark.parametrize(
-    ("model", "then"),
-    [
-        ("agentsys.models.providers.openai.OpenAIModel", "d9f5d371b61cf62b"),
-        ("agentsys.models.openai.OpenAIModel", "9c53eadd8664accf"),
-        ("my_models.Mine", "e233fb47e999505e"),
-    ],
-)
-def test_the_hash_of_version_0_1_is_the_one_that_its_code_made(
-    model: str, then: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The three were printed by the code of that version, for these settings."""
-    versions = {"agentsys": "0.1.0", "agentdojo": "0.1.35"}
-    monkeypatch.setattr("agentsys.runs.settings._identity_versions", lambda: versions)
-    assert settings_of(model).hash_of_0_1 == then
-
-
 def test_two_classes_never_share_an_identity_and_two_paths_of_one_do() -> None:
     known = registered_classes()
     by_path = {path: settings_of(path).config_hash for path in [*known, "my_models.Mine", "model.openai"]}
@@ -153,18 +135,6 @@ def planned(user: Path, *overrides: str, **options: Any) -> Session:
     return prepare_session([*overrides, f"logdir={user / 'runs'}"], config_dirs=[user / "conf"], **options)
 
 
-def run_by_0_1(user: Path, monkeypatch: pytest.MonkeyPatch, *overrides: str) -> None:
-    """Store cases as version 0.1 did: with identities over import paths."""
-    with monkeypatch.context() as then:
-        paths = partial(
-            object_import.with_texts, option="_target_", change=lambda path: registered(path).in_0_1
-        )
-        then.setattr("agentsys.runs.settings.by_registered_names", paths)
-        session = planned(user, *overrides)
-        assert session.settings[0].config_hash == session.settings[0].hash_of_0_1
-        assert session.execute(Silent()).errors == 0
-
-
 def move(user: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a later release have `NoDefense` under another path."""
     module = ModuleType("moved_for_a_test")
@@ -178,31 +148,11 @@ def move(user: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     renew()
 
 
-def contents(user: Path) -> dict[str, bytes]:
-    return {path: (user / "runs" / path).read_bytes() for path in records_in(user / "runs")}
-
-
-def test_a_folder_of_version_0_1_goes_on_and_its_records_stay_as_they_are(
-    user: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plan = [*SMALL, "defense=mine,agentsys"]
-    run_by_0_1(user, monkeypatch, *plan)
-    before = contents(user)
-    for _ in range(2):
-        session = planned(user, *plan)
-        assert (session.plan.finished, len(session.plan.open_jobs)) == (4, 0)
-        session.execute(Silent())
-    assert contents(user) == before
-    for settings in session.settings:
-        kept = session.store.load_config_of_hash(settings.hash_of_0_1)
-        assert kept == session.store.load_config_of_hash(settings.config_hash) == settings.identity
-
-
-def test_a_folder_of_version_0_1_goes_on_after_a_class_was_moved_and_so_does_its_yaml(
+def test_a_folder_goes_on_after_a_class_was_moved_and_so_does_its_yaml(
     user: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     plan = [*SMALL, "defense=mine"]
-    run_by_0_1(user, monkeypatch, *plan)
+    assert planned(user, *plan).execute(Silent()).errors == 0
     move(user, monkeypatch)
     assert planned(user, *plan).plan.open_jobs == ()
     planned(user, *plan)

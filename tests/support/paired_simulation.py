@@ -23,8 +23,6 @@ from agentsys.analysis.statistics.outcome_grid import FloatArray, Tally
 V1 = ((16, 9), (21, 5), (20, 7), (40, 6))
 """User tasks and injection tasks of banking, slack, travel and workspace before v1.2."""
 V1_2 = ((16, 9), (21, 5), (20, 7), (40, 14))
-AGENTS = ((1, 40),) * 10
-"""Agent Security Bench."""
 
 UNDEFENDED = (0.34, 0.57, 0.14, 0.18)
 """About the ASR of gpt-4o-mini per suite."""
@@ -204,39 +202,17 @@ SKEWED: dict[str, PairedSetting] = {
 """Equally good, but one defense alone is broken by few injection tasks, or under few user tasks."""
 
 
-def _less(rates: tuple[float, ...], points: float) -> tuple[float, ...]:
-    return tuple(rate - points for rate in rates)
-
-
-_HALF = tuple(rate / 2 for rate in UNDEFENDED)
-
 DIFFERENT: dict[str, PairedSetting] = {
     "5% to 0": PairedSetting(everywhere(0.05), everywhere(0.0)),
-    "5% to 0, sd 1, 1.5": PairedSetting(everywhere(0.05), everywhere(0.0), injection=1.5),
     "in slack to 0, sd 1, 1.5": PairedSetting(IN_SLACK, everywhere(0.0), injection=1.5),
     "in slack to 0, sd 2, 2.5": PairedSetting(IN_SLACK, everywhere(0.0), **_BROKEN),
     "2% to 0": PairedSetting(everywhere(0.02), everywhere(0.0)),
     "1% to 0": PairedSetting(everywhere(0.01), everywhere(0.0)),
-    "in slack to 2% at most, sd 2, 2, own 1, 1": PairedSetting(
-        IN_SLACK, (0.02, 0.02, 0.01, 0.02), 2.0, 2.0, (1.0, 1.0), (1.0, 1.0)
-    ),
     "8% to 3%, own 0.5, 0.5": PairedSetting(
         everywhere(0.08), everywhere(0.03), own_before=(0.5, 0.5), own_after=(0.5, 0.5)
     ),
-    "undefended less 7, own 0.5, 0.5": PairedSetting(
-        UNDEFENDED, _less(UNDEFENDED, 0.07), own_before=(0.5, 0.5), own_after=(0.5, 0.5)
-    ),
     "undefended less 8, sd 2.5, 1.8, own 0.7, 0.7": PairedSetting(
-        UNDEFENDED, _less(UNDEFENDED, 0.08), 2.5, 1.8, (0.7, 0.7), (0.7, 0.7)
-    ),
-    "undefended less 10, own 1, 1": PairedSetting(
-        UNDEFENDED, _less(UNDEFENDED, 0.1), own_before=(1.0, 1.0), own_after=(1.0, 1.0)
-    ),
-    "undefended halved, own 1, 1": PairedSetting(
-        UNDEFENDED, _HALF, own_before=(1.0, 1.0), own_after=(1.0, 1.0)
-    ),
-    "undefended halved, before v1.2, own 1, 1": PairedSetting(
-        UNDEFENDED, _HALF, own_before=(1.0, 1.0), own_after=(1.0, 1.0), shape=V1
+        UNDEFENDED, tuple(rate - 0.08 for rate in UNDEFENDED), 2.5, 1.8, (0.7, 0.7), (0.7, 0.7)
     ),
     "50 to 58% (utility), sd 2, 0.3, own 1.5, 0.2": PairedSetting(
         everywhere(0.5), everywhere(0.58), 2.0, 0.3, (1.5, 0.2), (1.5, 0.2)
@@ -244,10 +220,5 @@ DIFFERENT: dict[str, PairedSetting] = {
     "slack alone, 57 to 30%": PairedSetting(
         UNDEFENDED, (0.34, 0.3, 0.14, 0.18), own_before=(0.5, 0.5), own_after=(0.5, 0.5)
     ),
-    "one suite of 21 x 5, 40 to 20%, own 0.7, 0.7": PairedSetting(
-        (0.4,), (0.2,), own_before=(0.7, 0.7), own_after=(0.7, 0.7), shape=((21, 5),)
-    ),
-    "one suite of 16 x 9, 10% to 0": PairedSetting((0.1,), (0.0,), shape=((16, 9),)),
-    "ten agents of 1 x 40, 10% to 0": PairedSetting(everywhere(0.1, 10), everywhere(0.0, 10), shape=AGENTS),
 }
 """Defenses that differ."""

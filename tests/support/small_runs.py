@@ -43,6 +43,17 @@ def errors_in(records: dict[str, Canonical]) -> dict[str, str]:
     }
 
 
+def rate(records: dict[str, Canonical], name: str, what: str, *, attacked: bool) -> float:
+    """Share of a defense's cases, benign or attacked, in which `what` (utility, security) is true."""
+    cases = [(record["agentsys"]["case"], record["agentsys"][what]) for record in records.values()]
+    chosen = [
+        value
+        for case, value in cases
+        if case["defense"].partition("+")[0] == name and (case["injection_task_id"] is not None) is attacked
+    ]
+    return sum(chosen) / len(chosen)
+
+
 class Silent(Listener):
     """Only counts."""
 

@@ -88,7 +88,7 @@ def _notes_on_replies(lines: _Lines) -> Iterator[str]:
     """Say where replies came to nothing: sloppy or mute models, odd or empty replies, too long contexts."""
     cases = [case for some in lines.values() for case in some]
     for note in sorted({note for case in cases for note in case.notes if note.startswith(SLOPPY)}):
-        yield f"{note}: replies depart from what was asked for at these rates (docs/sloppiness.md)."
+        yield f"{note}: replies depart from what was asked for at these rates (docs/simulated.md)."
     ended = {line: count_ends(some) for line, some in lines.items()}
     # Of more the verdict tells.
     few = {line: ends for line, ends in ended.items() if 0 < ends.total() <= MOST_BOUND * len(lines[line])}

@@ -3,7 +3,7 @@
 Reads our own records (inner agents' calls included), AgentDojo's and DRIFT's.
 
 The answer is the whole last message in AgentDojo's form and in DRIFT's: DRIFT, too, was judged on its
-thoughts and call section along with its final answer (docs/rescore.md#answers).
+thoughts and call section along with its final answer (docs/rescore.md).
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from small_runs import errors_in
+from small_runs import errors_in, rate
 
 SMALL = [
     "model=simulated",
@@ -16,16 +16,6 @@ SMALL = [
     "injection_tasks=[2,3,5]",
 ]
 ABLATIONS = ("isolategpt_always_allow", "isolategpt_one_app")
-
-
-def rate(records: dict[str, Any], name: str, what: str, *, attacked: bool) -> float:
-    chosen = [
-        record["agentsys"][what]
-        for record in records.values()
-        if record["agentsys"]["case"]["defense"] == name
-        and (record["agentsys"]["case"]["injection_task_id"] is not None) is attacked
-    ]
-    return sum(chosen) / len(chosen)
 
 
 def test_it_stops_what_the_plan_does_not_hold_and_each_part_switched_off_brings_it_back(

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_runs import errors_in
+from small_runs import errors_in, rate
 
 SMALL = [
     "model=simulated",
@@ -20,16 +20,6 @@ SMALL = [
 
 ATTACK = {"invite_user_to_slack", "add_user_to_channel", "remove_user_from_slack"}
 """The calls of Slack's injection task 5, which is judged by calls alone."""
-
-
-def rate(records: dict[str, Any], name: str, what: str, *, attacked: bool) -> float:
-    chosen = [
-        record["agentsys"][what]
-        for record in records.values()
-        if record["agentsys"]["case"]["defense"].partition("+")[0] == name
-        and (record["agentsys"]["case"]["injection_task_id"] is not None) is attacked
-    ]
-    return sum(chosen) / len(chosen)
 
 
 def test_every_preset_solves_benign_tasks_and_stops_attacks_that_none_stops(
