@@ -164,7 +164,11 @@ class Settings(BaseModel):
     @classmethod
     def _defaults_no_entry(cls, defense: dict[str, Any]) -> dict[str, Any]:
         """No entry for what leaves tools as they are offered, and none for an option that is gone."""
-        return dict(_drop_defaults(defense, {"tool_labels": None, "read_tools": False, **_GONE_OPTION}))
+        return dict(
+            _drop_defaults(
+                defense, {"tool_labels": None, "read_tools": False, "pin_tools": False, **_GONE_OPTION}
+            )
+        )
 
     @property
     def identity(self) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from agentsys.models.serving.wire_format import Problem, RequestRefused, TracedReply, WireRequest
 from agentsys.serve_agent.defended_agent import DefendedAgent, Dialogue
@@ -121,7 +121,7 @@ class ConversationRouter:
                 reply = turn.resume(handout, position, request)
                 account.size += turn.size - before
                 return turn, reply
-            turn = self._build_turn(account, position, request, handout)
+            turn = self._build_turn(owner, position, request, handout)
         return turn, turn.begin()
 
     @property
@@ -188,8 +188,9 @@ class ConversationRouter:
         return found
 
     def _build_turn(
-        self, account: KeyAccount, position: RequestPosition, request: WireRequest, behind: Handout | None
+        self, owner: str, position: RequestPosition, request: WireRequest, behind: Handout | None
     ) -> RunningTurn:
+        account = self._accounts[owner]
         if not position.user_text:
             raise RequestRefused(Problem(400, "a turn begins with words of the user"))
         start = TurnStart(position, request, position.words)
@@ -205,7 +206,7 @@ class ConversationRouter:
         turn = RunningTurn(
             self.agent,
             self.keep,
-            start,
+            replace(start, owner=owner),
             lambda handout: self._add_handout(account, handout),
             lambda ended: self._rest(account, ended),
             limits.idle_s,

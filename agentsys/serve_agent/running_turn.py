@@ -60,6 +60,8 @@ class TurnStart:
     """What was said before."""
     goes_on: bool = False
     """Whether that begins with messages of the server's own."""
+    owner: str = ""
+    """The mark of its key."""
 
 
 class RunningTurn:
@@ -226,7 +228,7 @@ class RunningTurn:
         request, position = start.request, start.position
         try:
             tools = [tool for tool in request.tools if tool.name in self._offered]
-            functions = build_client_functions(tools, self._run_tool)
+            functions = build_client_functions(tools, self._run_tool, start.owner)
         except UnusableTool as slip:
             self.dialogue.error_kind, self.dialogue.error = "bad_request", str(slip)
             self.dialogue.requests.append(position.user_text)
