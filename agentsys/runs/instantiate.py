@@ -98,7 +98,8 @@ def find_contents(config: Any) -> Mapping[str, str]:
         return {}
     inner = {f"{key}.{name}": one for key, of in config.items() for name, one in find_contents(of).items()}
     found = _load_class("defense", config) if "_target_" in config else None
-    return {**inner, **found.contents(config)} if isinstance(found, abilities.HasContents) else inner
+    own = {key: value for key, value in config.items() if key != READ_TOOLS}
+    return {**inner, **found.contents(own)} if isinstance(found, abilities.HasContents) else inner
 
 
 def find_defense_options(config: Mapping[str, Any]) -> Sequence[str]:
@@ -176,10 +177,13 @@ def protocol_members(protocol: type) -> Iterator[str]:
 
 
 def _check_shapes(made: object, offered: Mapping[str, type], called: str) -> None:
-    """A method in place of a value would always count as true, and a value cannot be called."""
+    """A method in place of a value would always count as true, and a value cannot be called.
+
+    None in place of a method says that the object lacks the ability that its class has.
+    """
     for name, ability in sorted(offered.items()):
         is_method = callable(getattr(ability, name, None))
-        if callable(getattr(made, name)) != is_method:
+        if callable(getattr(made, name)) != is_method and not (is_method and getattr(made, name) is None):
             wanted = "a method" if is_method else "a value or a property"
             raise ConfigError(
                 f"`{name}` of {called} has to be {wanted} (agentsys.abilities.{ability.__name__})."
