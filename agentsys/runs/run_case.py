@@ -31,7 +31,7 @@ from agentsys.benchmarks.case_random import (
 from agentsys.benchmarks.case_watch import ExposureWatch
 from agentsys.benchmarks.clock import find_clock_start, use_case_clock
 from agentsys.benchmarks.environment_loader import InjectionBreaksEnvironment
-from agentsys.benchmarks.scoring import are_equal, use_quick_copy
+from agentsys.benchmarks.scoring import are_equal, deep_copy
 from agentsys.benchmarks.traced_tools import TracedRuntime, add_receipts, writes_receipts
 from agentsys.contracts import (
     AttackKind,
@@ -196,8 +196,8 @@ def play_case(run: CaseRun, texts: Mapping[str, str] | None = None, again: int =
     run.tracer.watchers.append(run.watch)
     run.tracer.receipts = [] if writes_receipts(suite) else None
     injected = drop_tool_places(run.written)
-    load = partial(suite.load_and_inject_default_environment, injected)
-    loaded, before = load(), load()
+    loaded = suite.load_and_inject_default_environment(injected)
+    before = deep_copy(loaded)
     model = cell.stack.for_scene(scene)
     driven = suite.driven(model, user_task, injection_task) if isinstance(suite, WrapsModels) else model
     talker = (
@@ -208,9 +208,8 @@ def play_case(run: CaseRun, texts: Mapping[str, str] | None = None, again: int =
     # What its random numbers depend on: the same under every defense, model and attack.
     key = cell.settings.seed, case.suite, case.user_task_id, case.injection_task_id, case.epoch
     generator = CaseRandom(key, _load_recorded_draws(run, scene, suite, user_task))
-    copies = use_quick_copy(suite, user_task, loaded, before, load)
     try:
-        with use_case_clock(find_clock_start(cell.benchmark)), use_case_random(generator), copies:
+        with use_case_clock(find_clock_start(cell.benchmark)), use_case_random(generator):
             tasks = user_task, injection_task, injected
             run.utility, run.security = suite.run_task_with_pipeline(
                 observed,

@@ -17,7 +17,6 @@ from agentdojo.task_suite.task_suite import TaskSuite, validate_injections
 from agentdojo.types import ChatAssistantMessage, ChatMessage, text_content_block_from_string
 from pydantic import BaseModel, Field
 
-from agentsys.benchmarks.benchmark_options import choose_suites
 from agentsys.benchmarks.traced_tools import with_receipts
 from agentsys.benchmarks.vectors.corpus import (
     AttackCall,
@@ -27,7 +26,7 @@ from agentsys.benchmarks.vectors.corpus import (
     fill_carrier,
     load_corpus,
 )
-from agentsys.errors import find_enum_member, require_known_name
+from agentsys.errors import choose_suites, find_enum_member, require_known_name
 from agentsys.models.chat import ChatRequest, text_of
 from agentsys.models.trace import ACTING_ROLES
 from agentsys.simulated.scripted_agent import play_plain_agent
