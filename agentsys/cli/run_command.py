@@ -104,7 +104,12 @@ def run_cases_command(
         refuse_if_expensive(session, config_dir or [], chatter)
     with chatter.status("Asking each model one question ..."):
         session = session.preflight(skip_unavailable=skip_unavailable)
-    _print_preflight(session, chatter)
+    for oddity in session.oddities:
+        print_to_console(chatter, oddity)
+    if session.obstacles:
+        from agentsys.cli.dry_run import print_causes
+
+        print_causes(session.obstacles, "Left out", chatter)
     _run_and_print(session, console, chatter, verbose=verbose)
 
 
@@ -158,22 +163,13 @@ def _print_plan(session: Session, console: Console) -> None:
         )
     for left_out in plan.skipped:
         print_to_console(console, left_out.summary_line)
-    if searches := session.searches.summary_line:
-        print_to_console(console, searches)
+    if plan.searched:
+        print_to_console(console, session.searches.summary_line)
     for key in plan.corrupt[:5]:
         print_to_console(
             console,
             f"{session.store.root / key} does not parse: it is run again, the old file kept as .corrupt",
         )
-
-
-def _print_preflight(session: Session, console: Console) -> None:
-    from agentsys.runs.preflight import group_by_cause
-
-    for oddity in session.oddities:
-        print_to_console(console, oddity)
-    for names, why in group_by_cause(session.obstacles):
-        print_to_console(console, f"Left out: {names}. {why}")
 
 
 def _run_with_progress(session: Session, console: Console, *, verbose: bool) -> RunOutcome:

@@ -35,7 +35,9 @@ from agentsys.records.schema import (
     StoredSpan,
     is_simulated_id,
 )
-from agentsys.runs.run_case import CaseRun
+from agentsys.runs.plan import Job
+from agentsys.runs.run_case import CaseRun, format_traceback, new_case_run
+from agentsys.runs.run_control import CaseEnd
 
 _MOST_TOKENS = 2**53
 """In one call; also the largest whole number that JSON's readers agree on."""
@@ -92,6 +94,20 @@ def _build_case_record(run: CaseRun) -> CaseRecord:
         search=run.search,
         notes=tuple(dict.fromkeys([*cell.notes, *(note for call in calls for note in call.notes)])),
     )
+
+
+def build_case_end(run: CaseRun) -> CaseEnd:
+    """What came of a case, and what is stored of it."""
+    record, fields = build_record(run), build_agentdojo_fields(run)
+    return CaseEnd(record, fields, run.error if run.ends_run else None, run.error if run.ends_cell else None)
+
+
+def build_lost_case(job: Job, error: BaseException) -> CaseEnd:
+    """Make what is stored where making a record of a case went wrong: that it did, and where."""
+    run = new_case_run(job)
+    run.error_kind, run.error = "record", f"{type(error).__name__}: {error}"
+    run.traceback = format_traceback(error)
+    return build_case_end(run)
 
 
 def list_receipts(tracer: Tracer) -> tuple[Receipt, ...] | None:

@@ -11,6 +11,7 @@ from itertools import product
 from typing import Any
 
 from agentsys.abilities import NamesExclusions, NamesTasks, PicksPairs, SparesUserTasks
+from agentsys.attacks.attack_search import is_searched
 from agentsys.base.grouping import group_by
 from agentsys.contracts import AttackKind
 from agentsys.errors import ConfigError, unknown_name
@@ -42,6 +43,12 @@ class Job:
     def labels(self) -> tuple[str, str, str]:
         """Labels of model, defense and attack."""
         return self.case.model, self.case.defense, self.case.attack
+
+    @property
+    def needs_search(self) -> bool:
+        """Whether its text has to be searched for. A model that replays runs dictates texts itself."""
+        attacked = self.case.injection_task_id is not None
+        return attacked and is_searched(self.cell.attack) and not self.cell.stack.replays_runs
 
 
 def make_job(cell: Cell, suite: str, pair: TaskPair, epoch: int = 0) -> Job:
@@ -188,6 +195,11 @@ class Plan:
             for some in (self.jobs, self.open_jobs)
         )
         return replace(self, jobs=jobs, open_jobs=open_jobs, finished=len(jobs) - len(open_jobs))
+
+    @cached_property
+    def searched(self) -> list[Job]:
+        """The cases among `open_jobs` whose text has to be searched for."""
+        return [job for job in self.open_jobs if job.needs_search]
 
     @cached_property
     def pipelines(self) -> list[str]:

@@ -23,7 +23,7 @@ from agentsys.base.atomic_file import write_atomically
 from agentsys.base.object_import import with_texts, with_todays_paths
 from agentsys.models.secrets import mask_credentials
 from agentsys.runs.settings import Settings
-from agentsys.runs.source_files import locate_source_files
+from agentsys.runs.source_files import SourceCollector
 from agentsys.runs.store import Store
 
 _CODE_SUFFIX = ".code"
@@ -119,8 +119,11 @@ class Recipe(BaseModel):
 def build_recipe(settings: Settings) -> Recipe:
     """The recipe of a cell."""
     plain = settings.model_dump(mode="json", exclude=_RUN_CHOICES)
-    nodes = [settings.model, settings.defense, settings.attack, settings.benchmark, *settings.others.values()]
-    code = {name: str(path) for name, path in locate_source_files(nodes).items() if name in settings.code}
+    code = {}
+    if settings.code:
+        nodes = [settings.model, settings.defense, settings.attack, settings.benchmark]
+        names = SourceCollector([*nodes, *settings.others.values()]).names
+        code = {name: str(path) for path, name in names.items() if name in settings.code}
     return Recipe(
         settings=with_texts(mask_credentials(plain), "base_url", _without_query),
         folder=str(Path.cwd()),
