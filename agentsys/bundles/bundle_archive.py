@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import platform
 import re
 import shutil
 import stat
@@ -37,7 +38,7 @@ from agentsys.records.runs_source import (
     RECORDS,
     is_safe_member,
 )
-from agentsys.runs.build_record import package_versions
+from agentsys.runs.settings import code_versions
 from agentsys.runs.source_files import content_digest
 
 MANIFEST_NAME = BUNDLE_LIST
@@ -293,7 +294,7 @@ _DATA_SUFFIXES = {".yaml", ".yml", ".json", ".jsonl", ".csv", ".txt"}
 
 def list_package_versions() -> dict[str, str]:
     """Package -> version: ours, Python, and every package that ours needs."""
-    found = dict(package_versions())
+    found = {**code_versions(), "python": platform.python_version()}
     try:
         wanted = [one for one in requires(_PROJECT) or () if "extra ==" not in one]
     except PackageNotFoundError:  # run from a folder that was never installed

@@ -9,13 +9,11 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from importlib.metadata import version
 from typing import Any
 
 from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatMessage
 
-import agentsys
 from agentsys.abilities import DeclaresFacts
 from agentsys.base.grouping import group_by
 from agentsys.base.json_values import to_plain_data
@@ -38,6 +36,7 @@ from agentsys.records.schema import (
 from agentsys.runs.plan import Job
 from agentsys.runs.run_case import CaseRun, format_traceback, new_case_run
 from agentsys.runs.run_control import CaseEnd
+from agentsys.runs.settings import code_versions
 
 _MOST_TOKENS = 2**53
 """In one call; also the largest whole number that JSON's readers agree on."""
@@ -82,7 +81,8 @@ def _build_case_record(run: CaseRun) -> CaseRecord:
         },
         versions={
             **{name: told.partition(" ")[0] for name, told in cell.settings.packages.items()},
-            **package_versions(),
+            **code_versions(),
+            "python": platform.python_version(),
             **_data_version(suite),
         },
         config_hash=cell.config_hash,
@@ -143,7 +143,7 @@ def build_agentdojo_fields(run: CaseRun) -> dict[str, Any]:
         "security": run.security if case.injection_task_id is not None else True,
         "duration": run.duration_s,
         "evaluation_timestamp": time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(run.started)),
-        "agentdojo_package_version": package_versions()["agentdojo"],
+        "agentdojo_package_version": code_versions()["agentdojo"],
         "benchmark_version": case.version,
     }
 
@@ -237,16 +237,6 @@ def to_plain_message(message: ChatMessage) -> dict[str, Any]:
 
 def _to_plain_call(call: FunctionCall | dict[str, Any]) -> dict[str, Any]:
     return call if isinstance(call, dict) else call.model_dump()
-
-
-@lru_cache(maxsize=1)
-def package_versions() -> Mapping[str, str]:
-    """Versions of the packages whose code runs a case, and Python's."""
-    return {
-        "agentsys": agentsys.__version__,
-        "agentdojo": version("agentdojo"),
-        "python": platform.python_version(),
-    }
 
 
 @lru_cache(maxsize=4096)

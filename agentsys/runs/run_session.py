@@ -27,7 +27,6 @@ from agentsys.runs.preflight import (
     refusal_error,
     run_reading_tests,
 )
-from agentsys.runs.provenance import store_code_state, store_recipe
 from agentsys.runs.run_totals import Listener, RunOutcome
 from agentsys.runs.search_plan import (
     SearchPlan,
@@ -37,7 +36,7 @@ from agentsys.runs.search_plan import (
     plan_searches,
 )
 from agentsys.runs.settings import ExecutorKind, Settings
-from agentsys.runs.store import Store, StoreError
+from agentsys.runs.store import Store, StoreError, store_code_state, store_recipe
 
 
 @dataclass(frozen=True)

@@ -142,29 +142,22 @@ class Settings(BaseModel):
 
     @field_validator("benchmark")
     @classmethod
-    def _one_suite_is_a_list(cls, benchmark: dict[str, Any]) -> dict[str, Any]:
-        suites = benchmark.get("suites")
-        return {**benchmark, "suites": [suites]} if isinstance(suites, str) else benchmark
+    def _write_out(cls, benchmark: dict[str, Any]) -> dict[str, Any]:
+        """One suite as a list, and fixes as those they stand for; no entry without any, as before there were."""
+        values = dict(benchmark)
+        if isinstance(values.get("suites"), str):
+            values["suites"] = [values["suites"]]
+        if fixes := expand_fixes(values.pop("fixes", ())):
+            values["fixes"] = list(fixes)
+        return values
 
-    @field_validator("benchmark")
+    @field_validator("model", "defense")
     @classmethod
-    def _fixes_written_out(cls, benchmark: dict[str, Any]) -> dict[str, Any]:
-        """`all` as the list it stands for; no entry where there are none, as before there were fixes."""
-        fixes = expand_fixes(benchmark["fixes"]) if "fixes" in benchmark else ()
-        rest = {key: value for key, value in benchmark.items() if key != "fixes"}
-        return {**rest, "fixes": list(fixes)} if fixes else rest
-
-    @field_validator("model")
-    @classmethod
-    def _literal_no_entry(cls, model: dict[str, Any]) -> dict[str, Any]:
-        """No entry for a literal reader, as before there was another."""
-        return {key: value for key, value in model.items() if (key, value) != ("reader", "literal")}
-
-    @field_validator("defense")
-    @classmethod
-    def _defaults_no_entry(cls, defense: dict[str, Any]) -> dict[str, Any]:
-        """No entry for what leaves tools as they are offered, and none for an option that is gone."""
-        return dict(_drop_defaults(defense, {"tool_labels": None, "read_tools": False, **_GONE_OPTION}))
+    def _drop_defaults(cls, node: dict[str, Any], info: Any) -> dict[str, Any]:
+        """No entry for options whose defaults are older than they are, nor for one that is gone."""
+        if info.field_name == "model":
+            return {key: value for key, value in node.items() if (key, value) != ("reader", "literal")}
+        return dict(_without_defaults(node, {"tool_labels": None, "read_tools": False, **_GONE_OPTION}))
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -182,11 +175,8 @@ class Settings(BaseModel):
         if self.attack.get("attacker") and not (self.scripted_attacker or self.attack.get("artefact")):
             # Once the scripted model played these too: what it found is not what the one named would.
             given |= {"attacker": "asked"} if is_scripted_model(self.model) else {}
-        return {
-            **mask_credentials(_strip_credentials({**groups, **given})),
-            "seed": self.seed,
-            "versions": _identity_versions(),
-        }
+        shown = with_texts({**groups, **given}, "base_url", strip_address)
+        return {**mask_credentials(shown), "seed": self.seed, "versions": dict(code_versions())}
 
     @property
     def config_hash(self) -> str:
@@ -214,14 +204,14 @@ def _hash(identity: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _drop_defaults(value: Any, defaults: Mapping[str, Any]) -> Any:
+def _without_defaults(value: Any, defaults: Mapping[str, Any]) -> Any:
     """A config without these options, in it or in what it holds, where they have these values."""
     if isinstance(value, list):
-        return [_drop_defaults(one, defaults) for one in value]
+        return [_without_defaults(one, defaults) for one in value]
     if not isinstance(value, dict):
         return value
     kept = {key: one for key, one in value.items() if key not in defaults or one is not defaults[key]}
-    return {key: _drop_defaults(one, defaults) for key, one in kept.items()}
+    return {key: _without_defaults(one, defaults) for key, one in kept.items()}
 
 
 _GONE_OPTION = {"worker_commands": 1}
@@ -256,15 +246,9 @@ def strip_address(url: str) -> str:
     return f"{scheme}{parts.netloc.rpartition('@')[2].lower()}{parts.path}".rstrip("/")
 
 
-def _strip_credentials(value: Any, key: str = "") -> Any:
-    if isinstance(value, dict):
-        return {name: _strip_credentials(inner, str(name)) for name, inner in value.items()}
-    return strip_address(value) if key == "base_url" and isinstance(value, str) else value
-
-
 @lru_cache(maxsize=1)
-def _identity_versions() -> dict[str, str]:
-    """The packages whose code runs and scores a case."""
+def code_versions() -> Mapping[str, str]:
+    """Versions of the packages whose code runs and scores a case."""
     return {"agentsys": agentsys.__version__, "agentdojo": version("agentdojo")}
 
 

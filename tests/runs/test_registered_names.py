@@ -24,9 +24,9 @@ from agentsys.base.object_import import REGISTERED_NAMES, registered, registered
 from agentsys.bundles.bundle_archive import BundledCell
 from agentsys.errors import ConfigError
 from agentsys.extensions import shipped_config_dirs
-from agentsys.runs.provenance import load_recipe
 from agentsys.runs.run_session import Session, prepare_session
 from agentsys.runs.settings import Settings, validate_settings
+from agentsys.runs.store import load_recipe
 from baselines.none import NoDefense
 
 TABLE = tomllib.loads(REGISTERED_NAMES.read_text("utf-8"))
@@ -110,7 +110,7 @@ def test_the_hash_of_version_0_1_is_the_one_that_its_code_made(
 ) -> None:
     """The three were printed by the code of that version, for these settings."""
     versions = {"agentsys": "0.1.0", "agentdojo": "0.1.35"}
-    monkeypatch.setattr("agentsys.runs.settings._identity_versions", lambda: versions)
+    monkeypatch.setattr("agentsys.runs.settings.code_versions", lambda: versions)
     assert settings_of(model).hash_of_0_1 == then
 
 
