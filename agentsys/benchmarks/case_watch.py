@@ -77,6 +77,7 @@ class ExposureWatch:
     though not as one of the text's lines."""
     _lines: PayloadLines = field(init=False)
     _goal: PayloadLines = field(init=False)
+    _has_payload: bool = field(init=False)
     _raw: _LineProgress = field(init=False)
     _shown_progress: _LineProgress = field(init=False)
     _result_count: int = field(init=False, default=0)
@@ -96,7 +97,13 @@ class ExposureWatch:
 
     def __post_init__(self) -> None:
         self._lines = drop_own_words(find_payload_lines(self.written.values()), self.own_words)
-        self._goal = self._goal_lines()
+        self._goal = ()
+        if self.goal and self.written:
+            injected = squeeze(" ".join(self.written.values()))
+            goal = find_payload_lines([self.goal])
+            stated = (forms for forms in goal if any(form in injected for form in forms))
+            self._goal = drop_own_words(tuple(stated), self.own_words)
+        self._has_payload = bool(self._lines or self._goal)
         self._raw = _LineProgress(set(self._lines), len(self._lines))
         self._shown_progress = _LineProgress(set(self._lines), len(self._lines))
 
@@ -163,19 +170,6 @@ class ExposureWatch:
             copies_shown=self._copies,
             shown_in=tuple(self._shown_in),
         )
-
-    @property
-    def _has_payload(self) -> bool:
-        return bool(self._lines or self._goal)
-
-    def _goal_lines(self) -> PayloadLines:
-        if not self.goal or not self.written:
-            return ()
-        injected = squeeze(" ".join(self.written.values()))
-        stated = [
-            forms for forms in find_payload_lines([self.goal]) if any(form in injected for form in forms)
-        ]
-        return drop_own_words(tuple(stated), self.own_words)
 
     def _check_text(self, text: str, role: str, round_: int, way: str) -> None:
         for said in (text, *(original for shown, original in self._originals.items() if shown in text)):

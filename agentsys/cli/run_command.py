@@ -17,10 +17,9 @@ import typer
 
 from agentsys.base.grouping import format_count
 from agentsys.base.ledger import sum_ledgers
-from agentsys.cli.cli_output import PluginPathOption, print_to_console, table_width
-from agentsys.cli.exit_status import raise_on_stop_signals
+from agentsys.cli.cli_output import PluginPathOption, next_step_line, print_to_console, table_width
 from agentsys.cli.lazy_commands import complete_overrides
-from agentsys.cli.terminal import escape_controls
+from agentsys.cli.terminal import escape_controls, raise_on_stop_signals
 from agentsys.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -125,8 +124,6 @@ def _run_and_print(session: Session, console: Console, chatter: Console, *, verb
     finally:
         # The same last lines in a terminal and in a log, however the run ended.
         if spent:
-            from agentsys.cli.stored_runs import next_step_line  # here: it loads what reads stored runs
-
             before = f"; {session.plan.finished} of them finished before" if session.plan.finished else ""
             print_to_console(console, f"{spent}{before}")
             print_to_console(console, next_step_line([session.store.root]))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -96,12 +95,6 @@ def print_unfinished(reading: LoadedCases) -> None:
     """Tell on standard error which planned cases have no record, beside what has no room for notes."""
     for line in describe_unfinished(reading.unfinished):
         print(escape_to_line(line), file=sys.stderr)
-
-
-def next_step_line(folders: Iterable[Path], *, full: bool = False) -> str:
-    """What to type next, after some results of these folders; `full`: all of them was shown."""
-    names = " ".join(shlex.quote(str(folder)) for folder in folders)
-    return f"Next: agentsys report {names}{'' if full else ' (results DIR --full: all notes)'}"
 
 
 def ledger_lines(folders: Iterable[Path]) -> list[str]:

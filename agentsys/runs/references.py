@@ -19,7 +19,7 @@ from agentsys.errors import ConfigError, unknown_name
 from agentsys.models.recorded_runs import digest_records, find_pipeline_folder
 from agentsys.models.secrets import without_credentials
 from agentsys.runs.instantiate import load_class
-from agentsys.runs.settings import NOT_IDENTITY, Settings, not_identity, not_in_name, without_keys
+from agentsys.runs.settings import NOT_IDENTITY, NOT_IN_NAME, Settings, not_identity, without_keys
 from agentsys.runs.source_files import SourceCollector, content_digest, is_file
 
 
@@ -106,7 +106,7 @@ def make_label(
 
     What the YAML writes into the name itself is not told twice.
     """
-    hidden = not_in_name(group, values) | in_name
+    hidden = not_identity(group, values) | in_name | (NOT_IN_NAME if group == "model" else set())
     before = flatten_options(without_keys(shipped, hidden))
     after = flatten_options(without_keys(values, hidden))
     keys = sorted({*before, *after} - {"name"})  # the name is what stands in front
@@ -116,7 +116,10 @@ def make_label(
     differing = [k for k in keys if k not in opened and (before.get(k) != after.get(k) or k in stated)]
     changed = [f"+{k}={without_credentials(str(after.get(k)))}" for k in differing]
     name = values.get("name") or label_from_file(choice, values) or choice
-    return replay_label(str(name), values) + "".join(changed) + artefact_label(values)
+    replayed = find_recorded_folder(values)
+    return (
+        f"{name}{'' if replayed is None else f':{replayed.name}'}{''.join(changed)}{artefact_label(values)}"
+    )
 
 
 def flatten_options(node: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -128,16 +131,6 @@ def flatten_options(node: Mapping[str, Any], prefix: str = "") -> dict[str, Any]
         else:
             found[f"{prefix}{key}"] = value
     return found
-
-
-def replay_label(name: str, model: Mapping[str, Any]) -> str:
-    """The label of a model that answers from recorded runs, e.g. `replay:gpt-4o-mini-2024-07-18`.
-
-    Raises:
-        ConfigError: As `find_recorded_folder` does.
-    """
-    folder = find_recorded_folder(model)
-    return name if folder is None else f"{name}:{folder.name}"
 
 
 def label_from_file(choice: str, attack: Mapping[str, Any]) -> str | None:

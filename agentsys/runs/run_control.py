@@ -143,7 +143,12 @@ class RunTally:
 
     def book(self, job: Job, end: CaseEnd, running: int) -> None:
         """Count a case that was stored."""
-        self._note_end(job, end)
+        self.spending.add(job, end.record)
+        if end.record.error_kind is not None:
+            self._kinds[end.record.error_kind] += 1
+            self._messages.setdefault(end.record.error_kind, end.agentdojo.get("error") or "")
+        if end.cell_ended is not None:
+            self._given_up.setdefault(id(job.cell), (job.cell, end.cell_ended))
         self.finished += 1
         self.errors += end.record.status == "error"
         if end.record.traceback and len(self._tracebacks) < _MAX_TRACEBACKS:
@@ -201,14 +206,6 @@ class RunTally:
         if not self._ahead and (job := next(self._jobs, None)) is not None:
             self._ahead.append(job)
         return self._ahead[0] if self._ahead else None
-
-    def _note_end(self, job: Job, end: CaseEnd) -> None:
-        self.spending.add(job, end.record)
-        if end.record.error_kind is not None:
-            self._kinds[end.record.error_kind] += 1
-            self._messages.setdefault(end.record.error_kind, end.agentdojo.get("error") or "")
-        if end.cell_ended is not None:
-            self._given_up.setdefault(id(job.cell), (job.cell, end.cell_ended))
 
 
 def _cell_labels(cell: Cell) -> tuple[str, str, str]:

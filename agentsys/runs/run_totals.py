@@ -300,12 +300,12 @@ def format_share(part: int, whole: int) -> str:
     return f"{100 * part / whole:.1f}%" if whole else "-"
 
 
+@dataclass
 class RunSpending:
     """Watches a run's budget."""
 
-    def __init__(self, meter: Meter) -> None:
-        self.meter = meter
-        self._of_cell: defaultdict[int, list[tuple[float, float]]] = defaultdict(list)
+    meter: Meter
+    _of_cell: defaultdict[int, list[tuple[float, float]]] = field(default_factory=lambda: defaultdict(list))
 
     def add(self, job: Job, record: CaseRecord) -> None:
         """Note what a finished case cost."""

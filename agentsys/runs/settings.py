@@ -37,7 +37,7 @@ neither renames a cell nor makes its finished cases stale. Of an attack's file a
 content counts (`Settings.files`), of modules the source (`Settings.code`), not where they lie. Of a model's
 chat family an attack that asks for it keeps what it was told (`compose`)."""
 
-_NOT_IN_NAME = {"base_url", "strict"}
+NOT_IN_NAME = {"base_url", "strict"}
 """The options of a model that do not rename a cell besides. Two servers of one model are the same row of a
 table, but what one of them answered is not what the other would have."""
 
@@ -47,11 +47,6 @@ def not_identity(group: str, node: Mapping[str, Any]) -> set[str]:
     from agentsys.runs.instantiate import find_kept_folders
 
     return NOT_IDENTITY[group] | (set(find_kept_folders(node)) if group == "defense" else set())
-
-
-def not_in_name(group: str, node: Mapping[str, Any]) -> set[str]:
-    """The options of a config that do not rename a cell."""
-    return not_identity(group, node) | (_NOT_IN_NAME if group == "model" else set())
 
 
 class ExecutorKind(StrEnum):

@@ -156,7 +156,11 @@ class Store:
         block["spans"] = block.pop("spans")  # the longest part last, for people who look into the file
         data = to_json_bytes({**agentdojo, "agentsys": block}, indent=True)
         try:
-            self._rename_corrupt(path)
+            if path.exists() and self.file_status(path).status == "corrupt":
+                aside = path.with_suffix(".json.corrupt")
+                path.replace(aside)
+                told = "%s did not parse; it was kept as %s and the case was run again"
+                _log.warning(told, path, aside.name)
             write_atomically(path, data)
         except OSError as error:
             raise self.unwritable(path, error) from None
@@ -210,12 +214,6 @@ class Store:
         except OSError:
             return None
         return FileVersion(found.st_mtime_ns, found.st_ino, found.st_size)
-
-    def _rename_corrupt(self, path: Path) -> None:
-        if path.exists() and self.file_status(path).status == "corrupt":
-            aside = path.with_suffix(".json.corrupt")
-            path.replace(aside)
-            _log.warning("%s did not parse; it was kept as %s and the case was run again", path, aside.name)
 
 
 def record_key(record: CaseRecord) -> str:

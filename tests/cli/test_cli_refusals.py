@@ -67,6 +67,6 @@ def test_a_status_that_a_command_gives_is_the_commands_status() -> None:
     def ends() -> None:
         raise typer.Abort
 
-    assert exit_status.run_to_exit_status(lambda: 1) == 1
-    assert exit_status.run_to_exit_status(lambda: None) == 0
-    assert exit_status.run_to_exit_status(ends) == exit_status.INTERRUPTED_STATUS
+    assert terminal.run_to_exit_status(lambda: 1) == 1
+    assert terminal.run_to_exit_status(lambda: None) == 0
+    assert terminal.run_to_exit_status(ends) == exit_status.INTERRUPTED_STATUS
