@@ -15,6 +15,8 @@ MOST_FILES, MOST_FUNCTIONS = 96, 772
 @pytest.mark.slow
 def test_one_case_passes_few_files_and_functions(tmp_path: Path) -> None:
     script = Path(__file__).parents[1] / "perf/trace_case.py"
-    told = subprocess.run([sys.executable, script, tmp_path / "runs"], capture_output=True, text=True, check=True)
+    told = subprocess.run(
+        [sys.executable, script, tmp_path / "runs"], capture_output=True, text=True, check=True
+    )
     files, functions = re.findall(r"^(\d+) files, (\d+) functions$", told.stdout, re.MULTILINE)[0]
     assert (int(files) <= MOST_FILES, int(functions) <= MOST_FUNCTIONS) == (True, True), told.stdout

@@ -103,17 +103,17 @@ def run_cases_command(
         refuse_if_expensive(session, config_dir or [], chatter)
     with chatter.status("Asking each model one question ..."):
         session = session.preflight(skip_unavailable=skip_unavailable)
+    _run_and_print(session, console, chatter, verbose=verbose)
+
+
+def _run_and_print(session: Session, console: Console, chatter: Console, *, verbose: bool) -> None:
+    """Run the open cases, then print table, conclusion and the last lines."""
     for oddity in session.oddities:
         print_to_console(chatter, oddity)
     if session.obstacles:
         from agentsys.cli.dry_run import print_causes
 
         print_causes(session.obstacles, "Left out", chatter)
-    _run_and_print(session, console, chatter, verbose=verbose)
-
-
-def _run_and_print(session: Session, console: Console, chatter: Console, *, verbose: bool) -> None:
-    """Run the open cases, then print table, conclusion and the last lines."""
     started = time.monotonic()
     outcome = _run_with_progress(session, chatter, verbose=verbose)
     spent = ""
@@ -209,7 +209,7 @@ def _print_results(session: Session, console: Console, seconds: float) -> str:
     from agentsys.records.case_row import shorten_names
     from agentsys.records.stored_plan import find_unfinished
 
-    folders = [folder for folder in session.folders if session.store.has_pipeline(folder.name)]
+    folders = [folder for folder in session.folders if folder.exists()]
     if not folders:
         return ""
     many = len(session.plan.jobs) >= WORTH_AN_INDEX  # then the plan was looked up in the log folder's index

@@ -129,24 +129,6 @@ def _find_choice_options(text: str, choices: Mapping[str, Sequence[str]]) -> Ite
             yield ChoiceOption(text, group, name, f"{plus}{group}.{key[len(name) + 1 :]}={value}")
 
 
-def _refuse_misread(text: str) -> None:
-    """Refuse what Hydra would take for something else, or not understand.
-
-    Raises:
-        ConfigError: With what to write.
-    """
-    if "=" not in text and text in list_config_names("experiment"):
-        raise ConfigError(f"'{text}' is an experiment: agentsys run experiment={text}")
-    if re.match(r"[+~]*[\w./-]+@", text):
-        raise ConfigError(f"{text}: settings have no @. Write key=value: {text.replace('@', '.', 1)}")
-    if text.startswith("="):
-        raise ConfigError(
-            f"Override not understood: {text}. Write key=value, e.g. defense=agentsys limit=10."
-        )
-    if (option := text.partition("=")[0]) in _OPTIONS_WITH_DASHES:
-        raise ConfigError(f"{text}: this is an option: --{option} {text.partition('=')[2]}")
-
-
 def _add_choice_options(
     words: Sequence[str], options: Sequence[ChoiceOption], resolve: Composer
 ) -> list[str]:
@@ -157,13 +139,21 @@ def _add_choice_options(
 
 def _parse_overrides(overrides: Sequence[str]) -> list[Override]:
     for text in overrides:
-        _refuse_misread(text)
+        if "=" not in text and text in list_config_names("experiment"):
+            raise ConfigError(f"'{text}' is an experiment: agentsys run experiment={text}")
+        if re.match(r"[+~]*[\w./-]+@", text):
+            raise ConfigError(f"{text}: settings have no @. Write key=value: {text.replace('@', '.', 1)}")
+        if text.startswith("="):
+            raise ConfigError(f"Override not understood: {text}. {_KEY_VALUE}")
+        if (option := text.partition("=")[0]) in _OPTIONS_WITH_DASHES:
+            raise ConfigError(f"{text}: this is an option: --{option} {text.partition('=')[2]}")
     try:
         return list(OverridesParser.create().parse_overrides(list(overrides)))
     except HydraException as error:
-        raise ConfigError(
-            f"Override not understood: {first_line(error)} Write key=value, e.g. defense=agentsys limit=10."
-        ) from None
+        raise ConfigError(f"Override not understood: {first_line(error)} {_KEY_VALUE}") from None
+
+
+_KEY_VALUE = "Write key=value, e.g. defense=agentsys limit=10."
 
 
 def _combinations(axes: Sequence[Sequence[str]]) -> list[list[str]]:

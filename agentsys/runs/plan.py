@@ -217,13 +217,13 @@ def plan_cases(cells: Sequence[Cell], store: Store, *, again: bool = False) -> P
             two cells of different configurations would write the same records.
     """
     fitting = [(cell, _find_cell_pairs(cell)) for cell in cells]
-    skipped = sum_excluded(fitting)
+    skipped = sum_excluded(fitting) if any(found.unfit for _, found in fitting) else ()
     _warn_unmatched(cells)
     jobs = tuple(drop_duplicates(job for cell, found in fitting for job in _make_jobs(cell, found)))
     if not jobs and skipped:
         raise ConfigError(nothing_left_message(skipped))
     # A pipeline without a folder has no record: its cases need not be asked for one by one.
-    begun = {name for name in {job.case.pipeline for job in jobs} if store.has_pipeline(name)}
+    begun = {name for name in {job.case.pipeline for job in jobs} if (store.root / name).exists()}
     stored = [job for job in jobs if job.case.pipeline in begun]
     if again:
         replaced = sum(store.case_status(job.case).status != "missing" for job in stored)

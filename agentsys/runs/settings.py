@@ -9,10 +9,18 @@ from enum import StrEnum
 from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 import agentsys
 from agentsys.base.object_import import by_registered_names, registered, with_texts
@@ -81,14 +89,12 @@ class CacheSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    mode: CacheMode = CacheMode.READ_WRITE
+    # YAML reads `off` as false.
+    mode: Annotated[CacheMode, BeforeValidator(lambda given: CacheMode.OFF if given is False else given)] = (
+        CacheMode.READ_WRITE
+    )
     dir: Path | None = None
     """Folder of the replies, which runs may share; None: one in the log folder."""
-
-    @field_validator("mode", mode="before")
-    @classmethod
-    def _off_is_a_word(cls, value: object) -> object:
-        return CacheMode.OFF if value is False else value  # as YAML reads `off`
 
 
 class Settings(BaseModel):

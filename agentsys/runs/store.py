@@ -96,10 +96,6 @@ class Store:
             ) from None
         unpack_shards(str(root))
 
-    def has_pipeline(self, pipeline: str) -> bool:
-        """Say whether anything of a pipeline (`Case.pipeline`) is stored: if not, none of its cases is."""
-        return (self.root / pipeline).exists()
-
     def case_status(self, case: Case) -> RecordStatus:
         """Say whether the case is finished. A file that does not parse counts as not run."""
         key = case.key
@@ -151,7 +147,8 @@ class Store:
             StoreError: If the disk is full, or the folder cannot be written or is not there any more.
         """
         self.check_there()
-        path = self.root / record_key(record)
+        attempt = record.attempt
+        path = self.root / (record.case.key if attempt is None else record.case.attempt_key(attempt.number))
         block = dict(record)
         block["spans"] = block.pop("spans")  # the longest part last, for people who look into the file
         data = to_json_bytes({**agentdojo, "agentsys": block}, indent=True)
@@ -214,14 +211,6 @@ class Store:
         except OSError:
             return None
         return FileVersion(found.st_mtime_ns, found.st_ino, found.st_size)
-
-
-def record_key(record: CaseRecord) -> str:
-    """A record's path under the log folder."""
-    attempt = record.attempt
-    if attempt is None:
-        return record.case.key
-    return record.case.attempt_key(attempt.number)
 
 
 _CASE_PACKAGES = ("attacks", "base", "benchmarks", "defense", "models", "records", "runs", "simulated")
@@ -287,29 +276,26 @@ class Recipe(BaseModel):
     """Source file of the user's, as `Settings.code` calls it -> its path."""
 
 
-def build_recipe(settings: Settings) -> Recipe:
-    """The recipe of a cell; an identity (`Settings.identity`) only says whether two cells are the same."""
+def store_recipe(store: Store, settings: Settings) -> None:
+    """Keep a cell's recipe beside the records that name its hash; the newest one counts.
+
+    An identity (`Settings.identity`) says whether two cells are the same; a recipe is enough to build one.
+
+    Raises:
+        StoreError: If it cannot be written.
+    """
     plain = settings.model_dump(mode="json", exclude=_RUN_CHOICES)
     code = {}
     if settings.code:
         nodes = [settings.model, settings.defense, settings.attack, settings.benchmark]
         names = SourceCollector([*nodes, *settings.others.values()]).names
         code = {name: str(path) for path, name in names.items() if name in settings.code}
-    return Recipe(
-        settings=with_texts(mask_credentials(plain), "base_url", _without_query),
-        folder=str(Path.cwd()),
-        code=code,
+    shown = with_texts(
+        mask_credentials(plain), "base_url", lambda address: _URL_QUERY.sub(r"\1?***", address)
     )
-
-
-def store_recipe(store: Store, settings: Settings) -> None:
-    """Keep a cell's recipe beside the records that name its hash; the newest one counts.
-
-    Raises:
-        StoreError: If it cannot be written.
-    """
+    recipe = Recipe(settings=shown, folder=str(Path.cwd()), code=code)
     # Not sorted: the keys of replies depend on the order of a model's options.
-    data = json.dumps(build_recipe(settings).model_dump(), indent=2, default=str).encode()
+    data = json.dumps(recipe.model_dump(), indent=2, default=str).encode()
     store.keep_file(store.own / "configs" / f"{settings.config_hash}.recipe", data, again=True)
 
 
@@ -321,7 +307,3 @@ def load_recipe(logdir: Path, config_hash: str) -> Recipe | None:
         )
     except (OSError, ValueError, RecursionError, ValidationError):
         return None
-
-
-def _without_query(address: str) -> str:
-    return _URL_QUERY.sub(r"\1?***", address)
