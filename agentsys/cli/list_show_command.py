@@ -57,7 +57,7 @@ def show_config(
     context = LazyCommand(command, COMMANDS[command]).make_context(command, [*words[1:], *own])
     _print_document({"command": command, "options": _typed_options(context)})
     if overrides := context.params.get("overrides"):
-        _print_settings([text for text in overrides if not text.startswith("runs=")], folders)
+        _print_settings(overrides, folders)
 
 
 def _print_settings(overrides: list[str], config_dirs: list[Path]) -> None:

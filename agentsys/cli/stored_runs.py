@@ -39,18 +39,6 @@ NamesOption = Annotated[
 """The option of every command that reads folders; a command's parameter has None as its default."""
 
 
-FoldersArgument = Annotated[
-    list[Path] | None,
-    typer.Argument(metavar="DIR...", help="Folders of runs, ours or published ones.", show_default=False),
-]
-"""The folders of `table` and `figure`, beside `RunsOption`; None as its default. See `require_folders`."""
-
-RunsOption = Annotated[
-    list[Path] | None,
-    typer.Option("--runs", metavar="DIR", help="The same, as scripts of earlier versions have it."),
-]
-"""None as its default."""
-
 MetricOption = Annotated[
     list[str] | None,
     typer.Option("--metric", help="A metric of your own beside the others; may be repeated."),
@@ -77,18 +65,6 @@ def read_stored_runs(
     for line in (*describe_skipped(reading.skipped_files), *describe_resolution(reading.resolution_notes)):
         print(escape_to_line(line), file=sys.stderr)
     return reading if whole_names else replace(reading, cases=shorten_names(reading.cases))
-
-
-def require_folders(folders: list[Path] | None, runs: list[Path] | None, command: str) -> list[Path]:
-    """The folders of a command that takes them in two ways.
-
-    Raises:
-        ConfigError: If there are none.
-    """
-    found = [*(runs or []), *(folders or [])]
-    if not found:
-        raise ConfigError(f"Missing argument 'DIR...'. See agentsys {command} --help.")
-    return found
 
 
 def print_unfinished(reading: LoadedCases) -> None:
