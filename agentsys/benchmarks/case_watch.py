@@ -56,10 +56,6 @@ class _LineProgress:
         self.round = round_ if self.round is None else self.round
 
     @property
-    def is_complete(self) -> bool:
-        return not self.missing and self.round is not None
-
-    @property
     def fraction(self) -> float:
         return (self.total - len(self.missing)) / self.total if self.total else 0.0
 
@@ -110,7 +106,7 @@ class ExposureWatch:
     def tool_returned(self, value: object, error: str | None) -> None:
         """Look through what a tool returned."""
         self._result_count += 1
-        if self._raw.is_complete or not self._has_payload:
+        if (not self._raw.missing and self._raw.round is not None) or not self._has_payload:
             return
         for text in (*_texts(value), *([error] if error else [])):
             met = self._find_payload(text)
@@ -128,18 +124,19 @@ class ExposureWatch:
 
     def model_asked(self, request: ChatRequest) -> None:
         """Look through the messages that this role has not been sent before."""
-        acting = request.role in ACTING_ROLES
+        acting, progress = request.role in ACTING_ROLES, self._shown_progress
         if self.own_tools is not None:
             self._look_at_tools(request, self.own_tools)
         if not self._has_payload or (
-            self._shown_progress.is_complete if acting else request.role in self._read_by
+            (not progress.missing and progress.round is not None) if acting else request.role in self._read_by
         ):
             return
         looked_at = self._checked_texts.setdefault("acting" if acting else request.role, set())
         results = 0
         for message in request.messages:
             results += message["role"] == "tool"
-            way = _find_way(message)
+            failed = message["role"] == "tool" and message["error"] is not None
+            way = "error" if failed else "result" if message["role"] == "tool" else "prompt"
             for text in _message_texts(message):
                 if text not in looked_at:
                     looked_at.add(text)
@@ -198,12 +195,6 @@ def _copies(text: str, lines: PayloadLines) -> int:
     squeezed = squeeze(text)
     found = (max(squeezed.count(form) for form in forms) for forms in lines)
     return min((times for times in found if times), default=0)
-
-
-def _find_way(message: ChatMessage) -> str:
-    if message["role"] != "tool":
-        return "prompt"
-    return "result" if message["error"] is None else "error"
 
 
 def _message_texts(message: ChatMessage) -> Iterator[str]:

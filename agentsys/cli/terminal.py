@@ -16,7 +16,7 @@ import unicodedata
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, TextIO, cast
 
 import typer
 
@@ -65,18 +65,15 @@ def ignore_closed_output() -> None:
 
     The reader may never have been there (`>&-`), or go away (`| head`, a closed terminal).
     """
-    sys.stdout, sys.stderr = _ForgivingStream.wrap(sys.stdout), _ForgivingStream.wrap(sys.stderr)
+    sys.stdout = cast(TextIO, _ForgivingStream(sys.stdout))
+    sys.stderr = cast(TextIO, _ForgivingStream(sys.stderr))
 
 
 class _ForgivingStream:
     """A text stream that drops what it cannot get rid of."""
 
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-
-    @classmethod
-    def wrap(cls, stream: TextIO | None) -> Any:
-        return cls(Path(os.devnull).open("w") if stream is None else stream)
+    def __init__(self, stream: TextIO | None) -> None:
+        self._stream: TextIO = Path(os.devnull).open("w") if stream is None else stream  # noqa: SIM115
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)

@@ -257,11 +257,6 @@ class RunningTotals:
         return left * self.elapsed / spent
 
     @property
-    def progress_line(self) -> str:
-        """Progress of the run and its figures, in one line of plain text."""
-        return f"{self.progress}; {self.format_figures()}"
-
-    @property
     def progress(self) -> str:
         """How far it is, and how long it takes."""
         left = f", {format_duration(self.seconds_left)} left" if self.done < self.planned else ""

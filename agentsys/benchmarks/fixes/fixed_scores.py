@@ -14,7 +14,7 @@ from agentdojo.types import ChatMessage
 
 from agentsys.benchmarks.fixes import check_fixes
 from agentsys.benchmarks.fixes.check_fixes import ScoredExecution
-from agentsys.benchmarks.fixes.fix_catalog import FIXES, select_checks
+from agentsys.benchmarks.fixes.fix_catalog import CHECKER_ONLY, FIXES, RESCORING
 from agentsys.benchmarks.scoring import SuiteCheck
 from agentsys.contracts import AttackKind, CaseScores, FinishedCase, InjectionTask, UserTask
 from agentsys.models.trace import Tracer
@@ -96,7 +96,8 @@ class FixedScores:
     def __init__(self, suite: str, package_check: SuiteCheck, fixes: tuple[str, ...] = ()) -> None:
         self._suite = suite
         self._check = package_check
-        self._checks = select_checks(fixes)
+        # All that cost no run where none is asked for.
+        self._checks = tuple(name for name in fixes if name in RESCORING) or CHECKER_ONLY
         self._fix_names = [*self._checks, *(name for name in fixes if name not in self._checks)]
 
     def __call__(self, finished: FinishedCase) -> CaseScores:
