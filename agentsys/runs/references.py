@@ -87,13 +87,8 @@ def options_in_name(node: DictConfig) -> set[str]:
 
 
 _EFFORT_OPTIONS = {
-    "effort",
-    "extra_body.chat_template_kwargs.enable_thinking",
-    "extra_body.thinking.type",
-    "reasoning_effort",
-    "thinking",
-    "thinking_budget",
-    "thinking_level",
+    *("effort", "reasoning_effort", "thinking", "thinking_budget", "thinking_level"),
+    *("extra_body.chat_template_kwargs.enable_thinking", "extra_body.thinking.type"),
 }
 """A model's options that its label names even where the YAML itself sets them: how much it thinks. Two
 efforts of one model are two models, whatever a later YAML of the same name says."""

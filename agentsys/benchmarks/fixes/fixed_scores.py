@@ -21,30 +21,17 @@ from agentsys.models.trace import Tracer
 
 ACTING_TOOLS = frozenset(
     {
-        "add_calendar_event_participants",
-        "add_user_to_channel",
-        "append_to_file",
-        "cancel_calendar_event",
-        "create_calendar_event",
-        "create_file",
-        "delete_email",
-        "delete_file",
-        "invite_user_to_slack",
-        "post_webpage",
-        "remove_user_from_slack",
-        "reschedule_calendar_event",
-        "reserve_car_rental",
-        "reserve_hotel",
-        "reserve_restaurant",
-        "schedule_transaction",
-        "send_channel_message",
-        "send_direct_message",
-        "send_email",
-        "send_money",
-        "share_file",
-        "update_password",
-        "update_scheduled_transaction",
-        "update_user_info",
+        *(
+            "add_calendar_event_participants",
+            "add_user_to_channel",
+            "append_to_file",
+            "cancel_calendar_event",
+        ),
+        *("create_calendar_event", "create_file", "delete_email", "delete_file"),
+        *("invite_user_to_slack", "post_webpage", "remove_user_from_slack", "reschedule_calendar_event"),
+        *("reserve_car_rental", "reserve_hotel", "reserve_restaurant", "schedule_transaction"),
+        *("send_channel_message", "send_direct_message", "send_email", "send_money"),
+        *("share_file", "update_password", "update_scheduled_transaction", "update_user_info"),
     }
 )
 """AgentDojo's tools that act. Reading a page or unread mail leaves a trace in the environment, too, and

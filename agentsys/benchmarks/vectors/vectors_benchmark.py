@@ -6,7 +6,7 @@ one vector an AgentDojo suite.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Annotated, Any, ClassVar
@@ -112,19 +112,10 @@ def _record_action(deeds: list[ToolAction], tool: str, **args: str) -> str:
     return "Done."
 
 
-_ALL: tuple[Callable[..., Any], ...] = (
-    read_document,
-    send_message,
-    save_note,
-    fetch_url,
-    run_command,
-    delegate,
-)
-
-
 def build_vector_tools() -> list[Function[..., Any]]:
     """The tools of every suite."""
-    return with_receipts([make_function(function) for function in _ALL])
+    tools = read_document, send_message, save_note, fetch_url, run_command, delegate
+    return with_receipts([make_function(function) for function in tools])
 
 
 VECTOR = "shared_document"
