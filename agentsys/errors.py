@@ -58,6 +58,26 @@ def require_known_name(kind: str, name: str, known: Collection[str]) -> str:
     return name
 
 
+def choose_suites(what: str, suites: Sequence[str] | str | None, known: Collection[str]) -> tuple[str, ...]:
+    """The suites that `benchmark.suites` chooses, in the order in which they are known.
+
+    Args:
+        what: Kind of suite, for the message; its first word is what such a suite is called.
+        suites: Some names, or one; None means all.
+        known: All names.
+
+    Raises:
+        ConfigError: If a name is not known, or none is left.
+    """
+    wanted = known if suites is None else [suites] if isinstance(suites, str) else suites
+    for name in wanted:
+        require_known_name(what, name, known)
+    if not wanted:
+        kind = what.partition(" ")[0]
+        raise ConfigError(f"benchmark.suites=[] leaves no {kind}; name some, or give null for all.")
+    return tuple(name for name in known if name in wanted)
+
+
 def find_enum_member(kind: str, value: object, members: type[_Member]) -> _Member:
     """The member of an enum that has this value; names as in `require_known_name`.
 

@@ -96,7 +96,7 @@ def test_the_report_is_the_page_of_the_command(
 
 def test_a_table_of_the_paper_has_printed_numbers_beside_ours(run: agentsys.Run) -> None:
     shown = agentsys.table(2, run.folders)
-    printed = command("table", 2, "--runs", *run.folders, "--format", "csv").splitlines()
+    printed = command("table", 2, *run.folders, "--format", "csv").splitlines()
     assert printed[0].split(",") == list(shown.frame.columns)
     assert len(printed) - 1 == len(shown.frame)
     assert shown.frame["paper_fraction"].notna().sum() > 20

@@ -30,7 +30,8 @@ class Process(NamedTuple):
     @classmethod
     def here(cls) -> Process:
         """This process."""
-        return _current_process(os.getpid())
+        pid = os.getpid()
+        return cls(_machine_id(), pid, _read_start_ticks(pid) or 0)
 
     @classmethod
     def from_mark(cls, mark: str) -> Process | None:
@@ -127,11 +128,6 @@ def _is_stale(path: Path) -> bool:
         return time.time() - path.stat().st_mtime > STALE_AFTER_S
     except OSError:  # its process has just renamed it
         return False
-
-
-@functools.lru_cache(maxsize=1)
-def _current_process(pid: int) -> Process:
-    return Process(_machine_id(), pid, _read_start_ticks(pid) or 0)
 
 
 @functools.cache

@@ -31,19 +31,16 @@ def list_config_names(group: str, config_dirs: Sequence[Path] = ()) -> list[str]
         ConfigError: If one of `config_dirs` is not a folder, or holds a config with a shipped one's name:
             Hydra would take the shipped one without a word.
     """
-    shipped = {name for root in shipped_config_dirs() for name in _list_names(root, group)}
+    shipped = {path.stem for root in shipped_config_dirs() for path in (root / group).glob("*.yaml")}
     names = set(shipped)
-    _check_folders(config_dirs)
     for root in config_dirs:
-        own = _list_names(root, group)
+        if not root.is_dir():
+            raise ConfigError(f"--config-dir {root}: no such folder.")
+        own = {path.stem for path in (root / group).glob("*.yaml")}
         for name in sorted(own & shipped):
             raise ConfigError(f"{root / group / name}.yaml has the name of a shipped {group}; rename it.")
         names |= own
     return sorted(names)
-
-
-def _list_names(root: Path, group: str) -> set[str]:
-    return {path.stem for path in (root / group).glob("*.yaml")}
 
 
 def read_description(group: str, name: str, config_dirs: Sequence[Path] = ()) -> str:
@@ -101,12 +98,6 @@ def find_config_file(group: str, name: str, config_dirs: Sequence[Path] = ()) ->
         raise ConfigError(unknown_name(group, name, names))
     roots = [*config_dirs, *shipped_config_dirs()]
     return next(path for root in roots if (path := root / group / f"{name}.yaml").is_file())
-
-
-def _check_folders(config_dirs: Sequence[Path]) -> None:
-    for root in config_dirs:
-        if not root.is_dir():
-            raise ConfigError(f"--config-dir {root}: no such folder.")
 
 
 def _read_config(path: Path) -> str:

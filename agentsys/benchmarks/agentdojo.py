@@ -9,17 +9,20 @@ from threading import Lock
 from agentdojo.task_suite import load_suites
 
 from agentsys.base.object_import import import_module_of_setting
-from agentsys.benchmarks.benchmark_options import choose_suites, parse_injection
-from agentsys.benchmarks.case_random import keep_set_order
-from agentsys.benchmarks.clock import DEFAULT_CLOCK, install_case_clocks, parse_clock
-from agentsys.benchmarks.environment_loader import EnvironmentLoader, Injection
+from agentsys.benchmarks.environment_loader import EnvironmentLoader, Injection, parse_injection
 from agentsys.benchmarks.fixes.append_injection import IDENTIFIERS, ONLY_IDENTIFIERS, AppendingLoader
 from agentsys.benchmarks.fixes.fix_catalog import FIXES, expand_fixes
 from agentsys.benchmarks.fixes.fixed_scores import FixedScores
+from agentsys.benchmarks.repeatable_tools import (
+    DEFAULT_CLOCK,
+    install_case_clocks,
+    keep_set_order,
+    parse_clock,
+)
 from agentsys.benchmarks.scoring import check_on_copies
 from agentsys.benchmarks.traced_tools import with_receipts
 from agentsys.contracts import Suite
-from agentsys.errors import require_known_name
+from agentsys.errors import choose_suites, require_known_name
 
 
 class AgentDojo:

@@ -56,10 +56,6 @@ class _LineProgress:
         self.round = round_ if self.round is None else self.round
 
     @property
-    def is_complete(self) -> bool:
-        return not self.missing and self.round is not None
-
-    @property
     def fraction(self) -> float:
         return (self.total - len(self.missing)) / self.total if self.total else 0.0
 
@@ -77,6 +73,7 @@ class ExposureWatch:
     though not as one of the text's lines."""
     _lines: PayloadLines = field(init=False)
     _goal: PayloadLines = field(init=False)
+    _has_payload: bool = field(init=False)
     _raw: _LineProgress = field(init=False)
     _shown_progress: _LineProgress = field(init=False)
     _result_count: int = field(init=False, default=0)
@@ -96,14 +93,20 @@ class ExposureWatch:
 
     def __post_init__(self) -> None:
         self._lines = drop_own_words(find_payload_lines(self.written.values()), self.own_words)
-        self._goal = self._goal_lines()
+        self._goal = ()
+        if self.goal and self.written:
+            injected = squeeze(" ".join(self.written.values()))
+            goal = find_payload_lines([self.goal])
+            stated = (forms for forms in goal if any(form in injected for form in forms))
+            self._goal = drop_own_words(tuple(stated), self.own_words)
+        self._has_payload = bool(self._lines or self._goal)
         self._raw = _LineProgress(set(self._lines), len(self._lines))
         self._shown_progress = _LineProgress(set(self._lines), len(self._lines))
 
     def tool_returned(self, value: object, error: str | None) -> None:
         """Look through what a tool returned."""
         self._result_count += 1
-        if self._raw.is_complete or not self._has_payload:
+        if (not self._raw.missing and self._raw.round is not None) or not self._has_payload:
             return
         for text in (*_texts(value), *([error] if error else [])):
             met = self._find_payload(text)
@@ -121,18 +124,19 @@ class ExposureWatch:
 
     def model_asked(self, request: ChatRequest) -> None:
         """Look through the messages that this role has not been sent before."""
-        acting = request.role in ACTING_ROLES
+        acting, progress = request.role in ACTING_ROLES, self._shown_progress
         if self.own_tools is not None:
             self._look_at_tools(request, self.own_tools)
         if not self._has_payload or (
-            self._shown_progress.is_complete if acting else request.role in self._read_by
+            (not progress.missing and progress.round is not None) if acting else request.role in self._read_by
         ):
             return
         looked_at = self._checked_texts.setdefault("acting" if acting else request.role, set())
         results = 0
         for message in request.messages:
             results += message["role"] == "tool"
-            way = _find_way(message)
+            failed = message["role"] == "tool" and message["error"] is not None
+            way = "error" if failed else "result" if message["role"] == "tool" else "prompt"
             for text in _message_texts(message):
                 if text not in looked_at:
                     looked_at.add(text)
@@ -164,19 +168,6 @@ class ExposureWatch:
             shown_in=tuple(self._shown_in),
         )
 
-    @property
-    def _has_payload(self) -> bool:
-        return bool(self._lines or self._goal)
-
-    def _goal_lines(self) -> PayloadLines:
-        if not self.goal or not self.written:
-            return ()
-        injected = squeeze(" ".join(self.written.values()))
-        stated = [
-            forms for forms in find_payload_lines([self.goal]) if any(form in injected for form in forms)
-        ]
-        return drop_own_words(tuple(stated), self.own_words)
-
     def _check_text(self, text: str, role: str, round_: int, way: str) -> None:
         for said in (text, *(original for shown, original in self._originals.items() if shown in text)):
             met = self._find_payload(said)
@@ -204,12 +195,6 @@ def _copies(text: str, lines: PayloadLines) -> int:
     squeezed = squeeze(text)
     found = (max(squeezed.count(form) for form in forms) for forms in lines)
     return min((times for times in found if times), default=0)
-
-
-def _find_way(message: ChatMessage) -> str:
-    if message["role"] != "tool":
-        return "prompt"
-    return "result" if message["error"] is None else "error"
 
 
 def _message_texts(message: ChatMessage) -> Iterator[str]:

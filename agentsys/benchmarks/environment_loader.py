@@ -1,10 +1,10 @@
-"""`EnvironmentLoader`: fresh environments, several times faster than AgentDojo's and equal to them.
+"""`EnvironmentLoader`: fresh environments, ten times faster than AgentDojo's and equal to them.
 
 Two ways to put injections in, chosen by `benchmark.injection`:
 
 * `folded`, the default: AgentDojo's own substitution into YAML text, with everything it does to
-  line breaks and escapes: the parsed text with its holes filled (see `environment_text`). An injection
-  that could leave its quotes goes to AgentDojo's own method.
+  line breaks and escapes. What that gives is read by libyaml; an injection with anything that libyaml may read
+  otherwise than PyYAML's own scanner does goes to AgentDojo's own method.
 * `exact`: the literal text stands where the placeholder stood, whatever its characters. Vectors
   that the attack leaves alone keep the value AgentDojo gives them.
 
@@ -17,27 +17,37 @@ from __future__ import annotations
 import hashlib
 import json
 import pickle
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import cached_property, lru_cache
 from threading import Lock
-from typing import Any, Literal
+from typing import Any, Literal, cast, get_args
 
 import yaml
 from agentdojo.functions_runtime import TaskEnvironment
 from agentdojo.task_suite.task_suite import TaskSuite, read_suite_file, validate_injections
-from pydantic import BaseModel, EmailStr
-from pydantic_core import SchemaValidator
-from pydantic_core.core_schema import CoreConfig
 
-from agentsys.benchmarks.environment_text import (
-    HoledText,
-    find_breaking_character,
-    is_plain,
-    parse_holed_text,
-)
 from agentsys.contracts import Suite
-from agentsys.errors import ConfigError
+from agentsys.errors import ConfigError, require_known_name
+
+# What PyYAML refuses to read anywhere is yaml.reader.Reader.NON_PRINTABLE; this is the rest.
+_READABLE = "\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff"
+_BREAKS = "\n\r\x85\u2028\u2029"
+_ESCAPE = re.compile(
+    rf"\\(?:[0abt\tnvfre \"/\\N_LP{_BREAKS}]|x[0-9A-Fa-f]{{2}}|u[0-9A-Fa-f]{{4}}"
+    r"|U(?:000[0-9A-Fa-f]|0010)[0-9A-Fa-f]{4})"
+)
+"""A whole escape: YAML 1.1 section 5.6, and the backslash before a line's end."""
+_READABLE_CHARACTER = re.compile(f"[{_READABLE}]")
+_DOCUMENT_MARK = re.compile(rf"[{_BREAKS}][ \t]*(?:---|\.\.\.)(?=[ \t{_BREAKS}]|$)")
+
+
+_SAME_IN_C = re.compile(r'(?:[ !#-\[\]-~\n]|\\[0abtnvfre "\\N_LP\n])*+')
+"""Printable ASCII but a double quote, line breaks and escapes of one letter: in double quotes libyaml reads these by
+the rules of PyYAML's own scanner, in a tenth of the time. The two differ in what other characters they take."""
+_PROBE = "it's: # &a *b - [c] {d}\n\n? e\\n"
+"""A text that is read as one text in double quotes alone."""
 
 
 class InjectionBreaksEnvironment(Exception):
@@ -60,20 +70,6 @@ class InjectionBreaksEnvironment(Exception):
         self.character = None if position is None else text[position]
 
 
-def build_folded_error(suite: str, vector: str, text: str, error: Exception) -> InjectionBreaksEnvironment:
-    """The error for a text that broke AgentDojo's substitution with `error`."""
-    position, reason = find_breaking_character(text) or (None, _one_line(error))
-    mend = "change the attack's text or use benchmark.injection=exact"
-    return InjectionBreaksEnvironment(suite, vector, text, position, f"{reason}; {mend}")
-
-
-def build_exact_error(suite: str, vector: str, text: str, error: Exception) -> InjectionBreaksEnvironment:
-    """The error for a text that the environment's types refuse as it is: half a surrogate pair, mostly."""
-    position = next((index for index, char in enumerate(text) if "\ud800" <= char <= "\udfff"), None)
-    reason = _one_line(error) if position is None else "half of a surrogate pair is not text"
-    return InjectionBreaksEnvironment(suite, vector, text, position, f"{reason}; change the attack's text")
-
-
 def _one_line(error: Exception) -> str:
     return ascii(f"{type(error).__name__}: {' '.join(str(error).split())[:200]}")[1:-1]
 
@@ -90,11 +86,11 @@ def hash_suite_data(suite: Suite) -> str:
         environment = suite.load_and_inject_default_environment({}).model_dump(mode="json")
         vectors = suite.get_injection_vector_defaults()
         texts = [json.dumps(part, sort_keys=True) for part in (environment, vectors)]
-    return _hash_of(*texts)
+    return _hash_texts(*texts)
 
 
 @lru_cache(maxsize=64)
-def _hash_of(*texts: str) -> str:
+def _hash_texts(*texts: str) -> str:
     """The hash of a suite's texts. Each of its cases is labelled with it, and the texts stay the same."""
     digest = hashlib.sha256()
     for text in texts:
@@ -107,10 +103,18 @@ def _hash_of(*texts: str) -> str:
 _FILES = ("environment.yaml", "injection_vectors.yaml")
 
 
-__all__ = ["EnvironmentLoader", "Injection", "InjectionBreaksEnvironment"]
-
 Injection = Literal["folded", "exact"]
 """How injections get into the environment (see the module's docstring)."""
+
+
+def parse_injection(name: str) -> Injection:
+    """`benchmark.injection` as it is meant.
+
+    Raises:
+        ConfigError: If there is no such way of injecting.
+    """
+    return cast("Injection", require_known_name("benchmark.injection", name, get_args(Injection)))
+
 
 # What parsing or validating a broken text raises. PyYAML itself lets ValueError and OverflowError
 # through for escapes beyond Unicode; pydantic's ValidationError is a ValueError.
@@ -151,13 +155,10 @@ class EnvironmentLoader:
         return dict(suite.get_injection_vector_defaults()), text
 
     @cached_property
-    def _holed_text(self) -> HoledText | None:
+    def _is_quick(self) -> bool:
         defaults, text = self._data
-        return None if self._own_way else _holed_once(text, tuple(defaults.items()))
-
-    @cached_property
-    def _validator(self) -> Callable[[Any], Any]:
-        return build_validator(self._suite.environment_type)
+        same = all(_SAME_IN_C.fullmatch(default) for default in defaults.values())
+        return same and not self._own_way and _reads_alike(text, tuple(defaults))
 
     def __deepcopy__(self, memo: object) -> EnvironmentLoader:
         """Itself: AgentDojo copies suites deeply to make new versions, which have the same data."""
@@ -190,25 +191,18 @@ class EnvironmentLoader:
             raise self._find_breaking_vector(dict(injections), error) from error
 
     def _load(self, injections: dict[str, str]) -> TaskEnvironment:
+        kind = self._suite.environment_type
         if self._injection == "exact" and injections:
-            return self._validate(self._inject_exactly(injections))
-        if self._holed_text is not None and all(is_plain(text) for text in injections.values()):
-            values = {**self._data[0], **injections}
-            try:
-                document = self._holed_text.fill(values, frozenset(injections))
-            except _BROKEN:
-                return self._load_by_package(injections)
-            return self._validate(document)
-        return self._load_by_package(injections)
-
-    def _load_by_package(self, injections: dict[str, str]) -> TaskEnvironment:
+            return cast(TaskEnvironment, kind.model_validate(self._inject_exactly(injections)))
+        if self._is_quick and all(
+            isinstance(text, str) and _SAME_IN_C.fullmatch(text) for text in injections.values()
+        ):
+            defaults, text = self._data
+            with suppress(yaml.YAMLError):  # the package raises its own
+                document = yaml.load(text.format(**defaults | injections), Loader=yaml.CSafeLoader)
+                return cast(TaskEnvironment, kind.model_validate(document))
         cls = type(self._suite)  # the class's method: the instance's may be this loader
-        loaded: TaskEnvironment = cls.load_and_inject_default_environment(self._suite, injections)
-        return loaded
-
-    def _validate(self, document: Any) -> TaskEnvironment:
-        validated: TaskEnvironment = self._validator(document)
-        return validated
+        return cast(TaskEnvironment, cls.load_and_inject_default_environment(self._suite, injections))
 
     def _inject_exactly(self, injections: dict[str, str]) -> Any:
         literal = {_make_mark(vector): text for vector, text in injections.items()}
@@ -231,8 +225,15 @@ class EnvironmentLoader:
         vector = next((name for name in injections if self._breaks_alone({name: injections[name]})), None)
         if vector is None:  # only together; the first is as good as any
             vector = next(iter(injections))
-        broken = build_exact_error if self._injection == "exact" else build_folded_error
-        return broken(self._suite.name, vector, injections[vector], error)
+        text = injections[vector]
+        if self._injection == "exact":  # the environment's types refuse it as it is
+            position = next((i for i, char in enumerate(text) if "\ud800" <= char <= "\udfff"), None)
+            reason = _one_line(error) if position is None else "half of a surrogate pair is not text"
+            reason += "; change the attack's text"
+        else:
+            position, reason = find_breaking_character(text) or (None, _one_line(error))
+            reason += "; change the attack's text or use benchmark.injection=exact"
+        return InjectionBreaksEnvironment(self._suite.name, vector, text, position, reason)
 
     def _breaks_alone(self, injection: dict[str, str]) -> bool:
         try:
@@ -243,9 +244,13 @@ class EnvironmentLoader:
 
 
 @lru_cache(maxsize=32)
-def _holed_once(text: str, defaults: tuple[tuple[str, str], ...]) -> HoledText | None:
-    """`parse_holed_text`, which takes 0.2 s for a suite: versions that have the same data share it."""
-    return parse_holed_text(text, dict(defaults))
+def _reads_alike(text: str, vectors: tuple[str, ...]) -> bool:
+    """Say whether an environment's text has its placeholders in double quotes, and libyaml reads the rest as PyYAML."""
+    try:
+        written = text.format(**dict.fromkeys(vectors, _PROBE))
+        return yaml.__with_libyaml__ and bool(yaml.load(written, yaml.CSafeLoader) == yaml.safe_load(written))
+    except (yaml.YAMLError, LookupError, ValueError, AttributeError):
+        return False
 
 
 def _make_mark(vector: str) -> str:
@@ -273,42 +278,40 @@ def _replace_marks_in_text(text: str, literal: Mapping[str, str]) -> str:
     return "".join(parts)
 
 
-_REMEMBERED = 4096
-"""Addresses, of all suites; the oldest is forgotten first."""
+def find_breaking_character(text: str) -> tuple[int, str] | None:
+    """The first character that cannot stand inside a double-quoted YAML text.
 
-
-@lru_cache
-def build_validator(model: type[BaseModel]) -> Callable[[Any], Any]:
-    """Make a validation of a class of environments that checks each address once; the class stays as it is.
-
-    An address is checked by pure Python (`email_validator`). Workspace's 56 addresses stand in its data
-    hundreds of times and are the same in every case; checking them takes most of the time of validating it.
-    The validator is built from the class's own schema, where a function that remembers stands in place of
-    the one that checks an address, so it makes instances of the same classes and raises the same errors.
-
-    Args:
-        model: The class. One without addresses validates by itself, and so does one with a `model_config`,
-            parts of which are for its own validator alone.
+    Returns:
+        Its position, from 0, and what is wrong with it; None if no character of the text is to blame.
     """
-    schema = model.__pydantic_core_schema__
-    quicker = _cache_address_checks(schema)
-    if quicker != schema and not model.model_config:
-        titled = CoreConfig(title=model.__name__)  # how its errors call it
-        with suppress(TypeError):  # a pydantic without that option, which is not in its documentation
-            # Without the option the nested classes' own validators would be taken.
-            return SchemaValidator(quicker, titled, _use_prebuilt=False).validate_python
-    return model.model_validate
+    index = 0
+    while index < len(text):
+        if text[index] == '"':
+            return index, "a double quote ends the environment's quoted text"
+        if text[index] == "\\":
+            escape = _ESCAPE.match(text, index)
+            if escape is None:
+                return index, "a backslash that begins no YAML escape"
+            index = escape.end()
+            continue
+        if not _READABLE_CHARACTER.match(text, index):
+            return index, "a character that YAML does not allow"
+        if mark := _DOCUMENT_MARK.match(text, index):
+            return mark.end() - 3, "a document mark (--- or ...) at the start of a line"
+        index += 1
+    return None
 
 
-def _cache_address_checks(node: Any) -> Any:
-    if type(node) is dict:
-        # `metadata` holds what JSON schemas are made with, which is no part of validating.
-        return {k: v if k == "metadata" else _cache_address_checks(v) for k, v in node.items()}
-    if type(node) in (list, tuple):
-        return type(node)(_cache_address_checks(value) for value in node)
-    return _cached_check(node) if getattr(node, "__self__", None) is EmailStr and callable(node) else node
+_SPELLED_BREAK = re.compile(r"\\n(?![a-z])|\\[rt](?![A-Za-z])")
+_UNREADABLE = re.compile(f"[^{_READABLE}]")
 
 
-@lru_cache
-def _cached_check(check: Callable[[str], str]) -> Callable[[str], str]:
-    return lru_cache(_REMEMBERED)(check)
+def mend_text(text: str) -> str:
+    """The text with what would break a double-quoted YAML text replaced by the nearest thing that does not.
+
+    A double quote becomes an apostrophe; line breaks and tabs that a model spelled out (a backslash and `n`)
+    a space; every other backslash a slash; a character that YAML refuses, or a document mark, spaces.
+    """
+    plain = _SPELLED_BREAK.sub(" ", text).replace('"', "'").replace("\\", "/")
+    plain = _UNREADABLE.sub(" ", plain)
+    return _DOCUMENT_MARK.sub(lambda mark: mark[0][0] + " " * (len(mark[0]) - 1), plain)

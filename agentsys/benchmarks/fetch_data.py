@@ -20,7 +20,9 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from urllib.parse import urlsplit
 
+from agentsys.base.atomic_file import write_atomically
 from agentsys.benchmarks.agentdyn.checkout import COMMIT, KNOWN, agentdyn_folder, read_checkout
+from agentsys.benchmarks.asb.asb_data import CHECKSUMS
 from agentsys.errors import ConfigError
 from agentsys.extensions import user_data_folder
 
@@ -228,7 +230,6 @@ RUNS_SOURCES = {
 }
 """Name on the command line -> source."""
 
-AGENTDYN_SOURCE = "agentdyn"
 _AGENTDYN_URL = f"{_HOST}/SaFo-Lab/AgentDyn/tar.gz/{COMMIT}"
 
 
@@ -273,3 +274,67 @@ def _check_is_agentdyn(folder: Path) -> None:
     found = read_checkout(str(folder)).digest
     if found not in KNOWN:
         raise ConfigError(f"the files have SHA-256 {found}: not those of commit {COMMIT[:7]}.")
+
+
+_ASB_LARGEST = 16 * 2**20
+"""Bytes of a file of ASB that are read at most; the largest has 0.2 MB."""
+_ASB_HINT = "Nothing was kept. Give another --source, or get the files yourself and give benchmark.data=DIR."
+
+
+def fetch_asb(
+    folder: Path, source: str, checksums: Mapping[str, str] = CHECKSUMS, timeout_s: float = 30.0
+) -> DownloadedFolder:
+    """Get ASB's data files into a folder. Either all of them arrive as expected, or nothing is kept.
+
+    Args:
+        folder: Folder that they go to; made if it is not there.
+        source: Address of the folder that holds them, `http` or `https`.
+        checksums: File -> SHA-256, in hex.
+        timeout_s: Seconds without an answer after which a download is given up.
+
+    Raises:
+        ConfigError: If a file cannot be had, is not the one expected, or cannot be written.
+    """
+    if urlsplit(source).scheme not in {"http", "https"}:
+        raise ConfigError(f"--source {source}: give an http or https address.")
+    if all(_digest_of(folder / name) == checksum for name, checksum in checksums.items()):
+        return DownloadedFolder(folder, len(checksums), False)
+    # All of them before the first is kept.
+    contents = {name: _download(f"{source.rstrip('/')}/{name}", timeout_s) for name in checksums}
+    for name, content in contents.items():
+        found = hashlib.sha256(content).hexdigest()
+        if found != checksums[name]:
+            raise ConfigError(
+                f"{name} from {source} has SHA-256 {found}, not {checksums[name]}: it is not the file that"
+                " published results were made with. Nothing was kept. To use other files, give"
+                " benchmark.data=DIR."
+            )
+    note = f"Agent Security Bench (MIT licence, Copyright (c) 2024 AGI Research), from {source}\n"
+    try:
+        # Each file appears whole or not at all; all of them are checked, so any mixture is right.
+        for name, content in {**contents, "SOURCE.txt": note.encode()}.items():
+            write_atomically(folder / name, content)
+    except OSError as error:
+        raise ConfigError(f"{folder} cannot be written ({error.strerror}); try another --to.") from None
+    return DownloadedFolder(folder, len(contents), True)
+
+
+def _digest_of(path: Path) -> str | None:
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError:
+        return None
+
+
+def _download(url: str, timeout_s: float) -> bytes:
+    try:
+        with urllib.request.urlopen(url, timeout=timeout_s) as response:
+            content: bytes = response.read(_ASB_LARGEST + 1)
+    except urllib.error.HTTPError as error:
+        raise ConfigError(f"{url}: HTTP {error.code} {error.reason}. {_ASB_HINT}") from None
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        reason = getattr(error, "reason", None) or error or type(error).__name__
+        raise ConfigError(f"{url} cannot be reached ({reason}). {_ASB_HINT}") from None
+    if len(content) > _ASB_LARGEST:
+        raise ConfigError(f"{url} is larger than {_ASB_LARGEST} bytes, so it is no file of ASB. {_ASB_HINT}")
+    return content

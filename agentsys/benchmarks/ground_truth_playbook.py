@@ -103,26 +103,17 @@ def find_facts(
             found = _find_in_leaf(leaf, request, read[:index])
             taken.extend(found if given is None else [_ReusedText(each.text, given) for each in found])
     taken.extend(_find_in_text(answer, request, read))
-    return _name_facts(task, taken)
-
-
-def _name_facts(task: str, taken: Iterable[_ReusedText]) -> tuple[Fact, ...]:
-    sources = {found.text: found.source for found in reversed(list(taken))}
+    sources = {found.text: found.source for found in reversed(taken)}
     counts: Counter[int] = Counter()
     facts = []
     for text, source in reversed(list(sources.items())):
-        facts.append(Fact(_field_name(task, source, counts[source]), text, source))
+        name = f"{task}_call_{source}_value_{counts[source]}"
+        if len(name) > _LONGEST_FIELD:
+            digest = hashlib.blake2b(task.encode(), digest_size=4).hexdigest()
+            name = f"fact_{digest}_call_{source}_value_{counts[source]}"
+        facts.append(Fact(name, text, source))
         counts[source] += 1
     return tuple(facts)
-
-
-def _field_name(task: str, source: int, number: int) -> str:
-    """A field name of a length that return values may have; of a task with a long name, its hash."""
-    name = f"{task}_call_{source}_value_{number}"
-    if len(name) <= _LONGEST_FIELD:
-        return name
-    digest = hashlib.blake2b(task.encode(), digest_size=4).hexdigest()
-    return f"fact_{digest}_call_{source}_value_{number}"
 
 
 def _find_giving_call(leaf: object, outputs: Sequence[str]) -> int | None:
@@ -205,12 +196,6 @@ _OWN_SCRIPTS = {"workspace": WORKSPACE_SCRIPTS}
 """Suite -> injection task -> script, for goals whose ground truth the package leaves empty."""
 
 
-@dataclass(frozen=True)
-class _SuiteScripts:
-    tasks: tuple[TaskScript, ...]
-    goals: tuple[GoalScript, ...]
-
-
 def build_playbook(suites: Iterable[Suite]) -> Playbook:
     """The scripts of all user tasks and of all injection tasks that somebody knows how to do.
 
@@ -223,17 +208,17 @@ def build_playbook(suites: Iterable[Suite]) -> Playbook:
     """
     scripts = [_suite_scripts(suite) for suite in suites]
     return Playbook(
-        tuple(task for suite in scripts for task in suite.tasks),
-        tuple(goal for suite in scripts for goal in suite.goals),
+        tuple(task for tasks, _ in scripts for task in tasks),
+        tuple(goal for _, goals in scripts for goal in goals),
     )
 
 
 @lru_cache(maxsize=64)
-def _suite_scripts(suite: Suite) -> _SuiteScripts:
+def _suite_scripts(suite: Suite) -> tuple[Sequence[TaskScript], Sequence[GoalScript]]:
     clean = suite.load_and_inject_default_environment({})
-    tasks = [_task_script(suite, task, _copy(clean)) for task in suite.user_tasks.values()]
+    tasks = [_task_script(suite, task, clean.model_copy(deep=True)) for task in suite.user_tasks.values()]
     goals = [_goal_script(suite, task, clean) for task in suite.injection_tasks.values()]
-    return _SuiteScripts(tuple(tasks), tuple(goal for goal in goals if goal is not None))
+    return tasks, [goal for goal in goals if goal is not None]
 
 
 def _task_script(suite: Suite, task: UserTask, environment: TaskEnvironment) -> TaskScript:
@@ -252,7 +237,7 @@ def _goal_script(suite: Suite, task: InjectionTask, clean: TaskEnvironment) -> G
     if way is not None:
         return GoalScript(suite.name, task.ID, task.GOAL, way.calls, way.answer or None, way.drawn)
     knows = isinstance(suite, KnowsWays)  # then without a way none is known: its ground truths lead nowhere
-    calls = () if knows else script_calls(task.ground_truth(_copy(clean)))
+    calls = () if knows else script_calls(task.ground_truth(clean.model_copy(deep=True)))
     if calls:
         return GoalScript(suite.name, task.ID, task.GOAL, calls, task.GROUND_TRUTH_OUTPUT or None)
     own = _OWN_SCRIPTS.get(suite.name, {}).get(task.ID)
@@ -272,11 +257,7 @@ def _succeeds(
     suite: Suite, task: InjectionTask, clean: TaskEnvironment, calls: tuple[ScriptedCall, ...], words: str
 ) -> bool:
     """Say whether the task's own check holds after these calls and words on a clean environment."""
-    before, after = _copy(clean), _copy(clean)
+    before, after = clean.model_copy(deep=True), clean.model_copy(deep=True)
     run_calls(suite, calls, after)
     by_trace = task.security_from_traces(words, before, after, to_function_calls(calls))
     return bool(task.security(words, before, after) if by_trace is None else by_trace)
-
-
-def _copy(environment: TaskEnvironment) -> TaskEnvironment:
-    return environment.model_copy(deep=True)

@@ -9,22 +9,16 @@ from __future__ import annotations
 
 import datetime
 import pickle
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from enum import Enum
 from typing import Any, TypeAlias
-from weakref import ref
 
-from agentdojo.base_tasks import BaseUserTask
 from agentdojo.functions_runtime import FunctionCall, TaskEnvironment
-from agentdojo.task_suite.task_suite import TaskSuite
 from agentdojo.types import MessageContentBlock
 from pydantic import BaseModel
 
-from agentsys.contracts import InjectionTask, Suite, UserTask
+from agentsys.contracts import InjectionTask, UserTask
 from agentsys.models.trace import Tracer, current_tracer
 
 _LEAVES = frozenset(
@@ -40,24 +34,13 @@ def copy_environments(
     Equal means of the same types and in the same order all the way down, so whoever compares the
     copies without changing them finds what he would find in the originals.
     """
-    first, shared = _copy_before(before), _SharedParts()
+    first, shared = deep_copy(before), dict[int, Any]()
     try:
         _find_same(first, after, shared)
         # What its memo holds is taken from there and not copied: most of a large environment.
         return first, deepcopy(after, shared)
     except RecursionError:  # an environment that contains itself
         return deep_copy(before), deep_copy(after)
-
-
-_RELOADING: ContextVar[tuple[TaskEnvironment, Callable[[], TaskEnvironment]] | None] = ContextVar(
-    "agentsys_loads_again", default=None
-)
-"""The environment before the case, and what loads the same once more: half the time of copying it."""
-
-
-def _copy_before(before: TaskEnvironment) -> TaskEnvironment:
-    known = _RELOADING.get()
-    return known[1]() if known is not None and known[0] is before else deep_copy(before)
 
 
 def deep_copy(environment: TaskEnvironment) -> TaskEnvironment:
@@ -68,47 +51,6 @@ def deep_copy(environment: TaskEnvironment) -> TaskEnvironment:
     except (pickle.PicklingError, TypeError, AttributeError):
         copied = environment.model_copy(deep=True)
     return copied
-
-
-@contextmanager
-def use_quick_copy(
-    suite: Suite,
-    user_task: UserTask,
-    environment: TaskEnvironment,
-    again: TaskEnvironment,
-    load: Callable[[], TaskEnvironment],
-) -> Iterator[None]:
-    """Have the copy that AgentDojo makes of a case's environment made in a shorter way.
-
-    Its `run_task_with_pipeline` asks the environment for one before anybody else has it, and the answer to
-    that first question is all that changes: it is `again`, if the suite's checks are given copies and so
-    leave it as it is, or made by `deep_copy`. Nothing is done where a suite runs its tasks in its own way
-    or a task prepares its environment, since they might ask it for something else.
-
-    Args:
-        suite: The suite.
-        user_task: The case's user task.
-        environment: What the case will run on.
-        again: The same, loaded a second time. Nobody changes it.
-        load: Loads the same once more, where a check needs a copy of `again`.
-    """
-    token = _RELOADING.set((again, load))
-    on_copies = hasattr(getattr(suite, "_check_task_result", None), "on_copies")
-
-    def model_copy(*, update: Mapping[str, Any] | None = None, deep: bool = False) -> TaskEnvironment:
-        del vars(environment)["model_copy"]
-        if deep and not update:
-            return again if on_copies and are_equal(environment, again) else deep_copy(environment)
-        return environment.model_copy(update=update, deep=deep)
-
-    own_way = getattr(suite.run_task_with_pipeline, "__func__", None) is not TaskSuite.run_task_with_pipeline
-    if not own_way and type(user_task).init_environment is BaseUserTask.init_environment:
-        vars(environment)["model_copy"] = model_copy
-    try:
-        yield
-    finally:
-        vars(environment).pop("model_copy", None)
-        _RELOADING.reset(token)
 
 
 def are_equal(first: object, second: object) -> bool:
@@ -146,12 +88,11 @@ def _model_state(model: object) -> tuple[object, ...]:
     return vars(model), model.__pydantic_extra__, model.__pydantic_private__
 
 
-class _SharedParts(dict[int, Any]):
-    """Identity of a part of the second environment -> the part of the first that it equals."""
+def _find_same(first: Any, second: Any, shared: dict[int, Any]) -> bool:
+    """Note the parts of `second` that equal those of `first` in the same places; say if all of it does.
 
-
-def _find_same(first: Any, second: Any, shared: _SharedParts) -> bool:
-    """Note the parts of `second` that equal those of `first` in the same places; say if all of it does."""
+    In `shared`: identity of a part of the second environment -> the part of the first that it equals.
+    """
     kind = type(second)
     if kind is not type(first):
         return False
@@ -174,7 +115,7 @@ def _find_same(first: Any, second: Any, shared: _SharedParts) -> bool:
     return same
 
 
-def _same_items(first: dict[Any, Any], second: dict[Any, Any], shared: _SharedParts) -> bool:
+def _same_items(first: dict[Any, Any], second: dict[Any, Any], shared: dict[int, Any]) -> bool:
     same = [*first] == [*second] and [*map(type, first)] == [*map(type, second)]
     for key, other in second.items():
         if key in first:
@@ -210,7 +151,6 @@ def check_on_copies(check: SuiteCheck) -> SuiteCheck:
     Three Workspace checks mark mail as read in the environments they are given, so that a second
     check of the same case sees another world (agentdojo 0.1.35, injection tasks 6, 8 and 9).
     """
-    unchanged = _ReusableCopies()
 
     def checked(
         task: SuiteTask,
@@ -220,51 +160,19 @@ def check_on_copies(check: SuiteCheck) -> SuiteCheck:
         functions_stack_trace: Sequence[FunctionCall],
     ) -> bool:
         calls = select_scored_calls(functions_stack_trace, current_tracer())
-        again = unchanged.take(pre_environment, task_environment)
-        before, after = again or copy_environments(pre_environment, task_environment)
+        before, after = copy_environments(pre_environment, task_environment)
         try:
             passed = check(task, model_output, before, after, calls)
         except Exception:  # noqa: BLE001 - whatever it was: it comes again below, or came of the sharing
             pass
         else:
-            # It also finds a change of the originals since copies were made for the case's first check.
             if are_equal(before, pre_environment) and are_equal(after, task_environment):
-                if again is None:
-                    unchanged.keep(pre_environment, task_environment, (before, after))
                 return passed
         # It changed what it was given, perhaps on both sides at once: on copies that share nothing.
         before, after = deep_copy(pre_environment), deep_copy(task_environment)
         return check(task, model_output, before, after, calls)
 
-    vars(checked)["on_copies"] = True  # see `copied_quickly`
     return checked
-
-
-class _ReusableCopies(threading.local):
-    """The copies that a thread's last check left as they were, for the second check of its case.
-
-    Making them takes longer than most checks do. They are given out once: an attacked case has two checks.
-    """
-
-    def __init__(self) -> None:
-        self._originals: tuple[ref[TaskEnvironment], ref[TaskEnvironment]] | None = None
-        self._copies: tuple[TaskEnvironment, TaskEnvironment] | None = None
-
-    def keep(
-        self, before: TaskEnvironment, after: TaskEnvironment, copies: tuple[TaskEnvironment, TaskEnvironment]
-    ) -> None:
-        """Keep copies of two environments, and neither of the two alive."""
-        self._originals, self._copies = (ref(before), ref(after)), copies
-
-    def take(
-        self, before: TaskEnvironment, after: TaskEnvironment
-    ) -> tuple[TaskEnvironment, TaskEnvironment] | None:
-        """The copies of these very environments, if the last check had them; whatever was kept is let go."""
-        originals, copies = self._originals, self._copies
-        self._originals = self._copies = None
-        if originals is None or originals[0]() is not before or originals[1]() is not after:
-            return None
-        return copies
 
 
 def select_scored_calls(in_messages: Sequence[FunctionCall], tracer: Tracer) -> Sequence[FunctionCall]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import platform
 import re
 import shutil
 import stat
@@ -31,7 +32,7 @@ from agentsys.records.runs_source import (
     RECORDS,
     is_safe_member,
 )
-from agentsys.runs.build_record import package_versions
+from agentsys.runs.settings import code_versions
 
 MANIFEST_NAME = BUNDLE_LIST
 REPLIES, KEPT, FILES, CODE = "replies", "kept", "files", "code"
@@ -285,7 +286,7 @@ _PROJECT = "agentsys-bench"
 
 def list_package_versions() -> dict[str, str]:
     """Package -> version: ours, Python, and every package that ours needs."""
-    found = dict(package_versions())
+    found = {**code_versions(), "python": platform.python_version()}
     try:
         wanted = [one for one in requires(_PROJECT) or () if "extra ==" not in one]
     except PackageNotFoundError:  # run from a folder that was never installed

@@ -37,8 +37,7 @@ from agentsys.records.runs_source import RECORDS
 from agentsys.records.schema import OWN_KEY
 from agentsys.records.stored_plan import find_unfinished
 from agentsys.runs.cell import resolve_model_config
-from agentsys.runs.provenance import Recipe, load_code_states, load_recipe
-from agentsys.runs.store import OWN_FOLDER, Store
+from agentsys.runs.store import OWN_FOLDER, Recipe, Store, load_code_states, load_recipe
 from agentsys.runs.store import REPLIES_FOLDER as OWN_REPLIES
 
 _MIN_KEY_CHARS = 12

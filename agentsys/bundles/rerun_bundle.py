@@ -42,12 +42,11 @@ from agentsys.runs.claims import Claims
 from agentsys.runs.executors import run_on_threads
 from agentsys.runs.instantiate import find_kept_folders
 from agentsys.runs.plan import Job, list_differences
-from agentsys.runs.provenance import Recipe, hash_package_files
 from agentsys.runs.references import add_contents
 from agentsys.runs.run_totals import Listener
 from agentsys.runs.settings import Settings, validate_settings
 from agentsys.runs.source_files import content_digest
-from agentsys.runs.store import OWN_FOLDER, Store
+from agentsys.runs.store import OWN_FOLDER, Recipe, Store, hash_package_files
 
 CONFIG_GROUPS = ("model", "defense", "attack", "benchmark")
 _FOLDER_OPTIONS = {

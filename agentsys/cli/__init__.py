@@ -12,9 +12,8 @@ from typing import Annotated
 import typer
 
 from agentsys import __version__
-from agentsys.cli.exit_status import run_to_exit_status
 from agentsys.cli.lazy_commands import make_lazy_group
-from agentsys.cli.terminal import filter_logs, ignore_closed_output, replace_unencodable
+from agentsys.cli.terminal import filter_logs, ignore_closed_output, replace_unencodable, run_to_exit_status
 from agentsys.extensions import CommandSection, CommandSource, group_commands, shipped_docs_dir
 
 _CORE_SECTIONS = (

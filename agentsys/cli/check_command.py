@@ -16,8 +16,7 @@ from agentsys.analysis.metrics.cell_verdict import BROKEN, GRADES, VALID
 from agentsys.analysis.metrics.rates import judge_scored, scored_cells
 from agentsys.base.grouping import format_count
 from agentsys.cli.cli_output import print_line
-from agentsys.cli.exit_status import raise_on_stop_signals
-from agentsys.cli.terminal import escape_to_line
+from agentsys.cli.terminal import escape_to_line, raise_on_stop_signals
 from agentsys.extensions import CheckFinding, RunsToCheck, load_extensions
 from agentsys.records.case_reader import LoadedCases, read_cases
 from agentsys.records.runs_source import fetch_runs, open_runs

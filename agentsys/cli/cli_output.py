@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO
 
@@ -94,6 +96,12 @@ def print_to_console(console: Console, line: str, hang: str = "") -> None:
     """Print a line on a console, which may be quiet; without user and password of an address in it."""
     text = without_credentials(escape_controls(line))
     console.print(between_words(text, terminal_width(), hang), markup=False, highlight=False, soft_wrap=True)
+
+
+def next_step_line(folders: Iterable[Path], *, full: bool = False) -> str:
+    """What to type next, after some results of these folders; `full`: all of them was shown."""
+    names = " ".join(shlex.quote(str(folder)) for folder in folders)
+    return f"Next: agentsys report {names}{'' if full else ' (results DIR --full: all notes)'}"
 
 
 def terminal_width() -> int | None:

@@ -167,14 +167,13 @@ def check_extras() -> list[CheckResult]:
     required = _read_requirements()
     if not required:
         return [CheckResult(DISTRIBUTION, False, "is not installed as a package: pip install .")]
-    return [_check_extra(name, packages) for name, packages in required.items() if name is not None]
-
-
-def _check_extra(name: str, packages: Sequence[str]) -> CheckResult:
-    missing = [package for package in packages if _installed_version(package) is None]
-    if missing:
-        return CheckResult(name, False, f"{', '.join(missing)} missing: {install_command(name)}")
-    return CheckResult(name, True, "installed")
+    found = []
+    for name, packages in required.items():
+        missing = [package for package in packages if _installed_version(package) is None]
+        told = f"{', '.join(missing)} missing: {install_command(str(name))}" if missing else "installed"
+        if name is not None:
+            found.append(CheckResult(name, not missing, told))
+    return found
 
 
 def _installed_version(package: str) -> str | None:
@@ -261,24 +260,23 @@ def doctor_command(
 
 def _report_lines(report: CheckReport) -> list[str]:
     versions = [
-        CheckResult(name, version is not None, version or "not installed")
-        for name, version in report.versions.items()
+        CheckResult(name, told is not None, told or "not installed") for name, told in report.versions.items()
     ]
-    return [
-        *_section_lines("Versions", versions),
-        *_section_lines("Models", report.models),
-        *_section_lines("Extras", report.extras),
-        *_section_lines("Folders", report.folders),
-        *_section_lines("Self-check", [report.self_check]),
-    ]
-
-
-def _section_lines(title: str, findings: Sequence[CheckResult]) -> list[str]:
-    width = max((len(escape_to_line(f.subject)) for f in findings), default=0)
-    rows = [
-        f"  {_MARKS[f.ok]} {escape_to_line(f.subject):<{width}}  {escape_to_line(f.detail)}" for f in findings
-    ]
-    return [title, *rows]
+    sections = {
+        "Versions": versions,
+        "Models": report.models,
+        "Extras": report.extras,
+        "Folders": report.folders,
+        "Self-check": [report.self_check],
+    }
+    lines = []
+    for title, results in sections.items():
+        width = max((len(escape_to_line(one.subject)) for one in results), default=0)
+        lines.append(title)
+        for one in results:
+            subject, detail = escape_to_line(one.subject), escape_to_line(one.detail)
+            lines.append(f"  {_MARKS[one.ok]} {subject:<{width}}  {detail}")
+    return lines
 
 
 _MARKS = {True: "+", False: "-", None: "?"}

@@ -16,7 +16,7 @@ from agentsys.errors import ConfigError
 from agentsys.models.model_card import ModelCard, parse_card
 from agentsys.runs.cell import resolve_model_config
 from agentsys.runs.plan import Job
-from agentsys.runs.preflight import group_by_cause
+from agentsys.runs.preflight import BlockedCell, group_by_cause
 from agentsys.runs.preview import CellKey, CostEstimate, can_cost_more, estimate_costs, rehearse_jobs
 from agentsys.runs.run_session import Session
 
@@ -39,10 +39,15 @@ def show_estimate(session: Session, config_dirs: Sequence[Path], console: Consol
     header = ("model", "defense", "attack", "cases", "tokens (estimated)", "cost (estimated)")
     console.print(GridTables(Grid("the plan", header, rows, names=3)), crop=False)
     print_to_console(console, _total_line(sum(counts.values()), estimates))
-    for names, why in group_by_cause(session.obstacles):
-        print_to_console(console, f"Cannot run here: {names}. {why}")
+    print_causes(session.obstacles, "Cannot run here", console)
     if session.obstacles:
         print_to_console(console, "So the run will be refused; --skip-unavailable runs what can run.")
+
+
+def print_causes(obstacles: Sequence[BlockedCell], intro: str, console: Console) -> None:
+    """Print what stands in the way of cells, each cause once."""
+    for names, why in group_by_cause(obstacles):
+        print_to_console(console, f"{intro}: {names}. {why}")
 
 
 def refuse_if_expensive(session: Session, config_dirs: Sequence[Path], console: Console) -> None:

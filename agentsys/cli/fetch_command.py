@@ -45,10 +45,10 @@ def fetch_command(
 
 def _fetch_asb(to: Path | None, source: str | None) -> None:
     from agentsys.benchmarks.asb.asb_data import URL, asb_folder
-    from agentsys.benchmarks.asb.fetch_asb import fetch_asb as download
+    from agentsys.benchmarks.fetch_data import fetch_asb
 
-    done = download(to or asb_folder(), source or URL)
-    said = f"{len(done.files)} files, checksums as expected" if done.files else "there already, as expected"
+    done = fetch_asb(to or asb_folder(), source or URL)
+    said = f"{done.files} files, checksums as expected" if done.fresh else "there already, as expected"
     option = "fetched" if to is None else str(to)
     print_line(escape_to_line(f"{done.folder}: {said}. Use them with benchmark=asb benchmark.data={option}"))
 

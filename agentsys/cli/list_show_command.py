@@ -75,7 +75,7 @@ def show_config(
     context = LazyCommand(command, COMMANDS[command]).make_context(command, [*words[1:], *own])
     _print_document({"command": command, "options": _typed_options(context)})
     if overrides := context.params.get("overrides"):
-        _print_settings([text for text in overrides if not text.startswith("runs=")], folders)
+        _print_settings(overrides, folders)
 
 
 def _print_settings(overrides: list[str], config_dirs: list[Path]) -> None:
@@ -156,9 +156,7 @@ def show_prompts(
 
 def _build_defense(name: str, config_dirs: list[Path], plugin_paths: list[Path]) -> Any:
     """A defense with the options its config gives."""
-    find_config_file(
-        "defense", name, config_dirs
-    )  # an unknown name is refused before anything heavy is imported
+    find_config_file("defense", name, config_dirs)  # an unknown name is refused before heavy imports
     add_plugin_paths(plugin_paths)
     from agentsys.runs.instantiate import instantiate
     from agentsys.runs.references import load_defense_config
@@ -255,11 +253,8 @@ def list_command(
         print(json.dumps([one | other for one, other in zip(listed, more, strict=True)], indent=2))
         return
     if long and format == "markdown":
-        print(
-            "\n\n".join(
-                f"## {escape_to_line(name)}\n\n{describe_defense_named(name, dirs, [])}" for name, _ in rows
-            )
-        )
+        parts = [f"## {escape_to_line(name)}\n\n{describe_defense_named(name, dirs, [])}" for name, _ in rows]
+        print("\n\n".join(parts))
         return
     if long:
         for name, text in rows:

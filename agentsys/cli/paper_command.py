@@ -16,22 +16,22 @@ from agentsys.analysis.tables.table_writers import OutputFormat
 from agentsys.cli.cli_output import FormatOption, OutOption, write_output
 from agentsys.cli.stored_runs import (
     ErrorsOption,
-    FoldersArgument,
     NamesOption,
-    RunsOption,
     print_unfinished,
     read_stored_runs,
-    require_folders,
 )
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.records.case_reader import LoadedCases
 from agentsys.records.names_file import RunNames
 
+FoldersArgument = Annotated[
+    list[Path], typer.Argument(metavar="DIR...", help="Folders of runs, ours or published ones.")
+]
+
 
 def table_command(
     number: Annotated[str, typer.Argument(metavar="1|2|3|4|5|6|7", help="The paper's table.")],
-    folders: FoldersArgument = None,
-    runs: RunsOption = None,
+    folders: FoldersArgument,
     form: FormatOption = OutputFormat.TABLE,
     out: OutOption = None,
     errors: ErrorsOption = ErrorRule.REPORT,
@@ -55,13 +55,12 @@ def table_command(
             f"--fixed and --by cannot be written as {form.value} here;"
             " give another --format, or use agentsys results DIR --fixed --format csv."
         )
-    chosen_folders = require_folders(folders, runs, "table")
-    reading = read_stored_runs(chosen_folders, names, whole_names=form.for_programs)
+    reading = read_stored_runs(folders, names, whole_names=form.for_programs)
     if form.for_programs:
         print_unfinished(reading)
     filled = fill_table(chosen, reading.cases, errors, mine=mine)
     variants = variants_of(reading.cases, fixed=fixed, tag=by)
-    logdir = _suggest_logdir(chosen_folders, reading)
+    logdir = _suggest_logdir(folders, reading)
     document = make_paper_document(filled, reading, errors, variants=variants, logdir=logdir)
     write_output(make_paper_output(filled, document), form, out, RunNames(names).display_names)
 
@@ -76,8 +75,7 @@ def _suggest_logdir(folders: Sequence[Path], reading: LoadedCases) -> str:
 
 def figure_command(
     name: Annotated[str, typer.Argument(metavar="2|3|4|table1|tokens", help="Which figure.")],
-    folders: FoldersArgument = None,
-    runs: RunsOption = None,
+    folders: FoldersArgument,
     out: Annotated[
         Path, typer.Option(metavar="DIR", help="Folder for the PDF, the PNG and the plotted numbers (CSV).")
     ] = Path("results/figures"),
@@ -101,7 +99,7 @@ def figure_command(
     if name not in FIGURES:
         raise ConfigError(unknown_name("figure", name, FIGURES))
     defenses = defense.split(",") if defense else ()
-    reading = read_stored_runs(require_folders(folders, runs, "figure"), names, whole_names=True)
+    reading = read_stored_runs(folders, names, whole_names=True)
     print_unfinished(reading)
     chosen, shown = FIGURES[name], RunNames(names).display_names
     drawn = make_figure(

@@ -21,6 +21,7 @@ from agentsys.cli.cli_output import (
     FormatOption,
     OutOption,
     PluginPathOption,
+    next_step_line,
     print_line,
     table_width,
     write_output,
@@ -31,7 +32,6 @@ from agentsys.cli.stored_runs import (
     NamesOption,
     ledger_lines,
     load_own_metrics,
-    next_step_line,
     print_unfinished,
     read_stored_runs,
 )

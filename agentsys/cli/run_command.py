@@ -17,10 +17,9 @@ import typer
 
 from agentsys.base.grouping import format_count
 from agentsys.base.ledger import sum_ledgers
-from agentsys.cli.cli_output import PluginPathOption, print_to_console, table_width
-from agentsys.cli.exit_status import raise_on_stop_signals
+from agentsys.cli.cli_output import PluginPathOption, next_step_line, print_to_console, table_width
 from agentsys.cli.lazy_commands import complete_overrides
-from agentsys.cli.terminal import escape_controls
+from agentsys.cli.terminal import escape_controls, raise_on_stop_signals
 from agentsys.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -104,12 +103,17 @@ def run_cases_command(
         refuse_if_expensive(session, config_dir or [], chatter)
     with chatter.status("Asking each model one question ..."):
         session = session.preflight(skip_unavailable=skip_unavailable)
-    _print_preflight(session, chatter)
     _run_and_print(session, console, chatter, verbose=verbose)
 
 
 def _run_and_print(session: Session, console: Console, chatter: Console, *, verbose: bool) -> None:
     """Run the open cases, then print table, conclusion and the last lines."""
+    for oddity in session.oddities:
+        print_to_console(chatter, oddity)
+    if session.obstacles:
+        from agentsys.cli.dry_run import print_causes
+
+        print_causes(session.obstacles, "Left out", chatter)
     started = time.monotonic()
     outcome = _run_with_progress(session, chatter, verbose=verbose)
     spent = ""
@@ -120,8 +124,6 @@ def _run_and_print(session: Session, console: Console, chatter: Console, *, verb
     finally:
         # The same last lines in a terminal and in a log, however the run ended.
         if spent:
-            from agentsys.cli.stored_runs import next_step_line  # here: it loads what reads stored runs
-
             before = f"; {session.plan.finished} of them finished before" if session.plan.finished else ""
             print_to_console(console, f"{spent}{before}")
             print_to_console(console, next_step_line([session.store.root]))
@@ -158,22 +160,13 @@ def _print_plan(session: Session, console: Console) -> None:
         )
     for left_out in plan.skipped:
         print_to_console(console, left_out.summary_line)
-    if searches := session.searches.summary_line:
-        print_to_console(console, searches)
+    if plan.searched:
+        print_to_console(console, session.searches.summary_line)
     for key in plan.corrupt[:5]:
         print_to_console(
             console,
             f"{session.store.root / key} does not parse: it is run again, the old file kept as .corrupt",
         )
-
-
-def _print_preflight(session: Session, console: Console) -> None:
-    from agentsys.runs.preflight import group_by_cause
-
-    for oddity in session.oddities:
-        print_to_console(console, oddity)
-    for names, why in group_by_cause(session.obstacles):
-        print_to_console(console, f"Left out: {names}. {why}")
 
 
 def _run_with_progress(session: Session, console: Console, *, verbose: bool) -> RunOutcome:
@@ -216,7 +209,7 @@ def _print_results(session: Session, console: Console, seconds: float) -> str:
     from agentsys.records.case_row import shorten_names
     from agentsys.records.stored_plan import find_unfinished
 
-    folders = [folder for folder in session.folders if session.store.has_pipeline(folder.name)]
+    folders = [folder for folder in session.folders if folder.exists()]
     if not folders:
         return ""
     many = len(session.plan.jobs) >= WORTH_AN_INDEX  # then the plan was looked up in the log folder's index

@@ -163,11 +163,8 @@ def _format_waiting(meter: Meter | None) -> str:
 class PlainProgress(_CountingListener):
     """A line of text now and then, for logs and pipes."""
 
-    def __init__(self, totals: RunningTotals, console: Console, meter: Meter | None = None) -> None:
-        super().__init__(totals, console, meter)
-        self._last = time.monotonic()
-
     def __enter__(self) -> PlainProgress:
+        self._last = time.monotonic()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, _: object, __: TracebackType | None) -> None:
@@ -180,16 +177,12 @@ class PlainProgress(_CountingListener):
     def tick(self) -> None:
         """Print a line if a minute has passed."""
         if time.monotonic() - self._last >= LINE_EVERY_S:
-            self._last = time.monotonic()
-            self._print_progress()
+            self._last, totals = time.monotonic(), self._totals
+            self._print_text(f"{totals.progress}{_format_waiting(self._meter)}; {totals.format_figures()}")
 
     def stopping(self, why: str, running: int) -> None:
         """Say that the run is ending early."""
         self._print_text(_stopping_text(why, running))
-
-    def _print_progress(self) -> None:
-        totals = self._totals
-        self._print_text(f"{totals.progress}{_format_waiting(self._meter)}; {totals.format_figures()}")
 
     def _print_text(self, line: str) -> None:
         print_to_console(self._console, line, "  ")

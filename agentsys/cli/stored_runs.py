@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -40,18 +39,6 @@ NamesOption = Annotated[
 """The option of every command that reads folders; a command's parameter has None as its default."""
 
 
-FoldersArgument = Annotated[
-    list[Path] | None,
-    typer.Argument(metavar="DIR...", help="Folders of runs, ours or published ones.", show_default=False),
-]
-"""The folders of `table` and `figure`, beside `RunsOption`; None as its default. See `require_folders`."""
-
-RunsOption = Annotated[
-    list[Path] | None,
-    typer.Option("--runs", metavar="DIR", help="The same, as scripts of earlier versions have it."),
-]
-"""None as its default."""
-
 MetricOption = Annotated[
     list[str] | None,
     typer.Option("--metric", help="A metric of your own beside the others; may be repeated."),
@@ -80,28 +67,10 @@ def read_stored_runs(
     return reading if whole_names else replace(reading, cases=shorten_names(reading.cases))
 
 
-def require_folders(folders: list[Path] | None, runs: list[Path] | None, command: str) -> list[Path]:
-    """The folders of a command that takes them in two ways.
-
-    Raises:
-        ConfigError: If there are none.
-    """
-    found = [*(runs or []), *(folders or [])]
-    if not found:
-        raise ConfigError(f"Missing argument 'DIR...'. See agentsys {command} --help.")
-    return found
-
-
 def print_unfinished(reading: LoadedCases) -> None:
     """Tell on standard error which planned cases have no record, beside what has no room for notes."""
     for line in describe_unfinished(reading.unfinished):
         print(escape_to_line(line), file=sys.stderr)
-
-
-def next_step_line(folders: Iterable[Path], *, full: bool = False) -> str:
-    """What to type next, after some results of these folders; `full`: all of them was shown."""
-    names = " ".join(shlex.quote(str(folder)) for folder in folders)
-    return f"Next: agentsys report {names}{'' if full else ' (results DIR --full: all notes)'}"
 
 
 def ledger_lines(folders: Iterable[Path]) -> list[str]:

@@ -19,7 +19,7 @@ from agentsys.analysis.metrics.rates import Number
 from agentsys.base.config_catalog import load_config
 from agentsys.base.payload_lines import squeeze
 from agentsys.benchmarks.agentdojo import AgentDojo
-from agentsys.benchmarks.clock import use_case_clock
+from agentsys.benchmarks.repeatable_tools import use_case_clock
 from agentsys.benchmarks.scoring import deep_copy
 from agentsys.contracts import Attack, InjectionTask, NotInjectable, Suite, UserTask, Victim
 from agentsys.guards.guard_process import GuardProcess, NoVerdict

@@ -281,7 +281,7 @@ def hash_guard(spec: GuardSpec) -> str:
     version gets a hash of its own in every process: nothing that it said is ever taken for what it would say.
     """
     if spec.package == HERE:
-        from agentsys.runs.provenance import hash_package_files
+        from agentsys.runs.store import hash_package_files
 
         return hashlib.sha256(json.dumps(dict(hash_package_files())).encode()).hexdigest()[:16]
     if not spec.requirements:

@@ -9,7 +9,8 @@ is sent faster than its server takes them.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -81,12 +82,13 @@ class _BuiltModel:
     store: ReplyStore | None
     model_id: str = ""
     """The provider's id of it; empty where it has none (scripted models)."""
-    pacer: RateLimiter = field(default_factory=RateLimiter)
+    pacer: RateLimiter | None = None
+    """None: it asks nobody."""
 
     @property
     def probe_model(self) -> ChatModel | None:
         """The provider, asked once or twice and never from the cache; None where it asks nobody."""
-        if isinstance(self.provider, SceneModel) or (self.store is not None and self.store.read_only):
+        if self.pacer is None or (self.store is not None and self.store.read_only):
             return None
         return BugTaggingModel(
             RetryingModel(
@@ -95,13 +97,12 @@ class _BuiltModel:
         )
 
     def for_scene(self, scene: Scene) -> ChatModel:
-        if isinstance(self.provider, SceneModel):
+        if self.pacer is None:
+            assert isinstance(self.provider, SceneModel)
             scripted = MeteredModel(self.provider.for_scene(scene), self.card.price, sent=False)
             return BugTaggingModel(RetryingModel(scripted, self.card.retry or NO_RETRY))
-        paced, longest = (
-            RateLimitedModel(self.provider, self.pacer),
-            getattr(self.provider, "max_tokens", None),
-        )
+        longest = getattr(self.provider, "max_tokens", None)
+        paced = RateLimitedModel(self.provider, self.pacer)
         model: ChatModel = MeteredModel(paced, self.card.price, max_tokens=longest)
         if self.store is not None:
             model = CachingModel(model, self.store, self._request_keys(scene), keeper=self.provider)
@@ -208,33 +209,38 @@ def build_stack(
     Raises:
         ConfigError: If anything in a YAML is wrong or a key is missing.
     """
-    store = None
+    open_store, read_only = None, cache_mode is CacheMode.READ_ONLY
     if cache_dir is not None and cache_mode is not CacheMode.OFF:
-        store = ReplyStore(cache_dir, read_only=cache_mode is CacheMode.READ_ONLY)
-    main = _build_model(node, store, finish, rates)
-    wanted = sorted(set(main.card.roles.values()))
-    others = {name: _build_model(load_model(name), store, finish, rates) for name in wanted}
+        open_store = cache(partial(ReplyStore, cache_dir, read_only=read_only))  # one for all models
+    build = partial(_build_model, open_store=open_store, read_only=read_only, finish=finish, rates=rates)
+    main = build(node)
+    others = {name: build(load_model(name)) for name in sorted(set(main.card.roles.values()))}
     return ModelStack(main, {role: others[name] for role, name in main.card.roles.items()})
 
 
 def _build_model(
     node: Mapping[str, Any],
-    store: ReplyStore | None,
+    *,
+    open_store: Callable[[], ReplyStore] | None,
+    read_only: bool,
     finish: Callable[[ChatModel], ChatModel],
     rates: Path | None,
 ) -> _BuiltModel:
     fields = to_plain_dict(node)
     card = parse_card(fields)
-    read_only = store is not None and store.read_only
+    read_only = read_only and open_store is not None
     if read_only and "api_key_env" in fields:  # nothing will be sent
         fields = {**fields, "api_key_env": None}
     provider = finish(build_provider(fields, card))
     asked = str(fields.get("model_id") or "")
-    patience_s = (card.retry or RetryPolicy()).total_s
-    shared = None if rates is None else rates / f"{_server_digest(fields)}.json"
-    pacer = RateLimiter(shared, card.rate, patience_s=patience_s)
-    reply_store = store if card.cache or read_only else None
-    return _BuiltModel(card, provider, reply_identity(fields), reply_store, asked, pacer=pacer)
+    pacer = None
+    if not isinstance(provider, SceneModel):
+        shared = None if rates is None else rates / f"{_server_digest(fields)}.json"
+        pacer = RateLimiter(shared, card.rate, patience_s=(card.retry or RetryPolicy()).total_s)
+    store = None
+    if open_store is not None and (card.cache or read_only):
+        store = open_store()
+    return _BuiltModel(card, provider, reply_identity(fields), store, asked, pacer=pacer)
 
 
 def _server_digest(fields: Mapping[str, Any]) -> str:

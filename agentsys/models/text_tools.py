@@ -16,12 +16,12 @@ from typing import Any, Literal
 from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatAssistantMessage, ChatMessage, ChatToolResultMessage
 
+from agentsys.base.json_values import to_json_bytes
 from agentsys.models.chat import ChatRequest, ModelError, ToolSpec, text_of
 from agentsys.models.prompted_tools import to_json_lines
 from agentsys.models.providers.wire_parts import (
     arguments_json,
     clean_json,
-    encode_for_wire,
     parse_json,
     result_text,
 )
@@ -136,7 +136,7 @@ def _has_every_argument(args: Mapping[str, Any], tool: ToolSpec) -> bool:
 
 def request_seed(messages: object) -> int:
     """A seed for a request, the same for the same one: 0 to 1,000,000, as AgentDojo draws it at random."""
-    return zlib.crc32(encode_for_wire(messages)) % 1_000_001
+    return zlib.crc32(to_json_bytes(messages)) % 1_000_001
 
 
 def _joined_blocks(message: ChatMessage) -> str:

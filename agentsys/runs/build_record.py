@@ -6,21 +6,20 @@ import hashlib
 import json
 import platform
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
-from importlib.metadata import version
 from typing import Any
 
 from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatMessage
 
-import agentsys
 from agentsys.abilities import DeclaresFacts
 from agentsys.base.grouping import group_by
 from agentsys.base.json_values import to_plain_data
-from agentsys.benchmarks.clock import find_clock_start
 from agentsys.benchmarks.environment_loader import hash_suite_data
+from agentsys.benchmarks.repeatable_tools import find_clock_start
 from agentsys.contracts import Suite
 from agentsys.models.chat import Usage, system, user
 from agentsys.models.trace import ModelCall, Span, Tracer
@@ -35,7 +34,10 @@ from agentsys.records.schema import (
     StoredSpan,
     is_simulated_id,
 )
-from agentsys.runs.run_case import CaseRun
+from agentsys.runs.plan import Job
+from agentsys.runs.run_case import CaseRun, format_traceback, new_case_run
+from agentsys.runs.run_control import CaseEnd
+from agentsys.runs.settings import code_versions
 
 _MOST_TOKENS = 2**53
 """In one call; also the largest whole number that JSON's readers agree on."""
@@ -54,6 +56,9 @@ def _build_case_record(run: CaseRun) -> CaseRecord:
     scored = max(run.attempts - 1, 0)
     calls = [call for span in run.tracer.spans for call in span.calls]
     suite, usage = cell.benchmark.suite(case.suite), sum_usage_by_role(calls)
+    data: dict[str, str] = {}
+    with suppress(Exception):  # of a suite from outside, maybe: a label on a record must not cost the case
+        data = {"data": hash_suite_data(suite)}
     return CaseRecord(
         case=case,
         status="ok" if run.error_kind is None else "error",
@@ -80,8 +85,9 @@ def _build_case_record(run: CaseRun) -> CaseRecord:
         },
         versions={
             **{name: told.partition(" ")[0] for name, told in cell.settings.packages.items()},
-            **package_versions(),
-            **_data_version(suite),
+            **code_versions(),
+            "python": platform.python_version(),
+            **data,
         },
         config_hash=cell.config_hash,
         asked={role: asked for role in usage if (asked := cell.stack.model_id(role))},
@@ -94,18 +100,30 @@ def _build_case_record(run: CaseRun) -> CaseRecord:
     )
 
 
+def build_case_end(run: CaseRun) -> CaseEnd:
+    """What came of a case, and what is stored of it."""
+    record, fields = build_record(run), build_agentdojo_fields(run)
+    return CaseEnd(record, fields, run.error if run.ends_run else None, run.error if run.ends_cell else None)
+
+
+def build_lost_case(job: Job, error: BaseException) -> CaseEnd:
+    """Make what is stored where making a record of a case went wrong: that it did, and where."""
+    run = new_case_run(job)
+    run.error_kind, run.error = "record", f"{type(error).__name__}: {error}"
+    run.traceback = format_traceback(error)
+    return build_case_end(run)
+
+
 def list_receipts(tracer: Tracer) -> tuple[Receipt, ...] | None:
     """What the case's tools wrote when they ran; None where they write nothing."""
     if tracer.receipts is None:
         return None
-    calls = [(place, tracer.executed_calls[place]) for place in tracer.receipts]
-    return tuple(
-        Receipt(call=place, function=name, args=_digest_arguments(args)) for place, (name, args, _) in calls
-    )
-
-
-def _digest_arguments(args: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(args, sort_keys=True).encode()).hexdigest()[:16]
+    found = []
+    for place in tracer.receipts:
+        name, args, _ = tracer.executed_calls[place]
+        digest = hashlib.sha256(json.dumps(args, sort_keys=True).encode()).hexdigest()[:16]
+        found.append(Receipt(call=place, function=name, args=digest))
+    return tuple(found)
 
 
 def build_agentdojo_fields(run: CaseRun) -> dict[str, Any]:
@@ -127,17 +145,9 @@ def build_agentdojo_fields(run: CaseRun) -> dict[str, Any]:
         "security": run.security if case.injection_task_id is not None else True,
         "duration": run.duration_s,
         "evaluation_timestamp": time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(run.started)),
-        "agentdojo_package_version": package_versions()["agentdojo"],
+        "agentdojo_package_version": code_versions()["agentdojo"],
         "benchmark_version": case.version,
     }
-
-
-def _data_version(suite: Suite) -> dict[str, str]:
-    """The data's hash; nothing where a suite from outside has data that cannot be hashed."""
-    try:
-        return {"data": hash_suite_data(suite)}
-    except Exception:  # noqa: BLE001 - a label on a record must not cost the case
-        return {}
 
 
 def _make_storable(run: CaseRun) -> CaseRun:
@@ -172,20 +182,18 @@ def make_span_storable(span: Span) -> Span:
 
 def sum_usage_by_role(calls: Sequence[ModelCall]) -> dict[str, RoleUsage]:
     """Tokens, requests and cost per role. A role with one unpriced call has no known cost."""
-    return {role: _sum_usage(of_role) for role, of_role in group_by(calls, lambda call: call.role).items()}
-
-
-def _sum_usage(calls: Sequence[ModelCall]) -> RoleUsage:
-    costs = [call.cost_usd for call in calls]
-    usage = sum((_clip_usage(call.usage) for call in calls), Usage())
-    return RoleUsage(
-        calls=sum(call.error is None for call in calls),
-        requests=sum(0 if call.from_cache else call.attempts for call in calls),
-        cache_hits=sum(call.from_cache for call in calls),
-        cost_usd=None if None in costs else sum(cost for cost in costs if cost is not None),
-        latency_s=sum(call.latency_s for call in calls),
-        **vars(usage),
-    )
+    found = {}
+    for role, some in group_by(calls, lambda call: call.role).items():
+        costs = [call.cost_usd for call in some]
+        found[role] = RoleUsage(
+            calls=sum(call.error is None for call in some),
+            requests=sum(0 if call.from_cache else call.attempts for call in some),
+            cache_hits=sum(call.from_cache for call in some),
+            cost_usd=None if None in costs else sum(cost for cost in costs if cost is not None),
+            latency_s=sum(call.latency_s for call in some),
+            **vars(sum((_clip_usage(call.usage) for call in some), Usage())),
+        )
+    return found
 
 
 def _clip_usage(usage: Usage) -> Usage:
@@ -221,16 +229,6 @@ def to_plain_message(message: ChatMessage) -> dict[str, Any]:
 
 def _to_plain_call(call: FunctionCall | dict[str, Any]) -> dict[str, Any]:
     return call if isinstance(call, dict) else call.model_dump()
-
-
-@lru_cache(maxsize=1)
-def package_versions() -> Mapping[str, str]:
-    """Versions of the packages whose code runs a case, and Python's."""
-    return {
-        "agentsys": agentsys.__version__,
-        "agentdojo": version("agentdojo"),
-        "python": platform.python_version(),
-    }
 
 
 @lru_cache(maxsize=4096)

@@ -49,25 +49,15 @@ class Scriptable(Protocol):
         ...
 
 
-def make_scripter(benchmark: Benchmark, players: Iterable[object]) -> Callable[[ChatModel], ChatModel]:
-    """Make what finishes each built provider: scripted ones get playbook and roles, others stay."""
-    roles = collect_simulated_roles([benchmark, *players])
-
-    def finish(model: ChatModel) -> ChatModel:
-        if not isinstance(model, Scriptable):
-            return model
-        return model.with_playbook(partial(build_benchmark_playbook, benchmark), roles)
-
-    return finish
-
-
-def collect_simulated_roles(players: Iterable[object]) -> dict[str, SimulatedRole]:
-    """The simulated roles that benchmarks, defenses and attacks bring along."""
+def give_script(benchmark: Benchmark, players: Iterable[object], model: ChatModel) -> ChatModel:
+    """Give a scripted model the playbook and the roles that benchmark, defense and attack bring; others stay."""
+    if not isinstance(model, Scriptable):
+        return model
     roles: dict[str, SimulatedRole] = {}
-    for player in players:
+    for player in (benchmark, *players):
         if isinstance(player, PlaysRoles):
             roles.update(player.simulated_roles())
-    return roles
+    return model.with_playbook(partial(build_benchmark_playbook, benchmark), roles)
 
 
 def build_benchmark_playbook(benchmark: Benchmark) -> Playbook:
@@ -148,25 +138,25 @@ class CellBuilder:
             ConfigError: If a `_target_` cannot be found or refuses its options, or a key is missing.
         """
         benchmark: Benchmark = self._build_once("benchmark", settings.benchmark)
-        attack: Attack = self._build_once("attack", _fill_seed(settings.attack, settings.seed))
-        defense: Defense = self._build_once(
-            "defense", self._place_folders(_fill_seed(settings.defense, settings.seed))
-        )
+        attack: Attack = self._build_once("attack", self._complete(settings.attack, settings.seed))
+        defense: Defense = self._build_once("defense", self._complete(settings.defense, settings.seed))
         check_turn_support(defense, benchmark)
         stack = self._build_stack(settings, benchmark, defense, attack)
-        needy = defense
+        played = defense
         if stack.is_simulated and isinstance(defense, Rehearsable):
-            defense = defense.rehearsed()
+            played = defense.rehearsed()
         # A rehearsal tells what the real run would need.
-        found = (
-            [_missing_for_defense(needy), self._missing_for_model(settings)]
-            if self._rehearsal
-            else [_missing_for_defense(defense)]
-        )
-        found.append(_missing_role_model(defense, settings.model))
-        lacks = tuple(one for one in found if one is not None)
+        checked, found = (defense, self._missing_for_model(settings)) if self._rehearsal else (played, None)
+        lacks = [] if found is None else [found]
+        if isinstance(checked, ChecksItsNeeds):
+            try:
+                checked.ready()
+            except Unavailable as error:
+                lacks.insert(0, error)
+        if (missing := _missing_role_model(played, settings.model)) is not None:
+            lacks.append(missing)
         victim = Victim(parse_card(settings.model).prose_name, benchmark.user_name)
-        return Cell(settings, benchmark, attack, defense, stack, victim, self._books, lacks)
+        return Cell(settings, benchmark, attack, played, stack, victim, self._books, tuple(lacks))
 
     def _missing_for_model(self, settings: Settings) -> Unavailable | None:
         model = resolve_model_config(settings)
@@ -183,14 +173,20 @@ class CellBuilder:
     def _load_model(self, name: str) -> dict[str, Any]:
         return load_config("model", name, self._config_dirs)
 
-    def _place_folders(self, config: dict[str, Any]) -> dict[str, Any]:
-        """A defense that keeps files, or one inside it, keeps them beside the runs by default."""
-        if self._rehearsal:
-            return config
-        placed = _map_nodes(config, self._place_folders)
-        kept = {option: folder for option, folder in find_kept_folders(config).items() if option in placed}
-        unplaced = {option: folder for option, folder in kept.items() if placed[option] is None}
-        return placed | {option: str(self._store.own / folder) for option, folder in unplaced.items()}
+    def _complete(self, option: Any, seed: int) -> Any:
+        """An option with each object that it describes complete.
+
+        A `seed: null` becomes the run's, and a defense that keeps files keeps them beside the runs.
+        """
+        if isinstance(option, list):
+            return [self._complete(one, seed) for one in option]
+        if not isinstance(option, dict) or "_target_" not in option:
+            return option
+        inner = {name: self._complete(value, seed) for name, value in option.items()}
+        own: dict[str, Any] = {"seed": seed}
+        if not self._rehearsal:
+            own |= {name: str(self._store.own / folder) for name, folder in find_kept_folders(option).items()}
+        return inner | {name: value for name, value in own.items() if name in inner and inner[name] is None}
 
     def _build_once(self, group: str, config: Mapping[str, Any]) -> Any:
         key = f"{group}:{config!r}"
@@ -214,20 +210,11 @@ class CellBuilder:
                 cache_dir=settings.cache.dir or own / REPLIES_FOLDER,
                 cache_mode=settings.cache.mode,
                 load_model=self._load_model,
-                finish=make_scripter(benchmark, [defense, attack]),
+                finish=partial(give_script, benchmark, [defense, attack]),
                 rates=None if books is None else own / "rates",
             )
         stack: ModelStack = self._built[key]
         return stack
-
-
-def _missing_for_defense(defense: Defense) -> Unavailable | None:
-    if isinstance(defense, ChecksItsNeeds):
-        try:
-            defense.ready()
-        except Unavailable as error:
-            return error
-    return None
 
 
 def _missing_role_model(defense: Defense, model: Mapping[str, Any]) -> Unavailable | None:
@@ -255,25 +242,6 @@ def resolve_model_config(settings: Settings) -> dict[str, Any]:
         return model
     roles = dict.fromkeys(sorted(ATTACKER_ROLES), attacker) | dict(model.get("roles") or {})
     return {**model, "roles": {**roles, ATTACKER_ROLE: attacker}}
-
-
-def _fill_seed(config: dict[str, Any], seed: int) -> dict[str, Any]:
-    """A config whose `seed: null`, and those of the objects it describes inside, became the run's."""
-    inner = _map_nodes(config, lambda node: _fill_seed(node, seed))
-    return {**inner, "seed": seed} if "seed" in inner and inner["seed"] is None else inner
-
-
-def _map_nodes(
-    config: Mapping[str, Any], change: Callable[[dict[str, Any]], dict[str, Any]]
-) -> dict[str, Any]:
-    """A config with each object that one of its options describes, or a list in one, changed."""
-
-    def changed(option: Any) -> Any:
-        if isinstance(option, list):
-            return [changed(one) for one in option]
-        return change(option) if isinstance(option, dict) and "_target_" in option else option
-
-    return {name: changed(option) for name, option in config.items()}
 
 
 def check_turn_support(defense: Defense, benchmark: Benchmark) -> None:

@@ -2,13 +2,11 @@
 
 Who wants to do something takes a claim on it first: a small file that only one can make. Whose owner has
 ended without giving it back is free again. On one machine the owner is looked up by its number and start;
-of an owner on another machine only the heartbeat can be seen, a file that it touches now and then. Claims lie
-in many small folders, for who lists one waits for the interpreter's lock once for each name in it.
+of an owner on another machine only the heartbeat can be seen, a file that it touches now and then.
 """
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import logging
 import os
@@ -16,7 +14,7 @@ import random
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
@@ -28,7 +26,6 @@ _log = logging.getLogger(__name__)
 PATIENCE_S = 60.0
 """Without a heartbeat for this long, an owner on another machine counts as dead."""
 _HEARTBEAT_SUFFIX = ".alive"
-_MAX_TRIES = 5
 _POLL_S = 0.2
 
 
@@ -43,8 +40,8 @@ class Claims:
     def __init__(self, store: Store, patience_s: float = PATIENCE_S) -> None:
         self._store, self._folder, self._patience_s = store, store.own / "claims", patience_s
         self._owner = f"{Process.here().mark}-{secrets.token_hex(4)}"
+        self._heartbeat = self._folder / f"{self._owner}{_HEARTBEAT_SUFFIX}"
         self._held: dict[str, Path] = {}
-        self._used: set[Path] = set()
         self._beats: dict[Path, tuple[int, float]] = {}
         self._ended = threading.Event()
 
@@ -68,7 +65,6 @@ class Claims:
         with suppress(OSError):
             self.remove_dead()  # some were watched for long enough by now
         self._heartbeat.unlink(missing_ok=True)
-        _remove_empty(self._used)
 
     def take(self, name: str) -> bool:
         """Say whether `name` is this run's from now on, until `release`.
@@ -77,38 +73,22 @@ class Claims:
             StoreError: If the log folder is not there any more, or cannot be written.
         """
         self._store.check_there()
-        hashed = hashlib.sha256(name.encode()).hexdigest()
-        place = self._folder / hashed[:2] / hashed[:32]
-        claim = place.with_name(f"{place.name}.{self._owner}")
+        hashed = hashlib.sha256(name.encode()).hexdigest()[:32]
+        claim = self._folder / f"{hashed}.{self._owner}"
         try:
-            self._create_file(claim)
+            os.close(os.open(claim, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
         except FileExistsError:  # another thread of this run's
             return False
         except OSError as error:
             raise self._store.unwritable(claim, error) from None
         # Once it is made, not before: whoever makes his later finds this one. Two who make theirs at once may
         # both give way, which a look beforehand would not rule out either.
-        if self._live_claims(place):
+        others = [other for other in self._folder.glob(f"{hashed}.*") if other != claim]
+        if not all(map(self._remove_if_dead, others)):
             claim.unlink(missing_ok=True)
             return False
         self._held[name] = claim
         return True
-
-    def _create_file(self, claim: Path) -> None:
-        """Make a claim's file.
-
-        Raises:
-            FileExistsError: If it is there.
-            OSError: If it cannot be made.
-        """
-        for _ in range(_MAX_TRIES):
-            try:
-                os.close(os.open(claim, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
-                return
-            except FileNotFoundError:  # its folder is not there yet, or a run that has ended has removed it
-                claim.parent.mkdir(exist_ok=True)
-                self._used.add(claim.parent)
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(claim))
 
     def release(self, name: str) -> None:
         """Give a claim back; nothing happens where there is none."""
@@ -162,10 +142,6 @@ class Claims:
         self.remove_dead()
         return []
 
-    @property
-    def _heartbeat(self) -> Path:
-        return self._folder / f"{self._owner}{_HEARTBEAT_SUFFIX}"
-
     def _touch_heartbeat(self) -> None:
         while not self._ended.wait(self._patience_s / 6):
             try:
@@ -173,19 +149,14 @@ class Claims:
             except OSError:  # gone with its folder: whoever takes or stores next says so
                 return
 
-    def _live_claims(self, place: Path) -> list[Path]:
-        """The claims of other live runs on a place; those of dead ones are removed.
+    def _remove_if_dead(self, claim: Path) -> bool:
+        """Remove the claim of a run that has ended; say whether it was one.
 
         A claim's name holds its owner's, and no owner has the name of an earlier one: what is removed
         here cannot be a live run's, however long ago it was looked at.
         """
-        claims = [claim for claim in _list_folder(place.parent) if claim.stem == place.name]
-        return [claim for claim in claims if not self._remove_if_dead(claim)]
-
-    def _remove_if_dead(self, claim: Path) -> bool:
-        owner = claim.suffix[1:]
-        if owner == self._owner or not self._is_dead(owner):
-            return owner == self._owner
+        if not self._is_dead(claim.suffix[1:]):
+            return False
         claim.unlink(missing_ok=True)
         return True
 
@@ -226,25 +197,9 @@ class Claims:
         for heartbeat in self._folder.glob(f"*{_HEARTBEAT_SUFFIX}"):
             if self._is_dead(heartbeat.stem) or self._is_old(heartbeat):
                 heartbeat.unlink(missing_ok=True)
-        folders = [path for path in _list_folder(self._folder) if path.suffix != _HEARTBEAT_SUFFIX]
-        for folder in folders:
-            for claim in _list_folder(folder):
+        for claim in self._folder.glob("*.*"):
+            if claim.suffix != _HEARTBEAT_SUFFIX:
                 self._remove_if_dead(claim)
-        _remove_empty(folders)
-
-
-def _list_folder(folder: Path) -> list[Path]:
-    """What is in a folder; nothing where a run that is ending has just removed it."""
-    try:
-        return list(folder.iterdir())
-    except FileNotFoundError:
-        return []
-
-
-def _remove_empty(folders: Iterable[Path]) -> None:
-    for folder in folders:
-        with suppress(OSError):  # another run has a claim in it
-            folder.rmdir()
 
 
 def _process_mark(owner: str) -> str:

@@ -29,31 +29,21 @@ from omegaconf.errors import OmegaConfBaseException
 from agentsys.base.config_catalog import list_config_names
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.extensions import shipped_config_dir, shipped_config_dirs
-from agentsys.models.secrets import without_credentials
 from agentsys.runs.instantiate import READ_TOOLS
-from agentsys.runs.override_hints import (
-    MEANT,
-    REPLACEMENTS,
-    ChoiceOption,
-    find_choice_options,
-    refuse_misread,
-)
 from agentsys.runs.references import (
     add_contents,
-    artefact_label,
     fill_auto_options,
-    label_from_file,
+    flatten_options,
+    make_label,
+    options_in_name,
     refuse_environment,
-    replay_label,
     resolve_names,
 )
 from agentsys.runs.settings import (
     NOT_IDENTITY,
     Settings,
     is_scripted_model,
-    not_in_name,
     validate_settings,
-    without_keys,
 )
 
 LABELLED = ("model", "defense", "attack")
@@ -81,28 +71,12 @@ def compose(overrides: Sequence[str], config_dirs: Sequence[Path] = ()) -> list[
     # As Hydra wants it: no preset is chosen by default, so that one is added.
     overrides = [f"+{text}" if text.startswith("experiment=") else text for text in overrides]
     choices = {group: list_config_names(group, config_dirs) for group in GROUPS}
-    one_choice = [option for text in overrides for option in find_choice_options(text, choices)]
-    overrides = [text for text in overrides if text not in {option.typed for option in one_choice}]
-    parsed = _parse_overrides(overrides)
-    fixed = [o.input_line or "" for o in parsed if not o.is_sweep_override()]
-    swept = {o.key_or_group: _expand_sweep(o, choices) for o in parsed if o.is_sweep_override()}
-    for override in parsed:
-        for value in swept.get(override.key_or_group, [override.value()]):
-            _check_choice(override.key_or_group, value, choices)
+    one_choice = [option for text in overrides for option in _find_choice_options(text, choices)]
+    parsed = _parse_overrides([text for text in overrides if text not in {one.typed for one in one_choice}])
     with open_composer(config_dirs) as resolve:
-        shaping = [text for o, text in zip(parsed, overrides, strict=True) if _shapes_sweep(o)]
-        given = {o.key_or_group for o in parsed}
-        # Without a preset there is no sweep to read.
-        preset = (
-            {k: v for k, v in _preset_sweep(resolve(shaping).config).items() if k not in given}
-            if shaping
-            else {}
-        )
-        for key, values in preset.items():
-            for value in values:
-                _check_choice(key, value, choices)
-        axes = [[f"{key}={value}" for value in values] for key, values in {**preset, **swept}.items()]
-        plan = [_add_choice_options([*fixed, *extra], one_choice, resolve) for extra in _combinations(axes)]
+        plan = _expand_sweeps(parsed, choices, resolve)
+        if one_choice:
+            plan = [_add_choice_options(words, one_choice, resolve) for words in plan]
         for option in one_choice:
             if not any(option.override in words for words in plan):
                 raise ConfigError(f"{option.typed}: no cell of this run has {option.group}={option.choice}.")
@@ -113,33 +87,73 @@ def compose(overrides: Sequence[str], config_dirs: Sequence[Path] = ()) -> list[
     return add_contents([resolve_names(one, config_dirs) for one in found], config_dirs)
 
 
+def _expand_sweeps(
+    parsed: Sequence[Override], choices: Mapping[str, Sequence[str]], resolve: Composer
+) -> list[list[str]]:
+    """The overrides of each combination that comma lists, patterns and the preset's sweep ask for."""
+    fixed = [o for o in parsed if not o.is_sweep_override()]
+    swept = {o.key_or_group: _expand_sweep(o, choices) for o in parsed if o.is_sweep_override()}
+    for override in parsed:
+        for value in swept.get(override.key_or_group, [override.value()]):
+            _check_choice(override.key_or_group, value, choices)
+    # What can change the preset's sweep; options of a group may not fit the default choice.
+    tops = {"experiment", "sweep"}
+    shaping = [str(o.input_line) for o in fixed if o.key_or_group.partition(".")[0] in tops]
+    preset = _preset_sweep(resolve(shaping).config) if shaping else {}
+    open_axes = {key: values for key, values in preset.items() if key not in {o.key_or_group for o in parsed}}
+    for key, values in open_axes.items():
+        for value in values:
+            _check_choice(key, value, choices)
+    axes = [[f"{key}={value}" for value in values] for key, values in {**open_axes, **swept}.items()]
+    return [[*(o.input_line or "" for o in fixed), *extra] for extra in _combinations(axes)]
+
+
+@dataclass(frozen=True)
+class ChoiceOption:
+    """An option of one choice in a sweep, e.g. `defense.melon.embedder=char_ngrams`."""
+
+    typed: str
+    group: str
+    choice: str
+    override: str
+    """The same as it is written for that choice alone, e.g. `defense.embedder=char_ngrams`."""
+
+
+def _find_choice_options(text: str, choices: Mapping[str, Sequence[str]]) -> Iterator[ChoiceOption]:
+    """The option that an override sets of one choice: one, or none."""
+    found = re.fullmatch(r"([+~]*)(model|defense|attack)\.(.+?)=(.*)", text, re.DOTALL)
+    if found is not None:
+        plus, group, key, value = found.groups()
+        names = [name for name in choices[group] if key.startswith(f"{name}.")]
+        for name in sorted(names, key=len)[-1:]:  # a name may begin another one: `a` and `a.b`
+            yield ChoiceOption(text, group, name, f"{plus}{group}.{key[len(name) + 1 :]}={value}")
+
+
 def _add_choice_options(
     words: Sequence[str], options: Sequence[ChoiceOption], resolve: Composer
 ) -> list[str]:
     """A combination's overrides, and those that are for one of its choices."""
-    if not options:
-        return list(words)
     chosen = resolve([word for word in words if word.lstrip("+").split("=")[0] in GROUPS]).choices
     return [*words, *(one.override for one in options if chosen[one.group] == one.choice)]
 
 
 def _parse_overrides(overrides: Sequence[str]) -> list[Override]:
     for text in overrides:
-        refuse_misread(text)
+        if "=" not in text and text in list_config_names("experiment"):
+            raise ConfigError(f"'{text}' is an experiment: agentsys run experiment={text}")
+        if re.match(r"[+~]*[\w./-]+@", text):
+            raise ConfigError(f"{text}: settings have no @. Write key=value: {text.replace('@', '.', 1)}")
+        if text.startswith("="):
+            raise ConfigError(f"Override not understood: {text}. {_KEY_VALUE}")
+        if (option := text.partition("=")[0]) in _OPTIONS_WITH_DASHES:
+            raise ConfigError(f"{text}: this is an option: --{option} {text.partition('=')[2]}")
     try:
         return list(OverridesParser.create().parse_overrides(list(overrides)))
     except HydraException as error:
-        raise ConfigError(
-            f"Override not understood: {first_line(error)} Write key=value, e.g. defense=agentsys limit=10."
-        ) from None
+        raise ConfigError(f"Override not understood: {first_line(error)} {_KEY_VALUE}") from None
 
 
-def _shapes_sweep(override: Override) -> bool:
-    """Say whether it can change the preset's sweep; options of a group may not fit the default choice."""
-    return not override.is_sweep_override() and override.key_or_group.split(".")[0] in {
-        "experiment",
-        "sweep",
-    }
+_KEY_VALUE = "Write key=value, e.g. defense=agentsys limit=10."
 
 
 def _combinations(axes: Sequence[Sequence[str]]) -> list[list[str]]:
@@ -182,7 +196,7 @@ def _check_choice(group: str, name: object, choices: Mapping[str, Sequence[str]]
         names = ",".join(map(str, name))
         raise ConfigError(f"{group}=[{names}] is a list; a sweep has commas alone: {group}={names or 'NAME'}")
     if isinstance(name, str | int | float) and group in choices and name not in choices[group]:
-        instead = REPLACEMENTS.get((group, str(name)), "")
+        instead = _REPLACEMENTS.get((group, str(name)), "")
         raise ConfigError(f"{unknown_name(group, str(name), choices[group])}{instead}")
 
 
@@ -206,22 +220,15 @@ def _compose_settings(overrides: Sequence[str], resolve: Composer) -> Settings:
     values = to_plain_config(config)
     del values["sweep"]
     shipped = resolve.shipped(composed)
-    named = {group: _options_in_name(config[group]) for group in LABELLED}
+    named = {group: options_in_name(config[group]) for group in LABELLED}
     values["labels"] = {
-        group: _make_label(group, choices[group], values[group], shipped[group], named[group])
+        group: make_label(group, choices[group], values[group], shipped[group], named[group])
         for group in LABELLED
     }
     if _scripts_attacker(values, choices["attack"], overrides):
         values["scripted_attacker"] = True
         values["labels"]["attack"] += "+attacker=simulated"
     return validate_settings(values)
-
-
-def _allow_read_tools(override: Override) -> Override:
-    """The override as it stands; every defense that can read tools has this option, in no YAML."""
-    if override.key_or_group == f"defense.{READ_TOOLS}":
-        override.type = OverrideType.FORCE_ADD
-    return override
 
 
 def _scripts_attacker(values: Mapping[str, Mapping[str, Any]], attack: str, overrides: Sequence[str]) -> bool:
@@ -234,45 +241,6 @@ def _scripts_attacker(values: Mapping[str, Mapping[str, Any]], attack: str, over
         text.lstrip("+").startswith("attack.attacker=") for text in overrides
     )
     return searches and is_scripted_model(values["model"]) and not by_user
-
-
-def _options_in_name(node: DictConfig) -> set[str]:
-    """Options that the YAML writes into its `name`, as in `pair-${.mode}`."""
-    raw = OmegaConf.to_container(node, resolve=False)
-    return set(re.findall(r"\$\{\.(\w+)\}", str(raw.get("name")))) if isinstance(raw, dict) else set()
-
-
-_EFFORT_OPTIONS = {
-    "effort",
-    "extra_body.chat_template_kwargs.enable_thinking",
-    "extra_body.thinking.type",
-    "reasoning_effort",
-    "thinking",
-    "thinking_budget",
-    "thinking_level",
-}
-"""A model's options that its label names even where the YAML itself sets them: how much it thinks. Two
-efforts of one model are two models, whatever a later YAML of the same name says."""
-
-
-def _make_label(
-    group: str, choice: str, values: Mapping[str, Any], shipped: Mapping[str, Any], in_name: set[str]
-) -> str:
-    """The YAML's own name, followed by how much a model thinks and every option that differs from that YAML.
-
-    What the YAML writes into the name itself is not told twice.
-    """
-    hidden = not_in_name(group, values) | in_name
-    before = flatten_options(without_keys(shipped, hidden))
-    after = flatten_options(without_keys(values, hidden))
-    keys = sorted({*before, *after} - {"name"})  # the name is what stands in front
-    # An option that was one value and became several (`sloppiness: {refusals: 0.1}`) shows the several alone.
-    opened = {k for k in before.keys() - after.keys() if any(new.startswith(f"{k}.") for new in after)}
-    stated = {k for k in _EFFORT_OPTIONS if group == "model" and after.get(k) is not None} - hidden
-    differing = [k for k in keys if k not in opened and (before.get(k) != after.get(k) or k in stated)]
-    changed = [f"+{k}={without_credentials(str(after.get(k)))}" for k in differing]
-    name = values.get("name") or label_from_file(choice, values) or choice
-    return replay_label(str(name), values) + "".join(changed) + artefact_label(values)
 
 
 @dataclass(frozen=True)
@@ -341,7 +309,10 @@ class Composer:
             parsed = OverridesParser.create().parse_overrides(list(overrides))
             before = self._composed([str(one.input_line) for one in parsed if self._is_choice(one)])
             config = deepcopy(before.config)
-            values = [_allow_read_tools(one) for one in parsed if not self._is_choice(one)]
+            values = [one for one in parsed if not self._is_choice(one)]
+            for one in values:
+                if one.key_or_group == f"defense.{READ_TOOLS}":  # every defense that can has it, in no YAML
+                    one.type = OverrideType.FORCE_ADD
             ConfigLoaderImpl._apply_overrides_to_config(values, config)
             refuse_environment(OmegaConf.to_container(config))
             OmegaConf.resolve(config.model)
@@ -408,25 +379,14 @@ def to_plain_config(config: DictConfig) -> dict[str, Any]:
     return {str(key): value for key, value in values.items()}
 
 
-def flatten_options(node: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """The values in nested options, by their dotted names."""
-    found: dict[str, Any] = {}
-    for key, value in node.items():
-        if isinstance(value, dict):
-            found |= flatten_options(value, f"{prefix}{key}.")
-        else:
-            found[f"{prefix}{key}"] = value
-    return found
-
-
 def _explain(error: Exception, overrides: Sequence[str], compose: Composer) -> str:
     """One line about a composition error; for an unknown key, the nearest known ones."""
     text = first_line(error)
     for override in overrides:
         key = override.split("=")[0].lstrip("+~")
         if f"'{key}'" in text and "Could not override" in text:
-            if key in MEANT:
-                return f"Unknown setting '{key}'. Write {MEANT[key]}={override.partition('=')[2]}"
+            if key in _MEANT:
+                return f"Unknown setting '{key}'. Write {_MEANT[key]}={override.partition('=')[2]}"
             known = flatten_options(to_plain_config(compose([o for o in overrides if o != override]).config))
             names = [*GROUPS, *(name for name in known if "._" not in name)]
             return unknown_name("setting", key, names).split(" Known:")[0] + " See `agentsys show config`."
@@ -437,3 +397,38 @@ def first_line(error: Exception) -> str:
     """The first line of an error of Hydra's, as a sentence."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return (lines[0] if lines else type(error).__name__).rstrip(".") + "."
+
+
+_OPTIONS_WITH_DASHES = {"config-dir", "plugin-path", "dry-run"}
+_MEANT = {
+    **dict.fromkeys(("suite", "suites"), "benchmark.suites"),
+    "version": "benchmark.version",
+    **dict.fromkeys(("task", "tasks", "user_task"), "user_tasks"),
+    "injection_task": "injection_tasks",
+    **dict.fromkeys(("n", "samples"), "limit"),
+    **dict.fromkeys(("workers", "threads"), "executor.workers"),
+    **dict.fromkeys(("out", "output"), "logdir"),
+    "budget_usd": "budget.usd",
+    "temperature": "model.temperature",
+    "base_url": "model.base_url",
+    "model_id": "model.model_id",
+    "traces": "model.traces",
+    "experiments": "experiment",
+    "defenses": "defense",
+    "attacks": "attack",
+    "models": "model",
+}
+"""Keys of other harnesses, and of what stands one level down -> ours."""
+_REPLACEMENTS = {
+    ("executor", "processes"): (
+        " Use executor=threads with executor.workers=N; where one process is not enough, start the same command"
+        " several times: they share its cases and its budget (docs/scale.md)."
+    ),
+    ("experiment", "rivals"): " It is now: experiment=recent",
+    ("experiment", "table2_light"): " It is now: experiment=table2 --skip-unavailable",
+    ("experiment", "table2_compat"): (
+        " It is now: experiment=table2 "
+        "'defense=none,prompt_sandwiching,agentsys,glob(*_compat,exclude=[attriguard*,datafilter*])'"
+    ),
+}
+"""Names of earlier versions -> what stands instead."""

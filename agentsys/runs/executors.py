@@ -24,11 +24,12 @@ from typing import Any
 from agentsys.errors import ConfigError, StopRequested
 from agentsys.models.budget import Meter, RunBudgetReached
 from agentsys.records.schema import CaseRecord
+from agentsys.runs.build_record import build_case_end, build_lost_case
 from agentsys.runs.claims import Claims
-from agentsys.runs.finish_case import RunSearches, build_lost_case, finish_case
 from agentsys.runs.plan import Job
-from agentsys.runs.run_case import SearchStopped
-from agentsys.runs.run_control import CaseEnd, RunOrder, RunTally, defer_signals
+from agentsys.runs.run_case import SearchStopped, run_case
+from agentsys.runs.run_control import CaseEnd, RunTally, defer_signals
+from agentsys.runs.run_searches import RunSearches
 from agentsys.runs.run_totals import AbandonedCell, Listener, RunOutcome
 from agentsys.runs.settings import ExecutorSettings
 from agentsys.runs.store import Store, StoreError
@@ -62,7 +63,7 @@ def run_on_threads(
         listener: Is told of each record, in the calling thread.
         meter: What the run spends and may spend; None: it has no budget.
     """
-    state = _ThreadRun(RunTally(RunOrder(jobs, workers), listener, meter), store, claims)
+    state = _ThreadRun(RunTally(jobs, listener, meter), store, claims)
     # Not a `with` block: leaving one waits for cases under way, and who presses Ctrl-C twice does not.
     pool = ThreadPoolExecutor(workers, thread_name_prefix="case")
     try:
@@ -158,7 +159,7 @@ def run_and_store(job: Job, store: Store, searches: RunSearches, claims: Claims)
         RunBudgetReached: If the run may spend no more.
     """
     try:
-        end = finish_case(job, store, searches)
+        end = searches.finish_case(job) if job.needs_search else build_case_end(run_case(job))
         store.write(end.record, end.agentdojo)
     except SearchStopped:
         return None
@@ -198,7 +199,7 @@ def run_on_nodes(
         ConfigError: If there is no cluster at the address.
     """
     with _join_cluster(executor.address) as ray:
-        tally = RunTally(RunOrder(jobs, 1), listener, meter)
+        tally = RunTally(jobs, listener, meter)
         return _NodeWatch(ray, work, jobs, tally, store, executor.workers).wait_for_nodes()
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from agentdojo.task_suite.task_suite import TaskSuite
@@ -49,8 +48,6 @@ _ABILITIES: Mapping[str, tuple[type, ...]] = {
 
 READ_TOOLS = "read_tools"
 """An option of every defense that can (`abilities.ReadsTools`)."""
-AUTO = "auto"
-"""An option of an attack that follows the attacked model."""
 _SIMILARITY_CUTOFF = 0.8
 """Share of letters that two names have in common before one is taken for the other misspelled."""
 
@@ -69,64 +66,25 @@ def instantiate(group: str, config: Mapping[str, Any]) -> Any:
     made = build_object(group, options)
     check_abilities(group, made, f"{group} {config['_target_']}")
     if reads:
-        _let_read_tools(made)
+        can = isinstance(made, abilities.ReadsTools)
+        if can:
+            made.reads_tools = True
+        if not (can and made.reads_tools):
+            raise ConfigError(
+                "defense.read_tools=true: this defense reads no descriptions of tools; leave it out, or use one"
+                " that filters results (phrase_detector, firewall_sanitizer, promptarmor, ...)."
+            )
     return made
-
-
-def _let_read_tools(defense: Any) -> None:
-    can = isinstance(defense, abilities.ReadsTools)
-    if can:
-        defense.reads_tools = True
-    if not (can and defense.reads_tools):
-        raise ConfigError(
-            "defense.read_tools=true: this defense reads no descriptions of tools; leave it out, or use one that"
-            " filters results (phrase_detector, firewall_sanitizer, promptarmor, ...)."
-        )
 
 
 def find_kept_folders(config: Mapping[str, Any]) -> Mapping[str, str]:
     """Ask the class of a defense's config what it keeps (`KeepsFiles`); nothing if there is none."""
-    found = _load_class("defense", config)
+    found = load_class("defense", config)
     return found.keeps if isinstance(found, abilities.KeepsFiles) else {}
 
 
-def find_contents(config: Any) -> Mapping[str, str]:
-    """Ask the classes of a defense's config, and of those it holds, what they depend on (`HasContents`)."""
-    if isinstance(config, list):
-        config = dict(enumerate(config))
-    if not isinstance(config, dict):
-        return {}
-    inner = {f"{key}.{name}": one for key, of in config.items() for name, one in find_contents(of).items()}
-    found = _load_class("defense", config) if "_target_" in config else None
-    own = {key: value for key, value in config.items() if key != READ_TOOLS}
-    return {**inner, **found.contents(own)} if isinstance(found, abilities.HasContents) else inner
-
-
-def find_defense_options(config: Mapping[str, Any]) -> Sequence[str]:
-    """Ask the class of a defense's config which options hold defenses (`HoldsDefenses`)."""
-    found = _load_class("defense", config)
-    return found.holds if isinstance(found, abilities.HoldsDefenses) else ()
-
-
-def resolve_auto_options(attack: Mapping[str, Any], model: Mapping[str, Any]) -> Mapping[str, str]:
-    """The values of an attack's options that are `auto` and follow the attacked model (`FollowsModel`).
-
-    Raises:
-        ConfigError: If the model's config does not tell one.
-    """
-    wanted = [option for option, value in attack.items() if value == AUTO]
-    found = _load_class("attack", attack) if wanted else None
-    follows = found.follows if isinstance(found, abilities.FollowsModel) else {}
-    return {option: follows[option](model) for option in wanted if option in follows}
-
-
-def label_of_file(attack: Mapping[str, Any], file: Path) -> str:
-    """What an attack's option `file` adds to its name (`NamesFromFile`)."""
-    found = _load_class("attack", attack)
-    return found.name_of_file(file) if isinstance(found, abilities.NamesFromFile) else file.stem
-
-
-def _load_class(kind: str, config: Mapping[str, Any]) -> Any:
+def load_class(kind: str, config: Mapping[str, Any]) -> Any:
+    """The class of a config, to be asked about its abilities; None where there is none."""
     try:
         return load_target(kind, config)
     except ConfigError:

@@ -11,6 +11,7 @@ from itertools import product
 from typing import Any
 
 from agentsys.abilities import NamesExclusions, NamesTasks, PicksPairs, SparesUserTasks
+from agentsys.attacks.attack_search import is_searched
 from agentsys.base.grouping import group_by
 from agentsys.contracts import AttackKind
 from agentsys.errors import ConfigError, unknown_name
@@ -42,6 +43,12 @@ class Job:
     def labels(self) -> tuple[str, str, str]:
         """Labels of model, defense and attack."""
         return self.case.model, self.case.defense, self.case.attack
+
+    @property
+    def needs_search(self) -> bool:
+        """Whether its text has to be searched for. A model that replays runs dictates texts itself."""
+        attacked = self.case.injection_task_id is not None
+        return attacked and is_searched(self.cell.attack) and not self.cell.stack.replays_runs
 
 
 def make_job(cell: Cell, suite: str, pair: TaskPair, epoch: int = 0) -> Job:
@@ -132,21 +139,15 @@ def find_applicable_pairs(cell: Cell, pairs: Mapping[str, Sequence[TaskPair]]) -
 
 def sum_excluded(cells: Sequence[tuple[Cell, CellPairs]]) -> tuple[ExcludedPairs, ...]:
     """Sum up what several cells leave out, one per attack, in the order of the cells."""
-    by_attack = group_by(cells, lambda cell: cell[0].settings.labels["attack"])
-    return tuple(
-        _sum_of_attack(label, found) for label, found in by_attack.items() if any(p.unfit for _, p in found)
-    )
-
-
-def _sum_of_attack(label: str, found: Sequence[tuple[Cell, CellPairs]]) -> ExcludedPairs:
-    attack = found[0][0].attack
-    return ExcludedPairs(
-        attack=label,
-        why=attack.left_out if isinstance(attack, NamesExclusions) else "does not apply to",
-        pairs=len(frozenset().union(*(pairs.unfit for _, pairs in found))),
-        cases=sum(len(pairs.unfit) * cell.settings.epochs for cell, pairs in found),
-        empty=not any(fitting for _, pairs in found for fitting in pairs.fit.values()),
-    )
+    sums = []
+    for label, found in group_by(cells, lambda cell: cell[0].settings.labels["attack"]).items():
+        attack, unfit = found[0][0].attack, frozenset().union(*(pairs.unfit for _, pairs in found))
+        if unfit:
+            why = attack.left_out if isinstance(attack, NamesExclusions) else "does not apply to"
+            cases = sum(len(pairs.unfit) * cell.settings.epochs for cell, pairs in found)
+            empty = not any(fitting for _, pairs in found for fitting in pairs.fit.values())
+            sums.append(ExcludedPairs(label, why, len(unfit), cases, empty))
+    return tuple(sums)
 
 
 def nothing_left_message(skipped: Sequence[ExcludedPairs]) -> str:
@@ -190,6 +191,11 @@ class Plan:
         return replace(self, jobs=jobs, open_jobs=open_jobs, finished=len(jobs) - len(open_jobs))
 
     @cached_property
+    def searched(self) -> list[Job]:
+        """The cases among `open_jobs` whose text has to be searched for."""
+        return [job for job in self.open_jobs if job.needs_search]
+
+    @cached_property
     def pipelines(self) -> list[str]:
         """The folders that the records of all cases lie in."""
         return list(dict.fromkeys(job.case.pipeline for job in self.jobs))
@@ -211,33 +217,28 @@ def plan_cases(cells: Sequence[Cell], store: Store, *, again: bool = False) -> P
             two cells of different configurations would write the same records.
     """
     fitting = [(cell, _find_cell_pairs(cell)) for cell in cells]
-    skipped = sum_excluded(fitting)
+    skipped = sum_excluded(fitting) if any(found.unfit for _, found in fitting) else ()
     _warn_unmatched(cells)
     jobs = tuple(drop_duplicates(job for cell, found in fitting for job in _make_jobs(cell, found)))
     if not jobs and skipped:
         raise ConfigError(nothing_left_message(skipped))
     # A pipeline without a folder has no record: its cases need not be asked for one by one.
-    begun = {name for name in {job.case.pipeline for job in jobs} if store.has_pipeline(name)}
+    begun = {name for name in {job.case.pipeline for job in jobs} if (store.root / name).exists()}
     stored = [job for job in jobs if job.case.pipeline in begun]
     if again:
         replaced = sum(store.case_status(job.case).status != "missing" for job in stored)
         return Plan(jobs, jobs, 0, 0, (), skipped, replaced)
-    looked = _load_finished_index(store, len(stored))
-    known = {} if looked is None else looked.finished_hashes
+    looked, known = None, dict[str, str]()
+    if len(stored) >= WORTH_AN_INDEX:  # else each record is read instead
+        listing = list_files(store.root)
+        looked = FolderSnapshot(listing, load_index(listing))
+        known = dict(looked.finished_hashes)
     status = {job.case.key: _find_status(job, store, known).status for job in stored}
     todo = tuple(job for job in jobs if status.get(job.case.key) != "ok")
     corrupt = tuple(key for key, found in status.items() if found == "corrupt")
     failed = sum(found == "error" for found in status.values())
     unchanged = None if todo else looked
     return Plan(jobs, todo, len(jobs) - len(todo), failed, corrupt, skipped, index_table=unchanged)
-
-
-def _load_finished_index(store: Store, stored: int) -> FolderSnapshot | None:
-    """The log folder and its index, which knows what is finished; None where each record is read instead."""
-    if stored < WORTH_AN_INDEX:
-        return None
-    listing = list_files(store.root)
-    return FolderSnapshot(listing, load_index(listing))
 
 
 def _find_status(job: Job, store: Store, known: Mapping[str, str]) -> RecordStatus:
@@ -280,8 +281,14 @@ def _warn_unmatched(cells: Iterable[Cell]) -> None:
 
 def _find_cell_pairs(cell: Cell) -> CellPairs:
     """The pairs of a cell that its attack applies to, and the others."""
-    names = _resolve_names("suite", cell.settings.benchmark.get("suites"), [cell.benchmark.suite_names()])
-    _check_tasks(cell, names)
+    wanted, benchmark = cell.settings, cell.benchmark
+    names = _resolve_names("suite", wanted.benchmark.get("suites"), benchmark.suite_names())
+    suites = [benchmark.suite(name) for name in names]
+    for suite in suites:
+        check_abilities("suite", suite, f"suite {suite.name} of {benchmark.name}")
+    _resolve_names("user task", wanted.user_tasks, [task for suite in suites for task in suite.user_tasks])
+    known = [task for suite in suites for task in suite.injection_tasks]
+    _resolve_names("injection task", wanted.injection_tasks, known)
     return find_applicable_pairs(cell, {name: list(_list_pairs(cell, name)) for name in names})
 
 
@@ -295,14 +302,17 @@ def _make_jobs(cell: Cell, found: CellPairs) -> Iterator[Job]:
 
 def _list_pairs(cell: Cell, name: str) -> Iterator[TaskPair]:
     suite = cell.benchmark.suite(name)
-    users = _filter_ids(suite.user_tasks, cell.settings.user_tasks)
+    chosen, chosen_injections = cell.settings.user_tasks, cell.settings.injection_tasks
+    users = [task for task in suite.user_tasks if chosen is None or task in chosen]
+    injections = list(suite.injection_tasks)
     if cell.attack.kind is AttackKind.NONE:
         yield from ((user, None) for user in users)
     elif cell.attack.kind is AttackKind.DENIAL_OF_SERVICE:
         # AgentDojo runs these with the first injection task only: the goal plays no part.
-        yield from ((user, next(iter(suite.injection_tasks))) for user in users)
+        yield from ((user, injections[0]) for user in users)
     else:
-        yield from product(users, _filter_ids(suite.injection_tasks, cell.settings.injection_tasks))
+        wanted = [task for task in injections if chosen_injections is None or task in chosen_injections]
+        yield from product(users, wanted)
 
 
 def _spread_pairs(pairs: tuple[TaskPair, ...], limit: int | None) -> tuple[TaskPair, ...]:
@@ -323,26 +333,11 @@ def _spread_pairs(pairs: tuple[TaskPair, ...], limit: int | None) -> tuple[TaskP
     return tuple(pair for pair in pairs if pair in kept)
 
 
-def _filter_ids(ids: Iterable[str], wanted: Sequence[str] | None) -> list[str]:
-    return [task for task in ids if wanted is None or task in wanted]
-
-
-def _resolve_names(kind: str, wanted: Sequence[str] | None, known: Sequence[Sequence[str]]) -> list[str]:
-    names = {name: None for names in known for name in names}
+def _resolve_names(kind: str, wanted: Sequence[str] | None, known: Sequence[str]) -> list[str]:
     for name in wanted or ():
-        if name not in names:
-            raise ConfigError(unknown_name(kind, name, names))
-    return list(names if wanted is None else dict.fromkeys(wanted))
-
-
-def _check_tasks(cell: Cell, suites: Sequence[str]) -> None:
-    loaded = [cell.benchmark.suite(name) for name in suites]
-    for suite in loaded:
-        check_abilities("suite", suite, f"suite {suite.name} of {cell.benchmark.name}")
-    _resolve_names("user task", cell.settings.user_tasks, [list(suite.user_tasks) for suite in loaded])
-    _resolve_names(
-        "injection task", cell.settings.injection_tasks, [list(suite.injection_tasks) for suite in loaded]
-    )
+        if name not in known:
+            raise ConfigError(unknown_name(kind, name, dict.fromkeys(known)))
+    return list(dict.fromkeys(known if wanted is None else wanted))
 
 
 def stale_message(job: Job, old_hash: str, store: Store) -> str:

@@ -49,11 +49,6 @@ def group_by_cause(obstacles: Sequence[BlockedCell]) -> list[tuple[str, str]]:
     return [(_blocked_names(obstacles, why), why) for why in causes]
 
 
-def find_lacking_cells(cells: Iterable[Cell]) -> list[BlockedCell]:
-    """The cells that need what this machine has not."""
-    return [BlockedCell(cell.settings, missing) for cell in cells for missing in cell.lacks]
-
-
 def find_unreachable_cells(
     cells: Iterable[Cell], books: UsageLog | None
 ) -> tuple[list[BlockedCell], list[str]]:

@@ -13,11 +13,14 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from agentsys.abilities import FollowsModel, HasContents, HoldsDefenses, NamesFromFile
 from agentsys.base.config_catalog import find_config_file, list_config_names, load_config
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.models.recorded_runs import digest_records, find_pipeline_folder
-from agentsys.runs.settings import NOT_IDENTITY, Settings, not_identity, without_keys
-from agentsys.runs.source_files import content_digest, find_packages, hash_source_files, is_file
+from agentsys.models.secrets import without_credentials
+from agentsys.runs.instantiate import READ_TOOLS, load_class
+from agentsys.runs.settings import NOT_IDENTITY, NOT_IN_NAME, Settings, not_identity, without_keys
+from agentsys.runs.source_files import SourceCollector, content_digest, is_file
 
 
 def add_contents(cells: Sequence[Settings], config_dirs: Sequence[Path]) -> list[Settings]:
@@ -27,30 +30,42 @@ def add_contents(cells: Sequence[Settings], config_dirs: Sequence[Path]) -> list
         ConfigError: If a file cannot be read, a model is unknown, or there are no recorded runs to replay.
     """
     digests: dict[tuple[Path, str], str] = {}
-    return [_add_content(one, config_dirs, digests) for one in cells]
+    found = []
+    for settings in cells:
+        nodes = {group: getattr(settings, group) for group in NOT_IDENTITY}
+        groups = {group: without_keys(node, not_identity(group, node)) for group, node in nodes.items()}
+        named = [*_find_option_files(groups), *_find_named_files(settings.attack, "attack")]
+        files = {key: _digest_file(key, path) for key, path in named}
+        files |= {f"defense.{name}": one for name, one in _find_contents(settings.defense).items()}
+        folder = find_recorded_folder(settings.model)
+        if folder is not None:
+            key = folder, settings.labels["attack"]
+            if key not in digests:
+                digests[key] = digest_records(*key)
+            files["model.traces"] = digests[key]
+        names = [*(settings.model.get("roles") or {}).values(), settings.attack.get("attacker")]
+        others = {str(one): load_config("model", str(one), config_dirs) for one in names if one is not None}
+        sources = SourceCollector([*nodes.values(), *others.values()])
+        more = {
+            "files": files,
+            "others": others,
+            "code": sources.hash_files(),
+            "packages": sources.describe_packages(),
+        }
+        found.append(settings.model_copy(update=more))
+    return found
 
 
-def _add_content(
-    settings: Settings, config_dirs: Sequence[Path], digests: dict[tuple[Path, str], str]
-) -> Settings:
-    from agentsys.runs.instantiate import find_contents
-
-    nodes = {group: getattr(settings, group) for group in NOT_IDENTITY}
-    groups = {group: without_keys(node, not_identity(group, node)) for group, node in nodes.items()}
-    found = [*_find_option_files(groups), *_find_named_files(settings.attack, "attack")]
-    files = {key: _digest_file(key, path) for key, path in found}
-    files |= {f"defense.{name}": one for name, one in find_contents(settings.defense).items()}
-    folder = find_recorded_folder(settings.model)
-    if folder is not None:
-        key = folder, settings.labels["attack"]
-        if key not in digests:
-            digests[key] = digest_records(*key)
-        files["model.traces"] = digests[key]
-    names = [*(settings.model.get("roles") or {}).values(), settings.attack.get("attacker")]
-    others = {str(name): load_config("model", str(name), config_dirs) for name in names if name is not None}
-    given = [settings.model, settings.defense, settings.attack, settings.benchmark, *others.values()]
-    code, packages = hash_source_files(given), find_packages(given)
-    return settings.model_copy(update={"files": files, "others": others, "code": code, "packages": packages})
+def _find_contents(config: Any) -> Mapping[str, str]:
+    """Ask the classes of a defense's config, and of those it holds, what they depend on (`HasContents`)."""
+    if isinstance(config, list):
+        config = dict(enumerate(config))
+    if not isinstance(config, dict):
+        return {}
+    inner = {f"{key}.{name}": one for key, of in config.items() for name, one in _find_contents(of).items()}
+    found = load_class("defense", config) if "_target_" in config else None
+    own = {key: value for key, value in config.items() if key != READ_TOOLS}
+    return {**inner, **found.contents(own)} if isinstance(found, HasContents) else inner
 
 
 def find_recorded_folder(model: Mapping[str, Any]) -> Path | None:
@@ -66,22 +81,62 @@ def find_recorded_folder(model: Mapping[str, Any]) -> Path | None:
     return find_pipeline_folder(str(model.get("name")), traces, None if pipeline is None else str(pipeline))
 
 
-def replay_label(name: str, model: Mapping[str, Any]) -> str:
-    """The label of a model that answers from recorded runs, e.g. `replay:gpt-4o-mini-2024-07-18`.
+def options_in_name(node: DictConfig) -> set[str]:
+    """Options that the YAML writes into its `name`, as in `pair-${.mode}`."""
+    raw = OmegaConf.to_container(node, resolve=False)
+    return set(re.findall(r"\$\{\.(\w+)\}", str(raw.get("name")))) if isinstance(raw, dict) else set()
 
-    Raises:
-        ConfigError: As `find_recorded_folder` does.
+
+_EFFORT_OPTIONS = {
+    *("effort", "reasoning_effort", "thinking", "thinking_budget", "thinking_level"),
+    *("extra_body.chat_template_kwargs.enable_thinking", "extra_body.thinking.type"),
+}
+"""A model's options that its label names even where the YAML itself sets them: how much it thinks. Two
+efforts of one model are two models, whatever a later YAML of the same name says."""
+
+
+def make_label(
+    group: str, choice: str, values: Mapping[str, Any], shipped: Mapping[str, Any], in_name: set[str]
+) -> str:
+    """The YAML's own name, followed by how much a model thinks and every option that differs from that YAML.
+
+    What the YAML writes into the name itself is not told twice.
     """
-    folder = find_recorded_folder(model)
-    return name if folder is None else f"{name}:{folder.name}"
+    hidden = not_identity(group, values) | in_name | (NOT_IN_NAME if group == "model" else set())
+    before = flatten_options(without_keys(shipped, hidden))
+    after = flatten_options(without_keys(values, hidden))
+    keys = sorted({*before, *after} - {"name"})  # the name is what stands in front
+    # An option that was one value and became several (`sloppiness: {refusals: 0.1}`) shows the several alone.
+    opened = {k for k in before.keys() - after.keys() if any(new.startswith(f"{k}.") for new in after)}
+    stated = {k for k in _EFFORT_OPTIONS if group == "model" and after.get(k) is not None} - hidden
+    differing = [k for k in keys if k not in opened and (before.get(k) != after.get(k) or k in stated)]
+    changed = [f"+{k}={without_credentials(str(after.get(k)))}" for k in differing]
+    name = values.get("name") or label_from_file(choice, values) or choice
+    replayed = find_recorded_folder(values)
+    return (
+        f"{name}{'' if replayed is None else f':{replayed.name}'}{''.join(changed)}{artefact_label(values)}"
+    )
+
+
+def flatten_options(node: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """The values in nested options, by their dotted names."""
+    found: dict[str, Any] = {}
+    for key, value in node.items():
+        if isinstance(value, dict):
+            found |= flatten_options(value, f"{prefix}{key}.")
+        else:
+            found[f"{prefix}{key}"] = value
+    return found
 
 
 def label_from_file(choice: str, attack: Mapping[str, Any]) -> str | None:
     """The label of an attack that has an option `file` and no name: `cached-mine` for `mine.json`."""
-    from agentsys.runs.instantiate import label_of_file
-
     file = attack.get("file")
-    return f"{choice}-{label_of_file(attack, Path(file))}" if isinstance(file, str) and file else None
+    if not isinstance(file, str) or not file:
+        return None
+    found = load_class("attack", attack)
+    own = found.name_of_file(Path(file)) if isinstance(found, NamesFromFile) else Path(file).stem
+    return f"{choice}-{own}"
 
 
 def artefact_label(attack: Mapping[str, Any]) -> str:
@@ -155,7 +210,8 @@ def resolve_defense_names(
         ConfigError: If there is no such defense, it needs a setting that its YAML leaves open, or a defense
             holds itself.
     """
-    from agentsys.runs.instantiate import find_defense_options
+    found = load_class("defense", defense)
+    options = found.holds if isinstance(found, HoldsDefenses) else ()
 
     def resolve(option: str, value: Any) -> Any:
         if isinstance(value, list):
@@ -168,23 +224,24 @@ def resolve_defense_names(
             return held
         return resolve_defense_names(held, config_dirs, inside if name is None else (*inside, name))
 
-    return {
-        **defense,
-        **{one: resolve(one, defense[one]) for one in find_defense_options(defense) if one in defense},
-    }
+    return {**defense, **{one: resolve(one, defense[one]) for one in options if one in defense}}
 
 
 def fill_auto_options(attack: DictConfig, model: Mapping[str, Any]) -> None:
-    """Put what an attack wants to know of the attacked model into its config: its name then says it.
+    """Put what an attack wants to know of the attacked model (options that are `auto`) into its config.
+
+    Its name then says it.
 
     Raises:
         ConfigError: If the model's YAML does not say.
     """
-    from agentsys.runs.instantiate import resolve_auto_options
-
     written = OmegaConf.to_container(attack)
     assert isinstance(written, dict)
-    attack.update(resolve_auto_options({str(key): value for key, value in written.items()}, model))
+    values = {str(option): value for option, value in written.items()}
+    wanted = [option for option, value in values.items() if value == "auto"]
+    found = load_class("attack", values) if wanted else None
+    follows = found.follows if isinstance(found, FollowsModel) else {}
+    attack.update({option: follows[option](model) for option in wanted if option in follows})
 
 
 def _load_named_config(

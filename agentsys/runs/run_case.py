@@ -21,21 +21,21 @@ from agentsys.abilities import ChecksSuccess, LeadsUsers, MeasuresCases, Poisons
 from agentsys.attacks.attack_search import searches_texts
 from agentsys.attacks.attacker_search import choose_start_attack
 from agentsys.attacks.injection_vectors import drop_tool_places
-from agentsys.benchmarks.case_random import (
+from agentsys.benchmarks.case_watch import ExposureWatch
+from agentsys.benchmarks.environment_loader import InjectionBreaksEnvironment
+from agentsys.benchmarks.repeatable_tools import (
     CaseRandom,
+    find_clock_start,
     find_recorded_draws,
     has_random_draws,
     repeat_calls,
+    use_case_clock,
     use_case_random,
 )
-from agentsys.benchmarks.case_watch import ExposureWatch
-from agentsys.benchmarks.clock import find_clock_start, use_case_clock
-from agentsys.benchmarks.environment_loader import InjectionBreaksEnvironment
-from agentsys.benchmarks.scoring import are_equal, use_quick_copy
+from agentsys.benchmarks.scoring import are_equal, deep_copy
 from agentsys.benchmarks.traced_tools import TracedRuntime, add_receipts, writes_receipts
 from agentsys.contracts import (
     AttackKind,
-    Defense,
     FinishedCase,
     InjectionTask,
     NotInjectable,
@@ -191,13 +191,13 @@ def play_case(run: CaseRun, texts: Mapping[str, str] | None = None, again: int =
     scene = replace(scene, rerun=again)
     run.watch = ExposureWatch(run.written, (user_task.PROMPT,), getattr(injection_task, "GOAL", None))
     attacked = injection_task is not None and isinstance(cell.attack, PoisonsTools)
-    if attacked or _reads_tools(cell.defense):
+    if attacked or (isinstance(cell.defense, ReadsTools) and cell.defense.reads_tools):
         run.watch.own_tools = {tool.name: tool.description for tool in suite.tools}
     run.tracer.watchers.append(run.watch)
     run.tracer.receipts = [] if writes_receipts(suite) else None
     injected = drop_tool_places(run.written)
-    load = partial(suite.load_and_inject_default_environment, injected)
-    loaded, before = load(), load()
+    loaded = suite.load_and_inject_default_environment(injected)
+    before = deep_copy(loaded)
     model = cell.stack.for_scene(scene)
     driven = suite.driven(model, user_task, injection_task) if isinstance(suite, WrapsModels) else model
     talker = (
@@ -207,10 +207,10 @@ def play_case(run: CaseRun, texts: Mapping[str, str] | None = None, again: int =
     observed = ObservedPipeline(pipeline, run.tracer, talker)
     # What its random numbers depend on: the same under every defense, model and attack.
     key = cell.settings.seed, case.suite, case.user_task_id, case.injection_task_id, case.epoch
-    generator = CaseRandom(key, _load_recorded_draws(run, scene, suite, user_task))
-    copies = use_quick_copy(suite, user_task, loaded, before, load)
+    drawn = _load_recorded_draws(run, scene, suite, user_task) if has_random_draws(suite) else ()
+    generator = CaseRandom(key, drawn)
     try:
-        with use_case_clock(find_clock_start(cell.benchmark)), use_case_random(generator), copies:
+        with use_case_clock(find_clock_start(cell.benchmark)), use_case_random(generator):
             tasks = user_task, injection_task, injected
             run.utility, run.security = suite.run_task_with_pipeline(
                 observed,
@@ -249,10 +249,6 @@ def _measure_end(
     if injection_task is not None and isinstance(cell.attack, ChecksSuccess):
         own = cell.attack.has_succeeded(suite, finished)
         run.security = run.security if own is None else own
-
-
-def _reads_tools(defense: Defense) -> bool:
-    return isinstance(defense, ReadsTools) and defense.reads_tools
 
 
 def _choose_runtime(
@@ -325,7 +321,7 @@ def _load_recorded_draws(
     run: CaseRun, scene: Scene, suite: Suite, user_task: UserTask
 ) -> Sequence[str | None]:
     """What the tools drew when the case was recorded, where a recorded run is replayed."""
-    results = run.job.cell.stack.recorded_results(scene) if has_random_draws(suite) else ()
+    results = run.job.cell.stack.recorded_results(scene)
     calls = [(result.function, result.args) for result in results]
 
     def execute() -> list[str]:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import signal
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
@@ -14,7 +13,6 @@ from typing import Any
 
 from agentsys.attacks.attacker_reply import ATTACKER_FAULTS
 from agentsys.models.budget import Meter
-from agentsys.records.case import Case
 from agentsys.records.schema import CaseRecord
 from agentsys.runs.cell import Cell
 from agentsys.runs.plan import Job
@@ -59,68 +57,6 @@ def defer_signals() -> Iterator[Callable[[], None]]:
             signal.signal(number, handler)
 
 
-_LAST_PER_WORKER = 8
-"""Cases for each worker, at the end of a plan, that are not begun in its order."""
-_MOST_AT_END = 1024
-"""As many of them at most: all that are left are compared whenever one is begun."""
-
-
-class RunOrder(Iterator[Job]):
-    """Gives out a plan's cases in order, but of the last ones those first that are expected to take longest.
-
-    Args:
-        jobs: The cases.
-        workers: Cases under way at once. One has nobody to wait for, and takes all of them in order.
-    """
-
-    # Who begins a long case last keeps all other workers waiting: in the plan's order 64 of them that do
-    # nothing but wait for their model stand idle for 7% of the time of AgentDojo's 949 attacked cases.
-
-    def __init__(self, jobs: Sequence[Job], workers: int) -> None:
-        at_end = 0 if workers == 1 else min(_LAST_PER_WORKER * workers, _MOST_AT_END)
-        in_order = max(0, len(jobs) - at_end)
-        self._in_order, self._left = iter(jobs[:in_order]), list(jobs[in_order:])
-        self._begun: set[tuple[str, ...]] = set()
-        self._seconds: dict[tuple[str, ...], tuple[float, int]] = {}
-
-    def __next__(self) -> Job:
-        job = next(self._in_order, None)
-        if job is None:
-            if not self._left:
-                raise StopIteration
-            job = max(self._left, key=self._expected_seconds)
-            self._left.remove(job)
-        self._begun.add(_task_keys(job.case)[0])
-        return job
-
-    def learn_duration(self, case: Case, seconds: float) -> None:
-        """Learn from a case that took so long."""
-        user_task, injection_task = _task_keys(case)
-        self._add_seconds(injection_task, seconds)
-        # How much more or less than others with this injection task: the first case of a user task to end may
-        # have been with a short one.
-        self._add_seconds(user_task, seconds - self._mean(injection_task))
-
-    def _expected_seconds(self, job: Job) -> float:
-        """What a case will take; one of each user task that none was begun of comes first."""
-        user_task, injection_task = _task_keys(job.case)
-        known = user_task in self._begun
-        return self._mean(injection_task) + self._mean(user_task) if known else math.inf
-
-    def _add_seconds(self, key: tuple[str, ...], seconds: float) -> None:
-        total, count = self._seconds.get(key, (0.0, 0))
-        self._seconds[key] = total + seconds, count + 1
-
-    def _mean(self, key: tuple[str, ...]) -> float:
-        total, count = self._seconds.get(key, (0.0, 1))
-        return total / count
-
-
-def _task_keys(case: Case) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    cell = case.model, case.defense, case.attack, case.suite
-    return (*cell, case.user_task_id), (*cell, "attacked by", case.injection_task_id or "")
-
-
 _MAX_TRACEBACKS = 3
 """Most tracebacks that an outcome holds; each stands in its case's record."""
 
@@ -142,18 +78,18 @@ class RunTally:
     """The run under way. Used from one thread.
 
     Args:
-        order: The cases to run; asked for one by one.
+        jobs: The cases to run, in order; asked for one by one.
         listener: Is told of each record.
         meter: What the run spends and may spend; None: it has no budget.
     """
 
-    def __init__(self, order: RunOrder, listener: Listener, meter: Meter | None = None) -> None:
+    def __init__(self, jobs: Iterable[Job], listener: Listener, meter: Meter | None = None) -> None:
         self.listener, self.spending = listener, RunSpending(meter or Meter())
         self.fatal: str | None = None
         self.budget: str | None = None
         self.interrupted = False
         self.finished = self.errors = self.elsewhere = self.no_text = 0
-        self._order = order
+        self._jobs = iter(jobs)
         self._ahead, self._others = deque[Job](), deque[Job]()
         self._signal: int = signal.SIGINT
         self._given_up: dict[int, tuple[Cell, str]] = {}
@@ -207,8 +143,12 @@ class RunTally:
 
     def book(self, job: Job, end: CaseEnd, running: int) -> None:
         """Count a case that was stored."""
-        self._note_end(job, end)
-        self._order.learn_duration(job.case, max((span.duration_s for span in end.record.spans), default=0.0))
+        self.spending.add(job, end.record)
+        if end.record.error_kind is not None:
+            self._kinds[end.record.error_kind] += 1
+            self._messages.setdefault(end.record.error_kind, end.agentdojo.get("error") or "")
+        if end.cell_ended is not None:
+            self._given_up.setdefault(id(job.cell), (job.cell, end.cell_ended))
         self.finished += 1
         self.errors += end.record.status == "error"
         if end.record.traceback and len(self._tracebacks) < _MAX_TRACEBACKS:
@@ -263,17 +203,9 @@ class RunTally:
         )
 
     def _peek_next(self) -> Job | None:
-        if not self._ahead and (job := next(self._order, None)) is not None:
+        if not self._ahead and (job := next(self._jobs, None)) is not None:
             self._ahead.append(job)
         return self._ahead[0] if self._ahead else None
-
-    def _note_end(self, job: Job, end: CaseEnd) -> None:
-        self.spending.add(job, end.record)
-        if end.record.error_kind is not None:
-            self._kinds[end.record.error_kind] += 1
-            self._messages.setdefault(end.record.error_kind, end.agentdojo.get("error") or "")
-        if end.cell_ended is not None:
-            self._given_up.setdefault(id(job.cell), (job.cell, end.cell_ended))
 
 
 def _cell_labels(cell: Cell) -> tuple[str, str, str]:

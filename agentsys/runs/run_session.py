@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -23,23 +23,20 @@ from agentsys.runs.compose import compose
 from agentsys.runs.plan import Job, Plan, list_cells, plan_cases
 from agentsys.runs.preflight import (
     BlockedCell,
-    find_lacking_cells,
     find_unreachable_cells,
     refusal_error,
     run_reading_tests,
 )
-from agentsys.runs.provenance import store_code_state, store_recipe
 from agentsys.runs.run_totals import Listener, RunOutcome
 from agentsys.runs.search_plan import (
     SearchPlan,
     artefact_path,
     attempt_folders,
     check_searches,
-    needs_search,
     plan_searches,
 )
 from agentsys.runs.settings import ExecutorKind, Settings
-from agentsys.runs.store import Store, StoreError
+from agentsys.runs.store import Store, StoreError, store_code_state, store_recipe
 
 
 @dataclass(frozen=True)
@@ -84,12 +81,12 @@ class Session:
     @property
     def searches(self) -> SearchPlan:
         """The searches that the cases to run need."""
-        return plan_searches(self.plan.open_jobs, self.store)
+        return plan_searches(self.plan.searched, self.store)
 
     @property
     def artefacts(self) -> list[Path]:
         """The files with what this run's searches found, as far as they exist."""
-        searched = filter(needs_search, self.plan.jobs)
+        searched = (job for job in self.plan.jobs if job.needs_search)
         paths = dict.fromkeys(artefact_path(self.store, job) for job in searched)
         return [path for path in paths if path.is_file()]
 
@@ -100,7 +97,9 @@ class Session:
             StoreError: If the log folder cannot be written.
             ConfigError: If all is to be run anew while another process runs it.
         """
-        with Claims(self.store) as claims, self._shared_budget:
+        books = self.books
+        shared = nullcontext() if books is None else books.meter.share_budget(self.store.own / BUDGET_FILE)
+        with Claims(self.store) as claims, shared:
             todo = self.plan.open_jobs
             others = claims.find_living_processes() if self.again else claims.other_processes()
             if others:
@@ -132,15 +131,6 @@ class Session:
             jobs, workers=workers, store=store, claims=claims, listener=listener, meter=meter
         )
 
-    @property
-    def _shared_budget(self) -> AbstractContextManager[None]:
-        """Inside it the budget is one with that of all commands that are at work in the log folder."""
-        return (
-            nullcontext()
-            if self.books is None
-            else self.books.meter.share_budget(self.store.own / BUDGET_FILE)
-        )
-
     def without_cells(self, obstacles: Sequence[BlockedCell]) -> Session:
         """The same run less some cells."""
         gone = {id(obstacle.settings) for obstacle in obstacles}
@@ -157,11 +147,11 @@ class Session:
         Raises:
             ConfigError: If some cannot be used, and their cells are not to be left out.
         """
-        cells = self.cells
-        if not cells or not self.settings[0].preflight:
+        asked = [cell for cell in self.cells if cell.stack.probe_models()]
+        if not asked or not self.settings[0].preflight:
             return self
-        obstacles, oddities = find_unreachable_cells(cells, self.books)
-        if obstacles and (not skip_unavailable or len(obstacles) == len(cells)):
+        obstacles, oddities = find_unreachable_cells(asked, self.books)
+        if obstacles and (not skip_unavailable or len(obstacles) == len(self.cells)):
             raise refusal_error(obstacles, len(self.settings))
         looked = self.without_cells([*self.obstacles, *obstacles]) if obstacles else self
         return replace(looked, oddities=tuple(oddities))._note_readings()
@@ -219,9 +209,9 @@ def prepare_session(
     found = plan_cases(cells, store, again=again)
     # What is finished needs nothing any more.
     waiting = {id(cell) for cell in list_cells(found.open_jobs)}
-    obstacles += find_lacking_cells(cell for cell in cells if id(cell) in waiting)
-    if not again:
-        check_searches(found.open_jobs, store)
+    obstacles += [BlockedCell(c.settings, lack) for c in cells if id(c) in waiting for lack in c.lacks]
+    if found.searched and not again:
+        check_searches(found.searched, store)
     session = Session(
         tuple(settings),
         store,
@@ -333,7 +323,7 @@ def set_records_aside(jobs: Iterable[Job], store: Store) -> Path | None:
 def _stored_paths(jobs: Iterable[Job], store: Store) -> Iterator[Path]:
     for job in jobs:
         yield store.root / job.case.key
-        if needs_search(job):
+        if job.needs_search:
             yield artefact_path(store, job)
             try:
                 yield from (store.root / folder for folder in attempt_folders(job))

@@ -257,11 +257,6 @@ class RunningTotals:
         return left * self.elapsed / spent
 
     @property
-    def progress_line(self) -> str:
-        """Progress of the run and its figures, in one line of plain text."""
-        return f"{self.progress}; {self.format_figures()}"
-
-    @property
     def progress(self) -> str:
         """How far it is, and how long it takes."""
         left = f", {format_duration(self.seconds_left)} left" if self.done < self.planned else ""
@@ -300,12 +295,12 @@ def format_share(part: int, whole: int) -> str:
     return f"{100 * part / whole:.1f}%" if whole else "-"
 
 
+@dataclass
 class RunSpending:
     """Watches a run's budget."""
 
-    def __init__(self, meter: Meter) -> None:
-        self.meter = meter
-        self._of_cell: defaultdict[int, list[tuple[float, float]]] = defaultdict(list)
+    meter: Meter
+    _of_cell: defaultdict[int, list[tuple[float, float]]] = field(default_factory=lambda: defaultdict(list))
 
     def add(self, job: Job, record: CaseRecord) -> None:
         """Note what a finished case cost."""

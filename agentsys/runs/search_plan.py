@@ -20,7 +20,6 @@ from agentsys.attacks.attack_search import (
     Judgement,
     Proposal,
     SearchedAttack,
-    is_searched,
 )
 from agentsys.attacks.injection_vectors import find_injectable_vectors
 from agentsys.attacks.search_options import TRANSFER, Artefact, ArtefactEntry, read_artefact
@@ -48,16 +47,10 @@ class SearchKey(NamedTuple):
     """None: one search for all user tasks."""
 
 
-def needs_search(job: Job) -> bool:
-    """Say whether a case's text has to be searched for. A model that replays runs dictates texts itself."""
-    attacked = job.case.injection_task_id is not None
-    return attacked and is_searched(job.cell.attack) and not job.cell.stack.replays_runs
-
-
 def find_first_of_searches(jobs: Iterable[Job]) -> list[Job]:
     """The first case of each search that some cases need."""
     first: dict[SearchKey, Job] = {}
-    for job in filter(needs_search, jobs):
+    for job in (job for job in jobs if job.needs_search):
         first.setdefault(search_key(job), job)
     return list(first.values())
 
@@ -94,15 +87,6 @@ def find_search_cases(job: Job) -> list[Job]:
     draw = random.Random(f"{case.version}\n{case.suite}\n{case.injection_task_id}")
     homes = draw.sample(able, min(attack.search_on, len(able)))
     return [replace(job, case=case.model_copy(update={"user_task_id": home})) for home in homes]
-
-
-def queries_per_attempt(job: Job) -> int:
-    """Cases that each candidate of a case's search is tried on at once.
-
-    Raises:
-        NotInjectable: If there is none.
-    """
-    return len(find_search_cases(job))
 
 
 def attempt_folders(job: Job) -> list[str]:
@@ -209,9 +193,7 @@ class SearchPlan:
 
     @property
     def summary_line(self) -> str:
-        """One line for the announcement; empty where nothing is searched."""
-        if not self.searches:
-            return ""
+        """One line for the announcement."""
         which = "1 search" if self.searches == 1 else f"{self.searches} searches"
         return (
             f"{which} for an attack's text with at most {self.attempts} queries still to make, each"
@@ -240,7 +222,7 @@ def check_searches(jobs: Iterable[Job], store: Store) -> None:
 
 def _count_queries_left(job: Job, store: Store) -> int:
     try:
-        queries = searched_attack(job).budget * queries_per_attempt(job)
+        queries = searched_attack(job).budget * len(find_search_cases(job))
     except NotInjectable:
         return 0
     return max(queries - len(_list_attempt_files(job, store)), 0)
@@ -260,28 +242,24 @@ def artefact_path(store: Store, job: Job) -> Path:
     return store.own / "searches" / job.case.pipeline / f"{safe_name(job.case.attack)}.json"
 
 
-class SearchArtefacts:
-    """The artefacts of one run. Safe to use from many threads, and beside other runs."""
+def add_to_artefact(store: Store, claims: Claims, job: Job, entries: Sequence[ArtefactEntry]) -> None:
+    """Put what a search came to into its file, in place of what is there for the same tasks.
 
-    def __init__(self, store: Store, claims: Claims) -> None:
-        self._store, self._claims = store, claims
+    Safe to use from many threads, and beside other runs.
 
-    def add(self, job: Job, entries: Sequence[ArtefactEntry]) -> None:
-        """Put what a search came to into its file, in place of what is there for the same tasks.
-
-        Raises:
-            StoreError: If it cannot be written.
-        """
-        path = artefact_path(self._store, job)
-        with self._claims.hold(f"artefact {path.relative_to(self._store.root)}"):
-            before = _read_existing(path) or _empty_artefact(job)
-            now = before.with_search(entries)
-            if now == before and path.exists():
-                return
-            try:
-                write_atomically(path, now.as_json())
-            except OSError as error:
-                raise self._store.unwritable(path, error) from None
+    Raises:
+        StoreError: If it cannot be written.
+    """
+    path = artefact_path(store, job)
+    with claims.hold(f"artefact {path.relative_to(store.root)}"):
+        before = _read_existing(path) or _empty_artefact(job)
+        now = before.with_search(entries)
+        if now == before and path.exists():
+            return
+        try:
+            write_atomically(path, now.as_json())
+        except OSError as error:
+            raise store.unwritable(path, error) from None
 
 
 def _read_existing(path: Path) -> Artefact | None:

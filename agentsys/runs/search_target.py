@@ -23,8 +23,7 @@ from agentsys.attacks.attacker_knowledge import CaseKnowledge, describe_situatio
 from agentsys.attacks.attacker_prompt import ATTACKER_ROLE, JUDGE_ROLE
 from agentsys.attacks.attacker_reply import ReplyFault
 from agentsys.attacks.search_judge import combine_judgements, judge_refused
-from agentsys.benchmarks.environment_loader import InjectionBreaksEnvironment
-from agentsys.benchmarks.environment_text import mend_text
+from agentsys.benchmarks.environment_loader import InjectionBreaksEnvironment, mend_text
 from agentsys.contracts import InjectionTask, Suite, UserTask
 from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, ErrorKind, ModelError, text_of
 from agentsys.models.trace import Span, Tracer, span

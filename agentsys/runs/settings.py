@@ -9,13 +9,21 @@ from enum import StrEnum
 from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 import agentsys
-from agentsys.base.object_import import by_registered_names, registered
+from agentsys.base.object_import import by_registered_names, registered, with_texts
 from agentsys.benchmarks.fixes.fix_catalog import expand_fixes
 from agentsys.errors import ConfigError
 from agentsys.models.budget import Budget
@@ -37,7 +45,7 @@ neither renames a cell nor makes its finished cases stale. Of an attack's file a
 content counts (`Settings.files`), of modules the source (`Settings.code`), not where they lie. Of a model's
 chat family an attack that asks for it keeps what it was told (`compose`)."""
 
-_NOT_IN_NAME = {"base_url", "strict"}
+NOT_IN_NAME = {"base_url", "strict"}
 """The options of a model that do not rename a cell besides. Two servers of one model are the same row of a
 table, but what one of them answered is not what the other would have."""
 
@@ -47,11 +55,6 @@ def not_identity(group: str, node: Mapping[str, Any]) -> set[str]:
     from agentsys.runs.instantiate import find_kept_folders
 
     return NOT_IDENTITY[group] | (set(find_kept_folders(node)) if group == "defense" else set())
-
-
-def not_in_name(group: str, node: Mapping[str, Any]) -> set[str]:
-    """The options of a config that do not rename a cell."""
-    return not_identity(group, node) | (_NOT_IN_NAME if group == "model" else set())
 
 
 class ExecutorKind(StrEnum):
@@ -86,14 +89,12 @@ class CacheSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    mode: CacheMode = CacheMode.READ_WRITE
+    # YAML reads `off` as false.
+    mode: Annotated[CacheMode, BeforeValidator(lambda given: CacheMode.OFF if given is False else given)] = (
+        CacheMode.READ_WRITE
+    )
     dir: Path | None = None
     """Folder of the replies, which runs may share; None: one in the log folder."""
-
-    @field_validator("mode", mode="before")
-    @classmethod
-    def _off_is_a_word(cls, value: object) -> object:
-        return CacheMode.OFF if value is False else value  # as YAML reads `off`
 
 
 class Settings(BaseModel):
@@ -142,32 +143,23 @@ class Settings(BaseModel):
 
     @field_validator("benchmark")
     @classmethod
-    def _one_suite_is_a_list(cls, benchmark: dict[str, Any]) -> dict[str, Any]:
-        suites = benchmark.get("suites")
-        return {**benchmark, "suites": [suites]} if isinstance(suites, str) else benchmark
+    def _write_out(cls, benchmark: dict[str, Any]) -> dict[str, Any]:
+        """One suite as a list, and fixes as those they stand for; no entry without any, as before there were."""
+        values = dict(benchmark)
+        if isinstance(values.get("suites"), str):
+            values["suites"] = [values["suites"]]
+        if fixes := expand_fixes(values.pop("fixes", ())):
+            values["fixes"] = list(fixes)
+        return values
 
-    @field_validator("benchmark")
+    @field_validator("model", "defense")
     @classmethod
-    def _fixes_written_out(cls, benchmark: dict[str, Any]) -> dict[str, Any]:
-        """`all` as the list it stands for; no entry where there are none, as before there were fixes."""
-        fixes = expand_fixes(benchmark["fixes"]) if "fixes" in benchmark else ()
-        rest = {key: value for key, value in benchmark.items() if key != "fixes"}
-        return {**rest, "fixes": list(fixes)} if fixes else rest
-
-    @field_validator("model")
-    @classmethod
-    def _literal_no_entry(cls, model: dict[str, Any]) -> dict[str, Any]:
-        """No entry for a literal reader, as before there was another."""
-        return {key: value for key, value in model.items() if (key, value) != ("reader", "literal")}
-
-    @field_validator("defense")
-    @classmethod
-    def _defaults_no_entry(cls, defense: dict[str, Any]) -> dict[str, Any]:
-        """No entry for what leaves tools as they are offered, and none for an option that bundles of 0.1 have."""
-        gone = {"worker_commands": 1}
-        return dict(
-            _drop_defaults(defense, {"tool_labels": None, "read_tools": False, "pin_tools": False, **gone})
-        )
+    def _drop_defaults(cls, node: dict[str, Any], info: Any) -> dict[str, Any]:
+        """No entry for options whose defaults are older than they are, nor for one that bundles of 0.1 have."""
+        if info.field_name == "model":
+            return {key: value for key, value in node.items() if (key, value) != ("reader", "literal")}
+        defaults = {"tool_labels": None, "read_tools": False, "pin_tools": False, "worker_commands": 1}
+        return dict(_without_defaults(node, defaults))
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -180,8 +172,8 @@ class Settings(BaseModel):
         if self.attack.get("attacker") and not (self.scripted_attacker or self.attack.get("artefact")):
             # Once the scripted model played these too: what it found is not what the one named would.
             given |= {"attacker": "asked"} if is_scripted_model(self.model) else {}
-        values = mask_credentials(_strip_credentials({**groups, **given}))
-        return dict(by_registered_names({**values, "seed": self.seed, "versions": _identity_versions()}))
+        values = mask_credentials(with_texts({**groups, **given}, "base_url", strip_address))
+        return dict(by_registered_names({**values, "seed": self.seed, "versions": dict(code_versions())}))
 
     @property
     def config_hash(self) -> str:
@@ -199,14 +191,14 @@ def _hash(identity: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _drop_defaults(value: Any, defaults: Mapping[str, Any]) -> Any:
+def _without_defaults(value: Any, defaults: Mapping[str, Any]) -> Any:
     """A config without these options, in it or in what it holds, where they have these values."""
     if isinstance(value, list):
-        return [_drop_defaults(one, defaults) for one in value]
+        return [_without_defaults(one, defaults) for one in value]
     if not isinstance(value, dict):
         return value
     kept = {key: one for key, one in value.items() if key not in defaults or one is not defaults[key]}
-    return {key: _drop_defaults(one, defaults) for key, one in kept.items()}
+    return {key: _without_defaults(one, defaults) for key, one in kept.items()}
 
 
 def without_keys(node: Mapping[str, Any], hidden: set[str]) -> dict[str, Any]:
@@ -224,15 +216,9 @@ def strip_address(url: str) -> str:
     return f"{scheme}{parts.netloc.rpartition('@')[2].lower()}{parts.path}".rstrip("/")
 
 
-def _strip_credentials(value: Any, key: str = "") -> Any:
-    if isinstance(value, dict):
-        return {name: _strip_credentials(inner, str(name)) for name, inner in value.items()}
-    return strip_address(value) if key == "base_url" and isinstance(value, str) else value
-
-
 @lru_cache(maxsize=1)
-def _identity_versions() -> dict[str, str]:
-    """The packages whose code runs and scores a case."""
+def code_versions() -> Mapping[str, str]:
+    """Versions of the packages whose code runs and scores a case."""
     return {"agentsys": agentsys.__version__, "agentdojo": version("agentdojo")}
 
 

@@ -34,51 +34,13 @@ _last_digests: dict[Path, str] = {}
 """File -> digest, as this process last met it."""
 
 
-def hash_source_files(nodes: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Source file, as its folder's modules call it -> digest of its content, for what some configs name.
-
-    A module that cannot be found has no entry: whoever builds the object says so. If a file changed since
-    this process met it, its modules are forgotten, so that the code that runs is the code that was hashed.
-    """
-    shown = _collect_sources(nodes).names
-    digests = {path: _digest_or_note(path) for path in shown}
-    if any(_last_digests.get(path, digest) != digest for path, digest in digests.items()):
-        _forget_modules(digests)
-    _last_digests.update(digests)
-    return {shown[path]: digest for path, digest in digests.items()}
-
-
-def locate_source_files(nodes: Iterable[Mapping[str, Any]]) -> dict[str, Path]:
-    """The same source files -> where they lie."""
-    return {name: path for path, name in _collect_sources(nodes).names.items()}
-
-
-def find_packages(nodes: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Installed package that some configs lead to -> its version and the beginning of its files' hash.
-
-    Those that this package needs itself are left out: they are the same for every defense.
-    """
-    return dict(
-        _describe_package(top, place) for top, place in sorted(_collect_sources(nodes).packages.items())
-    )
-
-
-def _collect_sources(nodes: Iterable[Mapping[str, Any]]) -> _SourceCollector:
-    nodes, sources = list(nodes), _SourceCollector()
-    for name in sorted({name for node in nodes for name in _named_modules(node)}):
-        sources.add(name)
-    for name in sorted({name for node in nodes for name in _named_imports(node)}):
-        sources.add_named(name)
-    return sources
-
-
 def _named_modules(value: object, option: object = None) -> Iterator[str]:
     """The modules that a config names."""
     if isinstance(value, Mapping):
         yield from (name for key, inner in value.items() for name in _named_modules(inner, key))
     elif isinstance(value, (list, tuple)):
         yield from map(str, value) if option == "modules" else chain.from_iterable(map(_named_modules, value))
-    elif option == "_target_" and isinstance(value, str):
+    elif option == "_target_" and isinstance(value, str) and value.partition(".")[0] not in _OURS:
         yield value.rpartition(".")[0]
 
 
@@ -101,19 +63,46 @@ def _named_imports(value: object, foreign: bool = False) -> Iterator[str]:
         yield value.partition(":")[0]
 
 
-class _SourceCollector:
-    """Collects the files and packages behind modules, without importing any."""
+class SourceCollector:
+    """The files and packages behind what some configs name. None is imported.
 
-    def __init__(self) -> None:
+    A module that cannot be found is left out: whoever builds the object says so.
+    """
+
+    def __init__(self, nodes: Iterable[Mapping[str, Any]]) -> None:
         self.packages: dict[str, Path] = {}
         """Top-level module of an installed package -> its place."""
         self.names: dict[Path, str] = {}
-        """File -> its name: relative to the folder that its module is imported from."""
+        """Source file -> its name: relative to the folder that its module is imported from."""
         self._places: dict[str, Path | None] = {}
         self._whole: set[Path] = set()
         self._read: set[Path] = set()
+        listed = list(nodes)
+        for name in sorted({name for node in listed for name in _named_modules(node)}):
+            self._add(name)
+        for name in sorted({name for node in listed for name in _named_imports(node)}):
+            self._add_named(name)
 
-    def add(self, module: str) -> None:
+    def hash_files(self) -> dict[str, str]:
+        """Source file, as its folder's modules call it -> digest of its content.
+
+        If a file changed since this process met it, its modules are forgotten, so that the code that runs is
+        the code that was hashed.
+        """
+        digests = {path: _digest_or_note(path) for path in self.names}
+        if any(_last_digests.get(path, digest) != digest for path, digest in digests.items()):
+            _forget_modules(digests)
+        _last_digests.update(digests)
+        return {self.names[path]: digest for path, digest in digests.items()}
+
+    def describe_packages(self) -> dict[str, str]:
+        """Installed package -> its version and the beginning of its files' hash.
+
+        Those that this package needs itself are left out: they are the same for every defense.
+        """
+        return dict(_describe_package(top, place) for top, place in sorted(self.packages.items()))
+
+    def _add(self, module: str) -> None:
         """The files behind a module that a config names, and behind those that it imports."""
         waiting = [module]
         while waiting:
@@ -132,7 +121,7 @@ class _SourceCollector:
                     self._read.add(path)
                     waiting += self._scan_file(path, place)
 
-    def add_named(self, module: str) -> None:
+    def _add_named(self, module: str) -> None:
         """The package, or the module of the user's, that an option may name; most options name none."""
         place = self._locate(module)
         if place is None:
@@ -142,7 +131,7 @@ class _SourceCollector:
         elif place.is_relative_to(sysconfig.get_path("stdlib")):  # `test`, say, which no list names
             return
         elif place.is_file() or (place / "__init__.py").is_file():  # not any folder of that name
-            self.add(module)
+            self._add(module)
 
     def _note_package(self, module: str, place: Path) -> None:
         top = module.partition(".")[0]

@@ -1,24 +1,36 @@
-"""`Store`: one file per case, written atomically, in AgentDojo's own layout and JSON."""
+"""`Store`: a log folder. One file per case, written atomically, in AgentDojo's own layout and JSON.
+
+Beside them what it takes to repeat the cases: plans, resolved configs, recipes, states of the code.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import orjson
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
+import agentsys
 from agentsys.base.atomic_file import write_atomically
 from agentsys.base.json_values import to_json_bytes
-from agentsys.base.object_import import by_registered_names
+from agentsys.base.object_import import by_registered_names, with_texts, with_todays_paths
 from agentsys.errors import ConfigError
+from agentsys.models.secrets import mask_credentials
 from agentsys.records.case import Case
 from agentsys.records.old_shards import unpack_shards
 from agentsys.records.schema import CaseRecord
 from agentsys.records.stored_plan import CaseGroup, build_stored_plan, encode_plan
+from agentsys.runs.settings import Settings
+from agentsys.runs.source_files import SourceCollector
 
 OWN_FOLDER = ".agentsys"
 """Folder in the log folder for what is ours and no record: resolved configs, the reply cache, privileges."""
@@ -84,10 +96,6 @@ class Store:
             ) from None
         unpack_shards(str(root))
 
-    def has_pipeline(self, pipeline: str) -> bool:
-        """Say whether anything of a pipeline (`Case.pipeline`) is stored: if not, none of its cases is."""
-        return (self.root / pipeline).exists()
-
     def case_status(self, case: Case) -> RecordStatus:
         """Say whether the case is finished. A file that does not parse counts as not run."""
         key = case.key
@@ -139,12 +147,17 @@ class Store:
             StoreError: If the disk is full, or the folder cannot be written or is not there any more.
         """
         self.check_there()
-        path = self.root / record_key(record)
+        attempt = record.attempt
+        path = self.root / (record.case.key if attempt is None else record.case.attempt_key(attempt.number))
         block = dict(record)
         block["spans"] = block.pop("spans")  # the longest part last, for people who look into the file
         data = to_json_bytes({**agentdojo, "agentsys": block}, indent=True)
         try:
-            self._rename_corrupt(path)
+            if path.exists() and self.file_status(path).status == "corrupt":
+                aside = path.with_suffix(".json.corrupt")
+                path.replace(aside)
+                told = "%s did not parse; it was kept as %s and the case was run again"
+                _log.warning(told, path, aside.name)
             write_atomically(path, data)
         except OSError as error:
             raise self.unwritable(path, error) from None
@@ -164,18 +177,25 @@ class Store:
         Raises:
             StoreError: If it cannot be written.
         """
-        path, data = encode_plan(self.root, build_stored_plan(_group_alone(case) for case in cases))
-        try:
-            if not path.exists():
-                write_atomically(path, data)
-        except OSError as error:
-            raise self.unwritable(path, error) from None
+        alone = (CaseGroup(case, [(case.user_task_id, case.injection_task_id)]) for case in cases)
+        self.keep_file(*encode_plan(self.root, build_stored_plan(alone)))
 
     def store_config(self, config_hash: str, identity: Mapping[str, Any]) -> None:
         """Keep a resolved config beside the records that name its hash."""
-        path = self.own / "configs" / f"{config_hash}.config"
-        if not path.exists():
-            write_atomically(path, json.dumps(identity, indent=2, sort_keys=True, default=str).encode())
+        data = json.dumps(identity, indent=2, sort_keys=True, default=str).encode()
+        self.keep_file(self.own / "configs" / f"{config_hash}.config", data)
+
+    def keep_file(self, path: Path, data: bytes, *, again: bool = False) -> None:
+        """Write a file that is not there yet; one that is there only `again` and where it differs.
+
+        Raises:
+            StoreError: If it cannot be written.
+        """
+        try:
+            if not path.exists() or (again and path.read_bytes() != data):
+                write_atomically(path, data)
+        except OSError as error:
+            raise self.unwritable(path, error) from None
 
     def load_config_of_hash(self, config_hash: str) -> dict[str, Any] | None:
         """The resolved config of a hash, if it was kept; our classes by their registered names."""
@@ -192,20 +212,98 @@ class Store:
             return None
         return FileVersion(found.st_mtime_ns, found.st_ino, found.st_size)
 
-    def _rename_corrupt(self, path: Path) -> None:
-        if path.exists() and self.file_status(path).status == "corrupt":
-            aside = path.with_suffix(".json.corrupt")
-            path.replace(aside)
-            _log.warning("%s did not parse; it was kept as %s and the case was run again", path, aside.name)
+
+_CASE_PACKAGES = ("attacks", "base", "benchmarks", "defense", "models", "records", "runs", "simulated")
+"""The rooms of `agentsys` that a case runs through; the others print, compare and show."""
 
 
-def _group_alone(case: Case) -> CaseGroup:
-    return CaseGroup(case, [(case.user_task_id, case.injection_task_id)])
+@lru_cache(maxsize=1)
+def hash_package_files() -> Mapping[str, str]:
+    """File that cases run through, from its package's name on -> the beginning of its SHA-256."""
+    ours = Path(next(iter(agentsys.__path__)))
+    beside = find_spec("baselines")
+    theirs = [Path(place) for place in (beside and beside.submodule_search_locations) or ()]
+    found = dict.fromkeys(sorted(ours.glob("*.py")), ours.parent)
+    for room in (*(ours / room for room in _CASE_PACKAGES), *theirs):
+        files = (path for path in sorted(room.rglob("*")) if path.is_file() and path.name[0] != ".")
+        found |= {path: room.parent for path in files if "__pycache__" not in path.parts}
+    return {
+        path.relative_to(root).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+        for path, root in found.items()
+    }
 
 
-def record_key(record: CaseRecord) -> str:
-    """A record's path under the log folder."""
-    attempt = record.attempt
-    if attempt is None:
-        return record.case.key
-    return record.case.attempt_key(attempt.number)
+def store_code_state(store: Store) -> None:
+    """Keep the state of the code that is about to run cases: a digest of each file, for versions change rarely.
+
+    Raises:
+        StoreError: If it cannot be written.
+    """
+    data = orjson.dumps(dict(hash_package_files()))
+    store.keep_file(store.own / "code" / f"{hashlib.sha256(data).hexdigest()[:16]}.code", data)
+
+
+def load_code_states(logdir: Path) -> list[dict[str, str]]:
+    """The states of the code that cases of a log folder were run with; empty where none were kept."""
+    found = []
+    for path in sorted((logdir / OWN_FOLDER / "code").glob("*.code")):
+        try:
+            state = orjson.loads(path.read_bytes())
+        except (OSError, ValueError):
+            continue
+        if isinstance(state, dict) and all(isinstance(digest, str) for digest in state.values()):
+            found.append(state)
+    return found
+
+
+_RUN_CHOICES = {
+    *("executor", "limit", "user_tasks", "injection_tasks", "epochs", "logdir", "budget", "preflight"),
+}
+"""Settings that say which cases are run, and how, and not what a case is."""
+_URL_QUERY = re.compile(r"(?<=://)([^\s?#]*)[?#]\S*")
+
+
+class Recipe(BaseModel):
+    """The settings of a cell, and where what they point at lay."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    settings: Annotated[dict[str, Any], AfterValidator(with_todays_paths)]
+    """As `Settings` has them, less what only says which cases were run; credentials in addresses masked."""
+    folder: str
+    """Folder that relative paths in them start from."""
+    code: dict[str, str] = {}
+    """Source file of the user's, as `Settings.code` calls it -> its path."""
+
+
+def store_recipe(store: Store, settings: Settings) -> None:
+    """Keep a cell's recipe beside the records that name its hash; the newest one counts.
+
+    An identity (`Settings.identity`) says whether two cells are the same; a recipe is enough to build one.
+
+    Raises:
+        StoreError: If it cannot be written.
+    """
+    plain = settings.model_dump(mode="json", exclude=_RUN_CHOICES)
+    code = {}
+    if settings.code:
+        nodes = [settings.model, settings.defense, settings.attack, settings.benchmark]
+        names = SourceCollector([*nodes, *settings.others.values()]).names
+        code = {name: str(path) for path, name in names.items() if name in settings.code}
+    shown = with_texts(
+        mask_credentials(plain), "base_url", lambda address: _URL_QUERY.sub(r"\1?***", address)
+    )
+    recipe = Recipe(settings=shown, folder=str(Path.cwd()), code=code)
+    # Not sorted: the keys of replies depend on the order of a model's options.
+    data = json.dumps(recipe.model_dump(), indent=2, default=str).encode()
+    store.keep_file(store.own / "configs" / f"{settings.config_hash}.recipe", data, again=True)
+
+
+def load_recipe(logdir: Path, config_hash: str) -> Recipe | None:
+    """The recipe of a hash; None where none was kept, or none that can be read."""
+    try:
+        return Recipe.model_validate(
+            json.loads((logdir / OWN_FOLDER / "configs" / f"{config_hash}.recipe").read_bytes())
+        )
+    except (OSError, ValueError, RecursionError, ValidationError):
+        return None

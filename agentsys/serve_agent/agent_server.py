@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import platform
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -34,11 +35,12 @@ from agentsys.records.case import Case
 from agentsys.records.case_row import NO_ATTACK, SERVED, UNRECORDED
 from agentsys.records.names_file import SERVED_FILE, AnsweringAgent, read_answering_agent
 from agentsys.records.schema import CaseRecord, is_simulated_id
-from agentsys.runs.build_record import make_span_storable, package_versions, sum_usage_by_role, to_stored_span
+from agentsys.runs.build_record import make_span_storable, sum_usage_by_role, to_stored_span
 from agentsys.runs.cell import Cell, CellBuilder, build_benchmark_playbook
 from agentsys.runs.compose import compose
 from agentsys.runs.instantiate import instantiate
 from agentsys.runs.references import load_defense_config
+from agentsys.runs.settings import code_versions
 from agentsys.runs.store import Store
 from agentsys.serve_agent.attack_target import AttackTarget
 from agentsys.serve_agent.conversation_router import ConversationLimits, ConversationRouter
@@ -88,7 +90,7 @@ def build_dialogue_record(dialogue: Dialogue, cell: Cell) -> CaseRecord:
         usage=usage,
         spans=[to_stored_span(make_span_storable(span), scored=0) for span in dialogue.tracer.spans],
         seed=cell.settings.seed,
-        versions=dict(package_versions()),
+        versions={**code_versions(), "python": platform.python_version()},
         config_hash=cell.settings.config_hash,
         asked={role: asked for role in usage if (asked := cell.stack.model_id(role))},
         notes=tuple(dict.fromkeys(to_plain_data(note) for call in calls for note in call.notes)),
@@ -111,7 +113,7 @@ def build_agentdojo_form(dialogue: Dialogue, record: CaseRecord) -> Mapping[str,
         "security": True,
         "duration": dialogue.duration_s,
         "evaluation_timestamp": time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(dialogue.started)),
-        "agentdojo_package_version": package_versions()["agentdojo"],
+        "agentdojo_package_version": code_versions()["agentdojo"],
         "benchmark_version": DIALOGUE_VERSION,
     }
 

@@ -35,9 +35,9 @@ from agentsys.models.serving.wire_format import Problem, RequestRefused, TracedR
 from agentsys.records.schema import AttemptFacts, CaseRecord, SearchFacts
 from agentsys.runs.cell import Cell
 from agentsys.runs.claims import Claims
-from agentsys.runs.finish_case import build_final_record
 from agentsys.runs.plan import Job, make_job
 from agentsys.runs.run_case import SearchFailed
+from agentsys.runs.run_searches import build_final_record
 from agentsys.runs.search_plan import (
     attempt_folders,
     check_searches,

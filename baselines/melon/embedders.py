@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
+from agentsys.base.json_values import to_json_bytes
 from agentsys.errors import ConfigError, Unavailable, unknown_name
 from agentsys.models.chat import ChatReply, ChatRequest, Usage, assistant, text_of, user
 from agentsys.models.pricing import Price, cost_usd
@@ -23,7 +24,6 @@ from agentsys.models.providers.openai_wire import parse_body
 from agentsys.models.providers.wire_parts import (
     as_mapping,
     clean_json,
-    encode_for_wire,
     malformed_reply,
     token_count,
 )
@@ -140,7 +140,7 @@ class EmbeddingEndpoint(OpenAIModel):
 
     def _build_body(self, request: ChatRequest) -> bytes:
         texts = [text_of(message) for message in request.messages]
-        return encode_for_wire({"model": self.model_id, "input": texts, "encoding_format": "float"})
+        return to_json_bytes({"model": self.model_id, "input": texts, "encoding_format": "float"})
 
     def _read_reply(self, answer: bytes, request: ChatRequest) -> ChatReply:
         return _read_vectors(parse_body(answer, self._key), len(request.messages), self.model_id, self.price)

@@ -307,7 +307,7 @@ def test_the_command_writes_three_files_and_names_them(tmp_path: Path) -> None:
     store_own(tmp_path / "runs", case_of(defense="none", model="gpt-4o-mini"))
     app = typer.Typer()
     app.command()(figure_command)
-    arguments = ["4", "--runs", str(tmp_path / "runs"), "--out", str(tmp_path / "out")]
+    arguments = ["4", str(tmp_path / "runs"), "--out", str(tmp_path / "out")]
     outcome = CliRunner().invoke(app, arguments, catch_exceptions=False)
     names = [Path(line).name for line in outcome.stdout.split()]
     assert names == ["figure4.pdf", "figure4.png", "figure4.csv"]
@@ -383,9 +383,7 @@ def test_the_figure_is_drawn_from_runs_of_the_preset(tmp_path: Path) -> None:
     runs, out = tmp_path / "runs", tmp_path / "out"
     few = ("defense=none", "attack=opi_context_ignoring,opi_empty", "limit=1")
     invoke("run", "+experiment=figure2", "model=simulated", f"logdir={runs}", *few)
-    names = [
-        Path(line).name for line in invoke("figure", "2", "--runs", str(runs), "--out", str(out)).split()
-    ]
+    names = [Path(line).name for line in invoke("figure", "2", str(runs), "--out", str(out)).split()]
     assert names == ["figure2.pdf", "figure2.png", "figure2.csv"]
     rows = [r for r in csv.DictReader((out / "figure2.csv").open()) if r["origin"] == RUNS]
     assert {(r["x_unit"], r["y_unit"]) for r in rows} == {("fraction", "row")}

@@ -255,7 +255,7 @@ def test_the_command_writes_every_table_in_every_format(tmp_path: Path, number: 
     with pytest.raises(ConfigError, match="Unknown table '9'"):
         table_command("9", [tmp_path])
     out = tmp_path / "new" / f"table.{form}"
-    assert _command(str(number), "--runs", str(tmp_path), "--format", form, "--out", str(out)) == ""
+    assert _command(str(number), str(tmp_path), "--format", form, "--out", str(out)) == ""
     assert out.stat().st_size > 500
     if not OutputFormat(form).for_programs:
         assert f"Table {number}" in out.read_text()

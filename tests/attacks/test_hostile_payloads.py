@@ -14,8 +14,7 @@ from omegaconf import OmegaConf
 
 from agentsys.base.config_catalog import list_config_names, load_config
 from agentsys.benchmarks.agentdojo import AgentDojo
-from agentsys.benchmarks.environment_loader import InjectionBreaksEnvironment
-from agentsys.benchmarks.environment_text import find_breaking_character
+from agentsys.benchmarks.environment_loader import InjectionBreaksEnvironment, find_breaking_character
 from agentsys.contracts import Victim
 from agentsys.runs.instantiate import instantiate
 

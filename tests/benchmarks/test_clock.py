@@ -15,7 +15,7 @@ import pytest
 from agentdojo.functions_runtime import FunctionsRuntime
 
 from agentsys.benchmarks.agentdojo import AgentDojo
-from agentsys.benchmarks.clock import CaseClock, use_case_clock
+from agentsys.benchmarks.repeatable_tools import CaseClock, use_case_clock
 from agentsys.errors import ConfigError
 
 START = datetime.datetime(2025, 1, 1, 12, 0, 0, 500_000)
@@ -97,7 +97,7 @@ def look() -> list:
         tools: list[Any]
         environment_type: Any = TaskEnvironment
 
-    from agentsys.benchmarks.clock import install_case_clocks
+    from agentsys.benchmarks.repeatable_tools import install_case_clocks
 
     suite: Any = Suite([make_function(module.look)])
     install_case_clocks(suite)

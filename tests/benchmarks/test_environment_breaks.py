@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agentsys.benchmarks.agentdojo import AgentDojo
-from agentsys.benchmarks.environment_loader import InjectionBreaksEnvironment
-from agentsys.benchmarks.environment_text import find_breaking_character
+from agentsys.benchmarks.environment_loader import InjectionBreaksEnvironment, find_breaking_character
 
 SUITE = AgentDojo("v1.2.2").suite("banking")
 

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from agentsys.attacks.registered_attack import RegisteredAttack
 from agentsys.benchmarks.agentdojo import AgentDojo
-from agentsys.benchmarks.environment_loader import InjectionBreaksEnvironment
-from agentsys.benchmarks.environment_text import is_plain
+from agentsys.benchmarks.environment_loader import _SAME_IN_C, InjectionBreaksEnvironment, _reads_alike
 from agentsys.contracts import Victim
 
 VERSIONS = [version for version, suites in load_suites._SUITES.items() if suites]
@@ -41,11 +40,10 @@ def assert_same(name: str, injections: dict[str, str], version: str = "v1.2.2") 
         with pytest.raises(InjectionBreaksEnvironment):
             ours(name, version).load_and_inject_default_environment(injections)
         return
-    for _ in range(2):  # parsed the first time, unpickled the second
-        loaded = ours(name, version).load_and_inject_default_environment(injections)
-        assert type(loaded) is type(expected)
-        assert loaded == expected
-        assert loaded.model_dump() == expected.model_dump()
+    loaded = ours(name, version).load_and_inject_default_environment(injections)
+    assert type(loaded) is type(expected)
+    assert loaded == expected
+    assert loaded.model_dump() == expected.model_dump()
 
 
 @pytest.mark.parametrize("name", SUITES)
@@ -189,22 +187,46 @@ def test_many_fuzzed_environments_equal_the_packages(name: str, examples: int) -
     equal()
 
 
-@settings(max_examples=50, deadline=None, derandomize=True)
-@given(anything)
-def test_a_plain_text_stays_inside_its_quotes(text: str) -> None:
+QUOTED = [
+    *("a", "b c", " ", "  ", "\\n", "\\\\", '\\"', "\\ ", "\\t", "\\N", "\\L", "\\0", "\\\n", "\n", "\n\n"),
+    *("---", "--- ", "...", "# x", ": ", "{", "%YAML", "'", "&a"),
+]
 
-    if is_plain(text):
-        tokens = []
-        try:
-            tokens = [type(token).__name__ for token in yaml.scan(f'"{text}"', Loader=yaml.SafeLoader)]
-        except (yaml.YAMLError, ValueError, OverflowError):
-            return  # breaks, but not out
-        assert tokens == ["StreamStartToken", "ScalarToken", "StreamEndToken"]
+
+@settings(max_examples=50, deadline=None, derandomize=True)
+@given(st.lists(st.sampled_from(QUOTED), max_size=14).map("".join))
+def test_libyaml_reads_what_it_is_given_as_pyyaml_does(inner: str) -> None:
+    if not _SAME_IN_C.fullmatch(inner):
+        return
+    quoted = f'"{inner}"'
+    try:
+        expected = yaml.safe_load(quoted)
+    except yaml.YAMLError:
+        with pytest.raises(yaml.YAMLError):
+            yaml.load(quoted, Loader=yaml.CSafeLoader)
+    else:
+        assert yaml.load(quoted, Loader=yaml.CSafeLoader) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            '"{v}": "a key"\n',
+            "'single {v}'\n",
+            '"a": {v}\n',
+            "- |\n {v}\n",
+            '"a": "{v.real}"\n',
+            '"a": "{}"\n',
+        ),
+        *('"a": "{unknown}"\n', '"a": "{v}\n', '"a": "\\x4{v}"\n', "[a, {v}]", "? {v}"),
+    ],
+)
+def test_a_text_whose_placeholder_is_not_in_double_quotes_is_left_to_the_package(text: str) -> None:
+    assert not _reads_alike(text, ("v",))
 
 
 @pytest.mark.parametrize("name", SUITES)
 def test_every_suite_of_the_package_takes_the_fast_way(name: str) -> None:
     loader = ours(name).load_and_inject_default_environment.__self__
-    assert loader._holed_text is not None
-    fields = sum(len(hole.vectors) for hole in loader._holed_text.holes)
-    assert fields >= len(loader.get_defaults())
+    assert loader._is_quick

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_runs import records_in
 
-from agentsys.benchmarks.case_random import InsertionOrderedSet
+from agentsys.benchmarks.repeatable_tools import InsertionOrderedSet
 
 # The task makes an event, whose participants are a set; agents and workers read them.
 RUN = """

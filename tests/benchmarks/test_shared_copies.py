@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import gc
-from functools import partial
 from typing import Any
-from weakref import ref
 
 import pytest
-from agentdojo.agent_pipeline.ground_truth_pipeline import GroundTruthPipeline
 from agentdojo.functions_runtime import TaskEnvironment
 from deepdiff import DeepDiff
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
-from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.benchmarks.scoring import (
     _are_parts_equal,
     check_on_copies,
     copy_environments,
     deep_copy,
-    use_quick_copy,
 )
 
 
@@ -32,10 +26,6 @@ class Item(BaseModel):
 class World(TaskEnvironment):
     items: dict[str, Any] = Field(default_factory=dict)
     shelf: list[Any] = Field(default_factory=list)
-
-
-def load(suite: Any) -> Any:
-    return partial(suite.load_and_inject_default_environment, {})
 
 
 def test_models_that_differ_in_the_fields_that_were_set_share_no_fields() -> None:
@@ -106,56 +96,6 @@ def test_a_check_that_fails_on_shared_parts_alone_is_asked_again() -> None:
     assert run(check) is True
 
 
-class Seen:
-    """A check that notes what it is given, and may change it."""
-
-    def __init__(self, *, spoils: bool = False) -> None:
-        self.pairs: list[tuple[Any, Any]] = []
-        self._spoils = spoils
-
-    def __call__(self, task: Any, answer: Any, before: World, after: World, calls: Any) -> bool:
-        self.pairs.append((before, after))
-        grown = before != after
-        if self._spoils:
-            after.shelf.append(2)
-        return grown
-
-    @property
-    def distinct(self) -> int:
-        return len({(id(before), id(after)) for before, after in self.pairs})
-
-
-def worlds() -> tuple[World, World]:
-    before = World(items={"a": Item(value=1)}, shelf=[1])
-    return before, before.model_copy(deep=True)
-
-
-def test_copies_that_a_check_changed_are_not_given_to_the_next() -> None:
-    seen, (before, after) = Seen(spoils=True), worlds()
-    scored = check_on_copies(seen)
-    assert [scored(None, [], before, after, []) for _ in range(2)] == [False, False]
-    assert [len(second.shelf) for _, second in seen.pairs] == [2, 2, 2, 2], "each began with what was there"
-    assert seen.distinct == 4
-
-
-def test_a_world_that_changed_between_two_checks_is_seen_by_the_second() -> None:
-    seen, (before, after) = Seen(), worlds()
-    scored = check_on_copies(seen)
-    assert scored(None, [], before, after, []) is False
-    after.shelf.append(2)
-    assert scored(None, [], before, after, []) is True
-
-
-def test_a_check_keeps_no_environment_alive() -> None:
-    before, after = worlds()
-    scored = check_on_copies(Seen())
-    scored(None, [], before, after, [])
-    gone = ref(before), ref(after)
-    del before, after
-    gc.collect()
-    assert [one() for one in gone] == [None, None]
-
-
 def test_a_checks_own_failure_is_let_through() -> None:
     def check(task: Any, answer: Any, before: World, after: World, calls: Any) -> bool:
         raise LookupError("no such mail")
@@ -192,45 +132,11 @@ def test_comparing_part_by_part_is_pydantics_own_comparison(one: World, other: W
         assert _are_parts_equal(first, second) == (first == second)
 
 
-class Looking(GroundTruthPipeline):  # type: ignore[misc]
-    """Does the task, and keeps the environment as it was given."""
+def test_a_world_that_a_check_changed_is_seen_as_it_was_by_the_next() -> None:
+    def check(task: Any, answer: Any, before: World, after: World, calls: Any) -> bool:
+        after.shelf.append(2)
+        return len(after.shelf) == 2
 
-    def query(self, query: str, runtime: Any, env: Any = None, *rest: Any) -> Any:
-        self.given, self.names = deep_copy(env), list(vars(env))
-        return super().query(query, runtime, env, *rest)
-
-
-@pytest.mark.parametrize("truthful", [True, False])
-def test_checks_see_the_world_before_loaded_once_more_but_never_another_world(truthful: bool) -> None:
-    suite, given = AgentDojo("v1.2.2").suite("workspace"), list[Any]()
-    task, theft = suite.user_tasks["user_task_7"], suite.injection_tasks["injection_task_6"]
-
-    def once_more() -> Any:
-        given.append(load(suite)())
-        if not truthful:
-            given[-1].inbox.emails.clear()
-        return given[-1]
-
-    loaded, again = load(suite)(), load(suite)()
-    with use_quick_copy(suite, task, loaded, again, once_more):
-        scores = suite.run_task_with_pipeline(Looking(task), task, theft, {}, environment=loaded)
-    assert scores == (True, False)
-    assert given
-    given.clear()
-    copy_environments(again, loaded)
-    assert not given, "it is for the case alone"
-
-
-def test_an_environment_that_may_be_asked_for_other_copies_answers_as_pydantic_does(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    suite = AgentDojo("v1.2.2").suite("banking")
-    task, loaded = suite.user_tasks["user_task_0"], suite.load_and_inject_default_environment({})
-    with use_quick_copy(suite, task, loaded, loaded, load(suite)):
-        assert loaded.model_copy(update={"filesystem": None}).filesystem is None
-    with use_quick_copy(suite, task, loaded, loaded, load(suite)):
-        pass
-    monkeypatch.setattr(type(task), "init_environment", staticmethod(lambda environment: environment))
-    with use_quick_copy(suite, task, loaded, loaded, load(suite)):
-        assert "model_copy" not in vars(loaded)
-    assert list(vars(loaded)) == list(type(loaded).model_fields)
+    before = World(items={"a": Item(value=1)}, shelf=[1])
+    scored, after = check_on_copies(check), before.model_copy(deep=True)
+    assert [scored(None, [], before, after, []) for _ in range(2)] == [True, True]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from small_runs import records_in
 
-from agentsys.cli.exit_status import raise_on_stop_signals
+from agentsys.cli.terminal import raise_on_stop_signals
 from agentsys.errors import StopRequested
 
 SLOW = """

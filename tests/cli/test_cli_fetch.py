@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from agentsys.benchmarks.asb import asb_data
 from agentsys.benchmarks.asb.asb_data import CHECKSUMS, sample_folder
-from agentsys.benchmarks.asb.fetch_asb import fetch_asb
+from agentsys.benchmarks.fetch_data import fetch_asb
 from agentsys.cli import app
 from agentsys.errors import ConfigError
 
@@ -56,10 +56,10 @@ def test_every_file_arrives_and_is_not_asked_for_again(tmp_path: Path) -> None:
     folder = tmp_path / "new" / "asb"
     with serving(CONTENTS) as (address, asked):
         done = fetch_asb(folder, address, EXPECTED)
-        assert set(done.files) == set(asked) == set(CONTENTS)
+        assert done.fresh and set(asked) == set(CONTENTS)
         assert {name: (folder / name).read_bytes() for name in CONTENTS} == CONTENTS
         assert kept(folder) == {*CONTENTS, "SOURCE.txt"}
-        assert fetch_asb(folder, address, EXPECTED).files == ()
+        assert not fetch_asb(folder, address, EXPECTED).fresh
         assert len(asked) == len(CONTENTS)
 
 

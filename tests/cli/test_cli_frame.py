@@ -11,7 +11,7 @@ import typer
 from typer.testing import CliRunner
 
 from agentsys import __version__
-from agentsys.cli import COMMANDS, app, exit_status, main
+from agentsys.cli import COMMANDS, app, main, terminal
 from agentsys.cli.lazy_commands import make_lazy_group
 from agentsys.errors import ConfigError
 from agentsys.extensions import CommandSource
@@ -52,13 +52,13 @@ def _raise(error: BaseException) -> object:
 
 
 def test_config_error_is_one_line_with_control_characters_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    status = exit_status.run_to_exit_status(lambda: _raise(ConfigError("bad \x1b[31mname\nsecond line")))
+    status = terminal.run_to_exit_status(lambda: _raise(ConfigError("bad \x1b[31mname\nsecond line")))
     assert status == 2
     assert capsys.readouterr().err == "Error: bad \\x1b[31mname\\nsecond line\n"
 
 
 def test_interrupt_exits_with_130(capsys: pytest.CaptureFixture[str]) -> None:
-    assert exit_status.run_to_exit_status(lambda: _raise(KeyboardInterrupt())) == 130
+    assert terminal.run_to_exit_status(lambda: _raise(KeyboardInterrupt())) == 130
     assert "Traceback" not in capsys.readouterr().err
 
 
@@ -68,13 +68,13 @@ def test_interrupt_inside_a_command_exits_with_130(monkeypatch: pytest.MonkeyPat
     group = typer.Typer(cls=make_lazy_group({"Run": {"list": source}}), add_completion=False)
     group.callback()(lambda: None)
     with pytest.raises(SystemExit) as end:
-        sys.exit(exit_status.run_to_exit_status(lambda: group(["list"])))
+        sys.exit(terminal.run_to_exit_status(lambda: group(["list"])))
     assert end.value.code == 130
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EACCES])
 def test_refusing_disk_is_one_line(number: int, capsys: pytest.CaptureFixture[str]) -> None:
-    status = exit_status.run_to_exit_status(lambda: _raise(OSError(number, "The reason", "/some/where")))
+    status = terminal.run_to_exit_status(lambda: _raise(OSError(number, "The reason", "/some/where")))
     assert status == 1
     assert capsys.readouterr().err == "Error: /some/where: The reason.\n"
 
@@ -82,4 +82,4 @@ def test_refusing_disk_is_one_line(number: int, capsys: pytest.CaptureFixture[st
 @pytest.mark.parametrize("bug", [ValueError("a bug"), OSError(errno.EBADF, "a bug")])
 def test_bugs_keep_their_traceback(bug: Exception) -> None:
     with pytest.raises(type(bug), match="a bug"):
-        exit_status.run_to_exit_status(lambda: _raise(bug))
+        terminal.run_to_exit_status(lambda: _raise(bug))

@@ -7,7 +7,7 @@ import sys
 import pytest
 import typer
 
-from agentsys.cli import exit_status, main
+from agentsys.cli import main, terminal
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_a_slip_is_one_line(
     with pytest.raises(SystemExit) as ended:
         main()
     captured = capsys.readouterr()
-    assert ended.value.code == exit_status.USAGE_STATUS
+    assert ended.value.code == terminal.USAGE_STATUS
     assert captured.out == ""
     assert captured.err.startswith("Error: ")
     assert captured.err.count("\n") == 1
@@ -67,6 +67,6 @@ def test_a_status_that_a_command_gives_is_the_commands_status() -> None:
     def ends() -> None:
         raise typer.Abort
 
-    assert exit_status.run_to_exit_status(lambda: 1) == 1
-    assert exit_status.run_to_exit_status(lambda: None) == 0
-    assert exit_status.run_to_exit_status(ends) == exit_status.INTERRUPTED_STATUS
+    assert terminal.run_to_exit_status(lambda: 1) == 1
+    assert terminal.run_to_exit_status(lambda: None) == 0
+    assert terminal.run_to_exit_status(ends) == terminal.INTERRUPTED_STATUS

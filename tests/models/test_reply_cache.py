@@ -16,6 +16,7 @@ from agentdojo.functions_runtime import FunctionCall
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agentsys.base.json_values import to_json_bytes
 from agentsys.models.budget import RunBudgetReached
 from agentsys.models.chat import (
     ChatReply,
@@ -190,10 +191,8 @@ JSON = st.recursive(
 def test_replies_survive_the_disk(text: str, args: dict[str, Any]) -> None:
     import orjson
 
-    from agentsys.models.providers.wire_parts import encode_for_wire
-
     reply = replace(REPLY, message=assistant(text, [FunctionCall(function="f", args=args, id=None)]))
-    back = load_reply(orjson.loads(encode_for_wire(dump_reply(reply, None))))
+    back = load_reply(orjson.loads(to_json_bytes(dump_reply(reply, None))))
     assert back.message == reply.message
 
 

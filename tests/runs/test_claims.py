@@ -19,7 +19,7 @@ from small_runs import Silent
 from agentsys.base.atomic_file import Process
 from agentsys.runs.claims import Claims
 from agentsys.runs.run_session import prepare_session
-from agentsys.runs.store import Store, StoreError
+from agentsys.runs.store import Store
 
 HOLDER = """
 import sys, time
@@ -76,26 +76,6 @@ def test_what_a_killed_process_held_is_free_at_once_and_its_traces_are_removed(t
     assert names(tmp_path) == []
 
 
-@pytest.mark.parametrize("times", [3, 1000])
-def test_a_claims_folder_that_others_remove_meanwhile_is_made_again_a_few_times(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: int
-) -> None:
-    left, making = iter(range(times)), Path.mkdir
-
-    def for_nothing(folder: Path, *how: object, **more: bool) -> None:
-        making(folder, *how, **more)  # type: ignore[arg-type]
-        if next(left, None) is not None:
-            folder.rmdir()
-
-    with Claims(Store(tmp_path)) as claims:
-        monkeypatch.setattr(Path, "mkdir", for_nothing)
-        if times == 3:
-            assert claims.take("case")
-        else:
-            with pytest.raises(StoreError, match="No such file"):
-                claims.take("case")
-
-
 def test_what_two_processes_remove_at_once_troubles_neither(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -137,9 +117,7 @@ def away(folder: Path, beats: bool) -> Path:
     heartbeat = claims / f"{owner}.alive"
     if beats:
         heartbeat.touch()
-    hashed = hashlib.sha256(b"case").hexdigest()
-    (claims / hashed[:2]).mkdir(exist_ok=True)
-    (claims / hashed[:2] / f"{hashed[:32]}.{owner}").touch()
+    (claims / f"{hashlib.sha256(b'case').hexdigest()[:32]}.{owner}").touch()
     return heartbeat
 
 

@@ -23,9 +23,9 @@ from agentsys.base.object_import import REGISTERED_NAMES, registered, registered
 from agentsys.bundles.bundle_archive import BundledCell
 from agentsys.errors import ConfigError
 from agentsys.extensions import shipped_config_dirs
-from agentsys.runs.provenance import load_recipe
 from agentsys.runs.run_session import Session, prepare_session
 from agentsys.runs.settings import Settings, validate_settings
+from agentsys.runs.store import load_recipe
 from baselines.none import NoDefense
 
 TABLE = tomllib.loads(REGISTERED_NAMES.read_text("utf-8"))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agentsys.runs.source_files import find_packages, hash_source_files
+from agentsys.runs.source_files import SourceCollector
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def write(root: Path, **files: str) -> None:
 
 
 def code(target: str) -> dict[str, str]:
-    return hash_source_files([{"_target_": target}])
+    return SourceCollector([{"_target_": target}]).hash_files()
 
 
 def test_a_module_brings_what_it_imports_and_nothing_else_of_its_folder(plug: Path) -> None:
@@ -126,8 +126,8 @@ def test_an_installed_package_that_an_adapter_imports_is_known_by_version_and_fi
 
     def known() -> str:
         importlib.invalidate_caches()
-        assert set(hash_source_files([node])) == {"ad_adapter.py"}
-        (told,) = find_packages([node]).items()
+        assert set(SourceCollector([node]).hash_files()) == {"ad_adapter.py"}
+        (told,) = SourceCollector([node]).describe_packages().items()
         assert told[0] == "ad-wall"
         return told[1]
 
@@ -138,11 +138,11 @@ def test_an_installed_package_that_an_adapter_imports_is_known_by_version_and_fi
     patched = known()
     install(site, "0.5.0", "safe = False")
     assert known().startswith("0.5.0 ") and len({first, patched, known()}) == 3
-    assert find_packages([{**node, "_target_": "baselines.none.NoDefense"}]) == {}
+    assert SourceCollector([{**node, "_target_": "baselines.none.NoDefense"}]).describe_packages() == {}
 
 
 def test_a_package_beside_the_adapter_that_an_option_names_counts_by_its_files(plug: Path) -> None:
     write(plug, ae_adapter=GUARD, ae_wall__deep="")
     (plug / "ae_wall/__init__.py").touch()
-    found = hash_source_files([{"_target_": "ae_adapter.Guard", "make": "ae_wall.deep:Guard"}])
+    found = SourceCollector([{"_target_": "ae_adapter.Guard", "make": "ae_wall.deep:Guard"}]).hash_files()
     assert set(found) == {"ae_adapter.py", "ae_wall/__init__.py", "ae_wall/deep.py"}

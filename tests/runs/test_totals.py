@@ -64,7 +64,7 @@ def test_rates_leave_errors_out_and_costs_add_up() -> None:
         totals.add(one)
     now[0] = 2.0
     assert (totals.per_second, totals.seconds_left) == (2.0, 3.0)
-    line = totals.progress_line
+    line = f"{totals.progress}; {totals.format_figures()}"
     assert line.startswith("4/10 cases, 2.0 a second, 0:00:02 elapsed, 0:00:03 left; ")
     assert "ASR none 50.0%" in line
     assert "errors 1" in line

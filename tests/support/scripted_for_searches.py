@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from agentsys.attacks.attack_search import Attempt, AttemptPosition, Judgement, Proposal, SearchTask
 from agentsys.attacks.attacker_prompt import JUDGE_ROLE
 from agentsys.attacks.search_judge import judge_refused
-from agentsys.benchmarks.environment_text import mend_text
+from agentsys.benchmarks.environment_loader import mend_text
 from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, assistant, text_of
 
 QUEST = SearchTask(

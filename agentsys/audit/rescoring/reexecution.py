@@ -31,15 +31,17 @@ from agentsys.audit.rescoring.recorded_trajectory import (
     label_denies_service,
 )
 from agentsys.base.payload_lines import squeeze
-from agentsys.benchmarks.case_random import (
+from agentsys.benchmarks.environment_loader import InjectionBreaksEnvironment
+from agentsys.benchmarks.repeatable_tools import (
+    DEFAULT_CLOCK,
     CaseRandom,
     find_recorded_draws,
     has_random_draws,
+    parse_clock,
     repeat_calls,
+    use_case_clock,
     use_case_random,
 )
-from agentsys.benchmarks.clock import DEFAULT_CLOCK, parse_clock, use_case_clock
-from agentsys.benchmarks.environment_loader import InjectionBreaksEnvironment
 from agentsys.contracts import InjectionTask, Suite, UserTask
 from agentsys.models.pipeline_elements import normalize_arguments
 from agentsys.models.prompted_tools import ANSWER

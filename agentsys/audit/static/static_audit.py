@@ -26,8 +26,8 @@ from agentsys.audit.static.task_checks import (
     is_repeat_safe,
     noop_passes,
 )
-from agentsys.benchmarks.case_random import CaseRandom, use_case_random
 from agentsys.benchmarks.environment_loader import hash_suite_data
+from agentsys.benchmarks.repeatable_tools import CaseRandom, use_case_random
 from agentsys.contracts import Benchmark
 
 BuildBenchmark = Callable[[], Benchmark]

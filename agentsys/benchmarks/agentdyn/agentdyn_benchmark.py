@@ -35,14 +35,18 @@ from agentsys.benchmarks.agentdyn.checkout import (
     Checkout,
     read_checkout,
 )
-from agentsys.benchmarks.benchmark_options import choose_suites, parse_injection
-from agentsys.benchmarks.case_random import install_case_random, keep_set_order
-from agentsys.benchmarks.clock import DEFAULT_CLOCK, install_case_clocks, parse_clock
-from agentsys.benchmarks.environment_loader import EnvironmentLoader, Injection
+from agentsys.benchmarks.environment_loader import EnvironmentLoader, Injection, parse_injection
+from agentsys.benchmarks.repeatable_tools import (
+    DEFAULT_CLOCK,
+    install_case_clocks,
+    install_case_random,
+    keep_set_order,
+    parse_clock,
+)
 from agentsys.benchmarks.scoring import check_on_copies
 from agentsys.benchmarks.traced_tools import with_receipts
 from agentsys.contracts import Suite
-from agentsys.errors import ConfigError, require_known_name
+from agentsys.errors import ConfigError, choose_suites, require_known_name
 from agentsys.models.pipeline_elements import LoopState, LoopStep
 
 _PACKAGE = "agentdojo.default_suites"

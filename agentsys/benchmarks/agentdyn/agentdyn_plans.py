@@ -19,8 +19,8 @@ from agentdojo.base_tasks import BaseUserTask
 from agentdojo.functions_runtime import TaskEnvironment
 from agentdojo.types import text_content_block_from_string
 
-from agentsys.benchmarks.case_random import CaseRandom, use_case_random
 from agentsys.benchmarks.ground_truth_playbook import run_calls, script_calls, to_function_calls
+from agentsys.benchmarks.repeatable_tools import CaseRandom, use_case_random
 from agentsys.benchmarks.scoring import SuiteTask
 from agentsys.contracts import Suite
 from agentsys.simulated.playbook_index import AlternativeSolution, Fact, ScriptedCall

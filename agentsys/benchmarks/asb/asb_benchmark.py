@@ -23,9 +23,8 @@ from agentsys.benchmarks.asb.asb_environment import (
 )
 from agentsys.benchmarks.asb.asb_scores import AsbCriterion, measure_asb_case
 from agentsys.benchmarks.asb.planned_model import AsbMode, wrap_planned_model
-from agentsys.benchmarks.benchmark_options import choose_suites
 from agentsys.contracts import CaseScores, FinishedCase, InjectionTask
-from agentsys.errors import ConfigError, find_enum_member, require_known_name
+from agentsys.errors import ConfigError, choose_suites, find_enum_member, require_known_name
 from agentsys.models.chat import ChatModel
 from agentsys.models.pipeline_elements import LoopState, LoopStep
 from agentsys.simulated.simulated_role import SimulatedRole

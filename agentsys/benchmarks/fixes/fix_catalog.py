@@ -74,8 +74,3 @@ def expand_fixes(wanted: str | Iterable[str] | None, *, recorded: bool = False) 
     for name in names:
         require_known_name("benchmark.fixes", name, (*known, ALL_FIXES))
     return tuple(name for name in known if ALL_FIXES in names or name in names)
-
-
-def select_checks(fixes: Iterable[str]) -> tuple[str, ...]:
-    """The checker-only fixes among some; all of them where there is none, for they cost no run."""
-    return tuple(name for name in fixes if name in RESCORING) or CHECKER_ONLY

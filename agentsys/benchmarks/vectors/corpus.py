@@ -231,18 +231,10 @@ class Corpus:
 
 
 VECTOR_NAMES = (
-    "prompt_injection",
-    "role_manipulation",
-    "context_poisoning",
-    "self_replication",
-    "multi_agent_infection",
-    "instruction_amplification",
-    "prompt_extraction",
-    "memory_dumping",
-    "code_execution",
-    "ssrf",
-    "base64_payload",
-    "unicode_obfuscation",
+    *("prompt_injection", "role_manipulation", "context_poisoning"),
+    *("self_replication", "multi_agent_infection", "instruction_amplification"),
+    *("prompt_extraction", "memory_dumping", "code_execution"),
+    *("ssrf", "base64_payload", "unicode_obfuscation"),
 )
 
 

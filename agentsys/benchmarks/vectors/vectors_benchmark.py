@@ -6,7 +6,7 @@ one vector an AgentDojo suite.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Annotated, Any, ClassVar
@@ -17,7 +17,6 @@ from agentdojo.task_suite.task_suite import TaskSuite, validate_injections
 from agentdojo.types import ChatAssistantMessage, ChatMessage, text_content_block_from_string
 from pydantic import BaseModel, Field
 
-from agentsys.benchmarks.benchmark_options import choose_suites
 from agentsys.benchmarks.traced_tools import with_receipts
 from agentsys.benchmarks.vectors.corpus import (
     AttackCall,
@@ -27,7 +26,7 @@ from agentsys.benchmarks.vectors.corpus import (
     fill_carrier,
     load_corpus,
 )
-from agentsys.errors import find_enum_member, require_known_name
+from agentsys.errors import choose_suites, find_enum_member, require_known_name
 from agentsys.models.chat import ChatRequest, text_of
 from agentsys.models.trace import ACTING_ROLES
 from agentsys.simulated.scripted_agent import play_plain_agent
@@ -113,19 +112,10 @@ def _record_action(deeds: list[ToolAction], tool: str, **args: str) -> str:
     return "Done."
 
 
-_ALL: tuple[Callable[..., Any], ...] = (
-    read_document,
-    send_message,
-    save_note,
-    fetch_url,
-    run_command,
-    delegate,
-)
-
-
 def build_vector_tools() -> list[Function[..., Any]]:
     """The tools of every suite."""
-    return with_receipts([make_function(function) for function in _ALL])
+    tools = read_document, send_message, save_note, fetch_url, run_command, delegate
+    return with_receipts([make_function(function) for function in tools])
 
 
 VECTOR = "shared_document"

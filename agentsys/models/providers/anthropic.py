@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from agentdojo.types import ChatAssistantMessage, ChatMessage, MessageContentBlock
 
+from agentsys.base.json_values import to_json_bytes
 from agentsys.models.chat import ChatReply, ChatRequest, ErrorKind, ModelError, ToolSpec, Usage
 from agentsys.models.pricing import Price, price_reply
 from agentsys.models.providers import wire_parts
@@ -18,7 +19,6 @@ from agentsys.models.providers.wire_parts import (
     OPENAI_ITEM_PREFIX,
     CallIds,
     as_mapping,
-    encode_for_wire,
     malformed_reply,
     system_text,
 )
@@ -260,4 +260,4 @@ class AnthropicModel(PostingModel):
             body |= {"tool_choice": {"type": request.tool_choice}, "tools": anthropic_tools(request.tools)}
         elif stand_ins := stand_in_tools(request.messages):
             body |= {"tool_choice": {"type": "none"}, "tools": stand_ins}
-        return encode_for_wire(body)
+        return to_json_bytes(body)

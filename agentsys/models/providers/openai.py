@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 from agentdojo.types import ChatAssistantMessage, ChatMessage, MessageContentBlock
 
+from agentsys.base.json_values import to_json_bytes
 from agentsys.errors import ConfigError, require_known_name
 from agentsys.models import text_tools
 from agentsys.models.chat import (
@@ -37,7 +38,6 @@ from agentsys.models.providers.wire_parts import (
     OPENAI_ITEM_PREFIX,
     CallIds,
     as_mapping,
-    encode_for_wire,
     malformed_reply,
 )
 from agentsys.models.text_tools import TEXT_PROTOCOLS, ProtocolName, ToolRole
@@ -180,7 +180,7 @@ def _summary_text(item: Mapping[str, Any]) -> str:
 
 
 def _encode_note(note: Mapping[str, Any]) -> str:
-    return OPENAI_ITEM_PREFIX + wire_parts.encode_for_wire(note).decode()
+    return OPENAI_ITEM_PREFIX + to_json_bytes(note).decode()
 
 
 def _parse_usage(usage: Mapping[str, Any]) -> Usage:
@@ -271,7 +271,7 @@ class OpenAIModel(PostingModel):
         if request.tools and self.tools == "native":
             convert = responses_tools if self.api == "responses" else openai_wire.openai_tools
             body |= {"tool_choice": request.tool_choice, "tools": convert(request.tools)}
-        return encode_for_wire(body)
+        return to_json_bytes(body)
 
     def _completion_body(self, request: ChatRequest) -> dict[str, Any]:
         body: dict[str, Any] = {
@@ -320,4 +320,4 @@ def _conversation_key(request: ChatRequest) -> str:
     texts = [text_of(message) for message in request.messages]
     opening = next((n for n, message in enumerate(request.messages) if message["role"] == "user"), 0)
     parts = [request.role, *texts[: opening + 1], *(tool.name for tool in request.tools)]
-    return hashlib.sha256(encode_for_wire(parts)).hexdigest()[:32]
+    return hashlib.sha256(to_json_bytes(parts)).hexdigest()[:32]

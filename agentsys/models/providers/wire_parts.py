@@ -65,14 +65,9 @@ class CallIds:
         return self._unanswered.popleft() if self._unanswered else "call_unknown"
 
 
-def encode_for_wire(value: object) -> bytes:
-    """A value as JSON; what JSON cannot carry is replaced (see agentsys.base.json_values)."""
-    return to_json_bytes(value)
-
-
 def arguments_json(call: FunctionCall) -> str:
     """A call's arguments as JSON text."""
-    return encode_for_wire(call.args).decode()
+    return to_json_bytes(call.args).decode()
 
 
 OPENAI_ITEM_PREFIX = "openai:"

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from agentsys.base.json_values import to_json_bytes
 from agentsys.models.chat import (
     ChatModel,
     ChatReply,
@@ -28,7 +29,6 @@ from agentsys.models.chat import (
     ModelError,
     ModelWrapper,
 )
-from agentsys.models.providers.wire_parts import encode_for_wire
 from agentsys.models.trace import current_tracer
 
 
@@ -375,4 +375,4 @@ def guess_prompt_tokens(request: ChatRequest) -> float:
     """Tokens of a request's prompt: about one for four bytes of it."""
     tools = [[tool.name, tool.description, tool.parameters] for tool in request.tools]
     plain = [{"role": message["role"], "content": message["content"]} for message in request.messages]
-    return len(encode_for_wire([plain, tools])) / 4
+    return len(to_json_bytes([plain, tools])) / 4

@@ -23,6 +23,7 @@ from agentdojo.types import ChatAssistantMessage
 from pydantic import BaseModel, ConfigDict
 
 from agentsys.base.atomic_file import write_atomically
+from agentsys.base.json_values import to_json_bytes
 from agentsys.models.chat import (
     UNCOUNTED,
     ChatModel,
@@ -35,7 +36,6 @@ from agentsys.models.chat import (
     Usage,
     assistant,
 )
-from agentsys.models.providers.wire_parts import encode_for_wire
 from agentsys.models.reply_checks import is_empty_reply
 
 try:
@@ -91,7 +91,7 @@ class ReplyStore:
         Raises:
             OSError: If the disk does not take it; then nothing was stored.
         """
-        write_atomically(self._path(key), encode_for_wire(value))
+        write_atomically(self._path(key), to_json_bytes(value))
 
     def has(self, key: str) -> bool:
         """Say whether there is a file under a key, readable or not."""
@@ -353,7 +353,7 @@ def _plain_message(message: Any) -> dict[str, Any]:
 
 def digest_json(value: object) -> str:
     """SHA-256 of a value's JSON."""
-    return hashlib.sha256(encode_for_wire(value)).hexdigest()
+    return hashlib.sha256(to_json_bytes(value)).hexdigest()
 
 
 def _tools_digest(tools: Sequence[ToolSpec]) -> str:

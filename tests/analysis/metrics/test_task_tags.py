@@ -188,7 +188,7 @@ def stored(tmp_path: Path) -> Path:
 
 
 def test_a_table_of_the_paper_has_a_second_one_of_fixed_scores(tmp_path: Path) -> None:
-    args = ["table", "2", "--runs", str(stored(tmp_path)), "--fixed", "--format", "markdown"]
+    args = ["table", "2", str(stored(tmp_path)), "--fixed", "--format", "markdown"]
     shown = CliRunner().invoke(app, args)
     assert shown.exit_code == 0, shown.output
     first, second = shown.output.split(r"fixed under utility\_arguments, any\_match")

@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from agentsys.cli import app
-from agentsys.cli.exit_status import run_to_exit_status
+from agentsys.cli.terminal import run_to_exit_status
 
 RECORD = {
     "suite_name": "banking",

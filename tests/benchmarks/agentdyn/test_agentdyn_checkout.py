@@ -11,8 +11,13 @@ from tiny_agentdyn import MAILS, tiny_checkout
 
 from agentsys.benchmarks.agentdyn.agentdyn_benchmark import AgentDyn
 from agentsys.benchmarks.agentdyn.checkout import COMMIT, KNOWN, agentdyn_folder
-from agentsys.benchmarks.case_random import CaseRandom, use_case_random
-from agentsys.benchmarks.clock import DEFAULT_CLOCK, parse_clock, use_case_clock
+from agentsys.benchmarks.repeatable_tools import (
+    DEFAULT_CLOCK,
+    CaseRandom,
+    parse_clock,
+    use_case_clock,
+    use_case_random,
+)
 from agentsys.errors import ConfigError
 
 

@@ -12,10 +12,10 @@ from agentsys.models.budget import RunBudgetReached
 from agentsys.runs import executors
 from agentsys.runs.claims import Claims
 from agentsys.runs.executors import run_and_store
-from agentsys.runs.finish_case import RunSearches
 from agentsys.runs.plan import Job
 from agentsys.runs.run_case import SearchStopped
 from agentsys.runs.run_control import CaseEnd
+from agentsys.runs.run_searches import RunSearches
 from agentsys.runs.store import Store, StoreError
 
 
@@ -25,7 +25,7 @@ def ended(job: Job, folder: Path, error: BaseException, monkeypatch: pytest.Monk
     def breaks(*_: Any) -> Any:
         raise error
 
-    monkeypatch.setattr(executors, "finish_case", breaks)
+    monkeypatch.setattr(executors, "run_case", breaks)
     store = Store(folder)
     with Claims(store) as claims:
         assert claims.take(job.case.key)

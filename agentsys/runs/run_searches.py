@@ -1,42 +1,36 @@
-"""Finish a case: from its job to what is stored of it, its search included where it needs one.
-
-Each search is made once: the first case that needs it makes it, the others wait for it.
-"""
+"""Cases whose text is searched for: each search is made once, by the first case that needs it; the others wait."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from agentsys.attacks.attack_search import Attempt, find_attacker_fault, select_attempts
 from agentsys.attacks.attacker_prompt import ATTACKER_ROLES
 from agentsys.attacks.attacker_reply import ReplyFault
 from agentsys.attacks.search_options import PER_CASE, TRANSFER, ArtefactEntry
 from agentsys.records.schema import CaseRecord, SearchFacts
-from agentsys.runs.build_record import build_agentdojo_fields, build_record
+from agentsys.runs.build_record import build_case_end
 from agentsys.runs.claims import Claims
 from agentsys.runs.plan import Job
 from agentsys.runs.run_case import (
     CaseRun,
     SearchFailed,
     SearchStopped,
-    format_traceback,
     new_case_run,
     play_case,
-    run_case,
     run_guarded,
 )
 from agentsys.runs.run_control import CaseEnd
 from agentsys.runs.search_plan import (
-    SearchArtefacts,
     SearchKey,
     StoredAttempt,
+    add_to_artefact,
     fill_vectors,
     find_search_cases,
     load_attempt,
-    needs_search,
     search_key,
     searched_attack,
 )
@@ -57,23 +51,45 @@ class SearchResult:
     """Why no text was tried."""
 
 
+@dataclass
 class RunSearches:
-    """Makes each search once. Safe to use from many threads.
+    """Makes each search once. Safe to use from many threads."""
 
-    Args:
-        store: Store for attempts and artefacts; it holds those of an earlier run.
-        made: Called with every attempt, from the threads that make them.
-        stopping: Whether the run is ending: searches then stop before the next attempt.
-        claims: Claims of this run: a search that another run is making is waited for, and then read.
-    """
+    store: Store
+    """Where attempts and artefacts go; it holds those of an earlier run."""
+    made: Callable[[CaseRecord], None]
+    """Called with every attempt, from the threads that make them."""
+    stopping: Callable[[], bool]
+    """Whether the run is ending: searches then stop before the next attempt."""
+    claims: Claims
+    """Claims of this run: a search that another run is making is waited for, and then read."""
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _found: dict[SearchKey, Future[SearchResult]] = field(default_factory=dict)
 
-    def __init__(
-        self, store: Store, made: Callable[[CaseRecord], None], stopping: Callable[[], bool], claims: Claims
-    ) -> None:
-        self._store, self._made, self._stopping, self._claims = store, made, stopping, claims
-        self._artefacts = SearchArtefacts(store, claims)
-        self._lock = threading.Lock()
-        self._found: dict[SearchKey, Future[SearchResult]] = {}
+    def finish_case(self, job: Job) -> CaseEnd:
+        """Run a case with the text that its search finds.
+
+        Raises:
+            SearchStopped: If the run is ending; then there is nothing to store.
+        """
+        run = new_case_run(job)
+        found: list[SearchResult] = []
+
+        def search() -> None:
+            fill_vectors(job, "")  # a user task without a vector needs no search
+            found.append(self.get_result(job))
+
+        run_guarded(run, search)
+        if not found:
+            return build_case_end(run)
+        run.search = found[0].facts
+        if found[0].attempt is not None and found[0].facts.mode == PER_CASE:
+            # The attempt that was this very case with the text the search chose; it need not be run again.
+            stored = load_attempt(self.store, job, found[0].attempt)
+            if stored is not None:
+                return CaseEnd(build_final_record(stored, found[0].facts), stored.fields)
+        run_guarded(run, lambda: _play_found(run, found[0]))
+        return build_case_end(run)
 
     def get_result(self, job: Job) -> SearchResult:
         """The search of a case, made now if no other case has begun it.
@@ -92,32 +108,32 @@ class RunSearches:
             future = self._found.setdefault(key, Future())
         if begun is None:
             try:
-                with self._claims.hold(f"search {'/'.join(map(str, key))}", self._stop_if_ending):
+                with self.claims.hold(f"search {'/'.join(map(str, key))}", self._stop_if_ending):
                     future.set_result(self._search(job))
             except BaseException as error:  # noqa: BLE001 - whoever waits must hear of it, whatever it is
                 future.set_exception(error)
         return future.result()
 
     def _stop_if_ending(self) -> None:
-        if self._stopping():
+        if self.stopping():
             raise SearchStopped
 
     def _search(self, job: Job) -> SearchResult:
         homes, attack = find_search_cases(job), searched_attack(job)
         lead = homes[0]
         quest = build_quest(homes)
-        target = RunTarget(homes, attack, quest, self._store, self._made, self._stopping)
+        target = RunTarget(homes, attack, quest, self.store, self.made, self.stopping)
         attempts = attack.search(quest, target)
         kept = select_attempts(attack, attempts)
         facts = _build_search_facts(homes, attempts)
         # In the last attempt's file, too: its case may not be in this run.
-        last = load_attempt(self._store, target.lead, facts.attempts)
+        last = load_attempt(self.store, target.lead, facts.attempts)
         if last is not None and last.record.search != facts:
-            self._store.write(last.record.model_copy(update={"search": facts}), last.fields)
+            self.store.write(last.record.model_copy(update={"search": facts}), last.fields)
         if not kept:
             why = attempts[0].proposal.refused if attempts else "it made no attempt"
             return SearchResult(None, None, facts, f"The search for a text tried none: {why}.")
-        self._artefacts.add(lead, _artefact_entries(lead, facts, kept))
+        add_to_artefact(self.store, self.claims, lead, _artefact_entries(lead, facts, kept))
         return SearchResult(kept[0].proposal.text, kept[0].number, facts)
 
 
@@ -162,51 +178,6 @@ def _artefact_entries(lead: Job, facts: SearchFacts, kept: Sequence[Attempt]) ->
         )
         for number, attempt in enumerate(kept)
     ]
-
-
-def finish_case(job: Job, store: Store, searches: RunSearches) -> CaseEnd:
-    """Run a case, with the text that its search found where the attack searches.
-
-    Raises:
-        SearchStopped: If the run is ending; then there is nothing to store.
-    """
-    if not needs_search(job):
-        return _finish_run(run_case(job))
-    return _finish_searched(job, store, searches)
-
-
-def build_lost_case(job: Job, error: BaseException) -> CaseEnd:
-    """Make what is stored where making a record of a case went wrong: that it did, and where."""
-    run = new_case_run(job)
-    run.error_kind, run.error = "record", f"{type(error).__name__}: {error}"
-    run.traceback = format_traceback(error)
-    return _finish_run(run)
-
-
-def _finish_run(run: CaseRun) -> CaseEnd:
-    record, fields = build_record(run), build_agentdojo_fields(run)
-    return CaseEnd(record, fields, run.error if run.ends_run else None, run.error if run.ends_cell else None)
-
-
-def _finish_searched(job: Job, store: Store, searches: RunSearches) -> CaseEnd:
-    run = new_case_run(job)
-    found: list[SearchResult] = []
-
-    def search() -> None:
-        fill_vectors(job, "")  # a user task without a vector needs no search
-        found.append(searches.get_result(job))
-
-    run_guarded(run, search)
-    if not found:
-        return _finish_run(run)
-    run.search = found[0].facts
-    if found[0].attempt is not None and found[0].facts.mode == PER_CASE:
-        # The attempt that was this very case with the text the search chose; it need not be run again.
-        stored = load_attempt(store, job, found[0].attempt)
-        if stored is not None:
-            return CaseEnd(build_final_record(stored, found[0].facts), stored.fields)
-    run_guarded(run, lambda: _play_found(run, found[0]))
-    return _finish_run(run)
 
 
 def _play_found(run: CaseRun, found: SearchResult) -> None:
