@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from small_runs import Silent, errors_in, records_in
-from stub_guards import GATE_YAML, TEXT_YAML, installed_stub, write_config
+from stub_guards import GATE_YAML, MODULE, TEXT_YAML, build_wheel, installed_stub, write_config
 from typer.testing import CliRunner
 
 from agentsys.base.config_catalog import load_config
 from agentsys.benchmarks.agentdojo import AgentDojo
+from agentsys.errors import ConfigError
 from agentsys.guards import ROOM
 from agentsys.guards.guard_process import GuardProcess, find_namespace
 from agentsys.guards.guard_replay import list_replay_cases, replay_case
 from agentsys.guards.guard_score import score_guard, score_nothing
-from agentsys.guards.guard_spec import read_guard_spec
+from agentsys.guards.guard_spec import install_guard, read_guard_spec
 from agentsys.guards.guard_texts import (
     TextCorpus,
     change_two_words,
@@ -89,6 +91,16 @@ def test_a_guard_that_fails_errors_the_case_or_opens_or_closes(
     else:
         assert record["utility"] is utility
         assert errors_in({"": record}) == {}
+
+
+def test_a_changed_guard_of_the_same_name_is_never_answered_from_an_old_record(tmp_path: Path) -> None:
+    spec = installed_stub(tmp_path)
+    assert run_defense(tmp_path, TEXT_YAML)["security"] is False
+    shutil.rmtree(spec.folder)
+    install_guard(spec, build_wheel(tmp_path / "other", MODULE.replace("INFORMATION", "nothing such")))
+    with pytest.raises(ConfigError, match=r"other settings: content of defense\.guard"):
+        run_defense(tmp_path, TEXT_YAML)
+    assert run_defense(tmp_path / "anew", TEXT_YAML)["security"] is True
 
 
 def test_a_gate_refuses_calls_of_a_run(tmp_path: Path) -> None:
@@ -183,7 +195,7 @@ def test_the_hijacked_agent_is_replayed_in_706_cases_and_340_are_counted(tmp_pat
     cases, without = hijacked()
     attacked = [case for case in cases if case.injection_task is not None]
     assert (len(cases), len(attacked), without) == (706, 609, 340)
-    assert sum(case.is_argument_level for case in attacked) == 85
+    assert sum("argument_level" in case.metrics for case in attacked) == 85
     installed_stub(tmp_path)
     gate = GuardProcess(read_guard_spec("gate", {**GATE_YAML, "unconfined": UNCONFINED}))
     banking = [case for case in attacked if case.suite.name == "banking"][:3]
@@ -191,7 +203,7 @@ def test_the_hijacked_agent_is_replayed_in_706_cases_and_340_are_counted(tmp_pat
         free, gated = replay_case(case, "after", None), replay_case(case, "after", gate)
         assert free.security
         assert not gated.security, "a refused call does not count, whatever was proposed"
-        assert gated.refused["attack"] == 1
+        assert gated.refused["attack"] == [True]
     # Nothing was read yet when the attack comes first: this gate lets it pass.
     assert replay_case(banking[0], "before", gate).security
     assert not replay_case(banking[0], "between", gate).security

@@ -69,19 +69,25 @@ GATE_YAML = {
 }
 
 
-def build_wheel(folder: Path, module: str = MODULE, version: str = "1.0") -> Path:
+def build_wheel(
+    folder: Path,
+    module: str = MODULE,
+    version: str = "1.0",
+    name: str = "stub_guard",
+    module_name: str = "stub_guard",
+) -> Path:
     """A wheel of one module, in a folder that installers can be pointed to."""
     folder.mkdir(parents=True, exist_ok=True)
-    info = f"stub_guard-{version}.dist-info"
+    info = f"{name}-{version}.dist-info"
     files = {
-        "stub_guard.py": module,
-        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: stub-guard\nVersion: {version}\n",
+        f"{module_name}.py": module,
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name.replace('_', '-')}\nVersion: {version}\n",
         f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
     }
-    files[f"{info}/RECORD"] = "".join(f"{name},,\n" for name in [*files, f"{info}/RECORD"])
-    with zipfile.ZipFile(folder / f"stub_guard-{version}-py3-none-any.whl", "w") as wheel:
-        for name, text in files.items():
-            wheel.writestr(name, text)
+    files[f"{info}/RECORD"] = "".join(f"{file},,\n" for file in [*files, f"{info}/RECORD"])
+    with zipfile.ZipFile(folder / f"{name}-{version}-py3-none-any.whl", "w") as wheel:
+        for file, text in files.items():
+            wheel.writestr(file, text)
     return folder
 
 
