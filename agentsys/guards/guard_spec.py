@@ -231,14 +231,16 @@ def hash_guard(spec: GuardSpec) -> str:
     if not spec.requirements:
         return spec.version or _session_id()
     guard_python(spec)
-    found = hashlib.sha256()
-    for folder in (*(spec.folder / "venv" / "lib").glob("python*/site-packages"), ADAPTERS):
+    lines = []
+    for folder in (spec.folder / "venv" / "lib").glob("python*/site-packages"):
         for path in sorted(folder.rglob("*")):
             parts = path.relative_to(folder).parts
             foreign = "__pycache__" in parts or parts[0].partition("-")[0] in _NOT_THE_GUARD
             if not foreign and parts[-1] not in _OF_THE_INSTALLER and path.is_file():
-                found.update(f"{'/'.join(parts)} {hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
-    return found.hexdigest()[:16]
+                lines.append(f"{'/'.join(parts)} {hashlib.sha256(path.read_bytes()).hexdigest()}")
+    adapters = {ADAPTERS / f"{step.call.partition(':')[0]}.py" for step in spec.objects.values()}
+    lines += [hashlib.sha256(path.read_bytes()).hexdigest() for path in adapters if path.is_file()]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 
 
 @lru_cache(maxsize=1)
