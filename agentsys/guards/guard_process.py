@@ -41,7 +41,7 @@ class NoVerdict(Exception):
 
     def __init__(self, kind: str, why: str) -> None:
         super().__init__(f"the guard gave no verdict ({kind}: {why})")
-        self.kind = kind
+        self.kind, self.why = kind, why
 
 
 class GuardVerdict(BaseModel):
@@ -171,13 +171,16 @@ class GuardProcess:
         assert process.stdin is not None
         assert process.stdout is not None
         timer = threading.Timer(limit_s, _kill_group, [process])
-        start, written = time.monotonic(), b""
+        start = time.monotonic()
         timer.start()
-        with contextlib.suppress(OSError):  # it has ended: nothing is read, then
+        try:
             process.stdin.write(json.dumps(line).encode() + b"\n")
             process.stdin.flush()
             written = process.stdout.readline(_LONGEST_LINE)
-        timer.cancel()
+        except OSError:  # it has ended
+            written = b""
+        finally:
+            timer.cancel()
         late = time.monotonic() - start >= limit_s
         with contextlib.suppress(ValueError, RecursionError):
             reply = json.loads(written)
@@ -221,7 +224,7 @@ class GuardProcess:
                 self._ask_worker(self.spec.describe_for_worker(), _START_S)
             except NoVerdict as error:
                 self._stop()
-                raise NoVerdict("start", str(error)) from None
+                raise NoVerdict("start", error.why) from None
         return process
 
     def _last_words(self, process: subprocess.Popen[bytes]) -> str:
