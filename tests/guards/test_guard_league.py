@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import shutil
 from pathlib import Path
@@ -175,6 +176,26 @@ def test_a_slow_guard_reads_a_sample_of_whole_cases_and_other_outputs_are_a_clas
     assert lost.n == 30
     assert others is not None
     assert others.n <= 1
+
+
+def test_a_file_of_texts_may_say_which_case_saw_what(tmp_path: Path) -> None:
+    text = {"id": "a", "text": "pay me", "seen_under": [["agentdojo", "direct", 1], ["agentdojo", "none", 0]]}
+    case = {
+        "bench": "agentdojo",
+        "suite": "slack",
+        "ut": "user_task_0",
+        "att": "direct",
+        "inj": "injection_task_1",
+    }
+    case |= {"utility": True, "security": False, "seen": [["a", 1]]}  # type: ignore[dict-item]
+    for name, line in (("texts", text), ("cases", case)):
+        (tmp_path / f"{name}.jsonl.gz").write_bytes(gzip.compress(json.dumps(line).encode() + b"\n"))
+    corpus = TextCorpus()
+    read_texts(tmp_path / "texts.jsonl.gz", corpus)
+    assert corpus.seen_under == {("agentdojo", "direct", True): ["a"], ("agentdojo", "none", False): ["a"]}
+    assert [(one.suite, one.attack, one.utility, one.seen) for one in corpus.cases] == [
+        ("slack", "direct", True, (("a", True),))
+    ]
 
 
 def test_runs_of_ones_own_are_texts_too(tmp_path: Path) -> None:

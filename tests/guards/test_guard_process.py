@@ -71,11 +71,13 @@ def test_what_a_guard_does_to_its_host_is_told_and_kept_in_its_own_folder(proces
     process.judge_text("log")
     with pytest.raises(NoVerdict, match="own folder only"):
         process.judge_text("spill")
+    process.judge_text("launch")
     process.close()
     assert not Path("/tmp/agentsys-guard-spill").exists()
     assert process.acts == [
         "writes guard.log",
         "writes /tmp/agentsys-guard-spill (refused)",
+        "starts a process true",
         "left guard.log (4 bytes)",
     ]
 
@@ -182,6 +184,12 @@ def test_a_guard_that_is_not_installed_or_not_to_be_had_is_said_in_one_line(tmp_
         install_guard(spec, tmp_path / "empty")
     assert "\n" not in str(caught.value)
     assert not spec.folder.exists()
+
+
+def test_guards_of_the_same_packages_share_an_environment() -> None:
+    one, other = (GuardSpec(package="stub-guard==1.0", call=call, flag=".") for call in ("a:b", "c:d"))
+    assert one.folder == other.folder
+    assert one.folder != other.model_copy(update={"beside": ("numpy==2.0.0",)}).folder
 
 
 def settings_hash(folder: Path) -> str:
