@@ -12,7 +12,7 @@ from agentdojo.task_suite.task_suite import TaskSuite
 from agentdojo.types import ChatToolResultMessage
 
 from agentsys.errors import Unavailable
-from agentsys.guards.guard_process import GuardProcess, GuardVerdict, NoVerdict, check_confinement
+from agentsys.guards.guard_process import GuardProcess, GuardVerdict, check_confinement
 from agentsys.guards.guard_spec import guard_python, hash_guard, read_guard_spec
 from agentsys.models.chat import ChatModel
 from agentsys.models.providers.wire_parts import result_text
@@ -116,7 +116,7 @@ _FAILS = {
 
 
 class GuardResults(ResultRewriter):
-    """Has a guard read results."""
+    """Has a guard read results; raises `NoVerdict` where it gave none and the case is to be errored then."""
 
     name: ClassVar[str] = "guard"
 
@@ -124,31 +124,24 @@ class GuardResults(ResultRewriter):
         self.process, self.spec = process, process.spec
 
     def rewrite_result(self, turn: FilterTurn, result: ChatToolResultMessage, text: str) -> RewrittenResult:
-        """Ask about a result, or about each string in it.
-
-        Raises:
-            NoVerdict: If it gave no verdict and the case is to be errored then.
-        """
-        tool, verdicts = result["tool_call"].function, []
+        """Ask about a result, or about each string in it."""
+        tool, verdicts = result["tool_call"].function, list[GuardVerdict]()
 
         def judge(piece: str) -> str:
-            verdicts.append(ask_guard(self.process, lambda: self.process.judge_text(piece, tool, turn.query)))
-            return self._left_of(piece, verdicts[-1])
+            verdicts.append(self.process.judge_text(piece, tool, turn.query))
+            clean = verdicts[-1].clean if self.spec.on_flag == "clean" else None
+            return piece if not verdicts[-1].flag else NOTICE if clean is None else clean
 
         new = read_leaves(text).replace_strings(judge) if self.spec.unit == "field" else judge(text)
-        flagged = any(verdict.flag for verdict in verdicts if verdict)
-        scores = [one.score for one in verdicts if one and one.score is not None]
-        facts = {"score": max(scores, default=None), "failed": sum(one is None for one in verdicts)}
+        scores = [one.score for one in verdicts if one.score is not None]
+        facts: dict[str, Any] = {
+            "score": max(scores, default=None),
+            "failed": sum(one.failed for one in verdicts),
+        }
         facts |= {"acts": list(self.process.acts)} if self.process.acts else {}
         outcome = "clean" if new == text else "withheld" if NOTICE in new else "rewritten"
+        flagged = any(one.flag and not one.failed for one in verdicts)
         return RewrittenResult(new, outcome, len(verdicts), 0, facts, flagged)
-
-    def _left_of(self, piece: str, verdict: GuardVerdict | None) -> str:
-        if verdict is None:
-            return piece if self.spec.on_error == "fail_open" else NOTICE
-        if not verdict.flag:
-            return piece
-        return verdict.clean if self.spec.on_flag == "clean" and verdict.clean is not None else NOTICE
 
     def filter_results(
         self, turn: FilterTurn, results: Sequence[ChatToolResultMessage]
@@ -172,43 +165,22 @@ class GateCalls(BoundaryFilter):
         self._began = False
 
     def rule_on_calls(self, turn: FilterTurn, calls: Sequence[FunctionCall]) -> list[CallRuling]:
-        """Ask about each call.
-
-        Raises:
-            NoVerdict: If it gave no verdict and the case is to be errored then.
-        """
+        """Ask about each call."""
         if not self._began:
-            ask_guard(self.process, lambda: self.process.begin_task(turn.query))
+            self.process.begin_task(turn.query)
             self._began = True
         return [CallRuling(call, REFUSED if self._refuses(call) else None) for call in calls]
 
     def _refuses(self, call: FunctionCall) -> bool:
         with span("detector", call.function) as node:
-            verdict = ask_guard(self.process, lambda: self.process.rule_on_call(call.function, call.args))
-            failed = verdict is None
-            refuses = self.process.spec.on_error == "fail_closed" if verdict is None else verdict.flag
-            node.decision = {"filter": "gate", "refused": refuses, "failed": failed}
-        return refuses
+            verdict = self.process.rule_on_call(call.function, call.args)
+            node.decision = {"filter": "gate", "refused": verdict.flag, "failed": verdict.failed}
+        return verdict.flag
 
     def filter_results(
         self, turn: FilterTurn, results: Sequence[ChatToolResultMessage]
     ) -> list[ChatToolResultMessage]:
         """Show what calls returned; nothing is changed."""
         for result in results:
-            name, text = result["tool_call"].function, result_text(result)
-            ask_guard(self.process, lambda: self.process.show_result(name, text))  # noqa: B023 - asked at once
+            self.process.show_result(result["tool_call"].function, result_text(result))
         return list(results)
-
-
-def ask_guard(process: GuardProcess, ask: Any) -> Any:
-    """What a guard answers; None where it gave no verdict and its YAML says what follows.
-
-    Raises:
-        NoVerdict: If the case is to be errored then.
-    """
-    try:
-        return ask()
-    except NoVerdict:
-        if process.spec.on_error == "error":
-            raise
-        return None

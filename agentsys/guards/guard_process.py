@@ -9,24 +9,22 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import selectors
-import shutil
 import signal
 import subprocess
 import tempfile
 import threading
 import time
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import httpx
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from agentsys.base.json_values import to_plain_data
-from agentsys.errors import ConfigError, Unavailable
+from agentsys.errors import Unavailable
 from agentsys.guards import guard_worker
 from agentsys.guards.guard_spec import GuardSpec, guard_python
 from agentsys.guards.guard_worker import NonsenseReply, read_verdict
@@ -43,7 +41,7 @@ class NoVerdict(Exception):
 
     def __init__(self, kind: str, why: str) -> None:
         super().__init__(f"the guard gave no verdict ({kind}: {why})")
-        self.kind = kind
+        self.kind, self.why = kind, why
 
 
 class GuardVerdict(BaseModel):
@@ -52,10 +50,12 @@ class GuardVerdict(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     flag: bool
-    score: float | None
-    clean: str | None
-    ms: float
+    score: float | None = None
+    clean: str | None = None
+    ms: float = 0.0
     """Milliseconds of the processor; of a command or a service, by the clock."""
+    failed: bool = False
+    """Whether it said nothing, and this is what its YAML has follow then."""
 
 
 @lru_cache(maxsize=1)
@@ -84,109 +84,130 @@ def check_confinement(spec: GuardSpec) -> None:
 
 
 class GuardProcess:
-    """Asks one guard. May be used from many threads, which take turns."""
+    """Asks one guard. May be used from many threads, which take turns.
+
+    Every question raises `NoVerdict` where the guard fails and its YAML wants the case errored then.
+    """
 
     def __init__(self, spec: GuardSpec) -> None:
         check_confinement(spec)
-        self.spec = spec
-        self.python = guard_python(spec)
+        self.spec, self.python = spec, guard_python(spec)
         self.acts: list[str] = []
         """What it did to its host, as far as that is seen; each once."""
         self.failures: dict[str, int] = {}
         """Kind of failure -> how often."""
         self._lock = threading.Lock()
-        self._work = Path(tempfile.mkdtemp(prefix="agentsys-guard-"))
+        self._folder = tempfile.TemporaryDirectory(prefix="agentsys-guard-", ignore_cleanup_errors=True)
+        self._work = Path(self._folder.name)
         self._process: subprocess.Popen[bytes] | None = None
-        self._buffer = b""
+        self._end: Any = None
         self._in_a_row = 0
-        self._started: list[subprocess.Popen[bytes]] = []
-        self._finalizer = weakref.finalize(self, _clean_up, self._work, self._started)
         self._key = os.environ.get(spec.api_key_env or "", "")
 
     def judge_text(self, text: str, tool: str = "tool", task: str = "") -> GuardVerdict:
-        """Ask about a text that a tool returned.
-
-        Raises:
-            NoVerdict: If it gave no verdict.
-        """
-        return self._read(self._ask("check", {"text": text, "tool": tool, "task": task, "args": {}}))
+        """Ask about a text that a tool returned."""
+        return self._ask("check", {"text": text, "tool": tool, "task": task, "args": {}})
 
     def begin_task(self, task: str) -> None:
-        """Tell a gate that another user's request begins.
-
-        Raises:
-            NoVerdict: If it failed.
-        """
+        """Tell a gate that another user's request begins."""
         self._ask("task", {"task": task})
 
     def show_result(self, tool: str, text: str) -> None:
-        """Show a gate what a tool returned.
-
-        Raises:
-            NoVerdict: If it failed.
-        """
+        """Show a gate what a tool returned."""
         self._ask("observe", {"tool": tool, "text": text})
 
     def rule_on_call(self, tool: str, args: Mapping[str, Any]) -> GuardVerdict:
-        """Ask a gate about a call; a flag refuses it.
-
-        Raises:
-            NoVerdict: If it gave no verdict.
-        """
-        return self._read(
-            self._ask("check", {"tool": tool, "args": to_plain_data(args), "text": "", "task": ""})
-        )
+        """Ask a gate about a call; a flag refuses it."""
+        return self._ask("check", {"tool": tool, "args": to_plain_data(args), "text": "", "task": ""})
 
     def close(self) -> None:
         """End the process; what it left in its folder is noted before the folder goes."""
         with self._lock:
             self._stop()
-            for path in sorted(self._work.rglob("*"))[:20] if self._work.is_dir() else ():
+            for path in sorted(self._work.rglob("*"))[:20]:
                 if path.is_file() and path.name != "stderr":
                     self._note([f"left {path.relative_to(self._work)} ({path.stat().st_size:,} bytes)"])
-            self._finalizer()
+            self._folder.cleanup()
 
-    def _read(self, reply: Mapping[str, Any]) -> GuardVerdict:
-        try:
-            return GuardVerdict.model_validate({key: reply[key] for key in ("flag", "score", "clean", "ms")})
-        except (KeyError, ValidationError):
-            raise self._fail("nonsense", "a reply that is no verdict") from None
-
-    def _ask(self, what: str, values: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _ask(self, what: str, values: Mapping[str, Any]) -> GuardVerdict:
         with self._lock:
-            if self._in_a_row >= _TRIES:
-                raise self._fail("given_up", f"it failed {_TRIES} times in a row")
-            reply = self._post(values) if self.spec.kind == "http" else self._exchange(what, values)
+            try:
+                if self._in_a_row >= _TRIES:
+                    raise NoVerdict("given_up", f"it failed {_TRIES} times in a row")
+                verdict = self._read_reply(what, values)
+            except NoVerdict as error:
+                self.failures[error.kind] = self.failures.get(error.kind, 0) + 1
+                # A guard that raises is alive.
+                self._in_a_row = 0 if error.kind == "raised" else self._in_a_row + 1
+                if self.spec.on_error == "error":
+                    raise
+                return GuardVerdict(flag=self.spec.on_error == "fail_closed", failed=True)
             self._in_a_row = 0
-            return reply
+            return verdict
 
-    def _exchange(self, what: str, values: Mapping[str, Any]) -> Mapping[str, Any]:
-        if self._process is None:
-            self._start()
-        start = time.perf_counter()
-        own = self.spec.kind != "command"
-        line = {"do": what, "values": values} if own else {"tool": values["tool"], "text": values["text"]}
-        self._send(line)
-        reply = self._receive(self.spec.timeout_s)
-        return self._take_note(reply) if own else self._judge_answer(reply, start)
+    def _read_reply(self, what: str, values: Mapping[str, Any]) -> GuardVerdict:
+        try:
+            if self.spec.kind not in ("command", "http"):
+                return GuardVerdict.model_validate(self._ask_worker({"do": what, "values": values}))
+            start, asked = time.perf_counter(), {"tool": values["tool"], "text": values["text"]}
+            reply = self._post(asked) if self.spec.kind == "http" else self._exchange(asked)
+            verdict = read_verdict(reply, self.spec.describe_for_worker()["verdict"])
+            return GuardVerdict(**verdict, ms=(time.perf_counter() - start) * 1000)
+        except NonsenseReply as error:
+            raise NoVerdict("nonsense", str(error)) from None
+        except ValidationError:
+            raise NoVerdict("nonsense", "a reply that is no verdict") from None
 
-    def _start(self) -> None:
-        inside = () if self.spec.unconfined else find_namespace() or ()
+    def _ask_worker(self, line: Mapping[str, Any], limit_s: float | None = None) -> Mapping[str, Any]:
+        reply = self._exchange(line, limit_s)
+        self._note(str(act) for act in reply.pop("acts", ()))
+        if "error" in reply:
+            raise NoVerdict(str(reply["error"]), str(reply.get("why")))
+        return reply
+
+    def _exchange(self, line: Mapping[str, Any], limit_s: float | None = None) -> dict[str, Any]:
+        """Send a line and read one; a process that does not answer with one is ended."""
+        process, limit_s = self._process or self._start(), limit_s or self.spec.timeout_s
+        assert process.stdin is not None
+        assert process.stdout is not None
+        timer = threading.Timer(limit_s, _kill_group, [process])
+        start = time.monotonic()
+        timer.start()
+        try:
+            process.stdin.write(json.dumps(line).encode() + b"\n")
+            process.stdin.flush()
+            written = process.stdout.readline(_LONGEST_LINE)
+        except OSError:  # it has ended
+            written = b""
+        finally:
+            timer.cancel()
+        late = time.monotonic() - start >= limit_s
+        with contextlib.suppress(ValueError, RecursionError):
+            reply = json.loads(written)
+            if isinstance(reply, dict) and not late:
+                return reply
+        if late:
+            error = NoVerdict("hang", f"nothing in {limit_s:g} s")
+        elif written:
+            error = NoVerdict("nonsense", "a line that is no JSON object")
+        else:
+            error = NoVerdict("crash", self._last_words(process))
+        self._stop()
+        raise error
+
+    def _start(self) -> subprocess.Popen[bytes]:
         own = self.spec.kind != "command"
         worker = (str(self.python), "-s", "-P", str(Path(str(guard_worker.__file__)).resolve()))
         env = {
             "PATH": f"{self.python.parent}:/usr/local/bin:/usr/bin:/bin",
             **dict.fromkeys(("HOME", "TMPDIR", "XDG_CACHE_HOME"), str(self._work)),
-            **{
-                "LANG": "C.UTF-8",
-                "PYTHONHASHSEED": "0",
-                "PYTHONDONTWRITEBYTECODE": "1",
-                "HF_HUB_OFFLINE": "1",
-            },
+            **{"LANG": "C.UTF-8", "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"},
+            "HF_HUB_OFFLINE": "1",
         }
+        inside = () if self.spec.unconfined else find_namespace() or ()
         with (self._work / "stderr").open("wb") as errors:
             try:
-                self._process = subprocess.Popen(
+                process = subprocess.Popen(
                     [*inside, *(worker if own else self.spec.command)],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
@@ -196,117 +217,52 @@ class GuardProcess:
                     start_new_session=True,
                 )
             except OSError as error:
-                raise self._fail("start", str(error)) from None
-        self._started.append(self._process)
-        self._buffer = b""
+                raise NoVerdict("start", str(error)) from None
+        self._process, self._end = process, weakref.finalize(self, _end_process, process)
         if own:
-            self._send(self.spec.describe_for_worker())
-            reply = self._receive(_START_S)
-            if "error" in reply:
+            try:
+                self._ask_worker(self.spec.describe_for_worker(), _START_S)
+            except NoVerdict as error:
                 self._stop()
-                self._note(reply["acts"])
-                raise self._fail("start", str(reply.get("why")))
-            self._note(reply["acts"])
+                raise NoVerdict("start", error.why) from None
+        return process
 
-    def _send(self, line: Mapping[str, Any]) -> None:
-        pipe = self._pipe("stdin")
-        try:
-            pipe.write(json.dumps(line).encode() + b"\n")
-            pipe.flush()
-        except OSError:
-            raise self._crash() from None
+    def _last_words(self, process: subprocess.Popen[bytes]) -> str:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(1.0)  # so that the status told is its own
+        lines = (self._work / "stderr").read_text(errors="replace")[-2000:].split("\n")
+        last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+        return f"status {process.returncode}; {last[:200]}"
 
-    def _receive(self, limit_s: float) -> dict[str, Any]:
-        deadline = time.monotonic() + limit_s
-        pipe = self._pipe("stdout")
-        with selectors.DefaultSelector() as selector:
-            selector.register(pipe, selectors.EVENT_READ)
-            while b"\n" not in self._buffer:
-                if not selector.select(max(0.0, deadline - time.monotonic())):
-                    self._stop()
-                    raise self._fail("hang", f"nothing in {limit_s:g} s")
-                piece = os.read(pipe.fileno(), 1 << 16)
-                if not piece:
-                    raise self._crash()
-                self._buffer += piece
-                if len(self._buffer) > _LONGEST_LINE:
-                    self._stop()
-                    raise self._fail("nonsense", "a reply without end")
-        line, _, self._buffer = self._buffer.partition(b"\n")
-        with contextlib.suppress(ValueError, RecursionError):
-            reply = json.loads(line)
-            if isinstance(reply, dict):
-                return reply
-        self._stop()
-        raise self._fail("nonsense", "a line that is no JSON object")
-
-    def _take_note(self, reply: dict[str, Any]) -> dict[str, Any]:
-        self._note(str(act) for act in reply.pop("acts", ()))
-        if "error" in reply:
-            raise self._fail(str(reply["error"]), str(reply.get("why")))
-        return reply
-
-    def _judge_answer(self, answer: Any, start: float) -> Mapping[str, Any]:
-        try:
-            verdict = read_verdict(answer, self.spec.describe_for_worker()["verdict"])
-        except NonsenseReply as error:
-            raise self._fail("nonsense", str(error)) from None
-        return {**verdict, "ms": (time.perf_counter() - start) * 1000}
-
-    def _post(self, values: Mapping[str, Any]) -> Mapping[str, Any]:
-        start = time.perf_counter()
+    def _post(self, asked: Mapping[str, Any]) -> Any:
         headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}
-        body = {"tool": values["tool"], "text": values["text"]}
+        limit_s = self.spec.timeout_s
         try:
-            reply = httpx.post(str(self.spec.url), json=body, headers=headers, timeout=self.spec.timeout_s)
-            reply.raise_for_status()
-            return self._judge_answer(reply.json(), start)
+            reply = httpx.post(str(self.spec.url), json=asked, headers=headers, timeout=limit_s)
+            return reply.raise_for_status().json()
         except httpx.TimeoutException:
-            raise self._fail("hang", f"nothing in {self.spec.timeout_s:g} s") from None
+            raise NoVerdict("hang", f"nothing in {limit_s:g} s") from None
         except httpx.HTTPError as error:
-            raise self._fail("crash", type(error).__name__) from None
+            raise NoVerdict("crash", type(error).__name__) from None
         except ValueError:
-            raise self._fail("nonsense", "a reply that is no JSON") from None
+            raise NoVerdict("nonsense", "a reply that is no JSON") from None
 
     def _note(self, acts: Any) -> None:
         self.acts += [act for act in acts if act not in self.acts]
 
-    def _fail(self, kind: str, why: str) -> NoVerdict:
-        self.failures[kind] = self.failures.get(kind, 0) + 1
-        self._in_a_row = 0 if kind == "raised" else self._in_a_row + 1  # a guard that raises is alive
-        return NoVerdict(kind, why)
-
-    def _crash(self) -> NoVerdict:
-        process = self._process
-        if process is not None:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(1.0)  # so that the status told is its own
-        self._stop()
-        lines = (self._work / "stderr").read_text(errors="replace")[-2000:].split("\n")
-        last = next((line.strip() for line in reversed(lines) if line.strip()), "")
-        return self._fail("crash", f"status {process.returncode if process else None}; {last[:200]}")
-
     def _stop(self) -> None:
         if self._process is not None:
-            _end_process(self._process)
-            self._started.clear()
+            self._end()
         self._process = None
 
-    def _pipe(self, name: str) -> IO[bytes]:
-        if self._process is None:
-            raise ConfigError("the guard's process has ended")
-        return getattr(self._process, name)  # type: ignore[no-any-return]
 
-
-def _clean_up(work: Path, started: Sequence[subprocess.Popen[bytes]]) -> None:
-    for process in started:
-        _end_process(process)
-    shutil.rmtree(work, ignore_errors=True)
+def _kill_group(process: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(OSError):
+        os.killpg(process.pid, signal.SIGKILL)  # with whatever it has started
 
 
 def _end_process(process: subprocess.Popen[bytes]) -> None:
-    with contextlib.suppress(OSError):
-        os.killpg(process.pid, signal.SIGKILL)  # with whatever it has started
+    _kill_group(process)
     process.wait()
     for pipe in (process.stdin, process.stdout):
         with contextlib.suppress(OSError):

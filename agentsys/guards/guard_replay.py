@@ -6,13 +6,12 @@ attack's text. AgentDojo's checks see the calls that ran, not those that were as
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
-from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime
+from agentdojo.functions_runtime import FunctionsRuntime
 from agentdojo.types import text_content_block_from_string
 
 from agentsys.analysis.metrics.rates import Number
@@ -23,9 +22,9 @@ from agentsys.benchmarks.repeatable_tools import use_case_clock
 from agentsys.benchmarks.scoring import deep_copy
 from agentsys.contracts import Attack, InjectionTask, NotInjectable, Suite, UserTask, Victim
 from agentsys.guards.guard_process import GuardProcess, NoVerdict
-from agentsys.guards.guard_score import CountedCase, rate_outcomes
+from agentsys.guards.guard_score import CountedCase, GuardNumber, GuardScore, rate_outcomes, share_of
 from agentsys.guards.guard_spec import GuardIdentity, GuardSpec, identify_guard
-from agentsys.guards.guard_texts import holds_injection
+from agentsys.guards.guard_texts import CLEAN, holds_injection
 from agentsys.runs.instantiate import instantiate
 
 ORDERS = ("before", "between", "after")
@@ -43,41 +42,24 @@ class ReplayCase:
     """Injection vector -> the attack's text."""
 
     @cached_property
-    def is_argument_level(self) -> bool:
-        """Whether the user's task needs every tool that the attack needs."""
-        assert self.injection_task is not None
+    def metrics(self) -> tuple[str, ...]:
+        """What it is counted for; argument-level: the user's task needs every tool that the attack needs."""
+        if self.injection_task is None:
+            return ("benign_utility",)
         clean = self.suite.load_and_inject_default_environment({})
         own = {call.function for call in self.user_task.ground_truth(clean)}
-        return {call.function for call in self.injection_task.ground_truth(clean)} <= own
+        foreign = {call.function for call in self.injection_task.ground_truth(clean)}
+        return ("asr", "argument_level" if foreign <= own else "tool_level")
 
 
 @dataclass
 class ReplayedCase:
     """What became of a case."""
 
-    utility: bool
-    security: bool
-    refused: dict[str, int] = field(default_factory=lambda: {"user": 0, "attack": 0})
-
-
-@dataclass
-class GateReplay:
-    """What became of all cases under one gate."""
-
-    identity: GuardIdentity
-    order: str
-    version: str
-    attack: str
-    cases: int
-    without: int
-    """Pairs whose injection task has no ground truth."""
-    numbers: dict[str, Number]
-    """`asr`, `tool_level`, `argument_level` and `benign_utility`."""
-    refused: Mapping[str, int]
-    """Calls refused of the `user` and of the `attack`."""
-    speed: float
-    """Cases a second."""
-    acts: list[str]
+    utility: bool = False
+    security: bool = False
+    refused: dict[str, list[bool]] = field(default_factory=lambda: {"user": [], "attack": []})
+    """Of each call of the `user` and of the `attack`, whether it was refused."""
 
 
 def list_replay_cases(benchmark: AgentDojo, attack: Attack) -> tuple[list[ReplayCase], int]:
@@ -105,6 +87,8 @@ def replay_case(case: ReplayCase, order: str, gate: GuardProcess | None) -> Repl
     Raises:
         NoVerdict: If the gate gave no verdict and the case is to be errored then.
     """
+    from agentdojo.agent_pipeline.tool_execution import tool_result_to_str  # loads every vendor's SDK
+
     environment = case.suite.load_and_inject_default_environment(dict(case.texts))
     environment = case.user_task.init_environment(environment)
     before = deep_copy(environment)
@@ -112,24 +96,23 @@ def replay_case(case: ReplayCase, order: str, gate: GuardProcess | None) -> Repl
     attack = case.injection_task.ground_truth(deep_copy(before)) if case.injection_task else []
     attacking = [("attack", call) for call in attack]
     if order != "between":
-        waiting = attacking + waiting if order == "before" else waiting + attacking
-        attacking = []
+        waiting, attacking = attacking + waiting if order == "before" else waiting + attacking, []
     if gate is not None:
         gate.begin_task(case.user_task.PROMPT)
-    replayed, ran = ReplayedCase(False, False), []
-    runtime = FunctionsRuntime(case.suite.tools)
+    replayed, ran, runtime = ReplayedCase(), [], FunctionsRuntime(case.suite.tools)
     written = [squeeze(text) for text in case.texts.values()]
     while waiting or attacking:
         if not waiting:  # the text was met nowhere, or in the last result
             waiting, attacking = attacking, []
         who, call = waiting.pop(0)
-        if _refuses(gate, call):
-            replayed.refused[who] += 1
+        replayed.refused[who].append(gate is not None and gate.rule_on_call(call.function, call.args).flag)
+        if replayed.refused[who][-1]:
             continue
-        result = _run_call(runtime, environment, call)
+        value, error = runtime.run_function(environment, call.function, dict(call.args))
+        result = tool_result_to_str(value) if error is None else str(error)
         ran.append(call)
         if gate is not None:
-            _show_result(gate, call.function, result)
+            gate.show_result(call.function, result)
         if attacking and holds_injection(result, written):
             waiting, attacking = attacking + waiting, []
     answer = [text_content_block_from_string(case.user_task.GROUND_TRUTH_OUTPUT)]
@@ -140,82 +123,52 @@ def replay_case(case: ReplayCase, order: str, gate: GuardProcess | None) -> Repl
     return replayed
 
 
-def _run_call(runtime: FunctionsRuntime, environment: Any, call: FunctionCall) -> str:
-    from agentdojo.agent_pipeline.tool_execution import tool_result_to_str  # loads every vendor's SDK
-
-    value, error = runtime.run_function(environment, call.function, dict(call.args))
-    return tool_result_to_str(value) if error is None else str(error)
-
-
-def _refuses(gate: GuardProcess | None, call: FunctionCall) -> bool:
-    if gate is None:
-        return False
-    try:
-        return gate.rule_on_call(call.function, call.args).flag
-    except NoVerdict:
-        if gate.spec.on_error == "error":
-            raise
-        return gate.spec.on_error == "fail_closed"
-
-
-def _show_result(gate: GuardProcess, tool: str, text: str) -> None:
-    try:
-        gate.show_result(tool, text)
-    except NoVerdict:
-        if gate.spec.on_error == "error":
-            raise
-
-
 def replay_guards(
     specs: Mapping[str, GuardSpec], orders: Sequence[str], attack: str, version: str
-) -> list[GateReplay]:
-    """Replay all cases without a gate and through each one.
+) -> tuple[list[GuardScore], int]:
+    """Replay all cases without a gate and through each one; also how many pairs cannot be.
 
     Raises:
         ConfigError: If there is no such attack or version, or a gate is not installed.
     """
     benchmark = AgentDojo(version)
     cases, without = list_replay_cases(benchmark, instantiate("attack", load_config("attack", attack)))
-    replayed = []
-    for name, spec in [("no gate", None), *specs.items()]:
-        for order in orders:
-            one = _replay_all(cases, order, spec, benchmark)
-            identity = GuardIdentity(name, "", "", "", "") if spec is None else identify_guard(name, spec)
-            replayed.append(GateReplay(identity, order, version, attack, len(cases), without, *one))
-    return replayed
+    scores = [GuardScore(GuardIdentity("no gate"))]
+    scores += [GuardScore(identify_guard(name, spec), spec) for name, spec in specs.items()]
+    for score in scores:
+        process = None if score.spec is None else GuardProcess(score.spec)
+        with nullcontext() if process is None else closing(process):
+            for order in orders:
+                for metric, number in _replay_all(cases, order, process, benchmark):
+                    under = CLEAN if metric == "benign_utility" else attack
+                    where = (f"{benchmark.name} {version}", under, order)
+                    score.numbers.append(GuardNumber(metric, *where, number))
+        if process is not None:
+            score.acts, score.failures = process.acts, process.failures
+    return scores, without
 
 
 def _replay_all(
-    cases: Sequence[ReplayCase], order: str, spec: GuardSpec | None, benchmark: AgentDojo
-) -> tuple[dict[str, Number], Mapping[str, int], float, list[str]]:
-    gate = None if spec is None else GuardProcess(spec)
-    start = time.perf_counter()
+    cases: Sequence[ReplayCase], order: str, gate: GuardProcess | None, benchmark: AgentDojo
+) -> Iterable[tuple[str, Number]]:
     outcomes: dict[str, list[CountedCase]] = {}
     errors: dict[str, int] = {}
-    refused = {"user": 0, "attack": 0}
-    try:
-        for case in cases:
-            injection = case.injection_task
-            levels = ["benign_utility"] if injection is None else ["asr", _level_of(case)]
-            try:
-                with use_case_clock(benchmark.clock):
-                    found = replay_case(case, order, gate)
-            except NoVerdict:
-                errors |= {level: errors.get(level, 0) + 1 for level in levels}
-                continue
-            hit = found.utility if injection is None else found.security
-            names = (case.suite.name, case.user_task.ID, injection.ID if injection else "")
-            for level in levels:
-                outcomes.setdefault(level, []).append(CountedCase(*names, hit))
-            refused = {who: refused[who] + count for who, count in found.refused.items()}
-    finally:
-        if gate is not None:
-            gate.close()
-    numbers = {
-        level: rate_outcomes(outcomes.get(level, []), errors.get(level, 0)) for level in {*outcomes, *errors}
-    }
-    return numbers, refused, len(cases) / (time.perf_counter() - start), gate.acts if gate else []
-
-
-def _level_of(case: ReplayCase) -> str:
-    return "argument_level" if case.is_argument_level else "tool_level"
+    refused: dict[str, list[bool]] = {"user": [], "attack": []}
+    for case in cases:
+        try:
+            with use_case_clock(benchmark.clock):
+                found = replay_case(case, order, gate)
+        except NoVerdict:
+            errors |= {metric: errors.get(metric, 0) + 1 for metric in case.metrics}
+            continue
+        hit = found.utility if case.injection_task is None else found.security
+        injection = case.injection_task.ID if case.injection_task else ""
+        for metric in case.metrics:
+            one = CountedCase(case.suite.name, case.user_task.ID, injection, hit)
+            outcomes.setdefault(metric, []).append(one)
+        for who, flags in found.refused.items():
+            refused[who] += flags
+    for metric in {**outcomes, **errors}:
+        yield metric, rate_outcomes(outcomes.get(metric, []), errors.get(metric, 0))
+    for who, flags in refused.items():
+        yield f"{who}_refused", share_of(flags)

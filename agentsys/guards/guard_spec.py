@@ -21,7 +21,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from agentsys.base.atomic_file import write_atomically
 from agentsys.errors import ConfigError, Unavailable
 from agentsys.extensions import user_data_folder
 
@@ -30,6 +29,8 @@ ExactPackage = Annotated[str, Field(pattern=f"^{_EXACT}$")]
 """`name==version`."""
 HERE = "here"
 """A guard of this installation: a control, with its YAML and our own code."""
+ADAPTERS = Path(__file__).parent / "adapters"
+"""Modules that a guard's Python finds besides its packages."""
 
 
 class GuardStep(BaseModel):
@@ -120,20 +121,16 @@ class GuardSpec(BaseModel):
 
     def describe_for_worker(self) -> dict[str, Any]:
         """What `guard_worker` is sent first."""
-        objects = {name: step.model_dump() for name, step in self.objects.items()}
-        steps = {what: step.model_dump() for what in ("task", "observe") if (step := getattr(self, what))}
-        call = self.call
+        objects, call = dict(self.objects), self.call
         if self.make is not None:
-            objects["guard"] = GuardStep(call=self.make, named=self.args).model_dump()
-            call = f"$guard.{self.method}"
+            objects["guard"], call = GuardStep(call=self.make, named=self.args), f"$guard.{self.method}"
         check = self.check or GuardStep(call=call or "", give=self.give, named=self.named)
-        paths = [path for path in sys.path if path] if self.package == HERE else []
-        verdict = self.model_dump(include={"flag", "flag_is", "score", "threshold", "clean"})
+        steps = {"task": self.task, "observe": self.observe, "check": check}
         return {
-            "objects": objects,
-            "steps": {**steps, "check": check.model_dump()},
-            "verdict": verdict,
-            "paths": paths,
+            "objects": {name: step.model_dump() for name, step in objects.items()},
+            "steps": {what: step.model_dump() for what, step in steps.items() if step},
+            "verdict": self.model_dump(include={"flag", "flag_is", "score", "threshold", "clean"}),
+            "paths": [path for path in sys.path if path] if self.package == HERE else [str(ADAPTERS)],
         }
 
     @property
@@ -167,37 +164,28 @@ def _python_version() -> str:
     return ".".join(str(part) for part in sys.version_info[:3])
 
 
-def _find_config_name(spec: GuardSpec) -> str:
-    """The name to install a guard by, where its YAML is a shipped one; any of a package's installs them all."""
-    shipped = sorted((Path(__file__).parent / "configs" / "defense").glob("*.yaml"))
-    line = f"package: {spec.package}"
-    named = (path.stem for path in shipped if line in path.read_text(encoding="utf-8").splitlines())
-    return next(named, "and the name of its YAML (with its --config-dir)")
-
-
 def guard_python(spec: GuardSpec) -> Path:
     """The Python that runs a guard.
 
     Raises:
         Unavailable: If it was not installed.
     """
-    if not spec.requirements:
-        return Path(sys.executable)
-    if not (spec.folder / _DIGESTS).is_file():
+    if spec.requirements and not (spec.folder / _READY).is_file():
         raise Unavailable(
-            f"The guard {spec.package} is not installed here: agentsys guards add {_find_config_name(spec)}.",
+            f"The guard {spec.package} is not installed here: agentsys guards add, with the name of its YAML.",
             needs=str(spec.package),
         )
-    return spec.folder / "venv" / "bin" / "python"
+    return spec.folder / "venv" / "bin" / "python" if spec.requirements else Path(sys.executable)
 
 
-_DIGESTS = "installed.json"
+_READY = "installed"
+"""Marks an environment that is whole."""
 _NOT_THE_GUARD = {"__pycache__", "pip", "setuptools", "_virtualenv.py", "_virtualenv.pth", "_distutils_hack"}
 _OF_THE_INSTALLER = {"INSTALLER", "REQUESTED", "RECORD", "direct_url.json", "uv_cache.json"}
 _PASSED_ON = re.compile(r"PATH|HOME|LANG|TMPDIR|(PIP|UV|SSL|XDG)_\w+|\w+_proxy|\w+_PROXY")
 
 
-def install_guard(spec: GuardSpec, wheels: Path | None = None) -> Path:
+def install_guard(spec: GuardSpec, wheels: Path | None = None) -> None:
     """Make a guard's environment; nothing is done where it stands.
 
     Args:
@@ -208,77 +196,33 @@ def install_guard(spec: GuardSpec, wheels: Path | None = None) -> Path:
         ConfigError: If it cannot be installed.
     """
     folder = spec.folder
-    if not spec.requirements or (folder / _DIGESTS).is_file():
-        return folder
+    if not spec.requirements or (folder / _READY).is_file():
+        return
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     # Wheels only: a source distribution would run its own code here, with this user's rights.
-    wanted = ["install", "--only-binary", ":all:", *spec.requirements]
+    wanted = ["--only-binary", ":all:", *spec.requirements]
     wanted += ["--no-index", "--find-links", str(wheels.resolve())] if wheels else []
-    base, venv = getattr(sys, "_base_executable", sys.executable), folder / "venv"
-    try:
-        if (uv := shutil.which("uv")) is not None:
-            _run_installer([uv, "venv", "--quiet", "--python", base, str(venv)])
-            _run_installer(
-                [uv, "pip", wanted[0], "--quiet", "--python", str(venv / "bin" / "python"), *wanted[1:]]
-            )
-        else:
-            _run_installer([base, "-m", "venv", "--without-pip", str(venv)])
-            _run_installer([base, "-m", "pip", "--quiet", "--python", str(venv / "bin" / "python"), *wanted])
-    except ConfigError:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
-    _store_digest(folder)
-    return folder
-
-
-def _run_installer(command: list[str]) -> None:
+    base, venv = getattr(sys, "_base_executable", sys.executable), str(folder / "venv")
+    python = ["--python", f"{venv}/bin/python"]
+    make, install = [base, "-m", "venv", "--without-pip", venv], [base, "-m", "pip", *python, "install"]
+    if uv := shutil.which("uv"):
+        make, install = [uv, "venv", "--python", base, venv], [uv, "pip", "install", *python]
     env = {key: value for key, value in os.environ.items() if _PASSED_ON.fullmatch(key)}
-    run = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
-    if run.returncode:
-        lines = [line.strip() for line in run.stderr.splitlines() if line.strip()] or ["no reason given"]
-        raise ConfigError(
-            f"{Path(command[0]).name} could not install {command[-1]}: {' '.join(lines[-3:])[:400]}"
-        )
-
-
-def _list_installed(folder: Path) -> dict[str, Path]:
-    packages = next((folder / "venv" / "lib").glob("python*/site-packages"), None)
-    if packages is None:
-        raise ConfigError(f"{folder}: a broken environment; remove the folder and add the guard anew.")
-    found = {}
-    for path in sorted(packages.rglob("*")):
-        parts = path.relative_to(packages).parts
-        ours = "__pycache__" not in parts and parts[0].partition("-")[0] not in _NOT_THE_GUARD
-        if ours and parts[-1] not in _OF_THE_INSTALLER and path.is_file():
-            found["/".join(parts)] = path
-    return found
-
-
-def _store_digest(folder: Path) -> str:
-    files = _list_installed(folder)
-    stamps = {name: _stamp(path) for name, path in files.items()}
-    lines = [f"{name} {hashlib.sha256(path.read_bytes()).hexdigest()}" for name, path in files.items()]
-    digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
-    write_atomically(folder / _DIGESTS, json.dumps({"digest": digest, "stamps": stamps}).encode())
-    return digest
-
-
-def _stamp(path: Path) -> list[int]:
-    stat = path.stat()
-    return [stat.st_size, stat.st_mtime_ns, stat.st_ino]
-
-
-@lru_cache(maxsize=1)
-def _session_id() -> str:
-    return uuid.uuid4().hex
+    for command in (make, [*install, *wanted]):
+        run = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+        if run.returncode:
+            shutil.rmtree(folder, ignore_errors=True)
+            why = " ".join(run.stderr.split())[-400:] or "no reason given"
+            raise ConfigError(f"{Path(command[0]).name} could not install {spec.package}: {why}")
+    (folder / _READY).touch()
 
 
 def hash_guard(spec: GuardSpec) -> str:
     """Hash what a guard consists of, its YAML apart: all installed files.
 
-    A file that changed since they were hashed has all of them hashed again. What has no files and no declared
-    version gets a hash of its own in every process: nothing that it said is ever taken for what it would say.
+    What has no files and no declared version gets a hash of its own in every process: nothing that it said is
+    ever taken for what it would say.
     """
     if spec.package == HERE:
         from agentsys.runs.store import hash_package_files
@@ -287,10 +231,21 @@ def hash_guard(spec: GuardSpec) -> str:
     if not spec.requirements:
         return spec.version or _session_id()
     guard_python(spec)
-    known = json.loads((spec.folder / _DIGESTS).read_bytes())
-    if known["stamps"] == {name: _stamp(path) for name, path in _list_installed(spec.folder).items()}:
-        return str(known["digest"])
-    return _store_digest(spec.folder)
+    lines = []
+    for folder in (spec.folder / "venv" / "lib").glob("python*/site-packages"):
+        for path in sorted(folder.rglob("*")):
+            parts = path.relative_to(folder).parts
+            foreign = "__pycache__" in parts or parts[0].partition("-")[0] in _NOT_THE_GUARD
+            if not foreign and parts[-1] not in _OF_THE_INSTALLER and path.is_file():
+                lines.append(f"{'/'.join(parts)} {hashlib.sha256(path.read_bytes()).hexdigest()}")
+    adapters = {ADAPTERS / f"{step.call.partition(':')[0]}.py" for step in spec.objects.values()}
+    lines += [hashlib.sha256(path.read_bytes()).hexdigest() for path in adapters if path.is_file()]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
+
+
+@lru_cache(maxsize=1)
+def _session_id() -> str:
+    return uuid.uuid4().hex
 
 
 @dataclass(frozen=True)
@@ -298,18 +253,16 @@ class GuardIdentity:
     """What a verdict belongs to."""
 
     name: str
-    package: str
-    files: str
+    package: str = ""
+    files: str = ""
     """Hash of all installed files, or the declared version."""
-    python: str
-    yaml: str
+    python: str = ""
+    yaml: str = ""
     """Hash of the YAML."""
 
 
 def identify_guard(name: str, spec: GuardSpec) -> GuardIdentity:
     """Identify a guard, for records and tables."""
     text = json.dumps(spec.model_dump(mode="json"), sort_keys=True)
-    package = spec.package or spec.version or "no version"
-    return GuardIdentity(
-        name, package, hash_guard(spec), _python_version(), hashlib.sha256(text.encode()).hexdigest()[:16]
-    )
+    package, yaml = spec.package or spec.version or "no version", hashlib.sha256(text.encode())
+    return GuardIdentity(name, package, hash_guard(spec), _python_version(), yaml.hexdigest()[:16])

@@ -71,13 +71,11 @@ class TextCorpus:
 def read_texts(file: Path, corpus: TextCorpus) -> None:
     """Add a file of texts, a JSON line each: `text`, and `seen_under` or `injected` (and perhaps `attack`).
 
-    `cases` and `asb` beside a file `texts` are read too. A file without cases is one case a text.
+    `cases` and `asb` beside a file `texts` are read too. A text without `seen_under` is a case of its own.
 
     Raises:
         ConfigError: If it cannot be read or a line has no text.
     """
-    folder, suffix = file.parent, "".join(file.suffixes)
-    cases = folder / f"cases{suffix}" if file.name.startswith("texts") else None
     for number, line in enumerate(_read_lines(file), 1):
         text = line.get("text")
         if not isinstance(text, str):
@@ -88,9 +86,10 @@ def read_texts(file: Path, corpus: TextCorpus) -> None:
         if "seen_under" not in line:
             one = TextCase("own", "own", f"text {number}", attack, "", not held, held, ((name, held),))
             corpus.cases.append(one)
-    if cases is not None and cases.is_file():
+    beside = file.name.startswith("texts")
+    if beside and (cases := file.with_name(file.name.replace("texts", "cases", 1))).is_file():
         corpus.cases += [_parse_case(line) for line in _read_lines(cases)]
-    if (asb := folder / "asb.json.gz").is_file() and file.name.startswith("texts"):
+    if beside and (asb := file.with_name("asb.json.gz")).is_file():
         for key, texts in json.loads(gzip.decompress(asb.read_bytes())).items():
             attack = key.removeprefix("asb_")
             for text in texts:
@@ -101,8 +100,8 @@ def _read_lines(file: Path) -> Iterator[dict[str, Any]]:
     try:
         data = file.read_bytes()
         for line in (gzip.decompress(data) if file.suffix == ".gz" else data).decode().splitlines():
-            if line.strip():
-                found = json.loads(line)
+            found = json.loads(line.strip() or "null")
+            if found is not None:
                 yield found if isinstance(found, dict) else {}
     except OSError as error:
         raise ConfigError(f"{file} cannot be read: {error.strerror or error}.") from None
@@ -115,9 +114,8 @@ def _parse_case(line: Mapping[str, Any]) -> TextCase:
         str(line.get(key) or "") for key in ("bench", "suite", "ut", "att", "inj")
     )
     seen = tuple((str(name), bool(held)) for name, held in line["seen"])
-    return TextCase(
-        bench, suite, user, attack, injection, bool(line["utility"]), bool(line["security"]), seen
-    )
+    solved, carried_out = bool(line["utility"]), bool(line["security"])
+    return TextCase(bench, suite, user, attack, injection, solved, carried_out, seen)
 
 
 def read_runs(folders: Sequence[Path], corpus: TextCorpus) -> None:
@@ -133,7 +131,7 @@ def read_runs(folders: Sequence[Path], corpus: TextCorpus) -> None:
         written = [squeeze(text) for text in (record.get("injections") or {}).values()]
         seen: dict[str, bool] = {}
         for message in record.get("messages") or ():
-            text = _read_result(message)
+            text = _read_result(message) if message.get("role") == "tool" else ""
             if text.strip():
                 held = row.attack != CLEAN and holds_injection(text, written)
                 seen[corpus.add_text(text, [(row.benchmark, row.attack, held)])] = held
@@ -146,8 +144,6 @@ def read_runs(folders: Sequence[Path], corpus: TextCorpus) -> None:
 
 
 def _read_result(message: Mapping[str, Any]) -> str:
-    if message.get("role") != "tool":
-        return ""
     content = message.get("error") or message.get("content") or ""
     blocks = content if isinstance(content, list) else [{"content": content}]
     return "\n".join(str(block.get("content") or "") for block in blocks)
@@ -192,11 +188,9 @@ def change_two_words(text: str) -> str:
 
 def make_typo(text: str) -> str:
     """The third and fourth letter swapped in each word that attacks use; misspelt texts stay."""
-    return (
-        text
-        if "iunstructions" in text
-        else _TYPED.sub(lambda w: w[0][:2] + w[0][3] + w[0][2] + w[0][4:], text)
-    )
+    if "iunstructions" in text:
+        return text
+    return _TYPED.sub(lambda w: w[0][:2] + w[0][3] + w[0][2] + w[0][4:], text)
 
 
 def unwrap_lines(text: str) -> str:

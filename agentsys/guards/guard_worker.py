@@ -35,7 +35,7 @@ def look_up(value: Any, path: str) -> Any:
     Raises:
         NonsenseReply: If it leads nowhere.
     """
-    for part in path.strip(".").split(".") if path.strip(".") else ():
+    for part in filter(None, path.split(".")):
         try:
             if isinstance(value, Mapping):
                 value = value[part]
@@ -55,56 +55,49 @@ def read_verdict(answer: Any, where: Mapping[str, Any]) -> dict[str, Any]:
         NonsenseReply: If something that was declared is not there or not of its kind.
     """
     score = clean = None
-    if where.get("score") is not None:
+    if where["score"] is not None:
         score = look_up(answer, where["score"])
         if isinstance(score, bool) or not isinstance(score, (int, float)) or not math.isfinite(score):
             raise NonsenseReply(f"the score is {score!r:.60}, no number")
-    if where.get("clean") is not None:
+        score = float(score)
+    if where["clean"] is not None:
         clean = look_up(answer, where["clean"])
         if not isinstance(clean, str):
             raise NonsenseReply(f"the cleaned text is a {type(clean).__name__}")
-    if where.get("flag") is not None:
-        flag = _read_flag(look_up(answer, where["flag"]), where.get("flag_is"))
-    else:
-        flag = score is not None and score >= where["threshold"]
-    return {"flag": flag, "score": None if score is None else float(score), "clean": clean}
-
-
-def _read_flag(value: Any, flag_is: list[Any] | None) -> bool:
+    if where["flag"] is None:
+        return {"flag": score is not None and score >= where["threshold"], "score": score, "clean": clean}
+    flag, flag_is = look_up(answer, where["flag"]), where["flag_is"]
     if flag_is is not None:
-        return value in flag_is or (
-            isinstance(value, Enum) and (value.name in flag_is or value.value in flag_is)
-        )
-    if isinstance(value, (bool, list, tuple, dict, set, frozenset)):
-        return bool(value)
-    raise NonsenseReply(f"the flag is {value!r:.60}; a guard that says so needs flag_is")
+        names = [flag.name, flag.value] if isinstance(flag, Enum) else []
+        flag = any(one in flag_is for one in (flag, *names))
+    elif not isinstance(flag, (bool, list, tuple, dict, set, frozenset)):
+        raise NonsenseReply(f"the flag is {flag!r:.60}; a guard that says so needs flag_is")
+    return {"flag": bool(flag), "score": score, "clean": clean}
 
 
 class HostedGuard:
-    """A guard with the objects that its YAML has made."""
+    """A guard with the objects that its YAML has made; a gate gets new ones with each task."""
 
     def __init__(self, described: Mapping[str, Any]) -> None:
         self.described = described
-        self.objects: dict[str, Any] = {}
         self.make_objects()
 
     def make_objects(self) -> None:
-        """Make every object of the YAML, in order; a gate gets new ones with each task."""
-        self.objects = {}
+        """Make every object of the YAML, in order."""
+        self.objects: dict[str, Any] = {}
         for name, step in self.described["objects"].items():
             self.objects[name] = self.take_step(step, {})
 
     def take_step(self, step: Mapping[str, Any], values: Mapping[str, Any]) -> Any:
         """Call what a step names, with its arguments filled in."""
-        given = [self._fill(one, values) for one in step["give"]]
-        named = {key: self._fill(one, values) for key, one in step["named"].items()}
-        return self._find_callable(step["call"])(*given, **named)
-
-    def _find_callable(self, target: str) -> Callable[..., Any]:
-        if target.startswith("$"):
-            return self._dereference(target)  # type: ignore[no-any-return]
+        target = step["call"]
         module, _, path = target.partition(":")
-        return look_up(importlib.import_module(module), path)  # type: ignore[no-any-return]
+        call: Callable[..., Any] = (
+            self._dereference(target)
+            if target.startswith("$")
+            else look_up(importlib.import_module(module), path)
+        )
+        return call(*self._fill(step["give"], values), **self._fill(step["named"], values))
 
     def _dereference(self, text: str) -> Any:
         found = _REFERENCE.fullmatch(text)
@@ -124,15 +117,12 @@ class HostedGuard:
         return value
 
     def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Do what one line asks for."""
-        what, values = request["do"], request["values"]
+        """Do what one line asks for; what a gate is only told has no verdict."""
+        what, step = request["do"], self.described["steps"].get(request["do"])
         if what == "task":
             self.make_objects()
-        step = self.described["steps"].get(what)
-        if step is None:
-            return {}
-        given = self.take_step(step, values)
-        return read_verdict(given, self.described["verdict"]) if what == "check" else {}
+        given = self.take_step(step, request["values"]) if step else None
+        return read_verdict(given, self.described["verdict"]) if what == "check" else {"flag": False}
 
 
 class HostWatch:
@@ -158,12 +148,10 @@ class HostWatch:
         """
         if event == "open":
             path, mode, flags = args
-            writing = set("wax+") & set(mode) if isinstance(mode, str) else flags & _WRITES
-            if writing and isinstance(path, (str, bytes)):
+            if set("wax+") & set(mode) if isinstance(mode, str) else flags & _WRITES:
                 self._check_path(path, "writes")
         elif event in ("os.remove", "os.rename", "os.mkdir", "os.rmdir", "shutil.rmtree", "os.symlink"):
-            if isinstance(args[0], (str, bytes)):
-                self._check_path(args[0], event.partition(".")[2] + "s")
+            self._check_path(args[0], event.partition(".")[2] + "s")
         elif event in ("socket.connect", "socket.bind", "socket.sendto"):
             self.note(f"{event} {args[1]!r:.100}")
         elif event == "socket.getaddrinfo":
@@ -171,19 +159,19 @@ class HostWatch:
         elif event in ("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.fork"):
             self.note(f"starts a process {str(args[0])[:80] if args else ''}".rstrip())
 
-    def _check_path(self, path: str | bytes, verb: str) -> None:
-        real = os.path.realpath(os.fsdecode(path))
-        if real.startswith("/dev/") or real.endswith(".pyc"):
+    def _check_path(self, path: object, verb: str) -> None:
+        if not isinstance(path, (str, bytes)):
             return
+        real = os.path.realpath(os.fsdecode(path))
         if real.startswith(self.folder + os.sep):
             self.note(f"{verb} {real[len(self.folder) + 1 :][:100]}")
-            return
-        self.note(f"{verb} {real[:100]} (refused)")
-        raise PermissionError(f"a guard writes into its own folder only, not {real[:100]}")
+        elif not real.startswith("/dev/") and not real.endswith(".pyc"):
+            self.note(f"{verb} {real[:100]} (refused)")
+            raise PermissionError(f"a guard writes into its own folder only, not {real[:100]}")
 
 
 def serve_lines() -> None:
-    """Answer lines until there are no more."""
+    """Answer lines until there are no more; the first describes the guard."""
     # What the guard prints goes to standard error: the lines stay ours.
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
@@ -192,31 +180,26 @@ def serve_lines() -> None:
 
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 28, 1 << 28))
-    described = json.loads(sys.stdin.readline())
-    sys.path[:0] = described["paths"]
     watch = HostWatch(str(Path.cwd()))
-    sys.addaudithook(watch.hook)
     guard: HostedGuard | None = None
-    lines = iter(sys.stdin.readline, "")
-    while True:
+    for line in iter(sys.stdin.readline, ""):
         start = time.process_time()  # of the processor: what else the machine does is not the guard's
-        reply: dict[str, Any]
+        reply: dict[str, Any] = {"flag": False}
         try:
+            asked = json.loads(line)
             if guard is None:
-                guard = HostedGuard(described)
-                reply = {}
-            elif (line := next(lines, None)) is None:
-                return
+                sys.path[:0] = asked["paths"]
+                sys.addaudithook(watch.hook)
+                guard = HostedGuard(asked)
             else:
-                start = time.process_time()
-                reply = guard.answer(json.loads(line))
+                reply = guard.answer(asked)
         except BaseException as error:  # noqa: BLE001 - a panic of compiled code is none of Exception's
             kind = "nonsense" if isinstance(error, NonsenseReply) else "raised"
             reply = {"error": kind, "why": f"{type(error).__name__}: {str(error)[:300]}"}
-        reply["ms"] = (time.process_time() - start) * 1000
-        reply["acts"], watch.acts = watch.acts, []
+        reply |= {"ms": (time.process_time() - start) * 1000, "acts": watch.acts}
         replies.write(json.dumps(reply) + "\n")
         replies.flush()
+        watch.acts = []
         if guard is None:
             return
 

@@ -174,8 +174,8 @@ def replay(
         raise ConfigError(f"--order {order}: give {', '.join(ORDERS)}, or several with commas.")
     specs = load_guards(names, config_dir or (), ("call",), unconfined=unconfined)
     with Console(stderr=True).status("Replaying ground truths ..."):
-        replayed = replay_guards(specs, orders, attack, version)
-    write_output(build_replay_output(replayed), form, out)
+        replayed, without = replay_guards(specs, orders, attack, version)
+    write_output(build_replay_output(replayed, without), form, out)
 
 
 with contextlib.suppress(ImportError):  # a room of its own, which may be left out

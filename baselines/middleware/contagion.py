@@ -89,15 +89,10 @@ FEWEST_WORDS = 5
 
 @dataclass
 class SentenceChain:
-    """The way of every sentence through agents and stages.
-
-    `links` is a hash chain: each entry hashes the one before, the stage and the content, so that a record
-    of it shows any later change.
-    """
+    """The way of every sentence through agents and stages."""
 
     seen: dict[str, list[str]] = field(default_factory=dict)
     """Hash of a sentence -> stages, in order, each once."""
-    links: list[str] = field(default_factory=list)
 
     def record_stage(self, text: str, stage: str) -> tuple[str, ...]:
         """Note that a text is at a stage.
@@ -111,8 +106,6 @@ class SentenceChain:
             if stage not in way:
                 way.append(stage)
             longest = max(longest, way, key=len)
-        before = self.links[-1] if self.links else ""
-        self.links.append(_hash(f"{before}\n{stage}\n{text}"))
         return tuple(longest)
 
 

@@ -12,7 +12,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
 from types import ModuleType
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
 
 from agentsys.base.option_checks import check_options
 from agentsys.errors import ConfigError, find_missing_packages, not_installed_error, unknown_name
@@ -92,13 +94,16 @@ HANDLING_ORDER = tuple(Handling)
 """From the mildest to the strictest."""
 
 
+Score = Annotated[float, Field(ge=0, le=10)]
+
+
 @dataclass(frozen=True)
 class Thresholds:
     """Lowest score of each action. A score on the edge takes the stricter side."""
 
-    rewrite: float = 3.0
-    quarantine: float = 5.0
-    block: float = 6.6
+    rewrite: Score = 3.0
+    quarantine: Score = 5.0
+    block: Score = 6.6
 
     def handling(self, score: float) -> Handling:
         """What is done at this score."""
@@ -147,24 +152,13 @@ class GuardSettings:
                 raise ConfigError(unknown_name("middleware layer", str(name), [*GuardLayer]))
         if not names:
             raise ConfigError(f"middleware: layers is empty; name at least one of {', '.join(GuardLayer)}.")
-        limits = _read_thresholds(thresholds or {})
+        limits = check_options(Thresholds, "middleware thresholds", thresholds or {})
+        if not limits.rewrite <= limits.quarantine <= limits.block:
+            scores = ", ".join(f"{name} {score:g}" for name, score in vars(limits).items())
+            raise ConfigError(f"middleware: thresholds are {scores}; they must rise.")
         layer_set = frozenset(map(GuardLayer, names))
         return check_options(cls, "middleware", options, layers=layer_set, thresholds=limits)
 
     def has(self, layer: GuardLayer) -> bool:
         """Whether a layer acts."""
         return layer in self.layers
-
-
-def _read_thresholds(given: Mapping[str, float]) -> Thresholds:
-    known = list(Thresholds.__dataclass_fields__)
-    for name, value in given.items():
-        if name not in known:
-            raise ConfigError(unknown_name("middleware threshold", str(name), known))
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise ConfigError(f"middleware: thresholds.{name} is {value!r}; give a number from 0 to 10.")
-    limits = Thresholds(**{name: float(value) for name, value in given.items()})
-    if not 0 <= limits.rewrite <= limits.quarantine <= limits.block:
-        scores = ", ".join(f"{name} {score:g}" for name, score in vars(limits).items())
-        raise ConfigError(f"middleware: thresholds are {scores}; they must rise.")
-    return limits

@@ -135,7 +135,6 @@ REMOVED = "[removed]"
 """Stands where an encoded payload stood."""
 _HIDDEN_WEIGHT = 0.5
 """Confidence that instructions nobody could see were meant for a machine."""
-_INSTRUCTION_SCORE = 1.5
 _SHORTEST = 12
 """Characters; a shorter ASCII text without markup can carry nothing that is looked for here."""
 
@@ -179,6 +178,6 @@ def normalize_text(text: str) -> NormalizedText:
 def _weigh_hiding_place(weight: float, said: str) -> float:
     """The weight of a hiding place with text in it: more if that text gives instructions."""
     weights = [sighting.weight for sighting in find_sightings(said)] if said else []
-    if combine_weights(weights) < _INSTRUCTION_SCORE:
+    if combine_weights(weights) < _LEAST_INSTRUCTION_SCORE:
         return weight
     return combine_weights([max(weight, _HIDDEN_WEIGHT), *weights]) / 10

@@ -8,7 +8,7 @@ from __future__ import annotations
 import codecs
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property, lru_cache
@@ -123,6 +123,15 @@ class PatternMatcher:
                 self._by_word.setdefault(word, []).append(pattern)
         self.words = frozenset(self._by_word)
 
+    @cached_property
+    def spellings(self) -> Mapping[str, frozenset[str]]:
+        """Each long word of the patterns, whole and with one letter left out -> the words that it may be."""
+        found: dict[str, set[str]] = {}
+        for word in {*self.words, *(one for pattern in self.patterns for one in _spell_out(pattern.then))}:
+            for piece in _leave_one_out(word) if len(word) >= _SHORTEST_MENDED else ():
+                found.setdefault(piece, set()).add(word)
+        return {piece: frozenset(words) for piece, words in found.items()}
+
     def find_hits(self, text: str) -> Iterator[PatternHit]:
         """The first place of each pattern in a text (small letters, single spaces), in order of place.
 
@@ -206,7 +215,8 @@ def _split_outside_groups(expression: str, separator: str) -> list[str]:
     return parts
 
 
-_SPACES = re.compile(r"(?:\s|\\n|\\t|\\r)+")
+_SPACES = re.compile(r"(?:\s|\\[ntr]|\\(?=\s))+")
+"""White space, written out or as escapes; a backslash before it is how YAML breaks a long line."""
 _URL = re.compile(r"\b[a-z][a-z0-9+.-]{1,12}://[^\s\"'<>`|]+")
 _LEET_WORD = re.compile(r"[a-z013457$@]+")
 _LEET_SIGN = re.compile(r"[013457$@]")
@@ -275,6 +285,9 @@ def _iterate_views(text: str, matcher: PatternMatcher) -> Iterator[tuple[str, st
         yield "spaced", _SPACED.sub(lambda run: _JOINTS.sub("", run.group()), read)
     if not _rotate_words(matcher.words).isdisjoint(_LONG_WORD.findall(read)):
         yield "rot13", codecs.encode(read, "rot13")
+    spelt = _MENDABLE.sub(lambda word: _mend_word(word.group(), matcher), read)
+    if spelt != read:
+        yield "misspelt", spelt
 
 
 def strip_disguises(text: str) -> str:
@@ -317,6 +330,40 @@ def _rotate_words(words: frozenset[str]) -> frozenset[str]:
 
 
 _LONG_WORD = re.compile(r"[a-z]{4,}")
+_SHORTEST_MENDED = 6
+"""Letters; shorter words are one letter from too many others."""
+_MENDABLE = re.compile(rf"[a-z]{{{_SHORTEST_MENDED - 1},24}}")
+_LITERAL = re.compile(r"[a-z]+\??")
+
+
+def _spell_out(expression: str) -> Iterator[str]:
+    """The words in a regular expression; with and without a last letter that may be missing."""
+    for found in _LITERAL.findall(expression):
+        yield found.removesuffix("?")
+        if found.endswith("?"):
+            yield found[:-2]
+
+
+def _leave_one_out(word: str) -> set[str]:
+    return {word, *(word[:at] + word[at + 1 :] for at in range(len(word)))}
+
+
+@lru_cache(maxsize=8192)
+def _mend_word(word: str, matcher: PatternMatcher) -> str:
+    """The word of the patterns that a word is one slip from; itself if it is none, or one of them."""
+    near = {one for piece in _leave_one_out(word) for one in matcher.spellings.get(piece, ())}
+    return word if word in near else min((one for one in near if _is_one_slip(word, one)), default=word)
+
+
+def _is_one_slip(word: str, meant: str) -> bool:
+    """Whether a letter was added, dropped, changed, or swapped with its neighbour.
+
+    Not at the end: "ignored" is not "ignore" misspelt.
+    """
+    start = next((at for at, (a, b) in enumerate(zip(word, meant, strict=False)) if a != b), len(meant))
+    rest, other = word[start:], meant[start:]
+    swapped = rest[1:2] + rest[:1] + rest[2:]
+    return len(other) > 1 and (other in (rest[1:], swapped) or other[1:] in (rest, rest[1:]))
 
 
 def _is_quoted(read: str, hit: PatternHit) -> bool:

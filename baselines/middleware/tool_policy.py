@@ -130,15 +130,11 @@ _KEPT_KEYWORDS = (
 )  # fmt: skip
 
 
-def propose_policy(tools: Iterable[ToolSpec], labels: Mapping[str, str] | None = None) -> ToolPolicy:
-    """Every tool with every argument of its own schema: readers in one role, the rest in another.
-
-    `labels` are tool -> `query` or `command`; None: by the first word of the name.
-    """
+def propose_policy(tools: Iterable[ToolSpec]) -> ToolPolicy:
+    """Every tool with every argument of its own schema: readers, by their names, in one role, the rest in another."""
     by_role: dict[str, dict[str, dict[str, ArgumentRule]]] = {READER: {}, ACTOR: {}}
     for spec in tools:
-        reads = has_reading_name(spec.name) if labels is None else labels.get(spec.name) == "query"
-        by_role[READER if reads else ACTOR][spec.name] = propose_arguments(spec)
+        by_role[READER if has_reading_name(spec.name) else ACTOR][spec.name] = propose_arguments(spec)
     return ToolPolicy(
         description="Proposed from a toolset. Cut it down to what is needed.",
         default_role=ACTOR,

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
 from collections.abc import Iterator
+from enum import Enum
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,7 +19,15 @@ from agentsys.errors import ConfigError, Unavailable
 from agentsys.guards import guard_process
 from agentsys.guards.guard_process import GuardProcess, NoVerdict
 from agentsys.guards.guard_spec import GuardSpec, hash_guard, install_guard, read_guard_spec
+from agentsys.guards.guard_worker import HostedGuard
 from agentsys.runs.compose import compose
+
+
+class Level(Enum):
+    """A verdict that is no plain value."""
+
+    HIGH = 3
+
 
 CONFINED = pytest.mark.skipif(guard_process.find_namespace() is None, reason="no namespaces here")
 
@@ -60,11 +71,13 @@ def test_what_a_guard_does_to_its_host_is_told_and_kept_in_its_own_folder(proces
     process.judge_text("log")
     with pytest.raises(NoVerdict, match="own folder only"):
         process.judge_text("spill")
+    process.judge_text("launch")
     process.close()
     assert not Path("/tmp/agentsys-guard-spill").exists()
     assert process.acts == [
         "writes guard.log",
         "writes /tmp/agentsys-guard-spill (refused)",
+        "starts a process true",
         "left guard.log (4 bytes)",
     ]
 
@@ -120,6 +133,48 @@ def test_a_slip_in_a_guards_yaml_is_named_in_one_line(options: dict[str, Any], s
     assert "\n" not in str(caught.value)
 
 
+class Judge:
+    """A guard with a class of its own, which keeps what it is given."""
+
+    def __init__(self, strength: int = 1) -> None:
+        self.strength = strength
+
+    def judge(self, *given: Any, **named: Any) -> dict[str, Any]:
+        told = {"given": given, "named": named, "deep": SimpleNamespace(all=[{"bad": self.strength > 1}])}
+        return {**told, "safe": "no", "risk": 0.7, "level": Level.HIGH, "reasons": ["a"]}
+
+
+@pytest.mark.parametrize(
+    ("options", "verdict"),
+    [
+        ({"flag": "deep.all.0.bad"}, (False, None)),
+        ({"flag": "deep.all.0.bad", "args": {"strength": 2}}, (True, None)),
+        ({"flag": "reasons"}, (True, None)),
+        ({"flag": "named"}, (False, None)),
+        ({"flag": "safe", "flag_is": ["no"]}, (True, None)),
+        ({"flag": "level", "flag_is": ["HIGH"]}, (True, None)),
+        ({"score": "risk"}, (True, 0.7)),
+        ({"score": "risk", "threshold": 0.8}, (False, 0.7)),
+        ({"flag": "given.1", "flag_is": ["mail"], "give": ["{text}", "{tool}"]}, (True, None)),
+        ({"flag": "named.t", "flag_is": ["pay"], "named": {"t": "{task}"}}, (True, None)),
+        (
+            {"flag": "given.0", "flag_is": [2], "give": ["$guard.strength"], "args": {"strength": 2}},
+            (True, None),
+        ),
+    ],
+)
+def test_a_verdict_stands_where_the_yaml_says(
+    monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], verdict: tuple[bool, float | None]
+) -> None:
+    monkeypatch.setitem(sys.modules, "own_guard", SimpleNamespace(Judge=Judge))  # type: ignore[arg-type]
+    spec = read_guard_spec(
+        "own", {"package": "own==1", "make": "own_guard:Judge", "method": "judge", **options}
+    )
+    values = {"text": "hello", "tool": "mail", "task": "pay", "args": {}}
+    said = HostedGuard(spec.describe_for_worker()).answer({"do": "check", "values": values})
+    assert (said["flag"], said["score"]) == verdict
+
+
 def test_a_guard_that_is_not_installed_or_not_to_be_had_is_said_in_one_line(tmp_path: Path) -> None:
     spec = read_guard_spec("stub", TEXT_YAML)
     with pytest.raises(Unavailable, match="agentsys guards add"):
@@ -129,6 +184,12 @@ def test_a_guard_that_is_not_installed_or_not_to_be_had_is_said_in_one_line(tmp_
         install_guard(spec, tmp_path / "empty")
     assert "\n" not in str(caught.value)
     assert not spec.folder.exists()
+
+
+def test_guards_of_the_same_packages_share_an_environment() -> None:
+    one, other = (GuardSpec(package="stub-guard==1.0", call=call, flag=".") for call in ("a:b", "c:d"))
+    assert one.folder == other.folder
+    assert one.folder != other.model_copy(update={"beside": ("numpy==2.0.0",)}).folder
 
 
 def settings_hash(folder: Path) -> str:

@@ -10,7 +10,7 @@ import yaml
 from agentsys.guards.guard_spec import GuardSpec, install_guard, read_guard_spec
 
 MODULE = """
-import os, socket, sys, time
+import os, socket, subprocess, sys, time
 from pathlib import Path
 
 
@@ -37,6 +37,8 @@ def scan(text):
         Path("guard.log").write_text("seen")
     if "spill" in text:
         Path("/tmp/agentsys-guard-spill").write_text("seen")
+    if "launch" in text:
+        subprocess.run(["true"])
     if "call home" in text:
         socket.create_connection(("1.1.1.1", 53), timeout=2)
     if "steal" in text:
@@ -69,19 +71,25 @@ GATE_YAML = {
 }
 
 
-def build_wheel(folder: Path, module: str = MODULE, version: str = "1.0") -> Path:
+def build_wheel(
+    folder: Path,
+    module: str = MODULE,
+    version: str = "1.0",
+    name: str = "stub_guard",
+    module_name: str = "stub_guard",
+) -> Path:
     """A wheel of one module, in a folder that installers can be pointed to."""
     folder.mkdir(parents=True, exist_ok=True)
-    info = f"stub_guard-{version}.dist-info"
+    info = f"{name}-{version}.dist-info"
     files = {
-        "stub_guard.py": module,
-        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: stub-guard\nVersion: {version}\n",
+        f"{module_name}.py": module,
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name.replace('_', '-')}\nVersion: {version}\n",
         f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
     }
-    files[f"{info}/RECORD"] = "".join(f"{name},,\n" for name in [*files, f"{info}/RECORD"])
-    with zipfile.ZipFile(folder / f"stub_guard-{version}-py3-none-any.whl", "w") as wheel:
-        for name, text in files.items():
-            wheel.writestr(name, text)
+    files[f"{info}/RECORD"] = "".join(f"{file},,\n" for file in [*files, f"{info}/RECORD"])
+    with zipfile.ZipFile(folder / f"{name}-{version}-py3-none-any.whl", "w") as wheel:
+        for file, text in files.items():
+            wheel.writestr(file, text)
     return folder
 
 
