@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
@@ -74,6 +74,8 @@ class TypedSettings:
     policy: FlowPolicy = FlowPolicy.NAMED
     shows: ShownKinds = ShownKinds.WORDLESS
     blind_pass: bool = True
+    points: bool = True
+    """Whether a worker of the blind view can point at texts that it does not see."""
     computed: bool = True
     """Whether a quantity may be one that the main agent worked out."""
     strict_roles: bool = False
@@ -233,22 +235,20 @@ class TypedSession:
         fields = self._extract(call, output, call.intent)
         if isinstance(fields, Failure):
             return fields.as_text(tool_ran=True)
-        return self._store_value(call, fields, resolved.leaves, output)
+        return self._store_value(call, fields, resolved.leaves)
 
     def _store_value(
         self,
         call: TracedCall,
         fields: Mapping[str, ChosenValue],
         leaves: Sequence[ResolvedLeaf],
-        output: ToolOutput,
     ) -> str:
-        raw = output.text.open_for(Reader.GATE)
         value = {name: _drop_reason(one.value) for name, one in fields.items()}
         find = self._measure_distance(call.tool, leaves)
         origins = {}
         for path, leaf in iterate_leaves(value):
             choice, kind = fields[str(path[0])].choice, find_value_kind(leaf)
-            rivals = choice is ChosenBy.READER and has_rivals(leaf, raw)
+            rivals = choice is ChosenBy.READER and has_rivals(leaf, fields[str(path[0])].read)
             known = (kind, choice, find(leaf, choice), rivals)
             origins[path] = ValueOrigin(self.store.next_call, call.tool, path, *known)
         number = self.store.add(StoredValue(call.tool, value, origins))
@@ -282,9 +282,10 @@ class TypedSession:
         if raw is None or intent == STATUS_ONLY:
             done = {**dict.fromkeys(intent), "status": DONE_STATUS}
             return {name: ChosenValue(value, ChosenBy.CODE) for name, value in done.items()}
-        view = own = build_blind_view(raw, request)
+        view = build_blind_view(raw, request)
+        own = view.leaves
         if self.settings.labels:
-            own = build_blind_view(raw, request, find_record_writers(self.session.env).is_foreign)
+            own = build_blind_view(raw, request, find_record_writers(self.session.env).is_foreign).leaves
         found: dict[str, ChosenValue] = {}
         if self.settings.blind_pass and view.leaves and not view.is_whole:
             found = self._take_blind_fields(call, view, own, intent)
@@ -294,26 +295,44 @@ class TypedSession:
             if isinstance(reading, Failure) and not found:
                 return reading
             read = {} if isinstance(reading, Failure) else reading.value
+            seen = output.text.open_for(Reader.GATE)
             for name in missing:
-                blind = view.is_whole and own.holds(read.get(name))
-                found[name] = ChosenValue(read.get(name), ChosenBy.BLIND if blind else ChosenBy.READER)
+                blind = view.is_whole and view.holds(read.get(name), own)
+                choice = ChosenBy.BLIND if blind else ChosenBy.READER
+                found[name] = ChosenValue(read.get(name), choice, seen)
         return {name: found[name] for name in intent}
 
     def _take_blind_fields(
-        self, call: TracedCall, view: BlindView, own: BlindView, intent: Intent
+        self, call: TracedCall, view: BlindView, own: Set[str], intent: Intent
     ) -> dict[str, ChosenValue]:
-        """The fields that a worker found in the blind view, letter for letter; not blind is what only others wrote."""
+        """The fields that a worker found in the blind view, or in the texts that it pointed at."""
         reply = self._ask_worker(call, Untrusted(view.text), intent, BLIND_ADVICE)
         if isinstance(reply, Failure):
             return {}
+        if not self.settings.points:
+            view = replace(view, texts=[])
+        found: dict[str, ChosenValue] = {}
+        places: dict[frozenset[int], dict[str, Any]] = {}
+        for name, kind in intent.items():
+            value = reply.value.get(name)
+            marks = view.find_marks(value)
+            if not lacks_value(value, kind) and _has_leaves(value) and view.holds(value):
+                choice = ChosenBy.BLIND if view.holds(value, own) else ChosenBy.READER
+                found[name] = ChosenValue(view.fill_marks(value), choice)
+            elif marks and len(marks) < len(view.texts):
+                places.setdefault(marks, {})[name] = kind
+        for marks, fields in places.items():
+            found |= self._read_places(call, view.open(marks), fields)
+        return found
+
+    def _read_places(self, call: TracedCall, text: str, fields: Intent) -> dict[str, ChosenValue]:
+        """The fields that a reader finds in the texts that a blind worker chose: no other text has a say in them."""
+        reply = self._ask_worker(call, Untrusted(text), fields)
+        read = {} if isinstance(reply, Failure) else reply.value
         return {
-            name: ChosenValue(
-                reply.value[name], ChosenBy.BLIND if own.holds(reply.value[name]) else ChosenBy.READER
-            )
-            for name, kind in intent.items()
-            if not lacks_value(reply.value.get(name), kind)
-            and _has_leaves(reply.value[name])
-            and view.holds(reply.value[name])
+            name: ChosenValue(read[name], ChosenBy.READER, text)
+            for name, kind in fields.items()
+            if name in read and not lacks_value(read[name], kind)
         }
 
     def _ask_worker(
@@ -337,6 +356,8 @@ class ChosenValue:
 
     value: Any
     choice: ChosenBy
+    read: str = ""
+    """The text that a reader took it from."""
 
 
 def replace_arguments(call: FunctionCall, values: Mapping[str, Any]) -> FunctionCall:
