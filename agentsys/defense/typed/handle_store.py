@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -229,26 +229,55 @@ class HandleStore:
         return None, ""
 
     def quote_handles(self, text: str) -> str:
-        """An answer in which each value that was hidden stands as a quotation with its source."""
+        """An answer in which hidden values stand as quotations with their sources: the names of a sentence as one.
 
-        def quote(found: re.Match[str]) -> str:
+        What the agent wrote between two names is set off with them: it loses authority, and nobody gains any.
+        """
+        runs: list[list[_NamePlace]] = []
+        for place in self._find_names(text):
+            if runs and not _SENTENCE_END.search(text, runs[-1][-1].end, place.start):
+                runs[-1].append(place)
+            else:
+                runs.append([place])
+        for run in reversed(runs):
+            inside, at = "", run[0].start
+            for place in run:
+                inside, at = inside + text[at : place.start] + place.words, place.end
+            sources = "; ".join(dict.fromkeys(place.source for place in run))
+            inside = inside.replace('"', "'")
+            text = f'{text[: run[0].start]}"{inside}" ({sources}){text[at:]}'
+        return text
+
+    def _find_names(self, text: str) -> Iterator[_NamePlace]:
+        for found in HANDLE.finditer(text):
             located, rest = self._find_longest(found[0])
-            if located is None:
-                return found[0]
-            used = found[0][: len(found[0]) - len(rest)]
-            stored = self._stored[int(found[1])]
-            words = write_text(located[0]).replace('"', "'")
-            return f'"{words}" ({stored.tool}, {used}){rest}'
-
-        return HANDLE.sub(quote, text)
+            if located is not None:
+                end = found.end() - len(rest)
+                tool = _IN_SOURCES.sub("_", self._stored[int(found[1])].tool)
+                source = f"{tool}, {text[found.start() : end]}"
+                yield _NamePlace(found.start(), end, write_text(located[0]), source)
 
 
-_QUOTATION = re.compile(r'"[^"]*" \([^()\n]{1,200}, (\$c\d+(?:\.\w+|\[\d+\])+)\)')
+@dataclass(frozen=True)
+class _NamePlace:
+    """A name in an answer, and what stands for it."""
+
+    start: int
+    end: int
+    words: str
+    source: str
+
+
+_SENTENCE_END = re.compile(r"\n|[.!?:;]\s")
+_IN_SOURCES = re.compile(r"[()\n;]")
+"""What would end a quotation's list of sources."""
+_SOURCE = r"[^()\n;]{1,200}, \$c\d+(?:\.\w+|\[\d+\])+"
+_QUOTATION = re.compile(rf'"[^"]*" \(({_SOURCE}(?:; {_SOURCE})*)\)')
 
 
 def hide_quotations(text: str) -> str:
-    """An earlier answer as the main agent wrote it: `quote_handles` taken back."""
-    return _QUOTATION.sub(lambda found: found[1], text)
+    """An earlier answer with names in place of quotations, as the main agent wrote it."""
+    return _QUOTATION.sub(lambda quoted: ", ".join(name[0] for name in HANDLE.finditer(quoted[1])), text)
 
 
 def count_first_call(texts: Iterable[str]) -> int:
