@@ -37,7 +37,7 @@ class BlindView:
     keys_cut: int = 0
     """Number of keys that were cut out."""
     leaves: set[str] = field(default_factory=set)
-    """The leaves that are left, in canonical form."""
+    """The leaves and keys that are left, in canonical form."""
 
     @property
     def text(self) -> str:
@@ -109,7 +109,7 @@ def build_blind_view(value: Any, request: UserRequest, is_foreign: IsForeign | N
     """
     view = BlindView()
     view.tree = _cut_node(_read_json_text(value), request, view, is_foreign or (lambda record: False), False)
-    view.leaves = {write_canonical(leaf) for _, leaf in iterate_leaves(view.tree) if not _is_mark(leaf)}
+    view.leaves |= {write_canonical(leaf) for _, leaf in iterate_leaves(view.tree) if not _is_mark(leaf)}
     return view
 
 
@@ -144,6 +144,8 @@ def _cut_node(value: Any, request: UserRequest, view: BlindView, is_foreign: IsF
 def _cut_key(key: object, place: int, request: UserRequest, view: BlindView) -> object:
     kind = find_value_kind(key)
     if kind is not ValueKind.TEXT or request.contains(str(key)):
+        if kind is not ValueKind.WORD:  # A word is the name of a field; an address may say who has which right.
+            view.leaves.add(write_canonical(key))
         return key
     view.keys_cut += 1
     return f"key_{place}"
