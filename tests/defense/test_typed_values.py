@@ -24,6 +24,7 @@ from agentsys.defense.typed.handle_store import (
     hide_quotations,
 )
 from agentsys.defense.typed.record_writers import find_record_writers
+from agentsys.defense.typed.typed_session import drop_made_up
 from agentsys.defense.typed.value_origin import (
     WORDLESS_KINDS,
     ChosenBy,
@@ -120,6 +121,11 @@ def test_a_mark_stands_for_its_whole_text_and_names_the_record_that_is_opened() 
     assert (
         "Pay <text 1> now" in opened and "Do this" not in opened and "'14'" not in opened and "'15'" in opened
     )
+
+
+def test_an_address_that_its_reader_did_not_read_is_none() -> None:
+    said = {"to": ["eve@evil.org", "bob@blue.org"], "when": "8 o'clock", "sum": 9, "id": "x7"}
+    assert drop_made_up(said, "to bob@blue.org") == {**said, "to": [None, "bob@blue.org"]}
 
 
 def test_an_address_that_is_a_key_stands_in_the_view_and_a_fields_name_does_not() -> None:
@@ -306,7 +312,8 @@ def test_names_of_one_sentence_are_one_quotation_and_what_stands_between_them_ma
 ):
     store = stored({"name": "Eve", "town": "York"})
     assert store.quote_handles("- $c1.name, 4.7, of $c1.town. I paid $c1.name.\n$c1.town") == (
-        '- "Eve, 4.7, of York" (look, $c1.name; look, $c1.town). I paid "Eve" (look, $c1.name).\n"York" (look, $c1.town)'
+        '- "Eve, 4.7, of York" (look, $c1.name; look, $c1.town). I paid "Eve" (look, $c1.name).'
+        '\n"York" (look, $c1.town)'
     )
     quoted = store.quote_handles('$c1.name "and" $c1.town')
     assert quoted == "\"Eve 'and' York\" (look, $c1.name; look, $c1.town)"

@@ -34,6 +34,7 @@ from agentsys.defense.typed.prompts import BLIND_ADVICE, READ_TOOL
 from agentsys.defense.typed.record_writers import find_record_writers
 from agentsys.defense.typed.value_judge import FlowPolicy, LeafVerdict, find_distance, judge_leaf
 from agentsys.defense.typed.value_origin import (
+    COPIED_KINDS,
     WORDLESS_KINDS,
     ChosenBy,
     Distance,
@@ -297,9 +298,10 @@ class TypedSession:
             read = {} if isinstance(reading, Failure) else reading.value
             seen = output.text.open_for(Reader.GATE)
             for name in missing:
-                blind = view.is_whole and view.holds(read.get(name), own)
+                value = drop_made_up(read.get(name), seen)
+                blind = view.is_whole and view.holds(value, own)
                 choice = ChosenBy.BLIND if blind else ChosenBy.READER
-                found[name] = ChosenValue(read.get(name), choice, seen)
+                found[name] = ChosenValue(value, choice, seen)
         return {name: found[name] for name in intent}
 
     def _take_blind_fields(
@@ -330,9 +332,9 @@ class TypedSession:
         reply = self._ask_worker(call, Untrusted(text), fields)
         read = {} if isinstance(reply, Failure) else reply.value
         return {
-            name: ChosenValue(read[name], ChosenBy.READER, text)
+            name: ChosenValue(value, ChosenBy.READER, text)
             for name, kind in fields.items()
-            if name in read and not lacks_value(read[name], kind)
+            if not lacks_value(value := drop_made_up(read.get(name), text), kind)
         }
 
     def _ask_worker(
@@ -374,6 +376,15 @@ def _refuse_calls(
 def _has_leaves(value: object) -> bool:
     """Whether a value holds anything: an empty list says that nothing was seen, not that nothing is there."""
     return any(True for _ in iterate_leaves(value))
+
+
+def drop_made_up(value: Any, text: str) -> Any:
+    """A reader's value in which an address or account is null that does not stand in the text that it read."""
+    if isinstance(value, dict):
+        return {key: drop_made_up(child, text) for key, child in value.items()}
+    if isinstance(value, list):
+        return [drop_made_up(item, text) for item in value]
+    return None if find_value_kind(value) in COPIED_KINDS and str(value) not in text else value
 
 
 def _drop_reason(value: Any) -> Any:

@@ -32,6 +32,8 @@ class ValueKind(Enum):
 
 WORDLESS_KINDS = frozenset({ValueKind.NUMBER, ValueKind.DATE, ValueKind.TRUTH})
 """Kinds in which nobody can write words."""
+COPIED_KINDS = frozenset({ValueKind.MAIL, ValueKind.ACCOUNT, ValueKind.PAGE})
+"""Kinds that a reader copies letter for letter: what stands nowhere was made up."""
 
 _PATTERNS = {
     ValueKind.NUMBER: r"[+-]?\d{1,15}(?:\.\d{1,15})?",
