@@ -19,6 +19,7 @@ from agentsys.defense.typed.value_origin import (
     convert_to_plain,
     find_value_kind,
     iterate_leaves,
+    map_leaves,
     write_canonical,
 )
 
@@ -52,11 +53,7 @@ class BlindView:
     def holds(self, value: object, leaves: Set[str] | None = None) -> bool:
         """Whether each leaf of a value stands in the view, letter for letter, numbers and dates in any form.
 
-        A mark stands for its text. What is cut out is text: a closed value that is cut out has to be read.
-
-        Args:
-            value: What a worker gave.
-            leaves: Those of its leaves that count; None: all that are left in the view.
+        A mark stands for its text. `leaves` are those of the view that count; None: all.
         """
         known = self.leaves if leaves is None else leaves
         return all(
@@ -71,14 +68,17 @@ class BlindView:
         return frozenset(number for number in numbers if 1 <= number <= len(self.texts))
 
     def fill_marks(self, value: Any) -> Any:
-        """A worker's value with the texts that its leaves are marks of."""
-        if isinstance(value, dict):
-            return {key: self.fill_marks(child) for key, child in value.items()}
-        if isinstance(value, list):
-            return [self.fill_marks(item) for item in value]
-        marks = self.find_marks(value) if _is_mark(value) else ()
-        text = next((self.texts[number - 1] for number in marks), "")
-        return text if text and find_value_kind(text) is ValueKind.TEXT else value
+        """A worker's value with the texts that its leaves are marks of; a closed value has to be read."""
+
+        def fill(leaf: Any) -> Any:
+            text = self.texts[number - 1] if (number := self._read_mark(leaf)) else ""
+            return text if text and find_value_kind(text) is ValueKind.TEXT else leaf
+
+        return map_leaves(value, fill)
+
+    def _read_mark(self, leaf: object) -> int:
+        """The number of the text whose mark a leaf is; 0 for any other leaf."""
+        return next(iter(self.find_marks(leaf)), 0) if _is_mark(leaf) else 0
 
     def open(self, numbers: frozenset[int]) -> str:
         """The view with these texts in their places; of lists the items alone that hold one."""
@@ -93,8 +93,8 @@ class BlindView:
             items = [self._open_node(item, numbers) for item in node]
             kept = [item for item, has in items if has]
             return kept or [item for item, _ in items], bool(kept)
-        number = next(iter(self.find_marks(node) & numbers), 0) if _is_mark(node) else 0
-        return (self.texts[number - 1] if number else node), bool(number)
+        has = self._read_mark(node) in numbers
+        return (self.texts[self._read_mark(node) - 1] if has else node), has
 
 
 def _write_tree(tree: Any) -> str:

@@ -14,8 +14,8 @@ from agentdojo.types import ChatToolResultMessage
 from agentsys.base.option_checks import AtLeast1
 from agentsys.defense.agent_session import AgentSession, OutOfCalls
 from agentsys.defense.call_trace import CallTrace, TracedCall
-from agentsys.defense.delegation import NOTHING_RETURNED
-from agentsys.defense.extraction import DONE_STATUS, STATUS_LIST, STATUS_ONLY
+from agentsys.defense.delegation import NOTHING_RETURNED, explain_missing_intent
+from agentsys.defense.extraction import DONE_STATUS, STATUS_ONLY
 from agentsys.defense.gate import NOT_AVAILABLE, AcceptedValue, Failure, ends_subtask
 from agentsys.defense.intent import INTENT_PARAMETER, Intent, NoIntent, parse_intent
 from agentsys.defense.tool_turn import CheckedArguments, ToolOutput, check_arguments, run_tool
@@ -43,6 +43,7 @@ from agentsys.defense.typed.value_origin import (
     find_value_kind,
     has_rivals,
     iterate_leaves,
+    map_leaves,
     write_canonical,
 )
 from agentsys.defense.worker import CallingAgent, WorkerTask, lacks_value, run_worker
@@ -148,7 +149,9 @@ class TypedSession:
             raise CallNotServed(
                 f"There is no value named {names}, so the tool did not run. Use names as they were given."
             )
-        arguments = check_arguments(self.session.runtime, replace_arguments(call, resolved.values))
+        arguments = check_arguments(
+            self.session.runtime, FunctionCall(function=call.function, args=resolved.values, id=call.id)
+        )
         if isinstance(arguments, str):
             # A message of the schema quotes the value; of a hidden one it may say nothing.
             hidden = Failure.TOOL_ERROR.as_text(tool_ran=False)
@@ -156,9 +159,7 @@ class TypedSession:
         try:
             intent = parse_intent(call.args.get(INTENT_PARAMETER))
         except NoIntent as mistake:
-            example = json.dumps({**written, INTENT_PARAMETER: STATUS_LIST}, default=str)
-            mend = f"{mistake}; call {call.function} again, for example with {example}"
-            raise CallNotServed(Failure.NO_INTENT.as_text(tool_ran=False, message=mend)) from None
+            raise CallNotServed(explain_missing_intent(mistake, call.function, written)) from None
         if self.is_judged(call.function) and (refused := self._judge(call.function, arguments, resolved)):
             names = ", ".join(dict.fromkeys(refused))
             raise CallNotServed(Failure.DENIED.as_text(tool_ran=False, arguments=names))
@@ -244,7 +245,7 @@ class TypedSession:
         fields: Mapping[str, ChosenValue],
         leaves: Sequence[ResolvedLeaf],
     ) -> str:
-        value = {name: _drop_reason(one.value) for name, one in fields.items()}
+        value = {name: map_leaves(one.value, _drop_reason) for name, one in fields.items()}
         find = self._measure_distance(call.tool, leaves)
         origins = {}
         for path, leaf in iterate_leaves(value):
@@ -362,11 +363,6 @@ class ChosenValue:
     """The text that a reader took it from."""
 
 
-def replace_arguments(call: FunctionCall, values: Mapping[str, Any]) -> FunctionCall:
-    """The call with other arguments, its intent aside."""
-    return FunctionCall(function=call.function, args=dict(values), id=call.id)
-
-
 def _refuse_calls(
     session: AgentSession, calls: Sequence[FunctionCall], agent: object
 ) -> list[ChatToolResultMessage]:
@@ -379,18 +375,14 @@ def _has_leaves(value: object) -> bool:
 
 
 def drop_made_up(value: Any, text: str) -> Any:
-    """A reader's value in which an address or account is null that does not stand in the text that it read."""
-    if isinstance(value, dict):
-        return {key: drop_made_up(child, text) for key, child in value.items()}
-    if isinstance(value, list):
-        return [drop_made_up(item, text) for item in value]
-    return None if find_value_kind(value) in COPIED_KINDS and str(value) not in text else value
+    """A reader's value without any address or account that does not stand in the text that it read."""
+
+    def check(leaf: Any) -> Any:
+        return None if find_value_kind(leaf) in COPIED_KINDS and str(leaf) not in text else leaf
+
+    return map_leaves(value, check)
 
 
-def _drop_reason(value: Any) -> Any:
-    """A value whose missing leaves are null: the reason that a reader gave is its own words."""
-    if isinstance(value, dict):
-        return {key: _drop_reason(child) for key, child in value.items()}
-    if isinstance(value, list):
-        return [_drop_reason(item) for item in value]
-    return None if isinstance(value, str) and value.startswith(NOT_AVAILABLE) else value
+def _drop_reason(leaf: Any) -> Any:
+    """Null for a missing leaf: the reason that a reader gave is its own words."""
+    return None if isinstance(leaf, str) and leaf.startswith(NOT_AVAILABLE) else leaf

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import Enum, IntEnum
@@ -135,6 +135,13 @@ def convert_to_plain(value: Any) -> Any:
     if isinstance(value, list | tuple | set | frozenset):
         return [convert_to_plain(item) for item in value]
     return value.value if isinstance(value, Enum) else value
+
+
+def map_leaves(value: Any, change: Callable[[Any], Any]) -> Any:
+    """Plain data with each leaf changed."""
+    if isinstance(value, dict):
+        return {key: map_leaves(child, change) for key, child in value.items()}
+    return [map_leaves(item, change) for item in value] if isinstance(value, list) else change(value)
 
 
 def iterate_leaves(
