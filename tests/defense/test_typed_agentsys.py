@@ -276,14 +276,19 @@ def test_a_text_is_taken_by_its_mark_unread_and_one_that_is_pointed_at_is_read_a
 class Message(BaseModel):
     sender: str
     total: int = 12
+    note: str | None = None
 
 
+@pytest.mark.parametrize("note", [None, "a text that is cut out"])
 @pytest.mark.parametrize(("sender", "sent"), [("eve@evil.org", [True, False]), ("me", [True, True])])
-def test_with_labels_nothing_of_a_third_partys_record_is_chosen_blind(sender: str, sent: list[bool]) -> None:
+def test_with_labels_nothing_of_a_third_partys_record_is_chosen_blind(
+    sender: str, sent: list[bool], note: str | None
+) -> None:
     found = []
     for labels in (False, True):
         turns = (LOOK, send(recipient="$c1.sender"), "ok")
-        _, world = run_once(*turns, value=Message(sender=sender), policy="words", labels=labels)
+        message = Message(sender=sender, note=note)
+        _, world = run_once(*turns, value=message, policy="words", labels=labels)
         found.append(len(world.ran) == 2)
     assert found == sent
 

@@ -70,7 +70,7 @@ class BlindView:
     def fill_marks(self, value: Any) -> Any:
         """A worker's value with the texts that its leaves are marks of; a closed value has to be read."""
 
-        def fill(leaf: Any) -> Any:
+        def fill(leaf: Any, _: object) -> Any:
             text = self.texts[number - 1] if (number := self._read_mark(leaf)) else ""
             return text if text and find_value_kind(text) is ValueKind.TEXT else leaf
 

@@ -377,12 +377,12 @@ def _has_leaves(value: object) -> bool:
 def drop_made_up(value: Any, text: str) -> Any:
     """A reader's value without any address or account that does not stand in the text that it read."""
 
-    def check(leaf: Any) -> Any:
+    def check(leaf: Any, _: object) -> Any:
         return None if find_value_kind(leaf) in COPIED_KINDS and str(leaf) not in text else leaf
 
     return map_leaves(value, check)
 
 
-def _drop_reason(leaf: Any) -> Any:
+def _drop_reason(leaf: Any, _: object) -> Any:
     """Null for a missing leaf: the reason that a reader gave is its own words."""
     return None if isinstance(leaf, str) and leaf.startswith(NOT_AVAILABLE) else leaf
