@@ -465,8 +465,8 @@ def test_a_derived_policy_can_only_refuse_and_counts_as_far_as_it_quotes(
 def test_an_unreadable_policy_allows_no_command() -> None:
     world = World(MAIL)
     replies = {"main": [send(recipient="bob"), "ok"], "task_policy": ["I cannot say."]}
-    run_typed(replies, world, "Pay bob", derived=True)
-    assert world.ran == []
+    outcome = run_typed(replies, world, "Pay bob", derived=True)
+    assert world.ran == [] and outcome.spans("judge")[0].decision["refused"][0] == "call"
 
 
 # --- bounds and options

@@ -273,16 +273,25 @@ def test_code_computes_over_values_and_what_comes_out_depends_on_all(written: st
     assert (leaf.origins[0].choice, leaf.origins[0].distance) == (ChosenBy.BLIND, Distance.NAMED)
 
 
-def test_a_computed_address_keeps_the_rivals_of_those_it_was_chosen_among() -> None:
+def test_a_computed_address_is_trusted_as_little_as_the_least_of_those_it_was_chosen_among() -> None:
     people = [{"mail": "bob@x.org", "age": 3}, {"mail": "eve@y.org", "age": 9}]
     store = HandleStore(REQUEST)
     known = {
-        path: ValueOrigin(1, "look", path, find_value_kind(leaf), ChosenBy.READER, Distance.NAMED, True)
-        for path, leaf in iterate_leaves({"people": people})
+        path: ValueOrigin(1, "look", path, find_value_kind(leaf), *trust)
+        for (path, leaf), trust in zip(
+            iterate_leaves({"people": people}),
+            [
+                (ChosenBy.READER, Distance.OWN, True),
+                (ChosenBy.CODE, Distance.VIA, False),
+                *[(ChosenBy.CODE, Distance.OWN, False)] * 2,
+            ],
+            strict=True,
+        )
     }
     store.add(StoredValue("look", {"people": people}, known))
     (leaf,) = store.resolve({"to": "largest($c1.people, age).mail"}).leaves
     assert leaf.value == "eve@y.org" and leaf.origins[0].has_rivals
+    assert (leaf.origins[0].choice, leaf.origins[0].distance) == (ChosenBy.READER, Distance.VIA)
 
 
 @pytest.mark.parametrize(
