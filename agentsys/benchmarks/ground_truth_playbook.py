@@ -27,7 +27,7 @@ from agentsys.simulated.playbook_index import (
     ScriptedCall,
     TaskScript,
 )
-from agentsys.simulated.script_grounding import ground_arguments, leaf_forms, scalar_leaves
+from agentsys.simulated.script_grounding import ground_arguments, leaf_forms, list_yaml_strings, scalar_leaves
 from agentsys.simulated.text_matching import fold_text, occurs_in
 
 
@@ -103,15 +103,21 @@ def find_facts(
             found = _find_in_leaf(leaf, request, read[:index])
             taken.extend(found if given is None else [_ReusedText(each.text, given) for each in found])
     taken.extend(_find_in_text(answer, request, read))
-    sources = {found.text: found.source for found in reversed(taken)}
+    return _name_facts(task, taken, outputs)
+
+
+def _name_facts(task: str, taken: Iterable[_ReusedText], outputs: Sequence[str]) -> tuple[Fact, ...]:
+    sources = {found.text: found.source for found in reversed(list(taken))}
     counts: Counter[int] = Counter()
     facts = []
     for text, source in reversed(list(sources.items())):
+        fields = list_yaml_strings(outputs[source])
+        inside = next((len(one) for one in fields if occurs_in(fold_text(text), fold_text(one))), 0)
         name = f"{task}_call_{source}_value_{counts[source]}"
         if len(name) > _LONGEST_FIELD:
             digest = hashlib.blake2b(task.encode(), digest_size=4).hexdigest()
             name = f"fact_{digest}_call_{source}_value_{counts[source]}"
-        facts.append(Fact(name, text, source))
+        facts.append(Fact(name, text, source, inside=inside))
         counts[source] += 1
     return tuple(facts)
 

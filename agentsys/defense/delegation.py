@@ -63,11 +63,7 @@ def serve_call(session: AgentSession, call: FunctionCall, agent: CallingAgent) -
     try:
         intent = parse_intent(call.args.get(INTENT_PARAMETER))
     except NoIntent as mistake:
-        example = json.dumps(
-            {**arguments.raw, INTENT_PARAMETER: STATUS_LIST}, ensure_ascii=False, default=str
-        )
-        mend = f"{mistake}; call {call.function} again, for example with {example}"
-        refusal = Failure.NO_INTENT.as_text(tool_ran=False, message=mend)
+        refusal = explain_missing_intent(mistake, call.function, arguments.raw)
         return agent.refuse(call.function, call.args, refusal)
     traced = TracedCall(call.function, arguments.parsed, intent, by_worker=not agent.is_main)
     if agent.is_main:
@@ -75,6 +71,13 @@ def serve_call(session: AgentSession, call: FunctionCall, agent: CallingAgent) -
     if not session.allows(session.settings.validator, traced, agent.trace):
         raise WorkerCallDenied(traced)
     return _carry_out(session, traced, arguments, agent)
+
+
+def explain_missing_intent(mistake: NoIntent, tool: str, args: Mapping[str, Any]) -> str:
+    """What an agent is told whose call says not which fields are wanted: the mistake, and the call mended."""
+    example = json.dumps({**args, INTENT_PARAMETER: STATUS_LIST}, ensure_ascii=False, default=str)
+    mend = f"{mistake}; call {tool} again, for example with {example}"
+    return Failure.NO_INTENT.as_text(tool_ran=False, message=mend)
 
 
 def _serve_main_call(

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
-import yaml
 from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatAssistantMessage
 
@@ -27,6 +26,7 @@ from agentsys.defense.prompts import (
     WORKER_SECTIONS,
     read_sections,
 )
+from agentsys.defense.typed.blind_view import TEXT_MARK
 from agentsys.defense.typed.prompts import TASK_POLICY_SECTIONS
 from agentsys.models.chat import ChatRequest, assistant, text_of
 from agentsys.models.loose_json import find_json_values
@@ -34,7 +34,7 @@ from agentsys.models.pipeline_elements import has_reading_name
 from agentsys.simulated.free_play import is_asked_for
 from agentsys.simulated.hostile_reader import ReaderKind, find_planted_value, wants_closed_values
 from agentsys.simulated.playbook_index import Fact, GoalScript, ScriptedCall
-from agentsys.simulated.script_grounding import find_fact, ground_arguments
+from agentsys.simulated.script_grounding import find_fact, ground_arguments, list_yaml_strings
 from agentsys.simulated.simulated_role import SimulatedKnowledge, SimulatedRole, find_injected_passages
 from agentsys.simulated.slips import mark_quoting_role
 from agentsys.simulated.text_matching import find_instruction_spans, words_pattern
@@ -202,12 +202,28 @@ def _extract_value(name: str, kind: Any, seen: WorkerContext, knowledge: Simulat
     text = None
     if fact is not None:
         text = find_planted_value(fact.text, seen.served, closed=seen.closed)
+        if text is None and (pointed := _point_at_text(fact, seen.raw)) is not None:
+            return pointed
         text = find_fact(fact, seen.context) if text is None else text
     if text is None:
         return NOT_AVAILABLE
     if kind == "string" and not seen.served:
         return _find_field(text, seen, knowledge) if knowledge.options.verbatim else text
     return text if kind == "string" else _convert_text(text, kind)
+
+
+def _point_at_text(fact: Fact, raw: str) -> str | None:
+    """What a worker says whose view has a mark in place of the text that holds a value.
+
+    Which of the texts it is a careful reader tells by what stands around them; this one tells it by the length.
+    """
+    marks = [number for number, length in TEXT_MARK.findall(raw) if int(length or 0) == fact.inside]
+    if not marks or fact.text in list_yaml_strings(raw):
+        return None
+    written = [f"<text {number}>" for number in marks]
+    if len(marks) == 1 and fact.inside == len(fact.text):
+        return written[0]
+    return f"{NOT_AVAILABLE}, see {', '.join(written)}"
 
 
 def _convert_text(text: str, kind: str) -> Any:
@@ -220,27 +236,8 @@ def _convert_text(text: str, kind: str) -> Any:
 
 def _find_field(text: str, seen: WorkerContext, knowledge: SimulatedKnowledge) -> str:
     """The whole text a value stands in: a field of the YAML the output is, else a line, else all of it."""
-    pieces = [*_list_yaml_strings(seen.raw), *seen.context.splitlines()]
+    pieces = [*list_yaml_strings(seen.raw), *seen.context.splitlines()]
     return next((piece for piece in pieces if knowledge.is_grounded(text, piece)), seen.context)
-
-
-def _list_yaml_strings(raw: str) -> list[str]:
-    """Every string in an output that is YAML, smallest nesting first; none if it is not."""
-    try:
-        level = [yaml.safe_load(raw)] if "&" not in raw else []  # An anchor could unfold without end.
-    except (yaml.YAMLError, ValueError, RecursionError):
-        return []
-    found: list[str] = []
-    while level:
-        found += [str(node) for node in level if node is not None and not isinstance(node, dict | list)]
-        level = [child for node in level for child in _list_children(node)]
-    return found
-
-
-def _list_children(node: object) -> list[object]:
-    if isinstance(node, dict):
-        return list(node.values())
-    return node if isinstance(node, list) else []
 
 
 def play_validator(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:

@@ -55,6 +55,8 @@ class Fact:
     pattern: str = ""
     """Of a number that a tool draws anew in each case: a regular expression whose group is the number. `text`
     then only stands in its place in the script. Empty where the fact is always the same."""
+    inside: int = 0
+    """Characters of the field of that output in which it stands; 0 where the output has no fields."""
 
 
 @dataclass(frozen=True)

@@ -316,6 +316,24 @@ def parse_yaml_items(output: str) -> tuple[Mapping[str, Any], ...]:
     return ()
 
 
+def list_yaml_strings(output: str) -> list[str]:
+    """Every scalar in an output that is YAML, as text, smallest nesting first; none if it is not."""
+    if len(output) > _LONGEST_OUTPUT or "&" in output:  # An anchor could unfold without end.
+        return []
+    level = [_parse_yaml(output)]
+    found: list[str] = []
+    while level:
+        found += [str(node) for node in level if node is not None and not isinstance(node, dict | list)]
+        level = [child for node in level for child in _list_children(node)]
+    return found
+
+
+def _list_children(node: object) -> list[object]:
+    if isinstance(node, dict):
+        return list(node.values())
+    return node if isinstance(node, list) else []
+
+
 def _quoted_value(quote: Quote, items: Sequence[Mapping[str, Any]]) -> str | None:
     if quote.by is None:
         return "\n".join(_string_values(quote.key, items)) or None

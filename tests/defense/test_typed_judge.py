@@ -66,6 +66,7 @@ TARGET, QUANTITY, SECRET, CONTENT = ArgumentRole
         (TARGET, leaf(value=None), "empty"),
         (TARGET, leaf(value=True), "empty"),
         (TARGET, leaf(value="r"), "schema"),
+        (TARGET, leaf(origin(ValueKind.WORD, distance=Distance.VIA), value="r"), None),
         (TARGET, leaf(), None),
         (QUANTITY, leaf(value=12), "computed"),
         (CONTENT, leaf(value="Hello"), "content"),

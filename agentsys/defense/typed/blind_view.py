@@ -1,10 +1,13 @@
-"""The blind view: a tool's value without any text that a third party may have written."""
+"""The blind view: a tool's value without any text that a third party may have written.
+
+Each text that is cut out leaves a mark with its number and length: a worker that sees the view alone can point at it.
+"""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +19,7 @@ from agentsys.defense.typed.value_origin import (
     convert_to_plain,
     find_value_kind,
     iterate_leaves,
+    map_leaves,
     write_canonical,
 )
 
@@ -27,21 +31,74 @@ IsForeign = Callable[[object], bool]
 class BlindView:
     """What is left of a value."""
 
-    text: str = ""
-    """The view as a worker reads it."""
-    cut: int = 0
-    """Number of leaves and keys that were cut out."""
+    tree: Any = None
+    """What is left, as plain data."""
+    texts: list[str] = field(default_factory=list)
+    """The texts that were cut out, by number from 1."""
+    keys_cut: int = 0
+    """Number of keys that were cut out."""
     leaves: set[str] = field(default_factory=set)
-    """The leaves that are left, in canonical form."""
+    """The leaves and keys that are left, in canonical form."""
+
+    @property
+    def text(self) -> str:
+        """The view as a worker reads it."""
+        return _write_tree(self.tree)
 
     @property
     def is_whole(self) -> bool:
         """Whether nothing was cut out: then the value holds no third party's text."""
-        return not self.cut
+        return not (self.texts or self.keys_cut)
 
-    def holds(self, value: object) -> bool:
-        """Whether each leaf of a value stands in the view, letter for letter, numbers and dates in any form."""
-        return all(write_canonical(leaf) in self.leaves for _, leaf in iterate_leaves(value))
+    def holds(self, value: object, leaves: Set[str] | None = None) -> bool:
+        """Whether each leaf of a value stands in the view, letter for letter, numbers and dates in any form.
+
+        A mark stands for its text. `leaves` are those of the view that count; None: all.
+        """
+        known = self.leaves if leaves is None else leaves
+        return all(
+            write_canonical(leaf) in known or self.fill_marks(leaf) is not leaf
+            for _, leaf in iterate_leaves(value)
+        )
+
+    def find_marks(self, value: object) -> frozenset[int]:
+        """The numbers of the texts that a worker's value points at."""
+        said = [leaf for _, leaf in iterate_leaves(value) if isinstance(leaf, str)]
+        numbers = {int(number) for leaf in said for number, _ in TEXT_MARK.findall(leaf)}
+        return frozenset(number for number in numbers if 1 <= number <= len(self.texts))
+
+    def fill_marks(self, value: Any) -> Any:
+        """A worker's value with the texts that its leaves are marks of; a closed value has to be read."""
+
+        def fill(leaf: Any, _: object) -> Any:
+            text = self.texts[number - 1] if (number := self._read_mark(leaf)) else ""
+            return text if text and find_value_kind(text) is ValueKind.TEXT else leaf
+
+        return map_leaves(value, fill)
+
+    def _read_mark(self, leaf: object) -> int:
+        """The number of the text whose mark a leaf is; 0 for any other leaf."""
+        return next(iter(self.find_marks(leaf)), 0) if _is_mark(leaf) else 0
+
+    def open(self, numbers: frozenset[int]) -> str:
+        """The view with these texts in their places; of lists the items alone that hold one."""
+        return _write_tree(self._open_node(self.tree, numbers)[0])
+
+    def _open_node(self, node: Any, numbers: frozenset[int]) -> tuple[Any, bool]:
+        """A node with texts in their places, and whether there is one."""
+        if isinstance(node, dict):
+            opened = {key: self._open_node(child, numbers) for key, child in node.items()}
+            return {key: child for key, (child, _) in opened.items()}, any(has for _, has in opened.values())
+        if isinstance(node, list):
+            items = [self._open_node(item, numbers) for item in node]
+            kept = [item for item, has in items if has]
+            return kept or [item for item, _ in items], bool(kept)
+        has = self._read_mark(node) in numbers
+        return (self.texts[self._read_mark(node) - 1] if has else node), has
+
+
+def _write_tree(tree: Any) -> str:
+    return yaml.safe_dump(tree).strip() if isinstance(tree, dict | list) else str(tree)
 
 
 def build_blind_view(value: Any, request: UserRequest, is_foreign: IsForeign | None = None) -> BlindView:
@@ -51,9 +108,8 @@ def build_blind_view(value: Any, request: UserRequest, is_foreign: IsForeign | N
     leaves that stand in the request; text that is JSON is taken for what it holds. Of a foreign record nothing is.
     """
     view = BlindView()
-    shown = _cut_node(_read_json_text(value), request, view, is_foreign or (lambda record: False), False)
-    view.leaves = {write_canonical(leaf) for _, leaf in iterate_leaves(shown) if not _is_sign(leaf)}
-    view.text = yaml.safe_dump(shown).strip() if isinstance(shown, dict | list) else str(shown)
+    view.tree = _cut_node(_read_json_text(value), request, view, is_foreign or (lambda record: False), False)
+    view.leaves |= {write_canonical(leaf) for _, leaf in iterate_leaves(view.tree) if not _is_mark(leaf)}
     return view
 
 
@@ -88,8 +144,12 @@ def _cut_node(value: Any, request: UserRequest, view: BlindView, is_foreign: IsF
 def _cut_key(key: object, place: int, request: UserRequest, view: BlindView) -> object:
     kind = find_value_kind(key)
     if kind is not ValueKind.TEXT or request.contains(str(key)):
+        if (
+            kind is not ValueKind.WORD
+        ):  # A word is the name of a field; an address may say who has which right.
+            view.leaves.add(write_canonical(key))
         return key
-    view.cut += 1
+    view.keys_cut += 1
     return f"key_{place}"
 
 
@@ -102,14 +162,15 @@ def _cut_leaf(leaf: Any, request: UserRequest, view: BlindView, listed: bool) ->
 
 
 def _cut_out(value: object, view: BlindView) -> str:
-    """The sign that stands for what is cut out."""
-    view.cut += 1
-    return f"<text, {len(str(value))} characters>"
+    """The mark that stands for what is cut out."""
+    view.texts.append(str(value))
+    return f"<text {len(view.texts)}, {len(str(value))} characters>"
 
 
-def _is_sign(leaf: object) -> bool:
+def _is_mark(leaf: object) -> bool:
     """Whether a leaf of the view stands for one that was cut out."""
-    return isinstance(leaf, str) and _SIGN.fullmatch(leaf) is not None
+    return isinstance(leaf, str) and TEXT_MARK.fullmatch(leaf.strip()) is not None
 
 
-_SIGN = re.compile(r"<text, \d+ characters>")
+TEXT_MARK = re.compile(r"<text (\d{1,6})(?:, (\d{1,9}) characters)?>", re.ASCII)
+"""A text that was cut out: its number and, in the view, its length."""

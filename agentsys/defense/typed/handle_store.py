@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agentsys.defense.call_trace import UserRequest
-from agentsys.defense.typed.value_joins import JoinedValue, compute_join, parse_join
+from agentsys.defense.typed.value_joins import JoinedValue, compute_join
 from agentsys.defense.typed.value_origin import (
     ChosenBy,
     Distance,
     ValueKind,
     ValueOrigin,
+    ValuePath,
     find_value_kind,
     iterate_leaves,
+    map_leaves,
     write_canonical,
 )
 
@@ -38,7 +40,7 @@ class StoredValue:
 
     tool: str
     value: Mapping[str, Any]
-    origins: Mapping[tuple[str | int, ...], ValueOrigin]
+    origins: Mapping[ValuePath, ValueOrigin]
     """ValueOrigin of each leaf."""
 
 
@@ -101,34 +103,18 @@ class HandleStore:
     def show(self, number: int, kinds: frozenset[ValueKind]) -> dict[str, Any]:
         """A value as the main agent sees it: leaves of these kinds and of the user's own words, else handles."""
         stored = self._stored[number]
-        shown = self._show_node(number, stored, stored.value, (), kinds)
-        assert isinstance(shown, dict)
-        return shown
 
-    def _show_node(
-        self,
-        number: int,
-        stored: StoredValue,
-        node: Any,
-        path: tuple[str | int, ...],
-        kinds: frozenset[ValueKind],
-    ) -> Any:
-        if isinstance(node, Mapping):
-            return {
-                key: self._show_node(number, stored, child, (*path, key), kinds)
-                for key, child in node.items()
-            }
-        if isinstance(node, list):
-            return [
-                self._show_node(number, stored, child, (*path, at), kinds) for at, child in enumerate(node)
-            ]
-        origin = stored.origins[path]
-        # In the request's own letters: even case and blanks could say something.
-        said = isinstance(node, str) and node in self._request.text and self._request.contains(node)
-        if origin.kind in kinds or said:
-            self._shown.setdefault(write_canonical(node), []).append(origin)
-            return node
-        return write_handle(number, path)
+        def show_leaf(leaf: Any, path: ValuePath) -> Any:
+            origin = stored.origins[path]
+            # In the request's own letters: even case and blanks could say something.
+            said = isinstance(leaf, str) and leaf in self._request.text and self._request.contains(leaf)
+            if not (origin.kind in kinds or said):
+                return write_handle(number, path)
+            self._shown.setdefault(write_canonical(leaf), []).append(origin)
+            return leaf
+
+        shown: dict[str, Any] = map_leaves(dict(stored.value), show_leaf)
+        return shown
 
     def resolve(self, args: Mapping[str, Any]) -> ResolvedArguments:
         """Arguments with the values that their handles stand for, and what is known of each leaf."""
@@ -155,8 +141,7 @@ class HandleStore:
     def _resolve_text(self, name: str, text: str, resolved: ResolvedArguments) -> Any:
         text = _BRACED.sub(lambda found: f"${found[1]}" if found[1] else str(found[2]), text)
         bare = text.strip(_WRAPPING)
-        join = parse_join(text)
-        if join is not None and (joined := compute_join(join, self.find)) is not None:
+        if (joined := compute_join(text, self.find)) is not None:
             resolved.leaves += _list_joined_leaves(name, joined)
             return joined.value
         if HANDLE.fullmatch(bare):
@@ -198,14 +183,14 @@ class HandleStore:
         )
         return ResolvedLeaf(name, leaf, tuple(self._shown.get(write_canonical(leaf), ())), in_request=known)
 
-    def find(self, handle: str) -> tuple[Any, Mapping[tuple[str | int, ...], ValueOrigin]] | None:
+    def find(self, handle: str) -> tuple[Any, Mapping[ValuePath, ValueOrigin]] | None:
         """The value behind a handle with the provenance of its leaves; None if there is none."""
         form = HANDLE.fullmatch(handle)
         stored = self._stored.get(int(form[1])) if form is not None else None
         if form is None or stored is None:
             return None
         node: Any = stored.value
-        path: tuple[str | int, ...] = ()
+        path: ValuePath = ()
         for name, index in _STEP.findall(form[2]):
             step: str | int = index or name
             if isinstance(node, list) and str(step).isdigit() and int(step) < len(node):
@@ -216,9 +201,7 @@ class HandleStore:
         inside = {at[len(path) :]: origin for at, origin in stored.origins.items() if at[: len(path)] == path}
         return node, inside
 
-    def _find_longest(
-        self, handle: str
-    ) -> tuple[tuple[Any, Mapping[tuple[str | int, ...], ValueOrigin]] | None, str]:
+    def _find_longest(self, handle: str) -> tuple[tuple[Any, Mapping[ValuePath, ValueOrigin]] | None, str]:
         """What the longest beginning of a text names, and the rest: `$c1.name.txt` may be `$c1.name` and `.txt`."""
         end = len(handle)
         while end > 0:
@@ -229,26 +212,55 @@ class HandleStore:
         return None, ""
 
     def quote_handles(self, text: str) -> str:
-        """An answer in which each value that was hidden stands as a quotation with its source."""
+        """An answer in which hidden values stand as quotations with their sources: the names of a sentence as one.
 
-        def quote(found: re.Match[str]) -> str:
+        What the agent wrote between two names is set off with them: it loses authority, and nobody gains any.
+        """
+        runs: list[list[_NamePlace]] = []
+        for place in self._find_names(text):
+            if runs and not _SENTENCE_END.search(text, runs[-1][-1].end, place.start):
+                runs[-1].append(place)
+            else:
+                runs.append([place])
+        for run in reversed(runs):
+            inside, at = "", run[0].start
+            for place in run:
+                inside, at = inside + text[at : place.start] + place.words, place.end
+            sources = "; ".join(dict.fromkeys(place.source for place in run))
+            inside = inside.replace('"', "'")
+            text = f'{text[: run[0].start]}"{inside}" ({sources}){text[at:]}'
+        return text
+
+    def _find_names(self, text: str) -> Iterator[_NamePlace]:
+        for found in HANDLE.finditer(text):
             located, rest = self._find_longest(found[0])
-            if located is None:
-                return found[0]
-            used = found[0][: len(found[0]) - len(rest)]
-            stored = self._stored[int(found[1])]
-            words = write_text(located[0]).replace('"', "'")
-            return f'"{words}" ({stored.tool}, {used}){rest}'
-
-        return HANDLE.sub(quote, text)
+            if located is not None:
+                end = found.end() - len(rest)
+                tool = _IN_SOURCES.sub("_", self._stored[int(found[1])].tool)
+                source = f"{tool}, {text[found.start() : end]}"
+                yield _NamePlace(found.start(), end, write_text(located[0]), source)
 
 
-_QUOTATION = re.compile(r'"[^"]*" \([^()\n]{1,200}, (\$c\d+(?:\.\w+|\[\d+\])+)\)')
+@dataclass(frozen=True)
+class _NamePlace:
+    """A name in an answer, and what stands for it."""
+
+    start: int
+    end: int
+    words: str
+    source: str
+
+
+_SENTENCE_END = re.compile(r"\n|[.!?:;]\s")
+_IN_SOURCES = re.compile(r"[()\n;]")
+"""What would end a quotation's list of sources."""
+_SOURCE = r"[^()\n;]{1,200}, \$c\d+(?:\.\w+|\[\d+\])+"
+_QUOTATION = re.compile(rf'"[^"]*" \(({_SOURCE}(?:; {_SOURCE})*)\)')
 
 
 def hide_quotations(text: str) -> str:
-    """An earlier answer as the main agent wrote it: `quote_handles` taken back."""
-    return _QUOTATION.sub(lambda found: found[1], text)
+    """An earlier answer with names in place of quotations, as the main agent wrote it."""
+    return _QUOTATION.sub(lambda quoted: ", ".join(name[0] for name in HANDLE.finditer(quoted[1])), text)
 
 
 def count_first_call(texts: Iterable[str]) -> int:

@@ -34,9 +34,11 @@ and, told that this is done, answer: I renewed the loan $c1.loan_number."""
 """Added to the suite's own system message."""
 
 BLIND_ADVICE = """\
-Some texts are cut out of this output: <text, 40 characters> stands for a text that you may not see. Give a \
-value only if it stands in the output itself, letter for letter. Where a wanted value is in a text that was cut \
-out, or is not there at all, give null: another reader will look for it. Do not guess."""
+Some texts are cut out of this output: <text 3, 40 characters> stands for a text that you may not see. Give a \
+value only if it stands in the output itself, letter for letter. Where the wanted value is the whole of a text that \
+was cut out, as a title or a place may be, give its mark: "<text 3>". Where it must stand inside one, judging by \
+what stands around it, say in which: "Not Available, see <text 3>", and another reader will look there. Else give \
+null. Do not guess."""
 """Added to a worker's system message where it reads a blind view."""
 
 READ_TOOL = "read_value"

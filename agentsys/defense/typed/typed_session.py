@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
@@ -14,8 +14,8 @@ from agentdojo.types import ChatToolResultMessage
 from agentsys.base.option_checks import AtLeast1
 from agentsys.defense.agent_session import AgentSession, OutOfCalls
 from agentsys.defense.call_trace import CallTrace, TracedCall
-from agentsys.defense.delegation import NOTHING_RETURNED
-from agentsys.defense.extraction import DONE_STATUS, STATUS_LIST, STATUS_ONLY
+from agentsys.defense.delegation import NOTHING_RETURNED, explain_missing_intent
+from agentsys.defense.extraction import DONE_STATUS, STATUS_ONLY
 from agentsys.defense.gate import NOT_AVAILABLE, AcceptedValue, Failure, ends_subtask
 from agentsys.defense.intent import INTENT_PARAMETER, Intent, NoIntent, parse_intent
 from agentsys.defense.tool_turn import CheckedArguments, ToolOutput, check_arguments, run_tool
@@ -34,6 +34,7 @@ from agentsys.defense.typed.prompts import BLIND_ADVICE, READ_TOOL
 from agentsys.defense.typed.record_writers import find_record_writers
 from agentsys.defense.typed.value_judge import FlowPolicy, LeafVerdict, find_distance, judge_leaf
 from agentsys.defense.typed.value_origin import (
+    COPIED_KINDS,
     WORDLESS_KINDS,
     ChosenBy,
     Distance,
@@ -42,6 +43,7 @@ from agentsys.defense.typed.value_origin import (
     find_value_kind,
     has_rivals,
     iterate_leaves,
+    map_leaves,
     write_canonical,
 )
 from agentsys.defense.worker import CallingAgent, WorkerTask, lacks_value, run_worker
@@ -74,6 +76,8 @@ class TypedSettings:
     policy: FlowPolicy = FlowPolicy.NAMED
     shows: ShownKinds = ShownKinds.WORDLESS
     blind_pass: bool = True
+    points: bool = True
+    """Whether a worker of the blind view can point at texts that it does not see."""
     computed: bool = True
     """Whether a quantity may be one that the main agent worked out."""
     strict_roles: bool = False
@@ -145,7 +149,9 @@ class TypedSession:
             raise CallNotServed(
                 f"There is no value named {names}, so the tool did not run. Use names as they were given."
             )
-        arguments = check_arguments(self.session.runtime, replace_arguments(call, resolved.values))
+        arguments = check_arguments(
+            self.session.runtime, FunctionCall(function=call.function, args=resolved.values, id=call.id)
+        )
         if isinstance(arguments, str):
             # A message of the schema quotes the value; of a hidden one it may say nothing.
             hidden = Failure.TOOL_ERROR.as_text(tool_ran=False)
@@ -153,9 +159,7 @@ class TypedSession:
         try:
             intent = parse_intent(call.args.get(INTENT_PARAMETER))
         except NoIntent as mistake:
-            example = json.dumps({**written, INTENT_PARAMETER: STATUS_LIST}, default=str)
-            mend = f"{mistake}; call {call.function} again, for example with {example}"
-            raise CallNotServed(Failure.NO_INTENT.as_text(tool_ran=False, message=mend)) from None
+            raise CallNotServed(explain_missing_intent(mistake, call.function, written)) from None
         if self.is_judged(call.function) and (refused := self._judge(call.function, arguments, resolved)):
             names = ", ".join(dict.fromkeys(refused))
             raise CallNotServed(Failure.DENIED.as_text(tool_ran=False, arguments=names))
@@ -233,22 +237,20 @@ class TypedSession:
         fields = self._extract(call, output, call.intent)
         if isinstance(fields, Failure):
             return fields.as_text(tool_ran=True)
-        return self._store_value(call, fields, resolved.leaves, output)
+        return self._store_value(call, fields, resolved.leaves)
 
     def _store_value(
         self,
         call: TracedCall,
         fields: Mapping[str, ChosenValue],
         leaves: Sequence[ResolvedLeaf],
-        output: ToolOutput,
     ) -> str:
-        raw = output.text.open_for(Reader.GATE)
-        value = {name: _drop_reason(one.value) for name, one in fields.items()}
+        value = {name: map_leaves(one.value, _drop_reason) for name, one in fields.items()}
         find = self._measure_distance(call.tool, leaves)
         origins = {}
         for path, leaf in iterate_leaves(value):
             choice, kind = fields[str(path[0])].choice, find_value_kind(leaf)
-            rivals = choice is ChosenBy.READER and has_rivals(leaf, raw)
+            rivals = choice is ChosenBy.READER and has_rivals(leaf, fields[str(path[0])].read)
             known = (kind, choice, find(leaf, choice), rivals)
             origins[path] = ValueOrigin(self.store.next_call, call.tool, path, *known)
         number = self.store.add(StoredValue(call.tool, value, origins))
@@ -282,9 +284,10 @@ class TypedSession:
         if raw is None or intent == STATUS_ONLY:
             done = {**dict.fromkeys(intent), "status": DONE_STATUS}
             return {name: ChosenValue(value, ChosenBy.CODE) for name, value in done.items()}
-        view = own = build_blind_view(raw, request)
+        view = build_blind_view(raw, request)
+        own = view.leaves
         if self.settings.labels:
-            own = build_blind_view(raw, request, find_record_writers(self.session.env).is_foreign)
+            own = build_blind_view(raw, request, find_record_writers(self.session.env).is_foreign).leaves
         found: dict[str, ChosenValue] = {}
         if self.settings.blind_pass and view.leaves and not view.is_whole:
             found = self._take_blind_fields(call, view, own, intent)
@@ -294,26 +297,45 @@ class TypedSession:
             if isinstance(reading, Failure) and not found:
                 return reading
             read = {} if isinstance(reading, Failure) else reading.value
+            seen = output.text.open_for(Reader.GATE)
             for name in missing:
-                blind = view.is_whole and own.holds(read.get(name))
-                found[name] = ChosenValue(read.get(name), ChosenBy.BLIND if blind else ChosenBy.READER)
+                value = drop_made_up(read.get(name), seen)
+                blind = view.is_whole and view.holds(value, own)
+                choice = ChosenBy.BLIND if blind else ChosenBy.READER
+                found[name] = ChosenValue(value, choice, seen)
         return {name: found[name] for name in intent}
 
     def _take_blind_fields(
-        self, call: TracedCall, view: BlindView, own: BlindView, intent: Intent
+        self, call: TracedCall, view: BlindView, own: Set[str], intent: Intent
     ) -> dict[str, ChosenValue]:
-        """The fields that a worker found in the blind view, letter for letter; not blind is what only others wrote."""
+        """The fields that a worker found in the blind view, or in the texts that it pointed at."""
         reply = self._ask_worker(call, Untrusted(view.text), intent, BLIND_ADVICE)
         if isinstance(reply, Failure):
             return {}
+        if not self.settings.points:
+            view = replace(view, texts=[])
+        found: dict[str, ChosenValue] = {}
+        places: dict[frozenset[int], dict[str, Any]] = {}
+        for name, kind in intent.items():
+            value = reply.value.get(name)
+            marks = view.find_marks(value)
+            if not lacks_value(value, kind) and _has_leaves(value) and view.holds(value):
+                choice = ChosenBy.BLIND if view.holds(value, own) else ChosenBy.READER
+                found[name] = ChosenValue(view.fill_marks(value), choice)
+            elif marks and len(marks) < len(view.texts):
+                places.setdefault(marks, {})[name] = kind
+        for marks, fields in places.items():
+            found |= self._read_places(call, view.open(marks), fields)
+        return found
+
+    def _read_places(self, call: TracedCall, text: str, fields: Intent) -> dict[str, ChosenValue]:
+        """The fields that a reader finds in the texts that a blind worker chose: no other text has a say in them."""
+        reply = self._ask_worker(call, Untrusted(text), fields)
+        read = {} if isinstance(reply, Failure) else reply.value
         return {
-            name: ChosenValue(
-                reply.value[name], ChosenBy.BLIND if own.holds(reply.value[name]) else ChosenBy.READER
-            )
-            for name, kind in intent.items()
-            if not lacks_value(reply.value.get(name), kind)
-            and _has_leaves(reply.value[name])
-            and view.holds(reply.value[name])
+            name: ChosenValue(value, ChosenBy.READER, text)
+            for name, kind in fields.items()
+            if not lacks_value(value := drop_made_up(read.get(name), text), kind)
         }
 
     def _ask_worker(
@@ -337,11 +359,8 @@ class ChosenValue:
 
     value: Any
     choice: ChosenBy
-
-
-def replace_arguments(call: FunctionCall, values: Mapping[str, Any]) -> FunctionCall:
-    """The call with other arguments, its intent aside."""
-    return FunctionCall(function=call.function, args=dict(values), id=call.id)
+    read: str = ""
+    """The text that a reader took it from."""
 
 
 def _refuse_calls(
@@ -355,10 +374,15 @@ def _has_leaves(value: object) -> bool:
     return any(True for _ in iterate_leaves(value))
 
 
-def _drop_reason(value: Any) -> Any:
-    """A value whose missing leaves are null: the reason that a reader gave is its own words."""
-    if isinstance(value, dict):
-        return {key: _drop_reason(child) for key, child in value.items()}
-    if isinstance(value, list):
-        return [_drop_reason(item) for item in value]
-    return None if isinstance(value, str) and value.startswith(NOT_AVAILABLE) else value
+def drop_made_up(value: Any, text: str) -> Any:
+    """A reader's value without any address or account that does not stand in the text that it read."""
+
+    def check(leaf: Any, _: object) -> Any:
+        return None if find_value_kind(leaf) in COPIED_KINDS and str(leaf) not in text else leaf
+
+    return map_leaves(value, check)
+
+
+def _drop_reason(leaf: Any, _: object) -> Any:
+    """Null for a missing leaf: the reason that a reader gave is its own words."""
+    return None if isinstance(leaf, str) and leaf.startswith(NOT_AVAILABLE) else leaf

@@ -7,7 +7,7 @@ record by a field. What comes out is known to be computed: it depends on all val
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -31,19 +31,6 @@ _JOIN = re.compile(
 
 
 @dataclass(frozen=True)
-class Join:
-    """One computation, as the main agent wrote it."""
-
-    operator: str
-    operands: tuple[str, ...]
-    """Handles."""
-    key: str | None = None
-    """The field that records are compared by."""
-    field: str | None = None
-    """The field of the picked record that is wanted; None: all of it."""
-
-
-@dataclass(frozen=True)
 class JoinedValue:
     """What a join gave."""
 
@@ -53,58 +40,60 @@ class JoinedValue:
     """ValueOrigin of everything that had a part in it."""
 
 
-def parse_join(text: str) -> Join | None:
-    """The join that a whole text is; None for any other text."""
+def compute_join(text: str, find: FindValue) -> JoinedValue | None:
+    """What a text gives that is a join; None for any other text, and where values are missing or not of the kind."""
     form = _JOIN.fullmatch(text)
     if form is None:
         return None
-    parts = [part.strip().strip("'\"`") for part in form["inside"].split(",")]
-    if form["operator"] in ("largest", "smallest"):
-        if len(parts) > 2 or not parts[0].startswith("$c"):
-            return None
-        key = parts[1].removeprefix(".") if len(parts) == 2 else None
-        return Join(form["operator"], (parts[0],), key, form["field"])
-    if form["field"] or not all(part.startswith("$c") for part in parts):
+    operator, parts = form["operator"], [part.strip().strip("'\"`") for part in form["inside"].split(",")]
+    picks = operator in ("largest", "smallest")
+    if (picks and len(parts) > 2) or (form["field"] and not picks):
         return None
-    return Join(form["operator"], tuple(parts))
-
-
-def compute_join(join: Join, find: FindValue) -> JoinedValue | None:
-    """Compute a join; None where a handle names nothing, or the values are not of the kind."""
-    located = [find(operand) for operand in join.operands]
-    if any(one is None for one in located):
+    located = [one for part in (parts[:1] if picks else parts) if (one := find(part)) is not None]
+    if len(located) != (1 if picks else len(parts)):
         return None
-    values = [one[0] for one in located if one is not None]
-    origins = tuple(origin for one in located if one is not None for origin in one[1].values())
-    if join.operator == "sum":
-        return _add_numbers(values, origins)
-    if join.operator == "count":
-        lists = [value for value in values if isinstance(value, list)]
-        return JoinedValue("count", sum(map(len, lists)), origins) if len(lists) == len(values) else None
-    return _pick_record(join, values[0], origins)
+    values = [value for value, _ in located]
+    try:
+        if picks:
+            key = parts[1].removeprefix(".") if len(parts) == 2 else None
+            value = _pick_record(values[0], operator, key, form["field"])
+        else:
+            value = _add_numbers(values) if operator == "sum" else _count_items(values)
+    except _UnfitValues:
+        return None
+    return JoinedValue(operator, value, tuple(origin for _, inside in located for origin in inside.values()))
 
 
-def _add_numbers(values: Iterable[Any], origins: tuple[ValueOrigin, ...]) -> JoinedValue | None:
+class _UnfitValues(Exception):
+    """The values are not of the kind that a join takes."""
+
+
+def _count_items(values: Sequence[Any]) -> int:
+    if not all(isinstance(value, list) for value in values):
+        raise _UnfitValues
+    return sum(map(len, values))
+
+
+def _add_numbers(values: Sequence[Any]) -> int | float:
     leaves = [leaf for value in values for _, leaf in iterate_leaves(value)]
     if not leaves or any(find_value_kind(leaf) is not ValueKind.NUMBER for leaf in leaves):
-        return None
+        raise _UnfitValues
     total = sum(Decimal(write_canonical(leaf)) for leaf in leaves)
-    return JoinedValue("sum", int(total) if total == int(total) else float(total), origins)
+    return int(total) if total == int(total) else float(total)
 
 
-def _pick_record(join: Join, records: Any, origins: tuple[ValueOrigin, ...]) -> JoinedValue | None:
+def _pick_record(records: Any, operator: str, key: str | None, wanted: str | None) -> Any:
     if not isinstance(records, list) or not records:
-        return None
-    keys = [record.get(join.key) if isinstance(record, dict) else record for record in records]
+        raise _UnfitValues
+    keys = [record.get(key) if isinstance(record, dict) else record for record in records]
     kinds = {find_value_kind(key) for key in keys}
-    if len(kinds) != 1 or not kinds <= {ValueKind.NUMBER, ValueKind.DATE}:
-        return None
-    number = kinds == {ValueKind.NUMBER}
-    ranks = [Decimal(write_canonical(key)) if number else write_canonical(key) for key in keys]
-    pick = max if join.operator == "largest" else min
-    record = records[ranks.index(pick(ranks))]
-    if join.field is None:
-        return JoinedValue(join.operator, record, origins)
-    if not isinstance(record, dict) or join.field not in record:
-        return None
-    return JoinedValue(join.operator, record[join.field], origins)
+    if kinds not in ({ValueKind.NUMBER}, {ValueKind.DATE}):
+        raise _UnfitValues
+    texts = map(write_canonical, keys)
+    ranks: list[Any] = list(map(Decimal, texts) if kinds == {ValueKind.NUMBER} else texts)
+    record = records[ranks.index(max(ranks) if operator == "largest" else min(ranks))]
+    if wanted is None:
+        return record
+    if not isinstance(record, dict) or wanted not in record:
+        raise _UnfitValues
+    return record[wanted]

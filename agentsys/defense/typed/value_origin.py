@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import Enum, IntEnum
@@ -32,6 +32,8 @@ class ValueKind(Enum):
 
 WORDLESS_KINDS = frozenset({ValueKind.NUMBER, ValueKind.DATE, ValueKind.TRUTH})
 """Kinds in which nobody can write words."""
+COPIED_KINDS = frozenset({ValueKind.MAIL, ValueKind.ACCOUNT, ValueKind.PAGE})
+"""Kinds that a reader copies letter for letter: what stands nowhere was made up."""
 
 _PATTERNS = {
     ValueKind.NUMBER: r"[+-]?\d{1,15}(?:\.\d{1,15})?",
@@ -70,6 +72,10 @@ class Distance(IntEnum):
     """Anything else: it was found by what was found."""
 
 
+ValuePath = tuple[str | int, ...]
+"""The way to a leaf."""
+
+
 @dataclass(frozen=True)
 class ValueOrigin:
     """Where one accepted leaf comes from."""
@@ -77,7 +83,7 @@ class ValueOrigin:
     call: int
     """Number of the call that gave it, from 1."""
     tool: str
-    path: tuple[str | int, ...]
+    path: ValuePath
     """The way to the leaf in the accepted value."""
     kind: ValueKind
     choice: ChosenBy
@@ -135,9 +141,16 @@ def convert_to_plain(value: Any) -> Any:
     return value.value if isinstance(value, Enum) else value
 
 
-def iterate_leaves(
-    value: Any, path: tuple[str | int, ...] = ()
-) -> Iterator[tuple[tuple[str | int, ...], Any]]:
+def map_leaves(value: Any, change: Callable[[Any, ValuePath], Any], path: ValuePath = ()) -> Any:
+    """Plain data with each leaf changed; it is given the way to it."""
+    if isinstance(value, dict):
+        return {key: map_leaves(child, change, (*path, key)) for key, child in value.items()}
+    if isinstance(value, list):
+        return [map_leaves(item, change, (*path, at)) for at, item in enumerate(value)]
+    return change(value, path)
+
+
+def iterate_leaves(value: Any, path: ValuePath = ()) -> Iterator[tuple[ValuePath, Any]]:
     """Each leaf of plain data, with the way to it."""
     if isinstance(value, Mapping | list):
         pairs: Iterable[tuple[Any, Any]] = value.items() if isinstance(value, Mapping) else enumerate(value)
