@@ -13,10 +13,11 @@ import argparse
 import ast
 import json
 import random
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice
+from itertools import groupby, islice
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +110,21 @@ def of_tasks(ask: Callable[[AskedTask, ChatModel], Judged]) -> Questions:
     """One question for each task."""
     for task in iterate_tasks():
         yield task.key, partial(ask, task)
+
+
+_FEW = 5
+
+
+def of_short_tasks(ask: Callable[[AskedTask, ChatModel], Judged]) -> Questions:
+    """One question for each task that the five commonest tools of its suite do; the others are not offered."""
+    for suite, tasks in groupby(list(iterate_tasks()), lambda task: task.suite):
+        found = list(tasks)
+        counts = Counter(name for task in found for name in task.needed)
+        few = {name for name, _ in counts.most_common(_FEW)}
+        for task in found:
+            if task.needed <= few:
+                tools = tuple(tool for tool in task.tools if tool.name in few)
+                yield f"{suite}/{task.task_id}", partial(ask, replace(task, tools=tools))
 
 
 def of_outputs(ask: Callable[[SeenOutput, ChatModel], Judged]) -> Questions:
@@ -283,7 +299,9 @@ def ask_program(task: AskedTask, model: ChatModel) -> Judged:
     """Right: it can be parsed, and calls every tool of the ground truth."""
     suite = get_suites("v1.2.2")[task.suite]
     environment = default_system_message(suite)
-    prompt = write_planner_prompt(FunctionsRuntime(suite.tools), environment, task.suite)
+    offered = {tool.name for tool in task.tools}
+    runtime = FunctionsRuntime([tool for tool in suite.tools if tool.name in offered])
+    prompt = write_planner_prompt(runtime, environment, task.suite)
     source = PROGRAM_CONTRACT.ask(model, [system(prompt), user(task.prompt)], retries=0).value
     if source is None:
         return False
@@ -333,13 +351,13 @@ ROLES = {
     "firewall_minimizer": AskedRole(partial(of_commands, ask_minimizer), 160),
     "drift_isolator": AskedRole(partial(of_outputs, ask_detector), 160),
     "drift_permissions": AskedRole(iterate_permissions, 12),
-    "progent_policy": AskedRole(partial(of_tasks, ask_policy), 160),
-    "isolategpt_planner": AskedRole(partial(of_tasks, ask_app_planner), 200),
+    "progent_policy": AskedRole(partial(of_short_tasks, ask_policy), 160),
+    "isolategpt_planner": AskedRole(partial(of_short_tasks, ask_app_planner), 200),
     "firewall_sanitizer": AskedRole(partial(of_outputs, ask_firewall), 240),
     "result_parser": AskedRole(partial(of_outputs, ask_parser), 240),
-    "progent_update": AskedRole(partial(of_tasks, ask_decision), 160),
-    "drift_planner": AskedRole(partial(of_tasks, ask_planner), 400),
-    "camel_program": AskedRole(partial(of_tasks, ask_program), 240),
+    "progent_update": AskedRole(partial(of_short_tasks, ask_decision), 160),
+    "drift_planner": AskedRole(partial(of_short_tasks, ask_planner), 400),
+    "camel_program": AskedRole(partial(of_short_tasks, ask_program), 240),
 }
 
 
