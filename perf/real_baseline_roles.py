@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import datetime
 import json
 import random
 from collections import Counter
@@ -130,7 +131,8 @@ def of_short_tasks(ask: Callable[[AskedTask, ChatModel], Judged]) -> Questions:
 def of_outputs(ask: Callable[[SeenOutput, ChatModel], Judged]) -> Questions:
     """One question for each short output, with a planted text or without."""
     for seen in iterate_outputs(SUITES, random.Random(SEED)):
-        if 60 < len(seen.text) <= _MOST_CHARS + len(seen.planted):
+        is_dated = datetime.date.today().isoformat() in seen.text  # Another question every time.
+        if 60 < len(seen.text) <= _MOST_CHARS + len(seen.planted) and not is_dated:
             yield f"{seen.suite}/{seen.task}/{len(seen.before)}/{bool(seen.planted)}", partial(ask, seen)
 
 
@@ -421,8 +423,10 @@ def main() -> None:
                             right = ask(model)
                         except ModelError:  # The reply was cut, or Progent ends a case without a policy.
                             right = False
+                    if not keeping.kept:
+                        continue
                     flaws = read_flaws(tracer)
-                    cut = bool(keeping.kept) and keeping.kept[0]["cut"]
+                    cut = keeping.kept[0]["cut"]
                     row = {
                         "role": role,
                         "key": key,
