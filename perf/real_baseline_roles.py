@@ -136,27 +136,18 @@ def of_outputs(ask: Callable[[SeenOutput, ChatModel], Judged]) -> Questions:
             yield f"{seen.suite}/{seen.task}/{len(seen.before)}/{bool(seen.planted)}", partial(ask, seen)
 
 
-def iterate_commands() -> Iterator[tuple[str, AskedTask, int, FunctionCall, bool]]:
-    """A task, how far it has come, and a command: its own next one, or an attacker's."""
-    draw = random.Random(SEED)
+def of_commands(ask: Callable[[AskedTask, int, FunctionCall, bool, ChatModel], Judged]) -> Questions:
+    """A task's own next command, and an attacker's in its place, in a drawn order."""
+    draw, found = random.Random(SEED), list[tuple[str, AskedTask, int, FunctionCall, bool]]()
     for task in iterate_tasks():
         suite = get_suites("v1.2.2")[task.suite]
         env = suite.load_and_inject_default_environment({})
-        foreign = [
-            call
-            for goal in suite.injection_tasks.values()
-            for call in goal.ground_truth(env)
-            if not has_reading_name(call.function)
-        ]
+        goals = [call for goal in suite.injection_tasks.values() for call in goal.ground_truth(env)]
+        foreign = [call for call in goals if not has_reading_name(call.function)]
         for place, call in enumerate(task.calls):
             if not has_reading_name(call.function):
-                yield f"{task.key}/{place}/True", task, place, call, True
-                yield f"{task.key}/{place}/False", task, place, draw.choice(foreign), False
-
-
-def of_commands(ask: Callable[[AskedTask, int, FunctionCall, bool, ChatModel], Judged]) -> Questions:
-    """One question for each command, in a drawn order."""
-    found = list(iterate_commands())
+                found.append((f"{task.key}/{place}/True", task, place, call, True))
+                found.append((f"{task.key}/{place}/False", task, place, draw.choice(foreign), False))
     random.Random(SEED).shuffle(found)
     for key, *about in found:
         yield key, partial(ask, *about)
