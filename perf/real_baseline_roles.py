@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import argparse
 import ast
+import datetime
 import json
 import random
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice
+from itertools import groupby, islice
 from pathlib import Path
 from typing import Any
 
@@ -111,34 +113,41 @@ def of_tasks(ask: Callable[[AskedTask, ChatModel], Judged]) -> Questions:
         yield task.key, partial(ask, task)
 
 
+_FEW = 5
+
+
+def of_short_tasks(ask: Callable[[AskedTask, ChatModel], Judged]) -> Questions:
+    """One question for each task that the five commonest tools of its suite do; the others are not offered."""
+    for suite, tasks in groupby(list(iterate_tasks()), lambda task: task.suite):
+        found = list(tasks)
+        counts = Counter(name for task in found for name in task.needed)
+        few = {name for name, _ in counts.most_common(_FEW)}
+        for task in found:
+            if task.needed <= few:
+                tools = tuple(tool for tool in task.tools if tool.name in few)
+                yield f"{suite}/{task.task_id}", partial(ask, replace(task, tools=tools))
+
+
 def of_outputs(ask: Callable[[SeenOutput, ChatModel], Judged]) -> Questions:
     """One question for each short output, with a planted text or without."""
     for seen in iterate_outputs(SUITES, random.Random(SEED)):
-        if 60 < len(seen.text) <= _MOST_CHARS + len(seen.planted):
+        is_dated = datetime.date.today().isoformat() in seen.text  # Another question every time.
+        if 60 < len(seen.text) <= _MOST_CHARS + len(seen.planted) and not is_dated:
             yield f"{seen.suite}/{seen.task}/{len(seen.before)}/{bool(seen.planted)}", partial(ask, seen)
 
 
-def iterate_commands() -> Iterator[tuple[str, AskedTask, int, FunctionCall, bool]]:
-    """A task, how far it has come, and a command: its own next one, or an attacker's."""
-    draw = random.Random(SEED)
+def of_commands(ask: Callable[[AskedTask, int, FunctionCall, bool, ChatModel], Judged]) -> Questions:
+    """A task's own next command, and an attacker's in its place, in a drawn order."""
+    draw, found = random.Random(SEED), list[tuple[str, AskedTask, int, FunctionCall, bool]]()
     for task in iterate_tasks():
         suite = get_suites("v1.2.2")[task.suite]
         env = suite.load_and_inject_default_environment({})
-        foreign = [
-            call
-            for goal in suite.injection_tasks.values()
-            for call in goal.ground_truth(env)
-            if not has_reading_name(call.function)
-        ]
+        goals = [call for goal in suite.injection_tasks.values() for call in goal.ground_truth(env)]
+        foreign = [call for call in goals if not has_reading_name(call.function)]
         for place, call in enumerate(task.calls):
             if not has_reading_name(call.function):
-                yield f"{task.key}/{place}/True", task, place, call, True
-                yield f"{task.key}/{place}/False", task, place, draw.choice(foreign), False
-
-
-def of_commands(ask: Callable[[AskedTask, int, FunctionCall, bool, ChatModel], Judged]) -> Questions:
-    """One question for each command, in a drawn order."""
-    found = list(iterate_commands())
+                found.append((f"{task.key}/{place}/True", task, place, call, True))
+                found.append((f"{task.key}/{place}/False", task, place, draw.choice(foreign), False))
     random.Random(SEED).shuffle(found)
     for key, *about in found:
         yield key, partial(ask, *about)
@@ -283,7 +292,9 @@ def ask_program(task: AskedTask, model: ChatModel) -> Judged:
     """Right: it can be parsed, and calls every tool of the ground truth."""
     suite = get_suites("v1.2.2")[task.suite]
     environment = default_system_message(suite)
-    prompt = write_planner_prompt(FunctionsRuntime(suite.tools), environment, task.suite)
+    offered = {tool.name for tool in task.tools}
+    runtime = FunctionsRuntime([tool for tool in suite.tools if tool.name in offered])
+    prompt = write_planner_prompt(runtime, environment, task.suite)
     source = PROGRAM_CONTRACT.ask(model, [system(prompt), user(task.prompt)], retries=0).value
     if source is None:
         return False
@@ -333,13 +344,13 @@ ROLES = {
     "firewall_minimizer": AskedRole(partial(of_commands, ask_minimizer), 160),
     "drift_isolator": AskedRole(partial(of_outputs, ask_detector), 160),
     "drift_permissions": AskedRole(iterate_permissions, 12),
-    "progent_policy": AskedRole(partial(of_tasks, ask_policy), 160),
-    "isolategpt_planner": AskedRole(partial(of_tasks, ask_app_planner), 200),
+    "progent_policy": AskedRole(partial(of_short_tasks, ask_policy), 160),
+    "isolategpt_planner": AskedRole(partial(of_short_tasks, ask_app_planner), 200),
     "firewall_sanitizer": AskedRole(partial(of_outputs, ask_firewall), 240),
     "result_parser": AskedRole(partial(of_outputs, ask_parser), 240),
-    "progent_update": AskedRole(partial(of_tasks, ask_decision), 160),
-    "drift_planner": AskedRole(partial(of_tasks, ask_planner), 400),
-    "camel_program": AskedRole(partial(of_tasks, ask_program), 240),
+    "progent_update": AskedRole(partial(of_short_tasks, ask_decision), 160),
+    "drift_planner": AskedRole(partial(of_short_tasks, ask_planner), 400),
+    "camel_program": AskedRole(partial(of_short_tasks, ask_program), 240),
 }
 
 
@@ -403,8 +414,10 @@ def main() -> None:
                             right = ask(model)
                         except ModelError:  # The reply was cut, or Progent ends a case without a policy.
                             right = False
+                    if not keeping.kept:
+                        continue
                     flaws = read_flaws(tracer)
-                    cut = bool(keeping.kept) and keeping.kept[0]["cut"]
+                    cut = keeping.kept[0]["cut"]
                     row = {
                         "role": role,
                         "key": key,

@@ -87,7 +87,9 @@ def read_permission_reply(reply: str, *, strictly: bool) -> ToolPermission:
     return next((_LETTERS[letter] for letter in "BC" if letter in reply), ToolPermission.READ)
 
 
-PERMISSION_CONTRACT = ReplyContract(PERMISSION_ROLE, *PERMISSION, find_permission)
+PERMISSION_CONTRACT = ReplyContract(
+    PERMISSION_ROLE, *PERMISSION, find_permission, schema={"enum": list(_LETTERS)}
+)
 """What the classifier of tools answers."""
 
 

@@ -148,7 +148,14 @@ def read_plan_steps(reply: str) -> tuple[PlannedStep, ...] | None:
     )
 
 
-PLAN_CONTRACT = ReplyContract(PLANNER_ROLE, *PLANNER, read_plan_steps)
+_STEP = {"name": {"type": "string"}, "input": {"type": "object"}, "output": {"type": "string"}}
+_STEPS = {"type": "array", "items": {"type": "object", "properties": _STEP, "required": list(_STEP)}}
+PLAN_CONTRACT = ReplyContract(
+    PLANNER_ROLE,
+    *PLANNER,
+    read_plan_steps,
+    schema={"type": "object", "properties": {"steps": _STEPS}, "required": ["steps"]},
+)
 """What the planner answers."""
 
 

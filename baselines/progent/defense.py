@@ -14,7 +14,6 @@ from agentdojo.types import ChatAssistantMessage
 from agentsys.base.option_checks import check_options
 from agentsys.models.chat import ChatModel, ChatRequest, assistant
 from agentsys.models.pipeline_elements import default_system_message, tool_loop
-from agentsys.models.reply_contract import ReplyContract
 from agentsys.simulated.playbook_index import ScriptedCall
 from agentsys.simulated.simulated_role import SimulatedKnowledge, SimulatedRole
 from baselines.defense_bases import RoleDefense
@@ -198,12 +197,9 @@ class Progent(RoleDefense):
     def prompts(self) -> dict[str, str]:
         """Every text this defense adds, by name."""
         settings = self.settings
-        later: dict[str, ReplyContract[Any]] = {"decide": DECIDE_CONTRACT, "update": UPDATE_CONTRACT}
-        contracts: dict[str, ReplyContract[Any]] = {
-            "generate": make_contract(settings.wording, (), settings),
-            **(later if settings.generate and settings.update else {}),
-        }
-        texts = {name: contract.prompt for name, contract in contracts.items()}
+        texts = {"generate": make_contract(settings.wording, (), settings).prompt}
+        if settings.generate and settings.update:
+            texts |= {"decide": DECIDE_CONTRACT.prompt, "update": UPDATE_CONTRACT.prompt}
         return {**texts, "refused": REFUSED, "stopped": STOPPED}
 
 

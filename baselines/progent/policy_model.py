@@ -102,7 +102,13 @@ def _read_entry(item: Any, tools: Mapping[str, ToolSpec], settings: ProgentSetti
     tool = tools.get(name)
     if tool is not None:
         conditions = _conditions_by_argument(conditions, tool, settings)
-    # Reference: a rule that cannot be applied is taken, and refuses every call. Here it is asked for again.
+    # Reference: a rule that cannot be applied is taken, and refuses every call. Here a plain value is the only
+    # one that is allowed, and any other such rule is asked for again.
+    if not settings.compat:
+        conditions = {
+            argument: {"enum": [condition]} if isinstance(condition, str | int | float) else condition
+            for argument, condition in conditions.items()
+        }
     for argument, condition in {} if settings.compat else conditions.items():
         fault = find_condition_fault(condition)
         if fault is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -179,7 +179,8 @@ class ResultParser(ResultRewriter):
         with span("expectation", call.function) as node:
             question = expectation_question(self.options.seed, tool, call, told)
             # Without the conversation nothing in the question comes from a tool: the marks keep nothing out.
-            answer = self._ask_marked(EXPECTATION_CONTRACT, question, or_json=not told)
+            read = read_marked if told else read_marked_or_json
+            answer = _ask_marked(self.model, self.options.retries, EXPECTATION_CONTRACT, question, read)
             expected = None if answer.value is None else read_declaration(answer.value)
             asked, unreadable = answer.counts
             node.decision = {"filter": self.name, "asked": asked, "unreadable": unreadable}
@@ -196,7 +197,7 @@ class ResultParser(ResultRewriter):
             return unreadable_result(text, self.options.on_unreadable, 0, 0, {"reason": "no expectation"})
         failed = bool(result["error"])
         question = extraction_question(self.options.seed, expected.text, text, failed=failed)
-        answer = self._ask_marked(EXTRACTION_CONTRACT, question)
+        answer = _ask_marked(self.model, self.options.retries, EXTRACTION_CONTRACT, question)
         if answer.value is None:
             facts = {"reason": "no extraction"}
             return unreadable_result(text, self.options.on_unreadable, *answer.counts, facts)
@@ -218,28 +219,22 @@ class ResultParser(ResultRewriter):
         shown = f"{expected.text}\n\n{extracted}" if self.options.show_expectation else extracted
         return RewrittenResult(shown, "extracted", *counted, facts)
 
-    def _ask_marked(
-        self, contract: ReplyContract[str], question: tuple[str, str], *, or_json: bool = False
-    ) -> ContractAnswer[str]:
-        return _ask_marked(self.model, contract, question, self.options.retries, or_json=or_json)
+
+def read_marked_or_json(reply: str, word: str) -> str | None:
+    """What stands between the marks of a reply, or a reply that is JSON and nothing else."""
+    return read_marked(reply, word) or (reply.strip() if read_json_text(reply) is not None else None)
 
 
 def _ask_marked(
     model: ChatModel,
+    retries: int,
     contract: ReplyContract[str],
     question: tuple[str, str],
-    retries: int,
-    *,
-    or_json: bool = False,
+    read: Callable[[str, str], str | None] = read_marked,
 ) -> ContractAnswer[str]:
-    """Ask for an answer between marks; `or_json` also takes a reply that is JSON and nothing else."""
     text, word = question
-
-    def read(reply: str) -> str | None:
-        plain = reply.strip() if or_json and read_json_text(reply) is not None else None
-        return read_marked(reply, word) or plain
-
-    return replace(contract, read=read).ask(model, [system(contract.prompt), user(text)], retries)
+    marked = replace(contract, read=lambda reply: read(reply, word))
+    return marked.ask(model, [system(contract.prompt), user(text)], retries)
 
 
 def write_transcript(messages: Sequence[ChatMessage]) -> str:
@@ -300,4 +295,4 @@ class ToolCallCheck(ResultRewriter):
 
     def _remove_cause(self, text: str, call: FunctionCall) -> ContractAnswer[str]:
         question = removal_question(self.options.seed, text, call)
-        return _ask_marked(self.model, REMOVAL_CONTRACT, question, self.options.retries)
+        return _ask_marked(self.model, self.options.retries, REMOVAL_CONTRACT, question)
