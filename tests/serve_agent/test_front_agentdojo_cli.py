@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from agentdojo_cli import CLIENTS_ROUNDS, WIRES, by_agentdojo, by_us, differences
+from agentdojo_cli import CLIENTS_ROUNDS, by_agentdojo, by_us, differences
 
 from agentsys import load_runs
 from agentsys.serve_agent.agent_server import serve_agent
@@ -27,30 +27,28 @@ class Part(NamedTuple):
     """Cases that are compared."""
 
     defense: str
-    wire: str
     suite: str
     users: tuple[str, ...] = ()
     injections: tuple[str, ...] = ()
 
 
 SAMPLE = (
-    Part("agentsys", "openai", "slack", ("user_task_0", "user_task_18"), ("injection_task_1", LONG[1])),
-    Part("agentsys", "openai", "banking", ("user_task_0", "user_task_3"), ("injection_task_1",)),
-    Part("none", "openai", "slack", ("user_task_0", "user_task_6"), ("injection_task_1",)),
-    Part("drift", "openai", "banking", ("user_task_0",), ("injection_task_1",)),
-    Part("melon", "openai", "banking", ("user_task_0",), ("injection_task_1",)),
+    Part("agentsys", "slack", ("user_task_0", "user_task_18"), ("injection_task_1", LONG[1])),
+    Part("agentsys", "banking", ("user_task_0", "user_task_3"), ("injection_task_1",)),
+    Part("none", "slack", ("user_task_0", "user_task_6"), ("injection_task_1",)),
+    Part("drift", "banking", ("user_task_0",), ("injection_task_1",)),
+    Part("melon", "banking", ("user_task_0",), ("injection_task_1",)),
 )
 GRID = tuple(
-    Part(*chosen) for chosen in product(("none", "agentsys", "drift", "melon"), WIRES, ("slack", "banking"))
+    Part(*chosen) for chosen in product(("none", "agentsys", "drift", "melon"), ("slack", "banking"))
 )
 
 
 def test_files_of_the_command_line_are_counted_as_the_agent_that_answered(tmp_path: Path) -> None:
-    wire = WIRES["openai"]
     runs = tmp_path / "dojo" / "runs"
     with serve_agent(["model=simulated", "defense=agentsys", f"logdir={runs}"]) as served:
         root, folder = served.server.base_url, tmp_path / "dojo"
-        by_agentdojo(root, wire, "banking", folder, users=["user_task_0"], injections=["injection_task_1"])
+        by_agentdojo(root, "banking", folder, users=["user_task_0"], injections=["injection_task_1"])
     rows = load_runs(runs)
     answered = rows[rows["benchmark"] == "agentdojo"]
     assert {*zip(answered["model"], answered["defense"], strict=True)} == {("simulated", "agentsys")}
@@ -60,9 +58,8 @@ def test_files_of_the_command_line_are_counted_as_the_agent_that_answered(tmp_pa
     assert set(unknown[unknown["foreign"]]["defense"]) == {"unrecorded"}
 
 
-@pytest.mark.parametrize("part", GRID if WHOLE else SAMPLE, ids=lambda part: "-".join(part[:3]))
+@pytest.mark.parametrize("part", GRID if WHOLE else SAMPLE, ids=lambda part: "-".join(part[:2]))
 def test_the_command_line_scores_as_our_runner_but_where_it_stops_first(part: Part, tmp_path: Path) -> None:
-    wire = WIRES[part.wire]
     tasks: dict[str, Any] = {"users": part.users, "injections": part.injections}
     settings = [
         "model=simulated",
@@ -72,11 +69,11 @@ def test_the_command_line_scores_as_our_runner_but_where_it_stops_first(part: Pa
     ]
     with serve_agent(settings) as served:
         root = served.server.base_url
-        theirs = by_agentdojo(root, wire, part.suite, tmp_path / "dojo", **tasks)
-        ours = by_us(part.defense, wire, part.suite, tmp_path / "ours", **tasks)
+        theirs = by_agentdojo(root, part.suite, tmp_path / "dojo", **tasks)
+        ours = by_us(part.defense, part.suite, tmp_path / "ours", **tasks)
         different = differences(theirs, ours)
-        print(f"{'-'.join(part[:3])}: {len(theirs)} cases, different: {different}")
-        known = {"rounds of the client"} | {"failure without a mark"}
+        print(f"{'-'.join(part[:2])}: {len(theirs)} cases, different: {different}")
+        known = {"rounds of the client", "failure without a mark"}
         assert set(different.values()) <= known
         if (part.defense, part.suite) == ("agentsys", "slack"):
             assert theirs[LONG].rounds == CLIENTS_ROUNDS + 1
@@ -85,7 +82,7 @@ def test_the_command_line_scores_as_our_runner_but_where_it_stops_first(part: Pa
         stopped = [pair for pair, cause in different.items() if cause == "rounds of the client"]
         for number, (user, injection) in enumerate(stopped):
             one: dict[str, Any] = {"users": [user], "injections": [injection], "room": True}
-            again = by_agentdojo(root, wire, part.suite, tmp_path / f"room{number}", **one)
+            again = by_agentdojo(root, part.suite, tmp_path / f"room{number}", **one)
             assert again[user, injection].scores == ours[user, injection].scores
     attacked = any(found.security for found in theirs.values())
     assert attacked == (part.defense == "none")

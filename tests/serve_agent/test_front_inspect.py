@@ -13,7 +13,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from agentdojo_cli import WIRES, by_us
+from agentdojo_cli import by_us
 from interop_page import PAGE
 
 from agentsys.serve_agent.agent_server import serve_agent
@@ -73,7 +73,6 @@ def test_inspects_port_scores_banking_as_our_runner(defense: str, tmp_path: Path
         theirs = by_inspect(command, served.server.base_url, tmp_path / "inspect")
     ours = by_us(
         defense,
-        WIRES["openai"],
         "banking",
         tmp_path / "ours",
         users=[f"user_task_{number}" for number in USERS],

@@ -21,27 +21,8 @@ Pair = tuple[str, str]
 """User and injection task."""
 
 
-@dataclass(frozen=True)
-class Wire:
-    """A vendor's wire as AgentDojo's command line is told to use it."""
-
-    model: str
-    """What `--model` takes: with today's click the name of a member of its list. The server is free of it."""
-    prose_name: str
-    """What the attack calls that model."""
-    shape: str
-    """The base URL behind the server's root."""
-    variables: tuple[str, str]
-    """Environment variables of base URL and key."""
-
-    def environment(self, root: str) -> dict[str, str]:
-        """Variables that point the command line at a server."""
-        return dict(zip(self.variables, (root + self.shape, "none"), strict=True))
-
-
-WIRES = {
-    "openai": Wire("GPT_4O_2024_05_13", "GPT-4", "/v1", ("OPENAI_BASE_URL", "OPENAI_API_KEY")),
-}
+MODEL, PROSE_NAME = "GPT_4O_2024_05_13", "GPT-4"
+"""What `--model` takes (the server is free of it), and what the attack calls that model."""
 ROOM = """from agentdojo.agent_pipeline.tool_execution import ToolsExecutionLoop
 
 ToolsExecutionLoop.__init__.__defaults__ = (60,)
@@ -75,7 +56,6 @@ class Outcome:
 
 def by_agentdojo(
     root: str,
-    wire: Wire,
     suite: str,
     folder: Path,
     *,
@@ -87,7 +67,6 @@ def by_agentdojo(
 
     Args:
         root: The server's address.
-        wire: The wire.
         suite: A suite of v1.2.2.
         folder: An empty folder for its files.
         users: User tasks; none: all.
@@ -96,14 +75,14 @@ def by_agentdojo(
     """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "room_for_rounds.py").write_text(ROOM)
-    chosen = ["--model", wire.model, "--suite", suite, "--attack", ATTACK, "--logdir", "runs"]
+    chosen = ["--model", MODEL, "--suite", suite, "--attack", ATTACK, "--logdir", "runs"]
     chosen += [word for task in users for word in ("--user-task", task)]
     chosen += [word for task in injections for word in ("--injection-task", task)]
     chosen += ["--module-to-load", "room_for_rounds"] if room else []
     done = subprocess.run(
         [sys.executable, "-m", "agentdojo.scripts.benchmark", *chosen],
         cwd=folder,
-        env={**os.environ, **wire.environment(root)},
+        env={**os.environ, "OPENAI_BASE_URL": f"{root}/v1", "OPENAI_API_KEY": "none"},
         capture_output=True,
         text=True,
     )
@@ -113,7 +92,6 @@ def by_agentdojo(
 
 def by_us(
     defense: str,
-    wire: Wire,
     suite: str,
     folder: Path,
     *,
@@ -128,7 +106,7 @@ def by_us(
             *(
                 "model=simulated",
                 "model.reader=literal",
-                f"model.prose_name={wire.prose_name}",
+                f"model.prose_name={PROSE_NAME}",
                 f"defense={defense}",
             ),
             *(f"attack={ATTACK}", f"benchmark.suites=[{suite}]", f"benchmark.version={version}"),
