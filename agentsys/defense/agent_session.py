@@ -21,13 +21,14 @@ from agentsys.defense.agentsys_settings import AgentSysSettings, CommandJudge
 from agentsys.defense.call_trace import CallTrace, TracedCall, UserRequest
 from agentsys.defense.gate import Failure, QuestionFailed
 from agentsys.defense.intent import add_intent_to_tools
+from agentsys.defense.pinned_tools import PinnedTools, ToolPins
 from agentsys.defense.privileges import Labels, Privilege, PrivilegeStore
 from agentsys.defense.tool_turn import ToolOutput
 from agentsys.defense.validator import validate
 from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, ModelError, ToolSpec
 from agentsys.models.pipeline_elements import LoopState, LoopStep, tool_specs
 from agentsys.models.trace import span
-from agentsys.models.untrusted import ForeignFunction, get_server
+from agentsys.models.untrusted import ForeignFunction, group_by_server
 
 
 class OutOfCalls(Exception):
@@ -158,6 +159,7 @@ class AgentSession:
         query: The user's request: for the main agent and the validator, never for a worker.
         runtime: The tools.
         env: The environment that they act on.
+        pins: The tools as they were looked at first; None: as they are now.
     """
 
     def __init__(
@@ -168,8 +170,11 @@ class AgentSession:
         query: str,
         runtime: FunctionsRuntime,
         env: TaskEnvironment,
+        pins: ToolPins | None = None,
     ) -> None:
-        self.settings, self.runtime, self.env = settings, runtime, env
+        self.settings, self.env = settings, env
+        pinned = PinnedTools(runtime, (), ()) if pins is None else pins.pin_tools(runtime)
+        self.runtime, self.looks, self.changed = pinned.runtime, pinned.looks, pinned.changed
         self.request = UserRequest(query)
         self.meter = CallMeter(
             case_calls=settings.case_calls,
@@ -213,12 +218,15 @@ class AgentSession:
         Raises:
             QuestionFailed: If it gave no reply.
         """
-        servers: dict[str, list[ToolSpec]] = {}
-        for tool in self.plain_tools:  # One question each: no server's descriptions speak of another's tools.
-            servers.setdefault(get_server(self.runtime.functions[tool.name]), []).append(tool)
+        # One question each: no server's descriptions speak of another's tools.
+        groups = self.looks or [
+            tool_specs(group) for group in group_by_server(self.runtime.functions.values())
+        ]
         try:
             sort = partial(self._privilege_store.sort_tools, self._unmetered)
-            sorted_tools = reduce(add, map(sort, servers.values() or [[]]))
+            sorted_tools = reduce(add, map(sort, groups or [[]]))
+            if self.changed:
+                sorted_tools = sorted_tools.tighten(sort(self.changed))
         except ModelError as error:
             raise QuestionFailed(error) from error
         with span("privileges") as opened:
@@ -259,20 +267,31 @@ class SessionElement(LoopStep):
         model: The model behind all agents of the case.
         settings: The variant of AgentSys.
         store: Keeps the tools' privileges.
+        pins: The tools as they were looked at first; None: as they are now.
     """
 
-    def __init__(self, model: ChatModel, settings: AgentSysSettings, store: PrivilegeStore) -> None:
-        self.model, self.settings, self.privilege_store = model, settings, store
+    def __init__(
+        self,
+        model: ChatModel,
+        settings: AgentSysSettings,
+        store: PrivilegeStore,
+        pins: ToolPins | None = None,
+    ) -> None:
+        self.model, self.settings, self.privilege_store, self.pins = model, settings, store, pins
 
     def step(self, at: LoopState) -> LoopState:
         """Work on the user's request until the model answers or its steps are used up."""
-        session = AgentSession(self.model, self.settings, self.privilege_store, at.query, at.runtime, at.env)
+        session = AgentSession(
+            self.model, self.settings, self.privilege_store, at.query, at.runtime, at.env, self.pins
+        )
         context = list(at.messages)
         with span("main") as opened:
             opened.messages = context  # The same list: the span holds the context however this ends.
             opened.decision = {"finished": self.converse(session, context)}
             if session.failure is not None:
                 opened.decision |= {"failure": session.failure.value}
+            if session.changed:
+                opened.decision |= {"changed_tools": [tool.name for tool in session.changed]}
         return replace(at, messages=context)
 
     @abstractmethod

@@ -26,6 +26,7 @@ from agentsys.defense.agentsys_settings import (
 from agentsys.defense.delegation import serve_turn
 from agentsys.defense.gate import Failure, GateRule
 from agentsys.defense.no_isolation import GuardedAgent
+from agentsys.defense.pinned_tools import ToolPins
 from agentsys.defense.privileges import PRIVILEGES_CONTRACT, Labels, Privilege, get_privilege_store
 from agentsys.defense.prompts import MAIN, WORKER_MISSING, WORKER_TOOLS
 from agentsys.defense.sanitizer import SANITIZER_CONTRACT
@@ -59,6 +60,7 @@ def _describe_isolation(settings: AgentSysSettings) -> list[str]:
         *_describe_filling(settings),
         _describe_checks(settings),
         _describe_cleaning(settings),
+        *_describe_pins(settings),
         "A failure is told to the main agent as one of a few fixed words, never in the output's words.",
     ]
 
@@ -94,6 +96,14 @@ def _describe_filling(settings: AgentSysSettings) -> list[str]:
     typed = settings.fill is FillMode.TYPED
     more = " and fields of a closed type that the tool's own value has" if typed else ""
     return [f"The status of a call that only acts{more} are filled in by code, without a worker."]
+
+
+def _describe_pins(settings: AgentSysSettings) -> list[str]:
+    first = (
+        "What tools say of themselves, and the parameters that they have, are those of the first look at each;"
+        " one that has changed since is sorted once more, and never as reading only if it was not."
+    )
+    return [first] if settings.pin_tools else []
 
 
 _VALIDATOR_TEXT = (
@@ -147,6 +157,7 @@ def _describe_no_isolation(settings: AgentSysSettings) -> list[str]:
         f"Before a call of the second kind runs, {_VALIDATOR_TEXT}.",
         "Calls that only look something up are never judged.",
         cleaning,
+        *_describe_pins(settings),
         f"The agent takes at most {settings.main_steps} rounds of tool calls.",
     ]
 
@@ -187,7 +198,9 @@ class AgentSys:
         if self.settings.isolation:
             message = f"{message}\n\n{MAIN}"
         kind = MainAgent if self.settings.isolation else GuardedAgent
-        agent = kind(model, self.settings, get_privilege_store(self.privileges_dir, self.corrections))
+        store = get_privilege_store(self.privileges_dir, self.corrections)
+        pins = ToolPins(suite.tools, self.privileges_dir) if self.settings.pin_tools else None
+        agent = kind(model, self.settings, store, pins)
         return named_pipeline(f"{model.name}-{self.name}", SystemMessage(message), InitQuery(), agent)
 
     def description(self) -> str:

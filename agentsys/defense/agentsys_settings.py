@@ -118,6 +118,8 @@ class AgentSysSettings:
     calls_per_turn: AtLeast1 = 20
     validator_threshold: Annotated[float, Field(gt=0, lt=1)] | None = None
     """How probable the validator's True has to be beside its False; None (the paper): its word decides."""
+    pin_tools: bool = False
+    """Whether tools are shown, labelled and checked as at the first look; the paper: as they are now."""
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> AgentSysSettings:

@@ -142,6 +142,11 @@ class SortedTools:
             self.corrected + other.corrected,
         )
 
+    def tighten(self, other: SortedTools) -> SortedTools:
+        """These labels, but a command is what any of both calls one."""
+        commands = {name: label for name, label in other.labels.items() if label is Privilege.COMMAND}
+        return replace(self, labels={**self.labels, **commands}, question=(self + other).question)
+
     def as_decision(self) -> dict[str, Any]:
         """The labels as a case's record holds them."""
         labels = {name: label.value for name, label in self.labels.items()}

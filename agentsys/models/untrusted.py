@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import builtins
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Generic, TypeVar
 
 from agentdojo.functions_runtime import Function, FunctionsRuntime, TaskEnvironment
+from pydantic import BaseModel
 
 _Content = TypeVar("_Content", covariant=True)
 
@@ -57,11 +58,17 @@ class ForeignFunction(Function):  # type: ignore[misc]
 
     server: str = ""
     """The server that offers it; its descriptions speak about no other server's tools."""
+    build_parameters: Callable[[Mapping[str, Any]], type[BaseModel]] | None = None
+    """Makes the check of arguments by another schema of the tool, where there is one."""
 
 
-def get_server(function: Function) -> str:
-    """The server behind a tool; empty where it is one of this process."""
-    return function.server if isinstance(function, ForeignFunction) else ""
+def group_by_server(functions: Iterable[Function]) -> list[list[Function]]:
+    """The tools of each server; those of this process are one group."""
+    groups: dict[str | None, list[Function]] = {}
+    for function in functions:
+        server = function.server if isinstance(function, ForeignFunction) else None
+        groups.setdefault(server, []).append(function)
+    return list(groups.values())
 
 
 @dataclass(frozen=True)

@@ -164,7 +164,8 @@ class Settings(BaseModel):
     @classmethod
     def _defaults_no_entry(cls, defense: dict[str, Any]) -> dict[str, Any]:
         """No entry for what leaves tools as they are offered, and none for an option that bundles of 0.1 have."""
-        return dict(_drop_defaults(defense, {"tool_labels": None, "read_tools": False, "worker_commands": 1}))
+        defaults = {"tool_labels": None, "read_tools": False, "pin_tools": False, "worker_commands": 1}
+        return dict(_drop_defaults(defense, defaults))
 
     @property
     def identity(self) -> dict[str, Any]:

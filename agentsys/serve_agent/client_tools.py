@@ -109,7 +109,8 @@ def build_client_functions(tools: Sequence[ToolSpec], run: RunClientTool, server
     Args:
         tools: The tools, in order.
         run: Has the client run one.
-        server: The server that offers them, where a client has several: each is asked about alone.
+        server: Who offers them, a server or the client of a key: each is asked about alone, and its tools
+            are known again by it.
 
     Raises:
         UnusableTool: If two have one name, or a schema is none, or not one of an object's arguments.
@@ -125,10 +126,14 @@ def _build_function(tool: ToolSpec, run: RunClientTool, server: str) -> Function
     def called(**given: Any) -> Any:
         return run(tool.name, {name: value for name, value in given.items() if value is not ABSENT})
 
+    def build_parameters(schema: Mapping[str, Any]) -> type[BaseModel]:
+        return _build_parameters(tool.name, orjson.dumps(schema))
+
     return ForeignFunction(
         name=tool.name,
         description=tool.description,
-        parameters=_build_parameters(tool.name, orjson.dumps(tool.parameters)),
+        parameters=build_parameters(tool.parameters),
+        build_parameters=build_parameters,
         dependencies={},
         run=called,
         full_docstring=tool.description,

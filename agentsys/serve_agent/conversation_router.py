@@ -123,7 +123,7 @@ class ConversationRouter:
                 reply = turn.resume(handout, position, request)
                 account.size += turn.size - before
                 return turn, reply
-            turn = self._build_turn(account, position, request, handout)
+            turn = self._build_turn(owner, position, request, handout)
         return turn, turn.begin()
 
     @property
@@ -190,8 +190,9 @@ class ConversationRouter:
         return found
 
     def _build_turn(
-        self, account: KeyAccount, position: RequestPosition, request: WireRequest, behind: Handout | None
+        self, owner: str, position: RequestPosition, request: WireRequest, behind: Handout | None
     ) -> RunningTurn:
+        account = self._accounts[owner]
         if not position.user_text:
             raise RequestRefused(Problem(400, "a turn begins with words of the user"))
         start = ClientTurn(position.user_text, system_text=position.system_text, before=position.words)
@@ -208,7 +209,7 @@ class ConversationRouter:
             self.agent,
             self.keep,
             request,
-            start,
+            replace(start, owner=owner),
             lambda handout: self._add_handout(account, handout),
             lambda ended: self._rest(account, ended),
             limits.idle_s,

@@ -113,6 +113,8 @@ class ClientTurn:
     """What was said before it."""
     goes_on: bool = False
     """Whether that begins with messages of an earlier turn here, its system message among them."""
+    owner: str = ""
+    """The mark of its client's key."""
 
 
 @dataclass(frozen=True)

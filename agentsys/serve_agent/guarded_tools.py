@@ -191,7 +191,7 @@ MCP_EXTRA = "mcp"
 _SESSIONS = itertools.count(1)
 
 
-async def mcp_tools(session: ClientSession) -> list[Function]:
+async def mcp_tools(session: ClientSession, *, server: str = "") -> list[Function]:
     """The tools that a session's server offers now, to be given to `guard`.
 
     The server runs them; arguments are checked by its own schemas first. Calls go through the event loop that
@@ -200,6 +200,8 @@ async def mcp_tools(session: ClientSession) -> list[Function]:
 
     Args:
         session: An initialized `mcp.ClientSession`.
+        server: A name of yours for the server, by which `defense.pin_tools` knows its tools again; without
+            one each session is a server of its own.
 
     Raises:
         Unavailable: If the package `mcp` is not installed.
@@ -218,7 +220,7 @@ async def mcp_tools(session: ClientSession) -> list[Function]:
         return _result_text(asyncio.run_coroutine_threadsafe(session.call_tool(tool, args), loop).result())
 
     try:
-        return build_client_functions(await _list_tools(session), run, f"session {next(_SESSIONS)}")
+        return build_client_functions(await _list_tools(session), run, server or f"session {next(_SESSIONS)}")
     except UnusableTool as slip:
         raise ConfigError(f"A tool of the MCP server cannot be used: {slip}.") from None
 

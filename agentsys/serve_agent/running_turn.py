@@ -217,7 +217,7 @@ class RunningTurn:
         """Work on the request; what went wrong, if something did."""
         try:
             tools = [tool for tool in request.tools if tool.name in self._offered]
-            functions = build_client_functions(tools, self._run_tool)
+            functions = build_client_functions(tools, self._run_tool, start.owner)
         except UnusableTool as slip:
             self.dialogue.error_kind, self.dialogue.error = "bad_request", str(slip)
             self.dialogue.requests.append(start.user_text)

@@ -23,7 +23,7 @@ from agentsys.contracts import Defense
 from agentsys.defense.agentsys import AgentSys
 from agentsys.models.chat import ChatReply, ChatRequest, ToolSpec, assistant, text_of, user
 from agentsys.models.serving.wire_format import RequestRefused, WireRequest
-from agentsys.models.untrusted import TOOL_FAILED, ForeignFunction, call_tool, get_server
+from agentsys.models.untrusted import TOOL_FAILED, ForeignFunction, call_tool
 from agentsys.serve_agent.client_tools import ClientRuntime, ToolFailed, build_client_functions
 from baselines.none import NoDefense
 
@@ -171,4 +171,4 @@ def test_a_clients_tool_names_no_class_of_error_and_no_description_for_a_judge(s
     (function,) = build_client_functions([spec], fail, "one server")
     error = call_tool(ClientRuntime([function]), None, "read", {}).error
     assert error is not None and error.kind == TOOL_FAILED
-    assert isinstance(function, ForeignFunction) and get_server(function) == "one server"
+    assert isinstance(function, ForeignFunction) and function.server == "one server"

@@ -1,0 +1,152 @@
+"""`ToolPins`: tools as they were at the first, trusted look, whatever is said of them later (`pin_tools`).
+
+A suite's own tools are looked at with the suite. A tool that a client or a server runs is looked at when it is
+offered first; that look is kept in a file, for later conversations and later processes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import threading
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import asdict, dataclass
+from functools import cache
+from itertools import chain
+from pathlib import Path
+
+from agentdojo.functions_runtime import Function, FunctionsRuntime
+
+from agentsys.base.atomic_file import write_atomically
+from agentsys.errors import ConfigError
+from agentsys.models.chat import ToolSpec
+from agentsys.models.pipeline_elements import describe_tool, tool_specs
+from agentsys.models.untrusted import ForeignFunction, group_by_server
+
+_log = logging.getLogger(__name__)
+
+Look = Sequence[ToolSpec]
+"""Tools that were looked at together."""
+
+
+@dataclass(frozen=True)
+class PinnedTools:
+    """The tools of one conversation."""
+
+    runtime: FunctionsRuntime
+    """Runs them as they are now; what is said of them, and the check of arguments, are the first look's."""
+    looks: Sequence[Look]
+    """The looks that they are in. Labels are asked for by look: what came later says nothing of earlier tools."""
+    changed: Look
+    """Those that are described differently now, as they are now."""
+
+
+class ToolPins:
+    """The first looks at the tools of a suite, or of clients and servers.
+
+    Args:
+        own: The suite's tools.
+        folder: The folder that looks at foreign tools are kept in; None: this process's memory.
+    """
+
+    def __init__(self, own: Sequence[Function], folder: Path | None) -> None:
+        self._own = {tool.name: tool for tool in own if not isinstance(tool, ForeignFunction)}
+        self._foreign = _get_foreign_looks(folder)
+
+    def pin_tools(self, runtime: FunctionsRuntime) -> PinnedTools:
+        """The runtime's tools as they were looked at first.
+
+        Raises:
+            ConfigError: If looks can be neither read nor kept.
+        """
+        pinned: dict[str, Function] = {}
+        looks: list[Look] = []
+        for functions in group_by_server(runtime.functions.values()):
+            offered = tool_specs(functions)
+            if isinstance(functions[0], ForeignFunction):
+                found = self._foreign.recall(functions[0].server, offered)
+            else:
+                added = [spec for spec in offered if spec.name not in self._own]
+                found = [look for look in (tool_specs(self._own.values()), added) if look]
+            first = {spec.name: spec for spec in chain(*found)}
+            pinned |= {one.name: self._pin_tool(one, first[one.name]) for one in functions}
+            looks += found
+        offered = tool_specs(runtime.functions.values())
+        held = copy(runtime)
+        held.functions = {spec.name: pinned[spec.name] for spec in offered}
+        return PinnedTools(
+            held, looks, [spec for spec in offered if spec != describe_tool(pinned[spec.name])]
+        )
+
+    def _pin_tool(self, function: Function, first: ToolSpec) -> Function:
+        # Arguments are checked by the first look's schema, too: an error names what a schema requires.
+        if isinstance(function, ForeignFunction) and function.build_parameters is not None:
+            parameters = function.build_parameters(first.parameters)
+        else:
+            parameters = self._own.get(function.name, function).parameters
+        told = {"description": first.description, "full_docstring": first.description}
+        # Always a copy: a description may change while the conversation goes on.
+        return function.model_copy(update={"parameters": parameters, **told})
+
+
+class _ForeignLooks:
+    """The looks at the tools of clients and servers."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder
+        self._lock = threading.Lock()
+        self._looks: dict[str, list[Look]] = {}
+        self._reported: set[tuple[str, str]] = set()
+
+    def recall(self, server: str, offered: Look) -> list[Look]:
+        """The looks that a server's tools were seen in; those never seen are looked at now."""
+        with self._lock:
+            if server not in self._looks:
+                self._looks[server] = self._load(server)
+            looks = self._looks[server]
+            first = {spec.name: spec for spec in chain(*looks)}
+            if added := [spec for spec in offered if spec.name not in first]:
+                self._save(server, [*looks, added])
+                looks.append(added)
+            changed = {(server, spec.name) for spec in offered if first.get(spec.name, spec) != spec}
+            if news := sorted(name for _, name in changed - self._reported):
+                self._reported |= changed
+                where = self._path(server) or "this process has them"
+                _log.warning("Tools have changed and are offered as at first (%s): %s.", where, ", ".join(news))
+            names = {spec.name for spec in offered}
+            return [look for look in looks if any(spec.name in names for spec in look)]
+
+    def _path(self, server: str) -> Path | None:
+        mark = hashlib.sha256(server.encode()).hexdigest()[:16]
+        return None if self._folder is None else self._folder / f"tools-{mark}.json"
+
+    def _load(self, server: str) -> list[Look]:
+        path = self._path(server)
+        if path is None or not path.exists():
+            return []
+        try:
+            stored = json.loads(path.read_text(encoding="utf-8"))["looks"]
+            return [[ToolSpec(**spec) for spec in look] for look in stored]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise ConfigError(
+                f"{path} cannot be read ({error}); delete it to look at the tools anew."
+            ) from None
+
+    def _save(self, server: str, looks: Sequence[Look]) -> None:
+        path = self._path(server)
+        if path is None:
+            return
+        data = {"server": server, "looks": [[asdict(spec) for spec in look] for look in looks]}
+        try:
+            write_atomically(path, json.dumps(data, indent=2).encode())
+        except OSError as error:
+            raise ConfigError(
+                f"Cannot write {path} ({error.strerror}); set defense.privileges_dir to a folder that can be written."
+            ) from error
+
+
+@cache
+def _get_foreign_looks(folder: Path | None) -> _ForeignLooks:
+    return _ForeignLooks(folder)
