@@ -114,7 +114,9 @@ class _ForeignLooks:
             if news := sorted(name for _, name in changed - self._reported):
                 self._reported |= changed
                 where = self._path(server) or "this process has them"
-                _log.warning("Tools have changed and are offered as at first (%s): %s.", where, ", ".join(news))
+                _log.warning(
+                    "Tools have changed and are offered as at first (%s): %s.", where, ", ".join(news)
+                )
             names = {spec.name for spec in offered}
             return [look for look in looks if any(spec.name in names for spec in look)]
 

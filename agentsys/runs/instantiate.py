@@ -98,7 +98,8 @@ def find_contents(config: Any) -> Mapping[str, str]:
         return {}
     inner = {f"{key}.{name}": one for key, of in config.items() for name, one in find_contents(of).items()}
     found = _load_class("defense", config) if "_target_" in config else None
-    return {**inner, **found.contents(config)} if isinstance(found, abilities.HasContents) else inner
+    own = {key: value for key, value in config.items() if key != READ_TOOLS}
+    return {**inner, **found.contents(own)} if isinstance(found, abilities.HasContents) else inner
 
 
 def find_defense_options(config: Mapping[str, Any]) -> Sequence[str]:

@@ -91,6 +91,8 @@ class AttriGuard(BoundaryDefense, RoleDefense):
         JUDGE_ROLE: play_attribution_judge,
     }
 
+    read_tools = None  # type: ignore[assignment]
+
     def __init__(self, name: str = "attriguard", *, seed: int | None = None, **options: Any) -> None:
         self.name = name
         self.options = check_options(AuditOptions, name, options, seed=seed or 0)

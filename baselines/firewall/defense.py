@@ -93,6 +93,8 @@ class Firewall(BoundaryDefense, RoleDefense):
         self.options = check_options(FirewallOptions, name, options, seed=seed or 0)
         if not (self.options.minimizer or self.options.sanitizer):
             raise ConfigError(f"{name}: neither minimizer nor sanitizer is on; use defense=none.")
+        if not self.options.sanitizer:
+            self.read_tools = None  # type: ignore[assignment, method-assign]
         self.history: CallHistory = self.options.history
         self._warned = threading.Lock()
         """Taken for good by the first case that says something."""

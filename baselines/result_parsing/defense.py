@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from agentdojo.functions_runtime import FunctionCall
+from agentdojo.functions_runtime import Function, FunctionCall
 from agentdojo.task_suite.task_suite import TaskSuite
 from agentdojo.types import ChatAssistantMessage
 
@@ -24,7 +24,7 @@ from agentsys.simulated.text_matching import find_instruction_spans
 from baselines.defense_bases import RoleDefense
 from baselines.result_parsing import prompts
 from baselines.result_parsing.result_parser import ParsingOptions, ResultParser, ToolCallCheck
-from baselines.tool_boundary.boundary_filter import BoundaryDefense, BoundaryFilter
+from baselines.tool_boundary.boundary_filter import BoundaryDefense, BoundaryFilter, filter_descriptions
 from baselines.tool_boundary.guard_question import read_fenced_text, read_question, wrap_in_fences
 from baselines.tool_boundary.result_rewriter import EMPTIED, WITHHELD
 
@@ -131,6 +131,14 @@ class ToolResultParsing(BoundaryDefense, RoleDefense):
         self.name = name
         self.stages = tuple(stages)
         self.options = check_options(ParsingOptions, name, options, seed=seed or 0)
+        if "check_tool" not in stages:
+            self.read_tools = None  # type: ignore[assignment, method-assign]
+
+    def read_tools(
+        self, tools: Sequence[Function], suite: TaskSuite[Any], model: ChatModel
+    ) -> list[Function]:
+        """Give the tools with their descriptions checked: of a description nobody has declared what it is to give."""
+        return filter_descriptions([ToolCallCheck(model, self.options)], tools)
 
     @property
     def needs_conversation(self) -> bool:

@@ -310,7 +310,8 @@ class BoundaryDefense(ABC):
     history: CallHistory = "proposed"
     """See `FilteredTools`."""
     reads_tools = False
-    """Whether the filters read tools' descriptions, too (`defense.read_tools`)."""
+    """Whether the filters read tools' descriptions, too (`defense.read_tools`). A defense whose filters rule on
+    calls alone has None for `read_tools`."""
 
     def read_tools(
         self, tools: Sequence[Function], suite: TaskSuite[Any], model: ChatModel

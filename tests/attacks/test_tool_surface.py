@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +12,7 @@ import pytest
 from small_runs import Silent
 
 from agentsys.attacks.tool_surface import ToolSurface
+from agentsys.base.config_catalog import load_config
 from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.contracts import Victim
 from agentsys.errors import ConfigError
@@ -16,6 +20,9 @@ from agentsys.runs.compose import compose
 from agentsys.runs.run_session import prepare_session
 
 SUITE = AgentDojo("v1.2.2").suite("banking")
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "tool_surface.md").read_text(encoding="utf-8")
+TABLE = PAGE.partition("<!-- surface -->")[2].partition("<!-- surface end -->")[0].strip().splitlines()
 FORMS = ("description", "parameter", "name", "error", "transfer", "rug_pull")
 
 
@@ -53,17 +60,31 @@ def test_a_pinned_description_and_a_tool_that_is_not_offered_prevent_what_they_c
     assert all(record.security for record in records(tmp_path, "defense=tool_pin", "attack=mcp_parameter"))
 
 
-def test_a_defense_of_results_sees_a_description_only_where_it_reads_tools(tmp_path: Path) -> None:
+READ_RESULTS_ALONE = (
+    *(
+        "prompt_sandwiching",
+        "spotlighting_datamarking",
+        "phrase_detector",
+        "promptarmor",
+        "firewall_sanitizer",
+    ),
+    *("datafilter", "keyword_filter", "tool_result_parsing", "delimiters", "instructional_prevention"),
+    *("attriguard", "melon", "agentsys"),
+)
+
+
+def test_a_defense_that_reads_no_tools_makes_the_calls_of_none_case_by_case(tmp_path: Path) -> None:
     attack = "attack=mcp_description"
-    off = records(tmp_path / "off", "defense=phrase_detector", attack)
     plain = records(tmp_path / "none", "defense=none", attack)
-    assert [calls(one) for one in off] == [calls(one) for one in plain]
-    on = records(tmp_path / "on", "defense=phrase_detector", "defense.read_tools=true", attack)
-    assert not any(record.security for record in on) and all(record.security for record in off)
+    assert all(record.security for record in plain)
+    for defense in READ_RESULTS_ALONE:
+        found = records(tmp_path / defense, f"defense={defense}", attack)
+        assert [calls(one) for one in found] == [calls(one) for one in plain], defense
 
 
-def test_an_isolated_agent_is_not_kept_from_a_description(tmp_path: Path) -> None:
-    assert any(one.security for one in records(tmp_path, "defense=agentsys", "attack=mcp_description"))
+def test_a_detector_that_reads_tools_prevents_what_a_description_carries(tmp_path: Path) -> None:
+    read = ("defense=phrase_detector", "defense.read_tools=true", "attack=mcp_description")
+    assert not any(record.security for record in records(tmp_path, *read))
 
 
 def test_reading_tools_is_an_option_of_those_that_can_and_off_is_no_other_defense(tmp_path: Path) -> None:
@@ -86,6 +107,37 @@ def test_the_attacker_owns_the_tools_that_were_chosen(choice: str) -> None:
     tools = attack.poison_tools(SUITE.tools, written)
     assert all(goal.GOAL in tool.description for tool in tools if f"tool:{tool.name}" in written)
     assert not any(goal.GOAL in tool.description for tool in SUITE.tools)
+
+
+def test_the_table_of_the_page_is_whole() -> None:
+    sweep = load_config("experiment", "tool_surface")["sweep"]
+    head, _, *rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in TABLE]
+    assert head == ["defense", *(name.removeprefix("mcp_") for name in sweep["attack"])]
+    assert sorted(row[0] for row in rows) == sorted(f"`{name}`" for name in sweep["defense"])
+    assert len(rows) == 15
+    cell = re.compile(r"\d+; \d+ \(\d+-\d+\)")
+    assert all(cell.fullmatch(one) for row in rows for one in row[1:])
+
+
+@pytest.mark.slow
+def test_a_row_of_the_table_is_what_the_experiment_and_the_script_give(tmp_path: Path) -> None:
+    rows = ("none", "tool_pin", "promptarmor", "agentsys")
+    for more in ([], ["defense.agentsys.pin_tools=true"]):
+        chosen = rows if not more else ("agentsys",)
+        folder = f"logdir={tmp_path / str(len(more))}"
+        session = prepare_session(
+            ["experiment=tool_surface", f"sweep.defense=[{','.join(chosen)}]", *more, folder]
+        )
+        session.execute(Silent())
+    script = [sys.executable, str(ROOT / "scripts" / "tool_surface_table.py")]
+    made, pinned = (
+        subprocess.run([*script, str(tmp_path / one)], capture_output=True, text=True, check=True).stdout
+        for one in "01"
+    )
+    assert set(made.splitlines()) <= set(TABLE)
+    assert "| `agentsys+pin_tools=True` | 0; 100 (100-100) | 0; 100 (100-100) |" in pinned
+    (plain,) = (line for line in made.splitlines() if "agentsys" in line)
+    assert pinned.splitlines()[-1].split("|")[4:] == plain.split("|")[4:]
 
 
 def test_wrong_options_are_said_in_one_line() -> None:

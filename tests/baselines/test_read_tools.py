@@ -1,28 +1,80 @@
-"""Defenses that read tools change no description of a shipped suite."""
+"""Defenses that read tools change no description of any suite that is shipped or fetched."""
 
 from __future__ import annotations
 
+import json
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agentsys.abilities import ReadsTools
+from agentsys.abilities import ChecksItsNeeds, ReadsTools
+from agentsys.base.config_catalog import list_config_names
+from agentsys.errors import ConfigError, Unavailable
 from agentsys.models.chat import Scene
+from agentsys.models.pipeline_elements import tool_specs
 from agentsys.runs.cell import CellBuilder
 from agentsys.runs.compose import compose
 from agentsys.runs.store import Store
 
-READERS = ("phrase_detector", "promptarmor", "firewall_sanitizer", "datafilter", "middleware")
+SHARED = Path(__file__).parents[3] / "shared" / "data"
+ATTACK_TOOLS = SHARED / "asb" / "all_attack_tools.jsonl"
+DATA = {
+    "agentdojo": None,
+    "asb": ATTACK_TOOLS,
+    "agentdyn": SHARED / "agentdyn" / "agentdyn-package.tar.gz",
+}
+"""Benchmark -> where its data is, if not in a package."""
+FLAGGED = {("control_middleware", "update_password")}
+"""Defense and tool: the league's run of the middleware flags a text of which one sentence would be cut."""
 
 
-@pytest.mark.parametrize("defense", READERS)
-def test_no_description_of_a_shipped_suite_is_changed(defense: str, tmp_path: Any) -> None:
-    base = ["model=simulated", f"logdir={tmp_path}"]
-    (settings,) = compose([*base, f"defense={defense}", "defense.read_tools=true"])
-    cell = CellBuilder(Store(tmp_path)).build(settings)
-    assert isinstance(cell.defense, ReadsTools) and cell.defense.reads_tools
-    for name in cell.benchmark.suite_names():
-        suite = cell.benchmark.suite(name)
-        model = cell.stack.for_scene(Scene(name, "user_task_0", None, "none"))
-        read = cell.defense.read_tools(suite.tools, suite, model)
-        assert all(one is own for one, own in zip(read, suite.tools, strict=True))
+@pytest.fixture(scope="module")
+def benchmark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    name, data = request.param, DATA[request.param]
+    chosen = [f"benchmark={name}"]
+    if data is None:
+        return chosen
+    if not data.exists():
+        pytest.skip(f"the data of {name} is not here ({data.name})")
+    if name == "asb":
+        return [*chosen, f"benchmark.data={data.parent}"]
+    folder = tmp_path_factory.mktemp(name)
+    with tarfile.open(data) as packed:
+        packed.extractall(folder, filter="data")
+    return [*chosen, f"benchmark.source={folder}"]
+
+
+def build_readers(benchmark: list[str], folder: Path) -> Iterator[tuple[str, Any]]:
+    """Every shipped defense that can read tools, and does, where what it needs is installed."""
+    for name in list_config_names("defense"):
+        chosen = ["model=simulated", f"logdir={folder}", f"defense={name}", *benchmark]
+        (settings,) = compose([*chosen, "defense.read_tools=true"])
+        try:
+            cell = CellBuilder(Store(folder)).build(settings)
+            if isinstance(cell.defense, ChecksItsNeeds):
+                cell.defense.ready()
+        except (ConfigError, Unavailable):
+            continue
+        assert isinstance(cell.defense, ReadsTools) and cell.defense.reads_tools
+        yield name, cell
+
+
+@pytest.mark.parametrize("benchmark", DATA, indirect=True)
+def test_no_description_of_a_suite_is_changed(benchmark: list[str], tmp_path: Path) -> None:
+    read, changed = 0, set[tuple[str, str]]()
+    for name, cell in build_readers(benchmark, tmp_path):
+        read += 1
+        for suite_name in cell.benchmark.suite_names():
+            suite = cell.benchmark.suite(suite_name)
+            model = cell.stack.for_scene(Scene(suite_name, "user_task_0", None, "none"))
+            given = cell.defense.read_tools(suite.tools, suite, model)
+            pairs = zip(tool_specs(given), tool_specs(suite.tools), strict=True)
+            changed |= {(name, own.name) for left, own in pairs if left != own}
+    # What stands for the attacker's own tools in ASB's suites is no one's description of a tool to use.
+    listed = ATTACK_TOOLS.read_text(encoding="utf-8") if ATTACK_TOOLS.exists() else ""
+    attacks = {json.loads(line)["Attacker Tool"] for line in listed.splitlines()}
+    assert {one for one in changed if one[1] not in attacks} <= FLAGGED
+    assert read >= 20
