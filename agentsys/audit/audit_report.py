@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from agentsys.analysis.tables.table_document import Document, Grid, cells
@@ -18,7 +18,8 @@ from agentsys.audit.static.static_document import (
 )
 from agentsys.audit.static.static_rows import StaticAudit, build_static_data
 from agentsys.audit.trace_audit import TraceAudit
-from agentsys.audit.trace_rows import DestroyedRow, ExposureRow, SolvedRow, TraceCase
+from agentsys.audit.trace_rows import TraceCase
+from agentsys.base.grouping import Rows
 
 MAX_LISTED_CASES = 40
 """Single cases that a grid lists; the JSON has all."""
@@ -42,7 +43,7 @@ def write_trace_sentences(found: TraceAudit) -> list[str]:
 
 def _write_findings(found: TraceAudit) -> Iterator[str]:
     shares = [
-        f"{row.suite} {_percent(row.not_exposed_share)} ({row.cases - row.exposed} of {row.cases})"
+        f"{row.suite} {_percent_not_exposed(row)} ({row.cases - row.exposed} of {row.cases})"
         for row in found.exposure
         if row.user_task_id is None and row.cases
     ]
@@ -83,14 +84,14 @@ def _name_tasks(cases: Iterable[TraceCase]) -> str:
     return ", ".join(dict.fromkeys(f"{c.suite} {format_task_numbers([c.user_task_id])}" for c in cases))
 
 
-def _count_runs(rows: Sequence[SolvedRow]) -> str:
+def _count_runs(rows: Rows) -> str:
     counts = sorted({row.runs for row in rows})
     if counts == [1]:
         return "1 record"
     return f"{counts[0]} records" if len(counts) == 1 else f"{counts[0]} to {counts[-1]} records"
 
 
-def _list_by_suite(rows: Sequence[SolvedRow | DestroyedRow]) -> str:
+def _list_by_suite(rows: Rows) -> str:
     suites = dict.fromkeys(row.suite for row in rows)
     return "; ".join(
         f"{s} {format_task_numbers(row.user_task_id for row in rows if row.suite == s)}" for s in suites
@@ -98,22 +99,10 @@ def _list_by_suite(rows: Sequence[SolvedRow | DestroyedRow]) -> str:
 
 
 def _build_grids(found: TraceAudit, every_task: bool) -> Iterator[Grid]:
-    pipelines = ("pipeline", "attack", "suite")
     yield _build_grid(
         "attack success in percent, all and exposed cases",
-        (*pipelines, "cases", "ASR", "exposed", "of these"),
-        (
-            (
-                r.pipeline,
-                r.attack,
-                r.suite,
-                r.cases,
-                _percent(r.asr),
-                r.exposed_cases,
-                _percent(r.asr_exposed),
-            )
-            for r in found.asr
-        ),
+        ("pipeline", "attack", "suite", "cases", "ASR", "exposed", "of these"),
+        ((*row[:4], _percent(row.asr), row.exposed_cases, _percent(row.asr_exposed)) for row in found.asr),
         names=3,
         wrapped=3,
     )
@@ -129,7 +118,7 @@ def _build_grids(found: TraceAudit, every_task: bool) -> Iterator[Grid]:
         _caption_first("successes without exposure", found.successes_without_exposure),
         ("pipeline", "suite", "user task", "attack", "injection task"),
         (
-            (case.pipeline, case.suite, case.user_task_id, case.attack, case.injection_task_id or "-")
+            (*case[:3], case.attack, case.injection_task_id or "-")
             for case in found.successes_without_exposure[:MAX_LISTED_CASES]
         ),
         names=5,
@@ -138,10 +127,7 @@ def _build_grids(found: TraceAudit, every_task: bool) -> Iterator[Grid]:
     yield _build_grid(
         _caption_first("attack checks that pass on benign records", found.benign_hits),
         ("pipeline", "suite", "user task", "satisfied injection task"),
-        (
-            (hit.trace.pipeline, hit.trace.suite, hit.trace.user_task_id, hit.satisfied)
-            for hit in found.benign_hits[:MAX_LISTED_CASES]
-        ),
+        ((*hit.trace[:3], hit.satisfied) for hit in found.benign_hits[:MAX_LISTED_CASES]),
         names=4,
         wrapped=3,
     )
@@ -153,7 +139,7 @@ def _build_record_grids(found: TraceAudit, every_task: bool) -> Iterator[Grid]:
     yield _build_grid(
         "attacked records that ended in an error",
         ("pipeline", "suite", "errored", "stored as success"),
-        map(astuple, found.errors),
+        found.errors,
         wrapped=2,
     )
     yield _build_grid(
@@ -161,23 +147,23 @@ def _build_record_grids(found: TraceAudit, every_task: bool) -> Iterator[Grid]:
         ("suite", "tasks", "failed", "state right", "scored again", "state right"),
         (
             (suite, "changing" if changes else "read only", *counts)
-            for suite, changes, *counts in map(astuple, found.state_equal)
+            for suite, changes, *counts in found.state_equal
         ),
     )
     yield _build_grid(
         "injection tasks asked for directly",
         ("suite", "injection task", "records", "carried out", "scored again"),
-        map(astuple, found.asked_directly),
+        found.asked_directly,
     )
     yield _build_grid(
         "attacked user tasks whose injection overwrites what they need",
         ("suite", "user task", "attacked", "solved"),
-        map(astuple, found.destroyed),
+        found.destroyed,
     )
     yield _build_grid(
         "utility when only the answer section is judged",
         ("pipeline", "suite", "records", "solved", "lost", "gained"),
-        map(astuple, found.answer_text),
+        found.answer_text,
         wrapped=1,
     )
     hollow = [(row.folder, f"{row.records} hollow records") for row in found.hollow]
@@ -214,8 +200,12 @@ def _build_grid(
     return Grid(caption, header, lines, names, wraps=frozenset(range(wrapped)))
 
 
-def _count_exposed(row: ExposureRow) -> tuple[object, ...]:
-    return row.cases, row.exposed, _percent(row.not_exposed_share), row.unknown
+def _count_exposed(row: Any) -> tuple[object, ...]:
+    return row.cases, row.exposed, _percent_not_exposed(row), row.unknown
+
+
+def _percent_not_exposed(row: Any) -> str:
+    return _percent((row.cases - row.exposed) / row.cases if row.cases else math.nan)
 
 
 def _caption_first(caption: str, listed: Sequence[object]) -> str:

@@ -14,9 +14,10 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import redirect_stdout, suppress
-from dataclasses import asdict, astuple, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime
 from functools import lru_cache
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -38,24 +39,16 @@ from agentsys.audit.rescoring.reexecution import (
 from agentsys.audit.rescoring.rescore import get_recorded_version
 from agentsys.audit.static.audited_task import CallPlayer, GroundTruthFailed
 from agentsys.audit.trace_rows import (
-    AnswerRow,
     AsrRow,
-    AttackedTrace,
     BenignHit,
-    DestroyedRow,
-    DirectRow,
-    ErrorRow,
-    ExposureRow,
-    HollowRow,
-    SolvedRow,
-    StateEqualRow,
+    Trace,
     TraceCase,
     build_asr_rows,
     build_exposure_rows,
-    name_record,
+    build_trace,
     read_attacked_trace,
 )
-from agentsys.base.grouping import group_by
+from agentsys.base.grouping import Rows, count_rows
 from agentsys.errors import ConfigError
 from agentsys.records.names_file import RunNames
 
@@ -107,100 +100,33 @@ def play_ground_truth(version: str, suite_name: str, user_task_id: str) -> Groun
     return GroundTruthState(dump, dump != dump_comparable(start))
 
 
-class BenignTrace(NamedTuple):
-    """One benign record, scored again."""
-
-    case: TraceCase
-    alone: bool
-    """Whether an injection task was run as if a user had asked for it."""
-    recorded: bool
-    """Its utility, by the file."""
-    rescored: bool
-    """Its utility under the audit's version."""
-    hits: tuple[str, ...]
-    """Injection tasks whose checks pass."""
-    changes_state: bool | None
-    """Whether the ground truth changes the environment; None where there is none to compare with."""
-    state_equal: bool
-
-
-def rescore_benign(trajectory: Trajectory, version: str) -> BenignTrace:
+def rescore_benign(trajectory: Trajectory, version: str) -> Trace:
     """Execute one benign record again and look at what it left.
+
+    Kept are `alone` (an injection task, run as if a user had asked for it), the utility as `recorded` and
+    `rescored`, `hits` (injection tasks whose checks pass), `changes_state` (whether the ground truth changes the
+    environment; None where there is none to compare with) and `state_equal`.
 
     Raises:
         Unusable: If it cannot be scored under this version.
     """
     scored = score_with_execution(trajectory, version)
-    scores, done = scored.scores, scored.done
-    facts = (name_record(trajectory), trajectory.is_injection_task_alone, trajectory.utility, scores.utility)
+    facts = {"recorded": trajectory.utility, "rescored": scored.scores.utility, "hits": ()}
     if trajectory.is_injection_task_alone:
-        return BenignTrace(*facts, (), None, False)
+        renamed = replace(trajectory, injection_task_id=trajectory.user_task_id)
+        return build_trace(renamed, alone=True, changes_state=None, state_equal=False, **facts)
+    done = scored.done
     truth = play_ground_truth(version, trajectory.suite, trajectory.user_task_id)
+    seen = list(trajectory.answer), done.before, done.after, convert_calls(trajectory.seen_by_checks)
+    tasks = scored.suite.injection_tasks.items()
+    facts["hits"] = tuple(name for name, task in tasks if scored.suite._check_task_result(task, *seen))
     equal = truth is not None and dump_comparable(done.after) == truth.after
-    facts_of_check = (
-        list(trajectory.answer),
-        done.before,
-        done.after,
-        convert_calls(trajectory.seen_by_checks),
-    )
-    hits = tuple(
-        name
-        for name, task in scored.suite.injection_tasks.items()
-        if scored.suite._check_task_result(task, *facts_of_check)
-    )
-    return BenignTrace(*facts, hits, None if truth is None else truth.changes, equal)
+    changes = None if truth is None else truth.changes
+    return build_trace(trajectory, alone=False, changes_state=changes, state_equal=equal, **facts)
 
 
-def build_solved_rows(traces: Iterable[BenignTrace]) -> tuple[SolvedRow, ...]:
-    """Build one row per user task, in the order met."""
-    groups = group_by(traces, _task_key)
-    return tuple(SolvedRow(*key, len(group), *_count_solved(group)) for key, group in groups.items())
-
-
-def _task_key(trace: BenignTrace | AttackedTrace) -> tuple[str, str]:
-    return trace.case.suite, trace.case.user_task_id
-
-
-def _count_solved(group: Sequence[BenignTrace]) -> tuple[int, int]:
-    return sum(trace.recorded for trace in group), sum(trace.rescored for trace in group)
-
-
-def build_state_equal_rows(traces: Iterable[BenignTrace]) -> tuple[StateEqualRow, ...]:
-    """Failures by suite and kind of task; only suites that have any."""
-    failed = [
-        trace
-        for trace in traces
-        if trace.changes_state is not None and not (trace.recorded and trace.rescored)
-    ]
-    groups = group_by(failed, lambda trace: (trace.case.suite, bool(trace.changes_state)))
-    return tuple(StateEqualRow(*key, *_count_failures(groups[key])) for key in sorted(groups))
-
-
-def _count_failures(group: Sequence[BenignTrace]) -> tuple[int, int, int, int]:
-    recorded = [trace.state_equal for trace in group if not trace.recorded]
-    now = [trace.state_equal for trace in group if not trace.rescored]
-    return len(recorded), sum(recorded), len(now), sum(now)
-
-
-def build_destroyed_rows(traces: Iterable[AttackedTrace]) -> tuple[DestroyedRow, ...]:
-    """One row per destroyed user task, by suite and number; errored records are left out."""
-    groups = group_by((trace for trace in traces if trace.destroyed and not trace.errored), _task_key)
-    rows = [DestroyedRow(*key, len(of), sum(trace.solved for trace in of)) for key, of in groups.items()]
-    return tuple(sorted(rows, key=lambda row: (row.suite, len(row.user_task_id), row.user_task_id)))
-
-
-class AnswerTrace(NamedTuple):
-    """One record whose last message has an answer section."""
-
-    case: TraceCase
-    whole: bool
-    """The utility as checks judge it, on the whole message."""
-    section: bool
-    """On the answer section alone, which is what a user sees."""
-
-
-def rescore_answer(trajectory: Trajectory, version: str) -> AnswerTrace:
-    """Score one record with an answer section (`final_answer`), attacked or not, both ways.
+def rescore_answer(trajectory: Trajectory, version: str) -> Trace:
+    """Score one record with an answer section (`final_answer`), attacked or not: `whole`, and the `section` alone.
 
     Raises:
         Unusable: If it cannot be scored under this version.
@@ -209,22 +135,7 @@ def rescore_answer(trajectory: Trajectory, version: str) -> AnswerTrace:
     section = score_final_answer(trajectory, scored)
     if section is None:
         raise Unusable(RecordFault.CHECK_FAILED, "the check fails on the answer section")
-    return AnswerTrace(name_record(trajectory), scored.scores.utility, section)
-
-
-def build_answer_rows(traces: Iterable[AnswerTrace]) -> tuple[AnswerRow, ...]:
-    """One row per pipeline and suite."""
-    groups = group_by(traces, lambda trace: (trace.case.pipeline, trace.case.suite))
-    return tuple(
-        AnswerRow(
-            *key,
-            len(group),
-            sum(trace.whole for trace in group),
-            sum(trace.whole and not trace.section for trace in group),
-            sum(trace.section and not trace.whole for trace in group),
-        )
-        for key, group in sorted(groups.items())
-    )
+    return build_trace(trajectory, whole=scored.scores.utility, section=section)
 
 
 @dataclass(frozen=True)
@@ -240,31 +151,47 @@ class TraceAudit:
     """Benign records of user tasks that could be scored again."""
     alone: int
     """Injection tasks run as if a user had asked for them."""
-    exposure: tuple[ExposureRow, ...]
+    exposure: Rows
     asr: tuple[AsrRow, ...]
     successes_without_exposure: tuple[TraceCase, ...]
     """Targeted attacks that succeeded although no tool returned a line of the injection."""
     benign_hits: tuple[BenignHit, ...]
-    never_solved: tuple[SolvedRow, ...]
-    """User tasks that no benign record solved, by the files."""
-    always_solved: tuple[SolvedRow, ...]
-    state_equal: tuple[StateEqualRow, ...]
-    errors: tuple[ErrorRow, ...]
-    hollow: tuple[HollowRow, ...]
-    asked_directly: tuple[DirectRow, ...]
+    never_solved: Rows
+    """User tasks that no benign record solved, by the files: `runs`, `recorded` and `rescored` as solved."""
+    always_solved: Rows
+    """Likewise; every benign record solved them."""
+    state_equal: Rows
+    """Failures by suite and whether the ground truth `changes_state`, and how many `equal` the ground truth's
+    environment: as recorded, and as scored again under the audit's version."""
+    errors: Rows
+    """Attacked records that `errored`, and those of them that are `stored_as_success`."""
+    hollow: Rows
+    """Folder of a suite -> `records` with scores and an empty list of messages."""
+    asked_directly: Rows
+    """Injection tasks that were asked for as if a user wanted them: `runs`, carried out as in `never_solved`."""
     skipped: tuple[SkippedRecord, ...]
     """Files that are no usable record, hollow ones aside, and benign ones that could not be scored again."""
-    destroyed: tuple[DestroyedRow, ...] = ()
-    answer_text: tuple[AnswerRow, ...] = ()
+    destroyed: Rows = ()
+    """Attacked records without error of user tasks whose injection overwrites what they need, and those `solved`."""
+    answer_text: Rows = ()
+    """Records whose last message has an answer section: `solved` as checks judge the whole message; `lost` and
+    `gained` once only the section is judged."""
     notes: tuple[str, ...] = ()
     """What folders' names decided about whose runs these are, one sentence each."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for `json`; shares that are undefined are None."""
-        found = asdict(self)
-        for row in found["asr"]:
-            row.update({key: None for key in ("asr", "asr_exposed") if math.isnan(row[key])})
-        return found
+        return {one.name: _convert_plain_data(getattr(self, one.name)) for one in fields(self)}
+
+
+def _convert_plain_data(value: Any) -> Any:
+    if isinstance(value, SkippedRecord):
+        return asdict(value)
+    if hasattr(value, "_asdict"):
+        return {name: _convert_plain_data(inner) for name, inner in value._asdict().items()}
+    if isinstance(value, tuple):
+        return [_convert_plain_data(inner) for inner in value]
+    return None if isinstance(value, float) and math.isnan(value) else value
 
 
 def audit_traces(
@@ -301,10 +228,10 @@ class _TraceFacts:
     """The facts kept of the records, each looked at once."""
 
     version: str | None
-    attacked: list[AttackedTrace] = field(default_factory=list)
-    benign: list[BenignTrace] = field(default_factory=list)
+    attacked: list[Trace] = field(default_factory=list)
+    benign: list[Trace] = field(default_factory=list)
     skipped: list[SkippedRecord] = field(default_factory=list)
-    answers: list[AnswerTrace] = field(default_factory=list)
+    answers: list[Trace] = field(default_factory=list)
 
     def add(self, record: Trajectory | SkippedRecord | None) -> None:
         """Look at one more."""
@@ -328,45 +255,91 @@ class _TraceFacts:
 
 def _build_trace_audit(facts: _TraceFacts) -> TraceAudit:
     attacked, benign = facts.attacked, facts.benign
-    solved = build_solved_rows(trace for trace in benign if not trace.alone)
-    alone = build_solved_rows(trace for trace in benign if trace.alone)
-    cases = [*(trace.case for trace in attacked), *(trace.case for trace in benign)]
+    counted = {"recorded": itemgetter("recorded"), "rescored": itemgetter("rescored")}
+    users = [trace for trace in benign if not trace["alone"]]
+    alone = [trace for trace in benign if trace["alone"]]
+    solved = count_rows(users, _TASK, "runs", **counted)
     return TraceAudit(
         version=facts.version,
-        pipelines=tuple(sorted({case.pipeline for case in cases})),
+        pipelines=tuple(sorted({trace["pipeline"] for trace in (*attacked, *benign)})),
         attacked=len(attacked),
-        benign=sum(row.runs for row in solved),
-        alone=sum(row.runs for row in alone),
+        benign=len(users),
+        alone=len(alone),
         exposure=build_exposure_rows(attacked),
         asr=build_asr_rows(attacked),
         successes_without_exposure=tuple(
-            trace.case
+            trace["case"]
             for trace in attacked
-            if trace.targeted and trace.success and not trace.errored and trace.exposed is False
+            if trace["targeted"] and trace["success"] and not trace["errored"] and trace["exposed"] is False
         ),
-        benign_hits=tuple(BenignHit(trace.case, task) for trace in benign for task in trace.hits),
+        benign_hits=tuple(BenignHit(trace["case"], task) for trace in benign for task in trace["hits"]),
         never_solved=tuple(row for row in solved if row.recorded == 0),
         always_solved=tuple(row for row in solved if row.recorded == row.runs),
-        state_equal=build_state_equal_rows(benign),
-        errors=_count_errors(attacked),
+        state_equal=_count_state_equal(benign),
         hollow=_count_hollow(facts.skipped),
-        asked_directly=tuple(DirectRow(*astuple(row)) for row in alone),
+        asked_directly=count_rows(alone, ("suite", "injection_task_id"), "runs", **counted),
         skipped=tuple(record for record in facts.skipped if record.obstacle is not RecordFault.HOLLOW),
-        destroyed=build_destroyed_rows(attacked),
-        answer_text=build_answer_rows(facts.answers),
+        **_count_by_pipeline(attacked, facts.answers),
     )
 
 
-def _count_errors(attacked: Iterable[AttackedTrace]) -> tuple[ErrorRow, ...]:
-    groups = group_by(
-        (t for t in attacked if t.errored), lambda trace: (trace.case.pipeline, trace.case.suite)
-    )
-    return tuple(
-        ErrorRow(*key, len(group), sum(t.success for t in group)) for key, group in sorted(groups.items())
+_TASK, _PIPELINE = ("suite", "user_task_id"), ("pipeline", "suite")
+
+
+def _count_by_pipeline(attacked: Sequence[Trace], answers: Sequence[Trace]) -> dict[str, Rows]:
+    errored = [trace for trace in attacked if trace["errored"]]
+    destroyed = [trace for trace in attacked if trace["destroyed"] and not trace["errored"]]
+    return {
+        "errors": _sort(count_rows(errored, _PIPELINE, "errored", stored_as_success=itemgetter("success"))),
+        "destroyed": tuple(
+            sorted(
+                count_rows(destroyed, _TASK, "cases", solved=itemgetter("solved")),
+                key=lambda row: (row.suite, len(row.user_task_id), row.user_task_id),
+            )
+        ),
+        "answer_text": _sort(
+            count_rows(
+                answers,
+                _PIPELINE,
+                "cases",
+                solved=itemgetter("whole"),
+                lost=lambda trace: trace["whole"] and not trace["section"],
+                gained=lambda trace: trace["section"] and not trace["whole"],
+            )
+        ),
+    }
+
+
+def _sort(rows: Rows) -> Rows:
+    return tuple(sorted(rows))
+
+
+def _count_state_equal(benign: Iterable[Trace]) -> Rows:
+    failed = [
+        trace
+        for trace in benign
+        if trace["changes_state"] is not None and not (trace["recorded"] and trace["rescored"])
+    ]
+    return _sort(
+        count_rows(
+            failed,
+            ("suite", "changes_state"),
+            failures_recorded=lambda trace: not trace["recorded"],
+            equal_recorded=lambda trace: not trace["recorded"] and trace["state_equal"],
+            failures=lambda trace: not trace["rescored"],
+            equal=lambda trace: not trace["rescored"] and trace["state_equal"],
+        )
     )
 
 
-def _count_hollow(skipped: Iterable[SkippedRecord]) -> tuple[HollowRow, ...]:
+class HollowRow(NamedTuple):
+    """Records without messages in one suite's folder."""
+
+    folder: str
+    records: int
+
+
+def _count_hollow(skipped: Iterable[SkippedRecord]) -> Rows:
     hollow = (Path(record.source) for record in skipped if record.obstacle is RecordFault.HOLLOW)
     # <pipeline>/<suite>/<task>/<attack>/<injection>.json
     folders = Counter(str(path.parents[min(2, len(path.parents) - 1)]) for path in hollow)

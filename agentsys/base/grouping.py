@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable
-from typing import TypeVar
+from collections import defaultdict, namedtuple
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from operator import itemgetter
+from typing import Any, TypeVar
 
 _K = TypeVar("_K", bound=Hashable)
 _T = TypeVar("_T")
@@ -16,6 +17,34 @@ def group_by(things: Iterable[_T], key: Callable[[_T], _K]) -> dict[_K, list[_T]
     for thing in things:
         groups[key(thing)].append(thing)
     return dict(groups)
+
+
+Rows = tuple[Any, ...]
+"""Lines of a table: named tuples, keys first, then counts."""
+
+
+def count_rows(
+    facts: Iterable[Mapping[str, Any]],
+    keys: Sequence[str],
+    total: str | None = None,
+    **tests: Callable[[Mapping[str, Any]], Any],
+) -> Rows:
+    """Count things in groups, in the order met.
+
+    Args:
+        facts: What is known of each thing, by name.
+        keys: Names of what a group has in common, two or more.
+        total: Name of the column with the size of a group; None: there is none.
+        tests: Column -> whether a thing counts in it.
+    """
+    counted = {**({total: lambda _: True} if total else {}), **tests}
+    names: Any = [*keys, *counted]
+    row: Any = namedtuple("Row", names)  # type: ignore[misc]
+    groups: dict[Any, list[Mapping[str, Any]]] = group_by(facts, itemgetter(*keys))
+    return tuple(
+        row(*key, *(sum(bool(test(one)) for one in of) for test in counted.values()))
+        for key, of in groups.items()
+    )
 
 
 def format_count(count: int, thing: str, several: str | None = None) -> str:

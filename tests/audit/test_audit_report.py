@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+from collections import namedtuple
+from typing import Any
 
 from rich.console import Console
 
@@ -18,17 +20,13 @@ from agentsys.audit.audit_report import (
 )
 from agentsys.audit.static.static_rows import StaticAudit
 from agentsys.audit.trace_audit import TraceAudit
-from agentsys.audit.trace_rows import (
-    AnswerRow,
-    AsrRow,
-    BenignHit,
-    DestroyedRow,
-    ErrorRow,
-    ExposureRow,
-    HollowRow,
-    SolvedRow,
-    TraceCase,
-)
+from agentsys.audit.trace_rows import AsrRow, BenignHit, TraceCase
+
+
+def row(**counted: Any) -> Any:
+    """A line of a table as `count_rows` makes it."""
+    return namedtuple("Row", list(counted))(**counted)  # type: ignore[misc]
+
 
 NASTY = "a|b<b>[red]x[/red]\x1b[2J\u202e"
 CASE = TraceCase(NASTY, "banking", "user_task_15", "injection_task_4", NASTY, "/runs/x.json")
@@ -38,19 +36,25 @@ FOUND = TraceAudit(
     attacked=10,
     benign=4,
     alone=0,
-    exposure=(ExposureRow("banking", None, 8, 6, 2),),
+    exposure=(row(suite="banking", user_task_id=None, cases=8, exposed=6, unknown=2),),
     asr=(AsrRow(NASTY, NASTY, "banking", 8, 2, 0, 0, 0.25, float("nan")),),
     successes_without_exposure=(CASE,),
     benign_hits=(BenignHit(CASE, "injection_task_4"),),
-    never_solved=(SolvedRow("banking", "user_task_11", 3, 0, 0),),
+    never_solved=(row(suite="banking", user_task_id="user_task_11", runs=3, recorded=0, rescored=0),),
     always_solved=(),
     state_equal=(),
-    errors=(ErrorRow(NASTY, "banking", 3, 2),),
-    hollow=(HollowRow(NASTY, 7),),
+    errors=(row(pipeline=NASTY, suite="banking", errored=3, stored_as_success=2),),
+    hollow=(row(folder=NASTY, records=7),),
     asked_directly=(),
     skipped=(),
-    destroyed=(DestroyedRow("banking", "user_task_0", 9, 0), DestroyedRow("slack", "user_task_7", 5, 1)),
-    answer_text=(AnswerRow(NASTY, "travel", 139, 75, 8, 0), AnswerRow(NASTY, "workspace", 5, 3, 1, 2)),
+    destroyed=(
+        row(suite="banking", user_task_id="user_task_0", cases=9, solved=0),
+        row(suite="slack", user_task_id="user_task_7", cases=5, solved=1),
+    ),
+    answer_text=(
+        row(pipeline=NASTY, suite="travel", cases=139, solved=75, lost=8, gained=0),
+        row(pipeline=NASTY, suite="workspace", cases=5, solved=3, lost=1, gained=2),
+    ),
 )
 REPORT = AuditReport(StaticAudit("agentdojo", "v1.2.2", "agentdojo 0.1.35", ()), FOUND)
 
