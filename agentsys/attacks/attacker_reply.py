@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from enum import Enum
 from itertools import islice
 
 from agentsys.attacks.attack_search import Proposal
 from agentsys.base.python_parser import literal_eval
+from agentsys.models.loose_json import find_json_values
 
 MAX_CANDIDATE_CHARS = 10_000
 """Characters of a candidate at most."""
@@ -37,11 +40,9 @@ _ParsedReply = tuple[str, str, str]
 _TEXT_KEYS = ("text", "prompt")
 """`prompt` is PAIR's own key, which attackers know by heart."""
 _READ, _TRIES, _STRATEGY = 200_000, 50, 60
-_ROOM, _TIMES = 100_000, 15
-"""What lenient readings of a reply go over at most: so many characters, or so many times its length."""
+_FLAT_OBJECT = re.compile(r"\{[^{}]*\}")
 _THOUGHT = re.compile(r"<(think|thinking|reasoning)>.*?</\1>", re.DOTALL | re.IGNORECASE)
 _THOUGHT_END = re.compile(r"^.*</(?:think|thinking|reasoning)>", re.DOTALL | re.IGNORECASE)
-_TRAILING_COMMA = re.compile(r",(?=\s*[}\]])")
 _TYPOGRAPHIC = str.maketrans({"\u201c": '"', "\u201d": '"', "\u201e": '"', "\u00ab": '"', "\u00bb": '"'})
 _SALVAGE_PATTERN = re.compile(
     r"""["']?\b(?:text|prompt)["']?\s*:\s*["'](?P<text>.+)["']\s*,?\s*\}[^{}]*\Z""", re.DOTALL | re.IGNORECASE
@@ -104,51 +105,24 @@ def _refuse_proposal(fault: ReplyFault, why: str, text: str = "") -> Proposal:
 
 def _find_last_object(reply: str) -> _ParsedReply | None:
     """The last object that has text and improvement; the last with a text, if none has both."""
-    last: _ParsedReply | None = None
-    whole: _ParsedReply | None = None
-    position, room = reply.find("{"), max(_ROOM, _TIMES * len(reply))
-    for _ in range(_TRIES):
-        if position < 0:
-            break
-        value, end, room = _parse_object_at(reply, position, room)
-        fields = _read_fields(value)
-        if fields is not None:
-            last = fields
-            whole = fields if fields[1] else whole
-        position = reply.find("{", end if fields is not None else position + 1)
-    return whole or last
-
-
-def _parse_object_at(reply: str, position: int, room: int) -> tuple[object, int, int]:
-    """The object that begins here, where it ends, and the room left; lenient where JSON's own rules fail."""
-    try:
-        return *json.JSONDecoder(strict=False).raw_decode(reply, position), room
-    except (ValueError, RecursionError):
-        pass
-    for brace in islice(re.finditer("}", reply[position:]), _TRIES):
-        end = brace.end()
-        if end > room:
-            break
-        room -= end
-        value = _parse_leniently(reply[position : position + end])
-        if value is not None:
-            return value, position + end, room
-    return None, position + 1, room
-
-
-def _parse_leniently(part: str) -> object:
-    r"""Read a slip away from JSON: trailing commas, Python's or typographic quotes, `\'`."""
-    for form in dict.fromkeys((part, part.translate(_TYPOGRAPHIC))):
-        for text in dict.fromkeys((form, form.replace("\\'", "'"))):
-            try:
-                return json.JSONDecoder(strict=False).decode(_TRAILING_COMMA.sub("", text))
-            except (ValueError, RecursionError):
-                pass
-        try:
-            return literal_eval(form)
-        except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
-            pass
+    for values in _iterate_readings(reply):
+        found = [fields for value in values if (fields := _read_fields(value)) is not None]
+        if found:
+            return next((fields for fields in reversed(found) if fields[1]), found[-1])
     return None
+
+
+def _iterate_readings(reply: str) -> Iterator[Iterable[object]]:
+    r"""The values in a reply: as JSON; with typographic quotes or `\'` in it; as Python writes them."""
+    plain = reply.translate(_TYPOGRAPHIC)
+    yield from map(find_json_values, dict.fromkeys((reply.replace("\\'", "'"), plain.replace("\\'", "'"))))
+    yield _evaluate_literals(plain)
+
+
+def _evaluate_literals(reply: str) -> Iterator[object]:
+    for part in islice(_FLAT_OBJECT.finditer(reply), _TRIES):
+        with suppress(ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
+            yield literal_eval(part[0])
 
 
 def _read_fields(value: object) -> _ParsedReply | None:

@@ -1,7 +1,6 @@
 """The file that a bundle is: written the same byte for byte each time, read as a stranger's.
 
-`Manifest` is its member `bundle.json`: what the bundle says of itself, with what cases depend on that is in
-no bundle (versions of packages, digests of datasets).
+`Manifest` is its member `bundle.json`: what the bundle says of itself, with the versions of packages.
 
 The file is a zip, since its directory says what is inside, and how large, before anything is unpacked.
 """
@@ -15,9 +14,8 @@ import shutil
 import stat
 import zipfile
 import zlib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from importlib.metadata import PackageNotFoundError, requires, version
-from importlib.resources import files
 from pathlib import Path
 from types import TracebackType
 from typing import Annotated, Any, Literal, NamedTuple
@@ -25,10 +23,6 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
 from agentsys.base.object_import import by_registered_names, with_todays_paths
-from agentsys.benchmarks.agentdyn.checkout import agentdyn_folder as fetched_agentdyn
-from agentsys.benchmarks.asb.asb_data import FETCHED
-from agentsys.benchmarks.asb.asb_data import asb_folder as fetched_asb
-from agentsys.contracts import Benchmark
 from agentsys.errors import ConfigError
 from agentsys.records.runs_source import (
     BUNDLE_LIST,
@@ -38,7 +32,6 @@ from agentsys.records.runs_source import (
     is_safe_member,
 )
 from agentsys.runs.build_record import package_versions
-from agentsys.runs.source_files import content_digest
 
 MANIFEST_NAME = BUNDLE_LIST
 REPLIES, KEPT, FILES, CODE = "replies", "kept", "files", "code"
@@ -78,8 +71,8 @@ class Manifest(_ManifestPart):
     """Hash that records name -> their cell."""
     code: list[dict[str, str]]
     """States of the packages' own files that cases were run with: file -> beginning of its SHA-256."""
-    data: dict[str, str]
-    """File of a dataset that is not in the bundle -> beginning of its SHA-256."""
+    data: dict[str, str] = {}
+    """Of earlier versions, and not read: a record has its dataset's hash."""
     unfinished: int = 0
     """Planned cases without a record."""
     members: dict[str, MemberMark]
@@ -288,7 +281,6 @@ def _shorten_name(name: str) -> str:
 
 
 _PROJECT = "agentsys-bench"
-_DATA_SUFFIXES = {".yaml", ".yml", ".json", ".jsonl", ".csv", ".txt"}
 
 
 def list_package_versions() -> dict[str, str]:
@@ -305,27 +297,3 @@ def list_package_versions() -> dict[str, str]:
         except PackageNotFoundError:  # not needed on this Python
             continue
     return dict(sorted(found.items()))
-
-
-def hash_data_files(
-    benchmark: Benchmark, options: Mapping[str, Any], suites: Collection[str]
-) -> dict[str, str]:
-    """Data file of some suites -> the beginning of its SHA-256."""
-    found: dict[str, str] = {}
-    for name in sorted(suites):
-        in_agentdojo = Path(str(files("agentdojo"))) / "data" / "suites" / name
-        found |= _digests(benchmark.suite(name).data_path or in_agentdojo, f"{benchmark.name}/{name}")
-    if options.get("data") == FETCHED:
-        found |= _digests(fetched_asb(), "fetched asb")
-    if options.get("source") == FETCHED:
-        found |= _digests(fetched_agentdyn(), "fetched agentdyn")
-    return found
-
-
-def _digests(folder: Path, shown: str) -> dict[str, str]:
-    """Digests of the data files in a folder, by what they are called; none where there is no folder."""
-    return {
-        f"{shown}/{path.relative_to(folder).as_posix()}": content_digest(path)
-        for path in (sorted(folder.rglob("*")) if folder.is_dir() else ())
-        if path.suffix in _DATA_SUFFIXES and path.is_file()
-    }

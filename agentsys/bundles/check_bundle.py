@@ -58,7 +58,7 @@ def list_findings(found: Verification) -> Iterator[CheckFinding]:
 
     bad = [case for case in found.cases if case.outcome in (VerifyOutcome.DIFFERS, VerifyOutcome.NOT_RUN)]
     details = [
-        f"{case.outcome.value.replace('_', ' ')}: {case.record}: {'; '.join([*case.differences, *case.details])}"
+        f"{case.outcome.value.replace('_', ' ')}: {case.record}: {'; '.join([*case.differences, *case.why])}"
         for case in bad
     ]
     if found.ended:

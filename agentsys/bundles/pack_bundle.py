@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 import orjson
 
 from agentsys.base.config_catalog import list_config_names, load_config
-from agentsys.base.grouping import group_by
 from agentsys.base.json_values import to_json_bytes
 from agentsys.bundles.bundle_archive import (
     KEPT,
@@ -25,7 +24,6 @@ from agentsys.bundles.bundle_archive import (
     BundledCell,
     BundleWriter,
     Manifest,
-    hash_data_files,
     list_package_versions,
 )
 from agentsys.bundles.rerun_bundle import PortableCell, check_bundled_settings, make_portable
@@ -39,7 +37,6 @@ from agentsys.records.runs_source import RECORDS
 from agentsys.records.schema import OWN_KEY
 from agentsys.records.stored_plan import find_unfinished
 from agentsys.runs.cell import resolve_model_config
-from agentsys.runs.instantiate import instantiate
 from agentsys.runs.provenance import Recipe, load_code_states, load_recipe
 from agentsys.runs.store import OWN_FOLDER, Store
 from agentsys.runs.store import REPLIES_FOLDER as OWN_REPLIES
@@ -163,7 +160,6 @@ def pack_bundle(logdir: Path, file: Path) -> PackedBundle:
             versions=list_package_versions(),
             cells={one: _build_bundled_cell(logdir, one, cell) for one, cell in cells.items()},
             code=load_code_states(logdir),
-            data=_collect_data(cells, stored),
             unfinished=missing,
             members=bundle.members,
         )
@@ -276,13 +272,3 @@ def _build_bundled_cell(logdir: Path, config_hash: str, cell: PortableCell) -> B
     return BundledCell(
         settings=cell.settings, identity=identity | {"versions": known.get("versions", identity["versions"])}
     )
-
-
-def _collect_data(cells: Mapping[str, PortableCell], stored: Iterable[_StoredRecord]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for config_hash, cases in group_by(stored, lambda case: case.config_hash).items():
-        options = cells[config_hash].settings["benchmark"]
-        if str(options.get("data", "")).startswith("bundle:"):
-            continue
-        found |= hash_data_files(instantiate("benchmark", options), options, {case.suite for case in cases})
-    return found

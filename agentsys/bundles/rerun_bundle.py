@@ -30,7 +30,6 @@ from agentsys.bundles.bundle_archive import (
     BundledCell,
     BundleReader,
     Manifest,
-    hash_data_files,
     list_package_versions,
 )
 from agentsys.errors import ConfigError
@@ -373,8 +372,6 @@ class MachineChanges:
     versions: tuple[str, ...]
     code: tuple[str, ...]
     """Files of our packages."""
-    data: tuple[str, ...]
-    """Files of datasets."""
     settings: Mapping[str, tuple[str, ...]]
     """Hash of a cell -> what its settings say otherwise here."""
     files: Mapping[str, tuple[str, ...]]
@@ -383,7 +380,7 @@ class MachineChanges:
     @property
     def lines(self) -> list[str]:
         """A line for each kind."""
-        changes = {"versions": self.versions, "code": self.code, "datasets": self.data}
+        changes = {"versions": self.versions, "code": self.code}
         return [f"{kind}: {format_names(names)}" for kind, names in changes.items() if names]
 
 
@@ -410,19 +407,9 @@ def compare_machines(manifest: Manifest, rerun: RerunPlan) -> MachineChanges:
     return MachineChanges(
         tuple(f"{name} ({manifest.versions[name]} then, {now.get(name, 'none')} now)" for name in other),
         (*own, *dict.fromkeys(code)),
-        _list_differing(manifest.data, _hash_data(rerun)),
         settings,
         files,
     )
-
-
-def _hash_data(rerun: RerunPlan) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for cell in rerun.cells.values():
-        suites = {job.case.suite for job in rerun.jobs if job.cell is cell}
-        if not str(cell.settings.benchmark.get("data", "")).startswith("/"):
-            found |= hash_data_files(cell.benchmark, cell.settings.benchmark, suites)
-    return found
 
 
 def _list_differing(then: Mapping[str, str], now: Mapping[str, str]) -> tuple[str, ...]:

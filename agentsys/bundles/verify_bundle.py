@@ -154,20 +154,6 @@ class VerifyOutcome(StrEnum):
     NOT_RUN = "not_run"
 
 
-class DifferenceCause(StrEnum):
-    """What differs here from what the bundle was made of."""
-
-    RECORD = "record"
-    REPLY = "reply"
-    DATASET = "dataset"
-    CODE = "code"
-    VERSION = "version"
-    SETTINGS = "settings"
-    CLOCK = "clock"
-    """The case's tools read the machine's clock."""
-    UNKNOWN = "unknown"
-
-
 @dataclass(frozen=True)
 class VerifiedCase:
     """One record, or one attempt of a search."""
@@ -177,9 +163,8 @@ class VerifiedCase:
     outcome: VerifyOutcome
     differences: tuple[str, ...] = ()
     """Field, value then, value now."""
-    why: tuple[DifferenceCause, ...] = ()
-    details: tuple[str, ...] = ()
-    """Of `why`, what exactly."""
+    why: tuple[str, ...] = ()
+    """What differs here from what the bundle was made of, each a kind and what exactly."""
 
 
 @dataclass(frozen=True)
@@ -249,17 +234,17 @@ def verify_bundle(
 
 def _describe_member(name: str) -> str:
     folder, _, rest = name.partition("/")
-    return f"{_MEMBER_KINDS[folder][0]} {rest}"
+    return f"{_MEMBER_KINDS[folder]} {rest}"
 
 
 _MEMBER_KINDS = {
-    RECORDS: ("record", DifferenceCause.RECORD),
-    REPLIES: ("reply", DifferenceCause.REPLY),
-    KEPT: ("kept answer", DifferenceCause.REPLY),
-    FILES: ("dataset file", DifferenceCause.DATASET),
-    CODE: ("code", DifferenceCause.CODE),
+    RECORDS: "record",
+    REPLIES: "reply",
+    KEPT: "kept answer",
+    FILES: "dataset file",
+    CODE: "code",
 }
-"""Folder of a bundle -> what its members are called, and the cause that a changed one is."""
+"""Folder of a bundle -> what its members are called."""
 
 
 @dataclass(frozen=True)
@@ -287,25 +272,22 @@ class _RecordComparer:
             outcome, differences = VerifyOutcome.DIFFERS, [] if lacks_reply else compare_records(then, now)
             if not differences and not tampered:
                 return VerifiedCase(key, VerifyOutcome.ERROR_THEN if lacks_reply else VerifyOutcome.EQUAL)
-        causes = list(self._find_causes(then or {}, now if then and now else {}, tampered=tampered))
         return VerifiedCase(
             key,
             outcome,
             tuple(differences) or ("its bytes are not those that were packed, in what is not compared",),
-            tuple(dict.fromkeys(cause for cause, _ in causes)),
-            tuple(dict.fromkeys(detail for _, detail in causes if detail)),
+            tuple(
+                dict.fromkeys(self._find_causes(then or {}, now if then and now else {}, tampered=tampered))
+            ),
         )
 
-    def _find_causes(
-        self, then: Mapping[str, Any], now: Mapping[str, Any], *, tampered: bool
-    ) -> Iterator[tuple[DifferenceCause, str]]:
+    def _find_causes(self, then: Mapping[str, Any], now: Mapping[str, Any], *, tampered: bool) -> list[str]:
         if tampered:
-            yield DifferenceCause.RECORD, "the record was changed after it was packed"
-            return
+            return ["record: it was changed after it was packed"]
         causes = [*self._find_missing_replies(now), *self._find_machine_causes(then, now)]
-        yield from causes or [(DifferenceCause.UNKNOWN, "nothing that was looked at differs")]
+        return causes or ["unknown: nothing that was looked at differs"]
 
-    def _find_missing_replies(self, now: Mapping[str, Any]) -> Iterator[tuple[DifferenceCause, str]]:
+    def _find_missing_replies(self, now: Mapping[str, Any]) -> Iterator[str]:
         """The replies that its case asked for and did not get."""
         if not _has_missing_reply(now):
             return
@@ -313,34 +295,31 @@ class _RecordComparer:
         changed = [member for member in self.changed if member.startswith(REPLIES)]
         named = [member for member in changed if _reply_key(member)[:12] in error]
         if named:
-            yield DifferenceCause.REPLY, f"{', '.join(named)} was changed after it was packed"
+            yield f"reply: {', '.join(named)} was changed after it was packed"
         elif changed:
-            yield DifferenceCause.REPLY, "a reply that it asked for is not there; some were changed"
+            yield "reply: one that it asked for is not there; some were changed"
         else:
-            yield DifferenceCause.REPLY, "it asked what nobody had asked then"
+            yield "reply: it asked what nobody had asked then"
 
-    def _find_machine_causes(
-        self, then: Mapping[str, Any], now: Mapping[str, Any]
-    ) -> Iterator[tuple[DifferenceCause, str]]:
+    def _find_machine_causes(self, then: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
         for name in self.changed:
             folder = name.partition("/")[0]
             if folder != REPLIES:  # those that the case asked for are named already
-                yield _MEMBER_KINDS[folder][1], f"{name} was changed after it was packed"
-        suite = str(_get_own_block(then).get("case", {}).get("suite"))
+                yield f"{_MEMBER_KINDS[folder]}: {name} was changed after it was packed"
+        own = _get_own_block(then)
         if now and _get_data_hash(then) != _get_data_hash(now):
-            changed = [file for file in self.here.data if f"/{suite}/" in file or file.startswith("fetched")]
-            yield DifferenceCause.DATASET, ", ".join(changed) or f"the data of {suite}"
-        config = str(_get_own_block(then).get("config_hash"))
+            yield f"dataset: the data of {own.get('case', {}).get('suite')}"
+        config = str(own.get("config_hash"))
         several = {
-            DifferenceCause.DATASET: self.here.files.get(config, ()),
-            DifferenceCause.SETTINGS: self.here.settings.get(config, ()),
-            DifferenceCause.CODE: self.here.code,
-            DifferenceCause.VERSION: self.here.versions,
+            "dataset": self.here.files.get(config, ()),
+            "settings": self.here.settings.get(config, ()),
+            "code": self.here.code,
+            "version": self.here.versions,
         }
-        yield from ((kind, format_names(names)) for kind, names in several.items() if names)
+        yield from (f"{kind}: {format_names(names)}" for kind, names in several.items() if names)
         cell = self.rerun.cells.get(config)
         if cell is not None and cell.settings.benchmark.get("clock") == "real":
-            yield DifferenceCause.CLOCK, "the case's tools read the machine's clock (benchmark.clock=real)"
+            yield "clock: the case's tools read the machine's (benchmark.clock=real)"
 
 
 def _get_own_block(stored: Mapping[str, Any]) -> Mapping[str, Any]:

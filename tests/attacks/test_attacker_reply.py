@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scripted_for_searches import QUEST, Outcomes, Says, reply
 
-from agentsys.attacks import attacker_reply as reading
 from agentsys.attacks.attack_search import find_attacker_fault, rank_attempts
 from agentsys.attacks.attacker_reply import ReplyFault, parse_proposal
 from agentsys.attacks.attacker_search import MAX_OPENINGS, MAX_REASKS
@@ -112,16 +111,6 @@ def test_an_attacker_is_told_what_was_wrong_and_asked_again_in_the_same_conversa
     assert "no JSON object with a text" in again[-1]
 
 
-@pytest.mark.parametrize("pieces", [200, 1_000])
-def test_how_much_is_read_of_a_broken_reply_grows_with_its_length_and_not_its_square(
-    pieces: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    looked_at: list[int] = []
-    lenient = reading._parse_leniently
-    monkeypatch.setattr(
-        reading, "_parse_leniently", lambda part: looked_at.append(len(part)) or lenient(part)
-    )
-    said = '{"improvement": "x",", "text": "Dear {user}"}\'' * pieces
-    parse_proposal(said)
-    assert len(said) < sum(looked_at) <= max(100_000, 15 * len(said))
+def test_a_broken_reply_of_any_length_is_read_up_to_where_it_breaks() -> None:
+    said = '{"improvement": "x",", "text": "Dear {user}"}\'' * 1_000
     assert parse_proposal('{"text": "to {user}, {goal}",} ' + said).text == "to {user}, {goal}"
