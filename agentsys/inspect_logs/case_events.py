@@ -33,11 +33,10 @@ from inspect_ai.model import (
     ModelOutput,
 )
 from inspect_ai.scorer import Score
-from inspect_ai.tool import ToolCall
+from inspect_ai.tool import ToolCall, ToolCallError
 
 from agentsys.analysis.html_report.case_views import as_text, mapping, name, number, objects
 from agentsys.inspect_logs.inspect_messages import (
-    build_refusal_error,
     build_tool_error,
     convert_arguments,
     convert_call_usage,
@@ -181,9 +180,8 @@ class CaseEvents:
         error = result.error if result is not None else None
         stopped = next((span for span in about if _is_denial(span)), None)
         if ran is None and stopped is not None:
-            error = build_refusal_error(
-                as_text(mapping(stopped.get("decision")).get("cause") or "denied by the defense")
-            )
+            cause = mapping(stopped.get("decision")).get("cause") or "denied by the defense"
+            error = ToolCallError("approval", as_text(cause))
         before = [span for span in about if span.get("kind") in _GATE_KINDS]
         after = [span for span in about if span.get("kind") not in (_RAN, _REFUSED, *_GATE_KINDS)]
         for span in before:
@@ -211,7 +209,7 @@ class CaseEvents:
         failure = None if error is None else build_tool_error(error)
         if span.get("kind") == _REFUSED:
             self._add_verdict(span)
-            failure = build_refusal_error(as_text(decision.get("cause")))
+            failure = ToolCallError("approval", as_text(decision.get("cause")))
         self._append_event(
             ToolEvent,
             id=f"span-{as_text(span.get('id'))}",

@@ -11,7 +11,6 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-import orjson
 from inspect_ai.log import (
     EvalConfig,
     EvalDataset,
@@ -145,16 +144,8 @@ def _build_error(case: CaseRow, stored: Mapping[str, Any], block: StoredBlock | 
     return EvalError(message=f"{case.error_kind}: {text}", traceback=trace, traceback_ansi=trace)
 
 
-@dataclass(frozen=True)
-class CellLog:
-    """A log and the name of its file."""
-
-    log: EvalLog
-    file_name: str
-
-
-def build_cell_log(cases: Sequence[CaseRow], config: Mapping[str, Any] | None) -> CellLog:
-    """One log.
+def build_cell_log(cases: Sequence[CaseRow], config: Mapping[str, Any] | None) -> tuple[EvalLog, str]:
+    """One log, and the name of its file.
 
     Args:
         cases: All of one model, defense, attack, benchmark, version and suite.
@@ -201,7 +192,7 @@ def build_cell_log(cases: Sequence[CaseRow], config: Mapping[str, Any] | None) -
         stats=_build_stats(samples, first.table_model, min(times), max(times)),
         samples=samples,
     )
-    return CellLog(log, f"{min(times):%Y-%m-%dT%H-%M-%S}+00-00_{task}_{identity}.eval")
+    return log, f"{min(times):%Y-%m-%dT%H-%M-%S}+00-00_{task}_{identity}.eval"
 
 
 def _list_task_arguments(case: CaseRow) -> dict[str, Any]:
@@ -290,8 +281,8 @@ def export_logs(cases: Iterable[CaseRow], folder: Path) -> WrittenLogs:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for members in cells.values():
-            cell = build_cell_log(members, _load_config(members[0]))
-            write_eval_log(cell.log, str(folder / cell.file_name))
+            log, file_name = build_cell_log(members, _load_config(members[0]))
+            write_eval_log(log, str(folder / file_name))
     except OSError as error:
         raise ConfigError(f"{folder} cannot be written ({error.strerror}); try another --out.") from None
     return WrittenLogs(folder, len(cells), len(scored), len(listed) - len(scored))
@@ -300,8 +291,4 @@ def export_logs(cases: Iterable[CaseRow], folder: Path) -> WrittenLogs:
 def _load_config(case: CaseRow) -> Mapping[str, Any] | None:
     """The resolved config of a case of ours."""
     path = None if case.config_hash is None else find_config(case.source, case.config_hash)
-    try:
-        found = None if path is None else orjson.loads(Path(path).read_bytes())
-    except (OSError, orjson.JSONDecodeError):
-        return None
-    return found if isinstance(found, dict) else None
+    return None if path is None else read_stored_json(str(path)) or None

@@ -46,18 +46,15 @@ def _build_usage(prompt: int, completion: int, cached: int, reasoning: int, cost
     )
 
 
+_TOKENS = ("input_tokens", "output_tokens", "total_tokens", "input_tokens_cache_read", "reasoning_tokens")
+
+
 def sum_usage(used: Iterable[ModelUsage]) -> ModelUsage:
     """The sum; its cost is unknown if one part's is."""
     listed = list(used)
+    sums = {name: sum(getattr(usage, name) or 0 for usage in listed) for name in _TOKENS}
     costs = [usage.total_cost for usage in listed]
-    return ModelUsage(
-        input_tokens=sum(usage.input_tokens for usage in listed),
-        output_tokens=sum(usage.output_tokens for usage in listed),
-        total_tokens=sum(usage.total_tokens for usage in listed),
-        input_tokens_cache_read=sum(usage.input_tokens_cache_read or 0 for usage in listed),
-        reasoning_tokens=sum(usage.reasoning_tokens or 0 for usage in listed),
-        total_cost=None if None in costs else sum(cost for cost in costs if cost is not None),
-    )
+    return ModelUsage(**sums, total_cost=None if None in costs else sum(filter(None, costs)))
 
 
 def convert_messages(stored: object) -> list[ChatMessage]:
@@ -74,11 +71,6 @@ def convert_arguments(value: object) -> dict[str, Any]:
 def build_tool_error(error: object) -> ToolCallError:
     """The error that a tool returned."""
     return ToolCallError("unknown", as_text(error))
-
-
-def build_refusal_error(message: str) -> ToolCallError:
-    """The error of a call that did not run because a defense refused it."""
-    return ToolCallError("approval", message)
 
 
 def _convert_message(message: Mapping[str, Any], number: int) -> ChatMessage:
