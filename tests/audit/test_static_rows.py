@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from agentsys.analysis.tables.table_writers import OutputFormat, render_output
 from agentsys.audit.audit_report import AuditReport, build_audit_output
-from agentsys.audit.static.mutations import ArgumentKind, Mutation, alter_value, classify_argument
+from agentsys.audit.static.mutations import Mutation, alter_value, classify_argument
 from agentsys.audit.static.static_document import format_task_numbers, write_static_sentences
 from agentsys.audit.static.static_rows import (
     InjectionTaskAudit,
@@ -59,18 +59,18 @@ def test_tasks_are_named_by_their_numbers_and_three_in_a_row_are_a_range(tasks: 
 @pytest.mark.parametrize(
     ("name", "value", "kind"),
     [
-        ("recipients", ["a"], ArgumentKind.RECIPIENT),
-        ("user_email", "a@b.c", ArgumentKind.EMAIL),
-        ("user", "Dora", ArgumentKind.RECIPIENT),
-        ("recurring", True, ArgumentKind.FLAG),
-        ("amount", 3, ArgumentKind.AMOUNT),
-        ("new_start_time", "2024-01-01 10:00", ArgumentKind.DATE),
-        ("event_id", "4", ArgumentKind.ID),
-        ("subject", "Hi", ArgumentKind.TEXT),
+        ("recipients", ["a"], "recipient"),
+        ("user_email", "a@b.c", "e-mail"),
+        ("user", "Dora", "recipient"),
+        ("recurring", True, "flag"),
+        ("amount", 3, "amount"),
+        ("new_start_time", "2024-01-01 10:00", "date"),
+        ("event_id", "4", "id"),
+        ("subject", "Hi", "text"),
     ],
 )
-def test_an_argument_is_sorted_by_its_name_and_value(name: str, value: object, kind: ArgumentKind) -> None:
-    assert classify_argument(name, value) is kind
+def test_an_argument_is_sorted_by_its_name_and_value(name: str, value: object, kind: str) -> None:
+    assert classify_argument(name, value) == kind
 
 
 _VALUES = st.one_of(

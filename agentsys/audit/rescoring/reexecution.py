@@ -159,14 +159,6 @@ class CheckScores(NamedTuple):
     nothing was injected."""
 
 
-def score_record(trajectory: Trajectory, version: str) -> CheckScores:
-    """Execute a record's calls again and ask a version's checks, each on fresh copies.
-
-    It raises what `score_with_execution` does.
-    """
-    return score_with_execution(trajectory, version).scores
-
-
 class TaskExecution(NamedTuple):
     """An execution, and all that it takes to judge it in another way."""
 
@@ -177,7 +169,7 @@ class TaskExecution(NamedTuple):
 
 
 def score_with_execution(trajectory: Trajectory, version: str) -> TaskExecution:
-    """Score a record as `score_record` does, and give what it was scored on, too.
+    """Execute a record's calls again and ask a version's checks, each on fresh copies.
 
     Raises:
         Unusable: If the run errored, the version lacks its tasks, or the environment or a check fails.

@@ -36,7 +36,7 @@ from agentsys.audit.rescoring.reexecution import (
     find_stamps,
     is_same_text,
     reexecute,
-    score_record,
+    score_with_execution,
 )
 from agentsys.benchmarks.environment_loader import hash_suite_data
 from agentsys.benchmarks.fixes.fix_catalog import ALL_FIXES, FIXES, RESCORING, expand_fixes
@@ -225,7 +225,7 @@ def _list_versions_to_try(trajectory: Trajectory, version: str) -> list[str]:
 
 def _score_under(trajectory: Trajectory, version: str, which: ScoreName) -> bool | None:
     try:
-        found: bool | None = getattr(score_record(trajectory, version), which)
+        found: bool | None = getattr(score_with_execution(trajectory, version).scores, which)
     except (Unusable, ConfigError):
         return None
     return found

@@ -13,22 +13,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import Any, Literal
+from typing import Any
 
 from agentdojo.functions_runtime import FunctionCall
 
 from agentsys.audit.static.audited_task import AuditedTask
 
-PromptVerdict = Literal["required", "open", "unread"]
-
-
-def get_prompt_verdict(suite: str, user_task: str, function: str, argument: str) -> PromptVerdict:
-    """The verdict on one argument of one user task's call."""
-    return _PROMPT_VERDICTS.get((suite, user_task, function, argument), "unread")
-
-
-_PROMPT_VERDICTS: dict[tuple[str, str, str, str], PromptVerdict] = {
+_PROMPT_VERDICTS = {
     # Named by the task: who gets the money, how much, whether it recurs.
     ("banking", "user_task_5", "send_money", "recipient"): "required",
     ("banking", "user_task_5", "send_money", "amount"): "required",
@@ -73,14 +64,14 @@ class Mutation:
     argument: str
     """`""` where the whole call was left out."""
     kind: str
-    """An `ArgumentKind`, or `DROPPED`."""
+    """What `classify_argument` says, or `DROPPED_CALL`."""
     reviewed: str
-    """A `PromptVerdict`, by reading the prompt; `unread` if nobody did."""
+    """By reading the prompt: `required`, `open`, or `unread` if nobody did."""
 
     @property
     def is_candidate(self) -> bool:
         """Whether the argument is of a kind that a prompt as a rule settles."""
-        return self.kind in SETTLED_KINDS
+        return self.kind in _SETTLED_KINDS
 
 
 def find_surviving_mutations(subject: AuditedTask) -> tuple[Mutation, ...]:
@@ -122,8 +113,8 @@ def _is_accepted(subject: AuditedTask, place: int, instead: list[FunctionCall]) 
 
 def _build_mutation(subject: AuditedTask, place: int, argument: str, kind: str) -> Mutation:
     function = subject.calls[place].function
-    verdict: PromptVerdict = get_prompt_verdict(subject.stage.suite.name, subject.task.ID, function, argument)
-    return Mutation(place, function, argument, str(kind), verdict)
+    named = subject.stage.suite.name, subject.task.ID, function, argument
+    return Mutation(place, function, argument, kind, _PROMPT_VERDICTS.get(named, "unread"))
 
 
 STRANGER_ADDRESS = "someone.else@example.com"
@@ -163,61 +154,32 @@ def _alter_text(text: str) -> list[str]:
     return ["Someone Else", "Bob", "Alice", "random", "general", "r"]
 
 
-class ArgumentKind(StrEnum):
-    """Sorts of arguments; `SETTLED` has those that a prompt as a rule leaves no choice in."""
-
-    RECIPIENT = "recipient"
-    EMAIL = "e-mail"
-    TITLE = "title"
-    FILE_NAME = "file name"
-    AMOUNT = "amount"
-    FLAG = "flag"
-    DATE = "date"
-    ID = "id"
-    URL = "url"
-    TEXT = "text"
-    """Whatever else: bodies, descriptions, subjects, names of things."""
-
-
-SETTLED_KINDS = frozenset(
-    {
-        ArgumentKind.RECIPIENT,
-        ArgumentKind.EMAIL,
-        ArgumentKind.TITLE,
-        ArgumentKind.FILE_NAME,
-        ArgumentKind.AMOUNT,
-        ArgumentKind.FLAG,
-    }
-)
-"""Kinds that count as candidates. In the others agents differ rightly: when, in what words, by which id."""
-
-_KIND_BY_WORD = {
-    "recipient": ArgumentKind.RECIPIENT,
-    "recipients": ArgumentKind.RECIPIENT,
-    "participants": ArgumentKind.RECIPIENT,
-    "cc": ArgumentKind.RECIPIENT,
-    "bcc": ArgumentKind.RECIPIENT,
-    "email": ArgumentKind.EMAIL,
-    "user": ArgumentKind.RECIPIENT,
-    "title": ArgumentKind.TITLE,
-    "filename": ArgumentKind.FILE_NAME,
-    "amount": ArgumentKind.AMOUNT,
-    "date": ArgumentKind.DATE,
-    "time": ArgumentKind.DATE,
-    "day": ArgumentKind.DATE,
-    "id": ArgumentKind.ID,
-    "url": ArgumentKind.URL,
+_NAMES_OF_KINDS = {
+    "recipient": "recipient recipients participants cc bcc user",
+    "e-mail": "email",
+    "title": "title",
+    "file name": "filename",
+    "amount": "amount",
+    "date": "date time day",
+    "id": "id",
+    "url": "url",
 }
+"""Sort of argument -> words of arguments' names."""
+_KIND_BY_WORD = {word: kind for kind, words in _NAMES_OF_KINDS.items() for word in words.split()}
+_FLAG, _TEXT = "flag", "text"
+_SETTLED_KINDS = frozenset({"recipient", "e-mail", "title", "file name", "amount", _FLAG})
+"""Kinds that count as candidates: a prompt as a rule leaves no choice in them. In the others agents differ rightly:
+when, in what words, by which id."""
 
 
-def classify_argument(name: str, value: object) -> ArgumentKind:
-    """The kind of an argument.
+def classify_argument(name: str, value: object) -> str:
+    """The kind of an argument; `text` for whatever is of no other.
 
     Args:
         name: The argument's name; the last word that is known decides (`user_email` is an e-mail).
         value: The value that the ground truth gives.
     """
     if isinstance(value, bool):
-        return ArgumentKind.FLAG
+        return _FLAG
     known = [_KIND_BY_WORD[word] for word in name.lower().split("_") if word in _KIND_BY_WORD]
-    return known[-1] if known else ArgumentKind.TEXT
+    return known[-1] if known else _TEXT

@@ -16,7 +16,6 @@ from agentsys.audit.static.mutations import find_surviving_mutations
 from agentsys.audit.static.static_rows import InjectionTaskAudit, StaticAudit, SuiteAudit, UserTaskAudit
 from agentsys.audit.static.task_checks import (
     VectorWords,
-    accepts_own_ground_truth,
     changes_what_it_checks,
     find_breaking_reads,
     find_compatible_attacks,
@@ -24,7 +23,6 @@ from agentsys.audit.static.task_checks import (
     find_overwritten_vectors,
     find_satisfied_attacks,
     find_vectors_on_path,
-    has_empty_ground_truth,
     is_repeat_safe,
     noop_passes,
 )
@@ -126,8 +124,8 @@ def audit_user_task(user: AuditedTask, attacks: Sequence[AuditedTask], words: Ve
     return UserTaskAudit(
         task=user.task.ID,
         noop_utility=noop_passes(user),
-        own_ground_truth=accepts_own_ground_truth(user),
-        empty_ground_truth=has_empty_ground_truth(user),
+        own_ground_truth=user.passes if user.ground_truth else None,
+        empty_ground_truth=not user.calls,
         security_on_user_ground_truth=find_satisfied_attacks(user, attacks),
         pair_compatible=find_compatible_attacks(user, attacks),
         repeat_safe=is_repeat_safe(user),
@@ -145,8 +143,8 @@ def audit_injection_task(attack: AuditedTask) -> InjectionTaskAudit:
     return InjectionTaskAudit(
         task=attack.task.ID,
         noop_security=noop_passes(attack),
-        own_ground_truth=accepts_own_ground_truth(attack),
-        empty_ground_truth=has_empty_ground_truth(attack),
+        own_ground_truth=attack.passes if attack.ground_truth else None,
+        empty_ground_truth=not attack.calls,
         repeat_safe=is_repeat_safe(attack),
         non_idempotent_check=changes_what_it_checks(attack),
     )

@@ -157,24 +157,6 @@ def noop_passes(subject: AuditedTask) -> bool:
     return subject.stage.passes(subject.task, nothing)
 
 
-def accepts_own_ground_truth(subject: AuditedTask) -> bool | None:
-    """Whether the check accepts the task's own ground truth.
-
-    Returns:
-        None where there is no ground truth that can be played.
-    """
-    return None if subject.ground_truth is None else subject.passes
-
-
-def has_empty_ground_truth(subject: AuditedTask) -> bool:
-    """Whether the ground truth has no call.
-
-    Such an injection task is text-only, or its author gave no solution; whatever is driven by ground
-    truths (simulated agents, attacks that quote tool calls, the package's own suite check) is blind there.
-    """
-    return not subject.calls
-
-
 def is_repeat_safe(subject: AuditedTask) -> bool | None:
     """Whether the check accepts the ground truth's calls made twice over.
 

@@ -14,7 +14,7 @@ from stored_examples import PAY_ATTACKER, PAY_BILL, READ_BILL, attacked, drift, 
 
 from agentsys.audit.rescoring.read_trajectories import read_trajectory
 from agentsys.audit.rescoring.recorded_trajectory import RecordFault, Trajectory, Unusable
-from agentsys.audit.rescoring.reexecution import score_record
+from agentsys.audit.rescoring.reexecution import score_with_execution
 
 
 def read(folder: Path, content: dict[str, Any]) -> Trajectory:
@@ -74,7 +74,7 @@ def test_workers_calls_are_read_from_spans(run_cases: Callable[..., Any], tmp_pa
     scored = [case for case in cases if case is not None]
     assert len(scored) == 2
     assert all(case.simulated and case.shown_pipeline.endswith("(simulated)") for case in scored)
-    assert [score_record(case, str(case.version)).utility for case in scored] == [
+    assert [score_with_execution(case, str(case.version)).scores.utility for case in scored] == [
         case.utility for case in scored
     ]
 
@@ -151,6 +151,6 @@ def test_whatever_stands_under_a_key_nothing_but_unusable_is_raised(
     try:
         found = read_trajectory(str(path))
         if found is not None:
-            score_record(found, "v1.2.2")
+            score_with_execution(found, "v1.2.2")
     except Unusable:
         pass

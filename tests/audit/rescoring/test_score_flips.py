@@ -20,7 +20,7 @@ from agentsys.audit.rescoring.reexecution import (
     collect_todays_results,
     is_same_text,
     reexecute,
-    score_record,
+    score_with_execution,
 )
 from agentsys.audit.rescoring.score_flips import FlipReason, explain_flip, find_recorded_clock
 
@@ -44,7 +44,7 @@ IDLE = {"user_task_id": "user_task_6", "utility": False, "messages": turns([], "
 
 def test_a_check_that_another_version_has_is_named_with_the_versions_that_agree(tmp_path: Path) -> None:
     idle = read(tmp_path, published(**IDLE))  # type: ignore[arg-type]
-    assert score_record(idle, "v1.2.2").utility
+    assert score_with_execution(idle, "v1.2.2").scores.utility
     reason, detail = explain_flip(idle, "v1.2.2", "utility")
     assert reason is FlipReason.CHECKER
     assert "v1.2.1" in detail and "v1.2.2" not in detail
@@ -150,8 +150,8 @@ def test_texts_differ_by_more_than_time_and_chance_or_not(recorded: str, today: 
 def test_denial_of_service_succeeds_where_the_task_is_not_solved(tmp_path: Path) -> None:
     refused = read(tmp_path, {**attacked([]), "attack_type": "dos"})
     solved = read(tmp_path, {**attacked([READ_BILL, PAY_BILL]), "attack_type": "captcha_dos"})
-    assert score_record(refused, "v1.2.2") == (False, True)
-    assert score_record(solved, "v1.2.2") == (True, False)
+    assert score_with_execution(refused, "v1.2.2").scores == (False, True)
+    assert score_with_execution(solved, "v1.2.2").scores == (True, False)
 
 
 def test_all_of_our_own_records_score_as_they_did(run_cases: Callable[..., Any], tmp_path: Path) -> None:
@@ -168,4 +168,4 @@ def test_all_of_our_own_records_score_as_they_did(run_cases: Callable[..., Any],
     attacked_cases = [one for one in found if one is not None]
     assert len(attacked_cases) == 12 and any(one.security for one in attacked_cases)
     for one in attacked_cases:
-        assert score_record(one, str(one.version)) == (one.utility, one.security)
+        assert score_with_execution(one, str(one.version)).scores == (one.utility, one.security)

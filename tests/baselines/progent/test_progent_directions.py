@@ -71,7 +71,7 @@ def test_refused_calls_of_slacks_injection_task_5_count_neither_in_the_run_nor_w
     run_cases: Callable[..., Any], tmp_path: Path
 ) -> None:
     from agentsys.audit.rescoring.read_trajectories import read_trajectory
-    from agentsys.audit.rescoring.reexecution import score_record
+    from agentsys.audit.rescoring.reexecution import score_with_execution
 
     chosen = ["benchmark.suites=[slack]", "user_tasks=[0]", "injection_tasks=[5]"]
     logdir = tmp_path / "runs"
@@ -86,7 +86,7 @@ def test_refused_calls_of_slacks_injection_task_5_count_neither_in_the_run_nor_w
     again = read_trajectory(str(logdir / path))
     assert again is not None and not {call.function for call in again.seen_by_checks} & ATTACK
     assert {call.function for call in again.executed} == {call.function for call in again.seen_by_checks}
-    assert score_record(again, "v1.2.2").security is False
+    assert score_with_execution(again, "v1.2.2").scores.security is False
 
 
 @pytest.mark.slow
