@@ -177,10 +177,13 @@ def protocol_members(protocol: type) -> Iterator[str]:
 
 
 def _check_shapes(made: object, offered: Mapping[str, type], called: str) -> None:
-    """A method in place of a value would always count as true, and a value cannot be called."""
+    """A method in place of a value would always count as true, and a value cannot be called.
+
+    None in place of a method says that the object lacks the ability that its class has.
+    """
     for name, ability in sorted(offered.items()):
         is_method = callable(getattr(ability, name, None))
-        if callable(getattr(made, name)) != is_method:
+        if callable(getattr(made, name)) != is_method and not (is_method and getattr(made, name) is None):
             wanted = "a method" if is_method else "a value or a property"
             raise ConfigError(
                 f"`{name}` of {called} has to be {wanted} (agentsys.abilities.{ability.__name__})."

@@ -93,8 +93,9 @@ def test_reading_tools_is_an_option_of_those_that_can_and_off_is_no_other_defens
         compose(["defense=promptarmor", *more, folder])[0] for more in ([], ["defense.read_tools=false"])
     )
     assert plain.config_hash == off.config_hash
-    with pytest.raises(ConfigError, match=r"reads no descriptions"):
-        prepare_session(["model=simulated", "defense=camel", "defense.read_tools=true", folder])
+    for defense in ("camel", "attriguard", "firewall_minimizer", "tool_result_parsing_parse_only"):
+        with pytest.raises(ConfigError, match=r"reads no descriptions"):
+            prepare_session(["model=simulated", f"defense={defense}", "defense.read_tools=true", folder])
 
 
 @pytest.mark.parametrize("choice", ["first", "all", "unneeded"])
