@@ -12,10 +12,11 @@ import typer
 
 from agentsys.analysis.metrics.best_attack import best_attacks, pool_attacks
 from agentsys.analysis.statistics.outcome_grid import ErrorRule
-from agentsys.analysis.tables.results_document import Report, results_output
+from agentsys.analysis.tables.results_document import results_output
 from agentsys.analysis.tables.results_report import build_report, measure_reading, variant_report, variants_of
-from agentsys.analysis.tables.results_screen import findings, results_screen, spent_line
-from agentsys.analysis.tables.table_writers import FILE_WIDTH, OutputFormat
+from agentsys.analysis.tables.results_screen import findings, results_screen, screen_of_reading, spent_line
+from agentsys.analysis.tables.table_document import BULLET, Document
+from agentsys.analysis.tables.table_writers import FILE_WIDTH, LongForm, Output, OutputFormat
 from agentsys.cli.cli_output import (
     ConfigDirOption,
     FormatOption,
@@ -111,10 +112,17 @@ def results_command(
         _write_costs(folders, names, form, out)
         return
     own = load_own_metrics(metric, config_dir, plugin_path)
+    called = RunNames(names).display_names
     reading = read_stored_runs(folders, names, whole_names=form.for_programs)
     if form.for_programs:
         print_unfinished(reading)
     reading, notes = _select_attacks(reading, as_one, among if best_attack else None)
+    width = table_width() if out is None else FILE_WIDTH
+    on_screen = form is OutputFormat.TABLE and not full
+    if on_screen and not fixed and by is None:
+        shown = screen_of_reading(reading, width, errors, own=own, notes=notes)
+        _write_screen(shown, reading.cases, folders, out, called)
+        return
     if fixed or by is not None:
         variants = variants_of(reading.cases, fixed=fixed, tag=by)
         found = variant_report(reading, variants, errors, own=own)
@@ -126,36 +134,28 @@ def results_command(
     if form.for_programs:
         for note in notes_apart:
             print(escape_to_line(note), file=sys.stderr)
-        write_output(results_output(found), form, out, RunNames(names).display_names)
-        return
-    _write_for_people(
-        found, reading.cases, folders, errors, form, out, RunNames(names).display_names, full=full
-    )
+        write_output(results_output(found), form, out, called)
+    elif on_screen:
+        said = findings(reading.cases, errors, width=width - len(BULLET))
+        _write_screen(results_screen(found, reading.cases, said, width), reading.cases, folders, out, called)
+    else:
+        write_output(results_output(found, findings(reading.cases, errors)), form, out, called)
+        if form is OutputFormat.TABLE and out is None:
+            _print_below(reading.cases, folders, full=True)
 
 
-def _write_for_people(
-    found: Report,
-    cases: Sequence[CaseRow],
-    folders: Sequence[Path],
-    errors: ErrorRule,
-    form: OutputFormat,
-    out: Path | None,
-    called: DisplayNames,
-    *,
-    full: bool,
+def _write_screen(
+    shown: Document, cases: Sequence[CaseRow], folders: Sequence[Path], out: Path | None, called: DisplayNames
 ) -> None:
-    """Write what people read: of a table, unless all of it is asked for, one screen."""
-    from agentsys.analysis.tables.write_terminal import BULLET  # here, as other programs need no rich
+    """Write the most important of some results, and what it took."""
+    write_output(Output("agentsys results", shown, LongForm({}, [])), OutputFormat.TABLE, out, called)
+    if out is None:
+        _print_below(cases, folders, full=False)
 
-    screen = form is OutputFormat.TABLE and not full
-    width = table_width() if out is None else FILE_WIDTH
-    below = [spent_line(cases), *ledger_lines(folders), next_step_line(folders, full=full)]
-    said = findings(cases, errors, width=width - len(BULLET) if screen else None)
-    shown = results_screen(found, cases, said, width) if screen else None
-    write_output(results_output(found, said, shown), form, out, called)
-    if form is OutputFormat.TABLE and out is None:
-        for line in below:
-            print_line(line)
+
+def _print_below(cases: Sequence[CaseRow], folders: Sequence[Path], *, full: bool) -> None:
+    for line in (spent_line(cases), *ledger_lines(folders), next_step_line(folders, full=full)):
+        print_line(line)
 
 
 def _write_costs(folders: list[Path], names: Path | None, form: OutputFormat, out: Path | None) -> None:

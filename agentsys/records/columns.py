@@ -96,7 +96,8 @@ _NOT_ALLOWED = object()
 def _parse_value(annotation: str, stored: Any) -> Any:
     """A value as a row has it; `_NOT_ALLOWED` where a column of this annotation cannot hold it."""
     kind, _, optional = annotation.partition("[")[0].partition(" | ")
-    if type(stored) is not _STORED_AS.get(kind, str) and not (stored is None and optional):
+    allowed = {_STORED_AS.get(kind, str), *([type(None)] if optional else [])}
+    if type(stored) not in allowed:
         return _NOT_ALLOWED
     return tuple(stored) if kind == "tuple" else stored
 

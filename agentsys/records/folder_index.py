@@ -96,7 +96,8 @@ class Listing(NamedTuple):
     """Folder -> paths of ASB's results files; only folders that hold some."""
     plain_folders: dict[str, PlainFolder]
     """Path below the root -> folder, of those that need not be listed again while they are unchanged."""
-    index: StoredIndex = _NO_INDEX
+    known: StoredIndex = _NO_INDEX
+    """The folder's index as it was then."""
 
     @property
     def files(self) -> list[str]:
@@ -173,7 +174,7 @@ def _list_folder(folder: str, below: str, found: Listing, before_ns: int) -> Seq
     identity, changed_ns = (status.st_dev, status.st_ino), status.st_mtime_ns
     if identity in found.folders:
         return ()
-    listed = found.index.folders.get(below)
+    listed = found.known.folders.get(below)
     if listed is None or listed.changed_ns != changed_ns:
         listed = _scan_folder(folder, found, identity, changed_ns)
         if listed is None:
@@ -248,7 +249,7 @@ def load_index(listing: Listing, files: Sequence[str] | None = None) -> list[Fil
         contents[at] = read_content(files[at])
     if new:
         _log.debug("Index of %s: %d files read, %d known", listing.root, len(new), len(files) - len(new))
-    if new or len(everything) < len(listing.index.files) or listing.plain_folders != listing.index.folders:
+    if new or len(everything) < len(listing.known.files) or listing.plain_folders != listing.known.folders:
         known = dict(zip(files, zip(stamps, contents, strict=True), strict=True))
         others = [file for file in everything if file not in known]
         marks = [_stamp_file(file) for file in others]
@@ -263,7 +264,7 @@ _NOT_THERE = SkippedFile("", "")
 def _look_up(listing: Listing, files: Sequence[str], stamps: Sequence[FileStamp]) -> list[FileContent]:
     """What an index has of files that have not changed since, `_NOT_THERE` for the others."""
     contents: list[FileContent] = [_NOT_THERE] * len(files)
-    find, cut = listing.index.files.get, _prefix_length(listing.root)
+    find, cut = listing.known.files.get, _prefix_length(listing.root)
     cases, numbers = list[int](), list[int]()
     for at, (file, mark) in enumerate(zip(files, stamps, strict=True)):
         entry = find(file[cut:])
@@ -274,7 +275,7 @@ def _look_up(listing: Listing, files: Sequence[str], stamps: Sequence[FileStamp]
                 cases.append(at)
                 numbers.append(entry[2])
     try:
-        rows = unpack_rows(listing.index.rows, [files[at] for at in cases], numbers)
+        rows = unpack_rows(listing.known.rows, [files[at] for at in cases], numbers)
     except ValueError:  # the sum is right: somebody made this who meant us to stumble
         return [_NOT_THERE] * len(files)
     for at, row in zip(cases, rows, strict=True):

@@ -10,12 +10,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from operator import attrgetter
 from typing import Annotated, Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from agentsys.analysis.metrics.cell_verdict import BROKEN, VALID, CellVerdict, judge_cells
+from agentsys.analysis.metrics.cell_verdict import BROKEN, VALID, CellEvidence, CellVerdict, judge_cells
 from agentsys.analysis.metrics.own_metric import PERCENT as PERCENT
 from agentsys.analysis.metrics.own_metric import Metric, count_answers
 from agentsys.analysis.statistics.difference_test import difference_interval
@@ -30,6 +31,7 @@ from agentsys.analysis.statistics.outcome_grid import (
     tally_suites,
 )
 from agentsys.analysis.statistics.rate_estimates import (
+    OVERALL,
     UPPER,
     Estimate,
     defense_quality,
@@ -156,22 +158,51 @@ _CELL_FIELDS = attrgetter("benchmark", "version", "model", "apart", "simulated",
 """What the name of a case's cell is made of."""
 
 
-def scored_cells(cases: Iterable[CaseRow]) -> dict[MeasuredCell, list[CaseRow]]:
-    """Cell -> those of its cases that metrics are made of; cells and cases in the order met."""
-    scored = [case for case in cases if case.is_scored]
-    # By plain fields first: a cell made for each of 50,000 cases takes as long as reading their index.
-    alike = group_by(scored, _CELL_FIELDS)
-    cells = {MeasuredCell.of(group[0]): group for group in alike.values()}
-    return cells if len(cells) == len(alike) else group_by(scored, MeasuredCell.of)
+class ScoredCells(dict[MeasuredCell, list[CaseRow]]):
+    """Cell -> those of its cases that metrics are made of; cells and cases in the order met.
+
+    What several tables and notes need of the cells is worked out once.
+    """
+
+    def __init__(self, cases: Iterable[CaseRow]) -> None:
+        self.cases = [case for case in cases if case.is_scored]
+        """All of them, in the order met."""
+        # By plain fields first: a cell made for each of 50,000 cases takes as long as reading their index.
+        alike = group_by(self.cases, _CELL_FIELDS)
+        cells = {MeasuredCell.of(group[0]): group for group in alike.values()}
+        super().__init__(cells if len(cells) == len(alike) else group_by(self.cases, MeasuredCell.of))
+        self._tallies: dict[tuple[MeasuredCell, ErrorRule], dict[str, Tally]] = {}
+
+    @cached_property
+    def evidence(self) -> dict[MeasuredCell, CellEvidence]:
+        """What each cell's cases say against its numbers."""
+        return {cell: CellEvidence(cases) for cell, cases in self.items()}
+
+    @cached_property
+    def verdicts(self) -> Verdicts:
+        """The cells' verdicts; those of one model under one attack stand beside each other."""
+        return judge_cells(self.evidence, lambda cell: (*cell[:3], cell.attack))
+
+    def tally(self, cell: MeasuredCell, rule: ErrorRule) -> dict[str, Tally]:
+        """Count a cell's cases by suite; of a cell that is not here there are none."""
+        if (cell, rule) not in self._tallies:
+            self._tallies[cell, rule] = tally_suites(self.get(cell, ()), rule)
+        return self._tallies[cell, rule]
+
+
+def scored_cells(cases: Iterable[CaseRow] | ScoredCells) -> ScoredCells:
+    """The cells of some cases; those that are made already are given back."""
+    return cases if isinstance(cases, ScoredCells) else ScoredCells(cases)
 
 
 def measure(
-    cases: Iterable[CaseRow],
+    cases: Iterable[CaseRow] | ScoredCells,
     errors: ErrorRule = ErrorRule.REPORT,
     *,
     own: Sequence[Metric] = (),
     replicates: int = 2000,
     verdicts: Verdicts | None = None,
+    brief: bool = False,
 ) -> list[MetricRow]:
     """Measure all metrics of all cells, per suite, overall and pooled.
 
@@ -182,6 +213,7 @@ def measure(
         own: Further metrics, of the user's own; errored cases are in none of them, whatever the rule.
         replicates: Number of bootstrap replicates.
         verdicts: The cells' verdicts, where they stand beside cells of other cases; None: judged here.
+        brief: Whether intervals are wanted of `overall` alone: all others take longer and are nan.
 
     Returns:
         Rows sorted by cell (`none` before other defenses), then metric, then suite, with `overall` and
@@ -195,28 +227,24 @@ def measure(
     cells = scored_cells(cases)
     rows: list[MetricRow] = []
     for cell in sorted(cells, key=MeasuredCell.order):
-        counted, upper = tally_suites(cells[cell], errors), upper_for(cells[cell])
+        counted, upper = cells.tally(cell, errors), upper_for(cells[cell])
         if cell.attack == NO_ATTACK:
-            rows += metric_rows(cell, BENIGN_UTILITY, rate_levels(counted, Side.SOLVED, resampler))
+            solved = rate_levels(counted, Side.SOLVED, resampler)
+            rows += metric_rows(cell, BENIGN_UTILITY, solved, brief=brief)
         else:
-            benign = tally_suites(cells.get(cell._replace(attack=NO_ATTACK), ()), errors)
+            benign = cells.tally(cell._replace(attack=NO_ATTACK), errors)
             found = {
                 UTILITY_UNDER_ATTACK: rate_levels(counted, Side.SOLVED, resampler),
                 TARGETED_ASR: rate_levels(counted, Side.INJECTED, resampler),
                 DEFENSE_QUALITY: _qualities(benign, counted, resampler),
             }
             for metric, rates in found.items():
-                rows += metric_rows(cell, metric, rates, upper)
+                rows += metric_rows(cell, metric, rates, upper, brief=brief)
         for metric_of_users in own:
             if answers := tally_suites(count_answers(cells[cell], metric_of_users), ErrorRule.REPORT):
                 rates = rate_levels(answers, Side.SOLVED, resampler)
-                rows += metric_rows(cell, metric_of_users.name, rates)
-    return apply_verdicts(rows, judge_scored(cells) if verdicts is None else verdicts)
-
-
-def judge_scored(cells: Mapping[MeasuredCell, Sequence[CaseRow]]) -> Verdicts:
-    """Judge `scored_cells`; those of one model under one attack stand beside each other."""
-    return judge_cells(cells, lambda cell: (*cell[:3], cell.attack))
+                rows += metric_rows(cell, metric_of_users.name, rates, brief=brief)
+    return apply_verdicts(rows, cells.verdicts if verdicts is None else verdicts)
 
 
 def apply_verdicts(rows: Iterable[MetricRow], verdicts: Verdicts) -> list[MetricRow]:
@@ -262,7 +290,12 @@ def _qualities(
 
 
 def metric_rows(
-    cell: MeasuredCell, metric: str, found: Mapping[str, Estimate | Difference], upper: float = UPPER
+    cell: MeasuredCell,
+    metric: str,
+    found: Mapping[str, Estimate | Difference],
+    upper: float = UPPER,
+    *,
+    brief: bool = False,
 ) -> Iterator[MetricRow]:
     """Rows of one metric of one cell.
 
@@ -271,9 +304,12 @@ def metric_rows(
         metric: Which metric.
         found: Level (a suite, `overall`, `pooled`) -> rate or difference.
         upper: See `upper_for`.
+        brief: Whether intervals are left out of all levels but `overall`.
     """
     for suite, estimate in found.items():
-        yield MetricRow(*cell, suite, metric, **number_of(estimate, upper)._asdict())
+        whole = suite == OVERALL or not brief
+        number = number_of(estimate, upper) if whole else number_without_interval(estimate)
+        yield MetricRow(*cell, suite, metric, *number)
 
 
 def percent(proportion: float) -> float:
@@ -288,6 +324,11 @@ def number_of(found: Estimate | Difference, upper: float = UPPER) -> Number:
     )
     bounds = percent(interval.low), percent(interval.high)
     return Number(percent(found.value), *bounds, found.n, found.errors)
+
+
+def number_without_interval(found: Estimate | Difference) -> Number:
+    """The same without an interval, which takes far longer than the rest."""
+    return Number(percent(found.value), math.nan, math.nan, found.n, found.errors)
 
 
 def number_in(row: MetricRow) -> Number:

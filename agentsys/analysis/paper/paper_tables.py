@@ -312,7 +312,7 @@ def fill_table(
 
 def judge_lines(lines: Iterable[RunLine]) -> rates.Verdicts:
     """Judge the cells of lines that stand in one table or figure."""
-    return rates.judge_scored(rates.scored_cells(case for line in lines for case in line.cases))
+    return rates.scored_cells(case for line in lines for case in line.cases).verdicts
 
 
 def _rename_chosen_rounds(cases: Sequence[CaseRow]) -> list[CaseRow]:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -64,10 +64,15 @@ class SignDraws:
         Returns:
             Shape (draws, k), of -1 and 1.
         """
-        generator = generator_of(str(self.seed), "signs", suite, way, *tasks)
-        count = self.draws * len(tasks)
-        bits = np.unpackbits(np.frombuffer(generator.bytes(-(-count // 8)), np.uint8), count=count)
-        return bits.reshape(self.draws, len(tasks)).astype(np.float64) * 2 - 1
+        return _draw_signs(self.draws, (str(self.seed), "signs", suite, way, *tasks))
+
+
+@lru_cache(maxsize=16)  # for all that is compared on the same suites; one of 40 tasks takes 3 MB
+def _draw_signs(draws: int, key: tuple[str, ...]) -> FloatArray:
+    tasks = len(key) - 4
+    count = draws * tasks
+    bits = np.unpackbits(np.frombuffer(generator_of(*key).bytes(-(-count // 8)), np.uint8), count=count)
+    return bits.reshape(draws, tasks).astype(np.float64) * 2 - 1
 
 
 def every_pattern(count: int) -> FloatArray:
@@ -87,25 +92,34 @@ class FlippedSums(NamedTuple):
     """Shape (3, flips): `squares` of the sums by the kind of task that is not flipped."""
 
 
-def flipped_sums(signs: FloatArray, change: FloatArray, cases: FloatArray) -> FlippedSums:
+def flipped_sums(
+    signs: FloatArray, change: FloatArray, cases: FloatArray, *, brief: bool = False
+) -> FlippedSums:
     """Flip a suite's tasks.
 
     Args:
         signs: Shape (flips, k).
         change: Shape (k, other kind of task): hits of the defense less those of the baseline.
         cases: Shape likewise.
+        brief: Whether only a true difference of 0 is asked about; then the rest is left out.
     """
-    changed_pairs, counted = signs @ change, signs @ cases
+    changed_pairs = signs @ change
+    if brief:
+        total = changed_pairs.sum(axis=1)
+        return FlippedSums(total, np.zeros_like(total), squares(changed_pairs, None))
+    counted = signs @ cases
     return FlippedSums(changed_pairs.sum(axis=1), counted.sum(axis=1), squares(changed_pairs, counted))
 
 
-def squares(change: FloatArray, cases: FloatArray) -> FloatArray:
+def squares(change: FloatArray, cases: FloatArray | None) -> FloatArray:
     """Coefficients, in D, of the sum of squares of `change - D * cases` over the last axis.
 
     Returns:
-        Shape (3, ...): of 1, -2D and D^2.
+        Shape (3, ...): of 1, -2D and D^2; without cases the first one alone.
     """
-    pairs = ((change, change), (change, cases), (cases, cases))
+    pairs = [(change, change)]
+    if cases is not None:
+        pairs += [(change, cases), (cases, cases)]
     return np.stack([np.einsum("...k,...k->...", one, other) for one, other in pairs])
 
 
@@ -150,6 +164,8 @@ class FlipReference:
 
 
 def _at(coefficients: FloatArray, difference: float) -> FloatArray:
+    if not difference:
+        return np.asarray(coefficients[0])
     found: FloatArray = coefficients[0] - 2 * difference * coefficients[1] + difference**2 * coefficients[2]
     return found
 
@@ -179,14 +195,18 @@ class PairedGrid:
     @cached_property
     def user_flips(self) -> FlippedSums:
         """Sums with the signs of user tasks drawn; the same at every level that the suite is part of."""
-        signs = self.draws.signs(self.counted.suite, "user", self.counted.user_tasks)
-        return flipped_sums(signs, self.change, self.counted.cases)
+        return flipped_sums(self.signs("user"), self.change, self.counted.cases)
 
     @cached_property
     def injection_flips(self) -> FlippedSums:
         """Sums with the signs of injection tasks drawn."""
-        signs = self.draws.signs(self.counted.suite, "injection", self.counted.injection_tasks)
-        return flipped_sums(signs, self.change.T, self.counted.cases.T)
+        return flipped_sums(self.signs("injection"), self.change.T, self.counted.cases.T)
+
+    def signs(self, kind: str) -> FloatArray:
+        """Draw the signs of one kind of task."""
+        counted = self.counted
+        tasks = counted.user_tasks if kind == "user" else counted.injection_tasks
+        return self.draws.signs(counted.suite, kind, tasks)
 
 
 @dataclass(frozen=True)
@@ -245,12 +265,25 @@ class Difference:
         both = all(self.flippable)
         return tuple(self._reference(kind, both=both) for kind, flippable in kinds if flippable)
 
-    def _reference(self, kind: str, *, both: bool) -> FlipReference:
+    @cached_property
+    def brief_references(self) -> tuple[FlipReference, ...]:
+        """The same, able to tell of a true difference of 0 alone."""
+        kinds = zip(("user", "injection"), self.flippable, strict=True)
+        both = all(self.flippable)
+        return tuple(self._reference(kind, both=both, brief=True) for kind, flippable in kinds if flippable)
+
+    def _reference(self, kind: str, *, both: bool, brief: bool = False) -> FlipReference:
         """Flip one kind of task, which stands along the rows here."""
         grids = [(grid.change, grid.counted.cases) for grid in self.grids]
         if kind == "injection":
             grids = [(change.T, cases.T) for change, cases in grids]
-        sums = _all_patterns(grids) or [getattr(grid, f"{kind}_flips") for grid in self.grids]
+        sums = _all_patterns(grids)
+        if not sums and brief:
+            sums = [
+                flipped_sums(grid.signs(kind), *parts, brief=True)
+                for grid, parts in zip(self.grids, grids, strict=True)
+            ]
+        sums = sums or [getattr(grid, f"{kind}_flips") for grid in self.grids]
         weights = np.array(
             [share / cases.sum() for (_, cases), share in zip(grids, self.shares, strict=True)]
         )
@@ -409,8 +442,50 @@ def compare_pairs(
     pairs: Sequence[Pair], side: Side, draws: SignDraws, rule: ErrorRule = ErrorRule.REPORT
 ) -> dict[str, Difference]:
     """The difference of a rate per suite, then `overall`, then `pooled`, on pairs of one model and attack."""
-    before, after = (tally_suites([pair[at] for pair in pairs], rule) for at in (0, 1))
+    before, after = tally_pairs(pairs, rule)
     return difference_levels(list(before.values()), list(after.values()), side, draws)
+
+
+def tally_pairs(pairs: Sequence[Pair], rule: ErrorRule) -> tuple[dict[str, Tally], dict[str, Tally]]:
+    """Suite -> counts of the baseline's cases, and of the others."""
+    return (
+        tally_suites([pair.baseline for pair in pairs], rule),
+        tally_suites([pair.defense for pair in pairs], rule),
+    )
+
+
+def have_same_cases(before: Sequence[Tally], after: Sequence[Tally]) -> bool:
+    """Whether two sides have the same cases, each once and none errored: then no pairing is needed."""
+    return len(before) == len(after) and all(
+        (first.suite, first.user_tasks, first.injection_tasks)
+        == (second.suite, second.user_tasks, second.injection_tasks)
+        and not first.errors + second.errors
+        and first.cases.max(initial=0) <= 1
+        and np.array_equal(first.cases, second.cases)
+        for first, second in zip(before, after, strict=True)
+    )
+
+
+def count_changes(before: Sequence[Tally], after: Sequence[Tally], side: Side) -> tuple[int, int]:
+    """Cases that gained an outcome and that lost it, where two sides have the same cases, each once."""
+    changes = [second.hits(side) - first.hits(side) for first, second in zip(before, after, strict=True)]
+    return sum(int((one > 0).sum()) for one in changes), sum(int((one < 0).sum()) for one in changes)
+
+
+def overall_difference(
+    before: Sequence[Tally], after: Sequence[Tally], side: Side, draws: SignDraws
+) -> Difference:
+    """The difference of a rate overall, on the same cases."""
+    return mean_difference(_pair_grids(before, after, side, draws))
+
+
+def _pair_grids(
+    before: Sequence[Tally], after: Sequence[Tally], side: Side, draws: SignDraws
+) -> list[PairedGrid]:
+    return [
+        PairedGrid(second, first.hits(side), second.hits(side), draws)
+        for first, second in zip(before, after, strict=True)
+    ]
 
 
 def differences_from_zero(counted: Sequence[Tally], side: Side, draws: SignDraws) -> dict[str, Difference]:
@@ -426,10 +501,7 @@ def difference_levels(
     before: Sequence[Tally], after: Sequence[Tally], side: Side, draws: SignDraws
 ) -> dict[str, Difference]:
     """The difference of a rate per suite, then `overall`, then `pooled`."""
-    grids = [
-        PairedGrid(second, first.hits(side), second.hits(side), draws)
-        for first, second in zip(before, after, strict=True)
-    ]
+    grids = _pair_grids(before, after, side, draws)
     by_suite = {grid.counted.suite: suite_difference(grid) for grid in grids}
     return {**by_suite, OVERALL: mean_difference(grids), POOLED: pooled_difference(grids)}
 
