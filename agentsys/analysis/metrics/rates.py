@@ -32,6 +32,7 @@ from agentsys.analysis.statistics.outcome_grid import (
 )
 from agentsys.analysis.statistics.rate_estimates import (
     OVERALL,
+    POOLED,
     UPPER,
     Estimate,
     defense_quality,
@@ -223,20 +224,23 @@ def measure(
     Benign utility: share of user tasks solved with no attack; utility under
     attack, targeted ASR: shares of (user task, injection task) cases.
     """
-    resampler = Resampler(replicates)
-    cells = scored_cells(cases)
+    resampler, cells = Resampler(replicates), scored_cells(cases)
     rows: list[MetricRow] = []
+    solved: dict[MeasuredCell, dict[str, Estimate]] = {}
+    """Benign cell -> its rates; it is before its attacked ones in the order."""
     for cell in sorted(cells, key=MeasuredCell.order):
         counted, upper = cells.tally(cell, errors), upper_for(cells[cell])
         if cell.attack == NO_ATTACK:
-            solved = rate_levels(counted, Side.SOLVED, resampler)
-            rows += metric_rows(cell, BENIGN_UTILITY, solved, brief=brief)
+            solved[cell] = rate_levels(counted, Side.SOLVED, resampler, pooled=not brief)
+            rows += metric_rows(cell, BENIGN_UTILITY, solved[cell], brief=brief)
         else:
-            benign = cells.tally(cell._replace(attack=NO_ATTACK), errors)
+            without_attack = cell._replace(attack=NO_ATTACK)
+            benign = _Rates(cells.tally(without_attack, errors), solved.get(without_attack, {}))
+            asr = _Rates(counted, rate_levels(counted, Side.INJECTED, resampler, pooled=not brief))
             found = {
-                UTILITY_UNDER_ATTACK: rate_levels(counted, Side.SOLVED, resampler),
-                TARGETED_ASR: rate_levels(counted, Side.INJECTED, resampler),
-                DEFENSE_QUALITY: _qualities(benign, counted, resampler),
+                UTILITY_UNDER_ATTACK: rate_levels(counted, Side.SOLVED, resampler, pooled=not brief),
+                TARGETED_ASR: asr.levels,
+                DEFENSE_QUALITY: _qualities(benign, asr, resampler),
             }
             for metric, rates in found.items():
                 rows += metric_rows(cell, metric, rates, upper, brief=brief)
@@ -270,23 +274,41 @@ def upper_for(cases: Iterable[CaseRow]) -> float:
     return 1 - (1 - UPPER) / among
 
 
-def _qualities(
-    benign: Mapping[str, Tally], attacked: Mapping[str, Tally], resampler: Resampler
-) -> dict[str, Estimate]:
+class _Rates(NamedTuple):
+    """A rate of one cell."""
+
+    counted: Mapping[str, Tally]
+    levels: dict[str, Estimate]
+    """Its user tasks alone drawn."""
+
+    def draw_from(
+        self, frames: Mapping[str, tuple[str, ...]], side: Side, resampler: Resampler
+    ) -> dict[str, Estimate]:
+        """The levels over some suites with user tasks drawn from a frame; as they are where it is their own."""
+        same = {suite: frames.get(suite, found.user_tasks) for suite, found in self.counted.items()}
+        if same == {suite: found.user_tasks for suite, found in self.counted.items()}:
+            return self.levels
+        return rate_levels(self.counted, side, resampler, frames, pooled=POOLED in self.levels)
+
+
+def _qualities(benign: _Rates, asr: _Rates, resampler: Resampler) -> dict[str, Estimate]:
     """Defense quality over the attack's suites; both of its rates draw the same user tasks."""
     frames = {
-        suite: tuple(sorted({*counted.user_tasks, *benign[suite].user_tasks}))
-        for suite, counted in attacked.items()
-        if suite in benign
+        suite: tuple(sorted({*counted.user_tasks, *benign.counted[suite].user_tasks}))
+        for suite, counted in asr.counted.items()
+        if suite in benign.counted
     }
-    asr = rate_levels(attacked, Side.INJECTED, resampler, frames)
-    shared = {suite: benign[suite] for suite in frames}
-    utility = rate_levels(shared, Side.SOLVED, resampler, frames) if shared else {}
-    if len(frames) < len(attacked):
+    shared = {suite: benign.counted[suite] for suite in frames}
+    if len(shared) < len(benign.counted):
+        levels = rate_levels(shared, Side.SOLVED, resampler, pooled=POOLED in asr.levels) if shared else {}
+        benign = _Rates(shared, levels)
+    utility = benign.draw_from(frames, Side.SOLVED, resampler) if shared else {}
+    if len(frames) < len(asr.counted):
         # A suite without benign cases has no defense quality, and then neither have all suites together.
         utility = {suite: rate for suite, rate in utility.items() if suite in shared}
     nothing = undefined_rate(resampler.replicates)
-    return {level: defense_quality(utility.get(level, nothing), rate) for level, rate in asr.items()}
+    attacked = asr.draw_from(frames, Side.INJECTED, resampler)
+    return {level: defense_quality(utility.get(level, nothing), rate) for level, rate in attacked.items()}
 
 
 def metric_rows(
