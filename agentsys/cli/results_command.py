@@ -105,43 +105,41 @@ def results_command(
     """Show utility, attack success and defense quality of stored runs, with 95% intervals."""
     if by == "budget":
         _write_budget(folders, names, form, out, figure, model)
-        return
-    if figure is not None or model is not None:
+    elif figure is not None or model is not None:
         raise ConfigError("--figure and --model go with --by budget; of other runs: agentsys figure 3 DIR.")
-    if by == "cost":
+    elif by == "cost":
         _write_costs(folders, names, form, out)
+    if by in ("budget", "cost"):
         return
     own = load_own_metrics(metric, config_dir, plugin_path)
-    called = RunNames(names).display_names
     reading = read_stored_runs(folders, names, whole_names=form.for_programs)
     if form.for_programs:
         print_unfinished(reading)
     reading, notes = _select_attacks(reading, as_one, among if best_attack else None)
-    width = table_width() if out is None else FILE_WIDTH
-    on_screen = form is OutputFormat.TABLE and not full
-    if on_screen and not fixed and by is None:
+    width, called = table_width() if out is None else FILE_WIDTH, RunNames(names).display_names
+    on_screen, varied = form is OutputFormat.TABLE and not full, fixed or by is not None
+    if on_screen and not varied:
         shown = screen_of_reading(reading, width, errors, own=own, notes=notes)
         _write_screen(shown, reading.cases, folders, out, called)
         return
-    if fixed or by is not None:
+    if varied:
         variants = variants_of(reading.cases, fixed=fixed, tag=by)
-        found = variant_report(reading, variants, errors, own=own)
-        notes_apart = (*variants.notes, *notes)
+        found, notes_apart = variant_report(reading, variants, errors, own=own), (*variants.notes, *notes)
     else:
         measured = measure_reading if form.for_programs else build_report
         found, notes_apart = measured(reading, errors, own=own), notes
     found = replace(found, notes=(*notes, *found.notes))
-    if form.for_programs:
-        for note in notes_apart:
-            print(escape_to_line(note), file=sys.stderr)
-        write_output(results_output(found), form, out, called)
-    elif on_screen:
+    if on_screen:
         said = findings(reading.cases, errors, width=width - len(BULLET))
         _write_screen(results_screen(found, reading.cases, said, width), reading.cases, folders, out, called)
-    else:
-        write_output(results_output(found, findings(reading.cases, errors)), form, out, called)
-        if form is OutputFormat.TABLE and out is None:
-            _print_below(reading.cases, folders, full=True)
+        return
+    for note in notes_apart if form.for_programs else ():
+        print(escape_to_line(note), file=sys.stderr)
+    write_output(
+        results_output(found, () if form.for_programs else findings(reading.cases, errors)), form, out, called
+    )
+    if form is OutputFormat.TABLE and out is None:
+        _print_below(reading.cases, folders, full=True)
 
 
 def _write_screen(

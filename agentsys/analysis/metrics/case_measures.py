@@ -39,7 +39,8 @@ from agentsys.analysis.metrics.rates import (
     percent,
     scored_cells,
 )
-from agentsys.analysis.statistics.differences import SignDraws, compare_pairs, pair_up
+from agentsys.analysis.statistics.case_pairs import pair_up
+from agentsys.analysis.statistics.differences import SignDraws, compare_pairs
 from agentsys.analysis.statistics.outcome_grid import ErrorRule, Resampler, Side, tally_suites
 from agentsys.analysis.statistics.rate_estimates import (
     OVERALL,

@@ -24,22 +24,18 @@ from agentsys.analysis.metrics.rates import (
     number_of,
     percent,
 )
-from agentsys.analysis.statistics.difference_test import p_value, smallest_detectable
-from agentsys.analysis.statistics.differences import (
-    SIGN_DRAWS,
-    Difference,
+from agentsys.analysis.statistics.case_pairs import (
     Pair,
     Pairing,
-    SignDraws,
     changed_pairs,
-    compare_pairs,
     count_changes,
     exposed_pairs,
     have_same_cases,
-    overall_difference,
     pair_up,
     tally_pairs,
 )
+from agentsys.analysis.statistics.difference_test import p_value, smallest_detectable
+from agentsys.analysis.statistics.differences import SIGN_DRAWS, SignDraws, compare_pairs, overall_difference
 from agentsys.analysis.statistics.outcome_grid import ErrorRule, Side
 from agentsys.analysis.statistics.rate_estimates import OVERALL, POOLED
 from agentsys.base.grouping import group_by
@@ -219,58 +215,46 @@ def overall_differences(cells: ScoredCells, errors: ErrorRule = ErrorRule.REPORT
 
     Without what takes long: intervals and the smallest detectable differences are nan, differing tasks 0.
     """
-    signs, rows = SignDraws(), list[DifferenceRow]()
+    rows: list[DifferenceRow] = []
     for cell in sorted(cells, key=lambda cell: (*_field_order(cell._replace(defense="")), cell.defense)):
         base = cell._replace(defense=NO_DEFENSE)
-        if base not in cells or cell == base:
-            continue
-        before, after = (list(cells.tally(one, errors).values()) for one in (base, cell))
-        pairing = None
-        if not have_same_cases(before, after):
-            pairing = pair_up(cells[base], cells[cell], errors, attrgetter("task_key"))
-            before, after = (list(found.values()) for found in tally_pairs(pairing.pairs, errors))
-        verdict = _judge_together(cells.evidence[base], cells.evidence[cell])
-        for metric, side in _SIDES.items() if before else ():
-            if (metric == BENIGN_UTILITY) is (cell.attack == NO_ATTACK):
-                found = overall_difference(before, after, side, signs)
-                if pairing is None:
-                    gained, lost = count_changes(before, after, side)
-                else:
-                    gained, lost = (
-                        len(changed_pairs(pairing.pairs, side, errors, to=to)) for to in (True, False)
-                    )
-                row = _overall_row(cell, metric, found, gained, lost)
-                if pairing is not None:
-                    left_out = {"errored": pairing.errored, "only_baseline": pairing.only_baseline}
-                    row = replace(row, **left_out, only_compared=pairing.only_defense)
-                rows.append(_judge_row(row, verdict))
+        if base in cells and cell != base:
+            verdict = _judge_together(cells.evidence[base], cells.evidence[cell])
+            rows += (_judge_row(row, verdict) for row in _overall_rows(cells, base, cell, errors))
     return _correct_rows(rows)
 
 
-def _overall_row(cell: MeasuredCell, metric: str, found: Difference, gained: int, lost: int) -> DifferenceRow:
-    """The overall row of a defense whose cases none has too, and the other way round."""
-    p = p_value(found, brief=True)
-    return DifferenceRow(
-        *cell,
-        by=Axis.DEFENSE.value,
-        baseline=NO_DEFENSE,
-        compared=cell.defense,
-        suite=OVERALL,
-        metric=metric,
-        cases=ALL_CASES,
-        baseline_value=percent(found.rate_before),
-        compared_value=percent(found.rate_after),
-        difference=percent(found.value),
-        **dict.fromkeys(("ci_low", "ci_high", "smallest_detectable"), math.nan),
-        **dict.fromkeys(("p", "p_holm"), p),
-        n=found.n,
-        gained=gained,
-        lost=lost,
-        **dict.fromkeys(_COUNTS, 0),
-    )
-
-
-_COUNTS = ("differing_user_tasks", "differing_injection_tasks", "errored", "only_baseline", "only_compared")
+def _overall_rows(
+    cells: ScoredCells, base: MeasuredCell, cell: MeasuredCell, errors: ErrorRule
+) -> Iterator[DifferenceRow]:
+    """The overall row of each metric for one defense beside none."""
+    before, after = (list(cells.tally(one, errors).values()) for one in (base, cell))
+    pairing = None
+    if not have_same_cases(before, after):
+        pairing = pair_up(cells[base], cells[cell], errors, attrgetter("task_key"))
+        before, after = (list(found.values()) for found in tally_pairs(pairing.pairs, errors))
+    for metric, side in _SIDES.items() if before else ():
+        if (metric == BENIGN_UTILITY) is not (cell.attack == NO_ATTACK):
+            continue
+        if pairing is None:
+            gained, lost = count_changes(before, after, side)
+        else:
+            gained, lost = (len(changed_pairs(pairing.pairs, side, errors, to=to)) for to in (True, False))
+        found = overall_difference(before, after, side, SignDraws())
+        p = p_value(found, brief=True)
+        values: dict[str, Any] = {
+            "baseline_value": percent(found.rate_before),
+            "compared_value": percent(found.rate_after),
+            "difference": percent(found.value),
+            **dict.fromkeys(("ci_low", "ci_high", "smallest_detectable"), math.nan),
+            **{"p": p, "p_holm": p, "n": found.n, "gained": gained, "lost": lost},
+            **dict.fromkeys(("differing_user_tasks", "differing_injection_tasks"), 0),
+            "errored": pairing.errored if pairing else 0,
+            "only_baseline": pairing.only_baseline if pairing else 0,
+            "only_compared": pairing.only_defense if pairing else 0,
+        }
+        names = (Axis.DEFENSE.value, NO_DEFENSE, cell.defense, OVERALL, metric, ALL_CASES)
+        yield DifferenceRow(*cell, *names, **values)
 
 
 def _judge_row(row: DifferenceRow, verdict: CellVerdict) -> DifferenceRow:

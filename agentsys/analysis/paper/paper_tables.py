@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from agentsys.analysis.metrics import rates
 from agentsys.analysis.metrics.cell_verdict import CellVerdict, shorten_verdict
-from agentsys.analysis.metrics.rates import asr_by_round
+from agentsys.analysis.metrics.rates_by_length import asr_by_round
 from agentsys.analysis.published import printed_in, short_model
 from agentsys.analysis.statistics.outcome_grid import ErrorRule, Resampler
 from agentsys.analysis.statistics.rate_estimates import OVERALL
