@@ -11,8 +11,9 @@ from typing import Annotated
 import typer
 
 from agentsys.analysis.metrics.best_attack import best_attacks, pool_attacks
+from agentsys.analysis.metrics.own_metric import Metric
 from agentsys.analysis.statistics.outcome_grid import ErrorRule
-from agentsys.analysis.tables.results_document import results_output
+from agentsys.analysis.tables.results_document import Report, results_output
 from agentsys.analysis.tables.results_report import build_report, measure_reading, variant_report, variants_of
 from agentsys.analysis.tables.results_screen import findings, results_screen, screen_of_reading, spent_line
 from agentsys.analysis.tables.table_document import BULLET, Document
@@ -122,13 +123,7 @@ def results_command(
         shown = screen_of_reading(reading, width, errors, own=own, notes=notes)
         _write_screen(shown, reading.cases, folders, out, called)
         return
-    if varied:
-        variants = variants_of(reading.cases, fixed=fixed, tag=by)
-        found, notes_apart = variant_report(reading, variants, errors, own=own), (*variants.notes, *notes)
-    else:
-        measured = measure_reading if form.for_programs else build_report
-        found, notes_apart = measured(reading, errors, own=own), notes
-    found = replace(found, notes=(*notes, *found.notes))
+    found, notes_apart = _measure(reading, form, errors, own, notes, fixed=fixed, tag=by)
     if on_screen:
         said = findings(reading.cases, errors, width=width - len(BULLET))
         _write_screen(results_screen(found, reading.cases, said, width), reading.cases, folders, out, called)
@@ -140,6 +135,26 @@ def results_command(
     )
     if form is OutputFormat.TABLE and out is None:
         _print_below(reading.cases, folders, full=True)
+
+
+def _measure(
+    reading: LoadedCases,
+    form: OutputFormat,
+    errors: ErrorRule,
+    own: Sequence[Metric],
+    notes: tuple[str, ...],
+    *,
+    fixed: bool,
+    tag: str | None,
+) -> tuple[Report, tuple[str, ...]]:
+    """What was read as a report; and its notes that are said aside where there is no room for others."""
+    if fixed or tag is not None:
+        variants = variants_of(reading.cases, fixed=fixed, tag=tag)
+        found, notes_apart = variant_report(reading, variants, errors, own=own), (*variants.notes, *notes)
+    else:
+        measured = measure_reading if form.for_programs else build_report
+        found, notes_apart = measured(reading, errors, own=own), notes
+    return replace(found, notes=(*notes, *found.notes)), notes_apart
 
 
 def _write_screen(
