@@ -150,11 +150,11 @@ def load_runs(
     Raises:
         ConfigError: If a path does not exist, none holds a case, or a file of names is not one.
     """
-    from agentsys.analysis.metrics.rates import MeasuredCell, judge_scored, scored_cells
+    from agentsys.analysis.metrics.rates import MeasuredCell, scored_cells
     from agentsys.records import case_reader
 
     def judge(rows: Sequence[CaseRow]) -> dict[str, list[str | None]]:
-        verdicts = judge_scored(scored_cells(rows))
+        verdicts = scored_cells(rows).verdicts
         found = [verdicts[MeasuredCell.of(row)] if row.is_scored else (None, None) for row in rows]
         return {"verdict": [one[0] for one in found], "reasons": [one[1] for one in found]}
 

@@ -70,7 +70,7 @@ def write_output(
         from agentsys.analysis.tables.write_terminal import terminal_document
 
         # Not cropped: what cannot be made to fit, a path say, is left to the terminal to break.
-        Console(width=table_width()).print(terminal_document(output.screen or output.document), crop=False)
+        Console(width=table_width()).print(terminal_document(output.document), crop=False)
     elif form is OutputFormat.PARQUET:
         if sys.stdout.isatty():
             raise ConfigError(

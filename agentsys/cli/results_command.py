@@ -11,11 +11,13 @@ from typing import Annotated
 import typer
 
 from agentsys.analysis.metrics.best_attack import best_attacks, pool_attacks
+from agentsys.analysis.metrics.own_metric import Metric
 from agentsys.analysis.statistics.outcome_grid import ErrorRule
 from agentsys.analysis.tables.results_document import Report, results_output
 from agentsys.analysis.tables.results_report import build_report, measure_reading, variant_report, variants_of
-from agentsys.analysis.tables.results_screen import findings, results_screen, spent_line
-from agentsys.analysis.tables.table_writers import FILE_WIDTH, OutputFormat
+from agentsys.analysis.tables.results_screen import findings, results_screen, screen_of_reading, spent_line
+from agentsys.analysis.tables.table_document import BULLET, Document
+from agentsys.analysis.tables.table_writers import FILE_WIDTH, LongForm, Output, OutputFormat
 from agentsys.cli.cli_output import (
     ConfigDirOption,
     FormatOption,
@@ -104,58 +106,69 @@ def results_command(
     """Show utility, attack success and defense quality of stored runs, with 95% intervals."""
     if by == "budget":
         _write_budget(folders, names, form, out, figure, model)
-        return
-    if figure is not None or model is not None:
+    elif figure is not None or model is not None:
         raise ConfigError("--figure and --model go with --by budget; of other runs: agentsys figure 3 DIR.")
-    if by == "cost":
+    elif by == "cost":
         _write_costs(folders, names, form, out)
+    if by in ("budget", "cost"):
         return
     own = load_own_metrics(metric, config_dir, plugin_path)
     reading = read_stored_runs(folders, names, whole_names=form.for_programs)
     if form.for_programs:
         print_unfinished(reading)
     reading, notes = _select_attacks(reading, as_one, among if best_attack else None)
-    if fixed or by is not None:
-        variants = variants_of(reading.cases, fixed=fixed, tag=by)
-        found = variant_report(reading, variants, errors, own=own)
-        notes_apart = (*variants.notes, *notes)
+    width, called = table_width() if out is None else FILE_WIDTH, RunNames(names).display_names
+    on_screen, varied = form is OutputFormat.TABLE and not full, fixed or by is not None
+    if on_screen and not varied:
+        shown = screen_of_reading(reading, width, errors, own=own, notes=notes)
+        _write_screen(shown, reading.cases, folders, out, called)
+        return
+    found, notes_apart = _measure(reading, form, errors, own, notes, fixed=fixed, tag=by)
+    if on_screen:
+        said = findings(reading.cases, errors, width=width - len(BULLET))
+        _write_screen(results_screen(found, reading.cases, said, width), reading.cases, folders, out, called)
+        return
+    for note in notes_apart if form.for_programs else ():
+        print(escape_to_line(note), file=sys.stderr)
+    write_output(
+        results_output(found, () if form.for_programs else findings(reading.cases, errors)), form, out, called
+    )
+    if form is OutputFormat.TABLE and out is None:
+        _print_below(reading.cases, folders, full=True)
+
+
+def _measure(
+    reading: LoadedCases,
+    form: OutputFormat,
+    errors: ErrorRule,
+    own: Sequence[Metric],
+    notes: tuple[str, ...],
+    *,
+    fixed: bool,
+    tag: str | None,
+) -> tuple[Report, tuple[str, ...]]:
+    """What was read as a report; and its notes that are said aside where there is no room for others."""
+    if fixed or tag is not None:
+        variants = variants_of(reading.cases, fixed=fixed, tag=tag)
+        found, notes_apart = variant_report(reading, variants, errors, own=own), (*variants.notes, *notes)
     else:
         measured = measure_reading if form.for_programs else build_report
         found, notes_apart = measured(reading, errors, own=own), notes
-    found = replace(found, notes=(*notes, *found.notes))
-    if form.for_programs:
-        for note in notes_apart:
-            print(escape_to_line(note), file=sys.stderr)
-        write_output(results_output(found), form, out, RunNames(names).display_names)
-        return
-    _write_for_people(
-        found, reading.cases, folders, errors, form, out, RunNames(names).display_names, full=full
-    )
+    return replace(found, notes=(*notes, *found.notes)), notes_apart
 
 
-def _write_for_people(
-    found: Report,
-    cases: Sequence[CaseRow],
-    folders: Sequence[Path],
-    errors: ErrorRule,
-    form: OutputFormat,
-    out: Path | None,
-    called: DisplayNames,
-    *,
-    full: bool,
+def _write_screen(
+    shown: Document, cases: Sequence[CaseRow], folders: Sequence[Path], out: Path | None, called: DisplayNames
 ) -> None:
-    """Write what people read: of a table, unless all of it is asked for, one screen."""
-    from agentsys.analysis.tables.write_terminal import BULLET  # here, as other programs need no rich
+    """Write the most important of some results, and what it took."""
+    write_output(Output("agentsys results", shown, LongForm({}, [])), OutputFormat.TABLE, out, called)
+    if out is None:
+        _print_below(cases, folders, full=False)
 
-    screen = form is OutputFormat.TABLE and not full
-    width = table_width() if out is None else FILE_WIDTH
-    below = [spent_line(cases), *ledger_lines(folders), next_step_line(folders, full=full)]
-    said = findings(cases, errors, width=width - len(BULLET) if screen else None)
-    shown = results_screen(found, cases, said, width) if screen else None
-    write_output(results_output(found, said, shown), form, out, called)
-    if form is OutputFormat.TABLE and out is None:
-        for line in below:
-            print_line(line)
+
+def _print_below(cases: Sequence[CaseRow], folders: Sequence[Path], *, full: bool) -> None:
+    for line in (spent_line(cases), *ledger_lines(folders), next_step_line(folders, full=full)):
+        print_line(line)
 
 
 def _write_costs(folders: list[Path], names: Path | None, form: OutputFormat, out: Path | None) -> None:

@@ -20,8 +20,16 @@ from agentsys.records.asb_format import AsbResultRow, read_asb_rows
 from agentsys.records.case import UNKNOWN_FIELDS
 from agentsys.records.case_row import COLUMNS, CaseRow
 from agentsys.records.columns import build_frame
-from agentsys.records.folder_index import FileContent, FolderSnapshot, load_index, read_content
-from agentsys.records.listing import FolderId, Listing, SkippedFile, list_files
+from agentsys.records.folder_index import (
+    FileContent,
+    FolderId,
+    FolderSnapshot,
+    Listing,
+    SkippedFile,
+    list_files,
+    load_index,
+    read_content,
+)
 from agentsys.records.names_file import RunNames
 from agentsys.records.resolve_runs import RepeatedFile, resolve_runs
 from agentsys.records.runs_source import open_runs

@@ -1,4 +1,4 @@
-"""Packs `CaseRow`s into short texts for an index, and into the columns of a data frame.
+"""Packs `CaseRow`s into columns: of an index, and of a data frame.
 
 A column's type follows from its annotation on `CaseRow`.
 """
@@ -6,9 +6,10 @@ A column's type follows from its annotation on `CaseRow`.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
-from operator import attrgetter
+from itertools import repeat
+from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -19,133 +20,92 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _ANNOTATIONS = {column.name: str(column.type) for column in fields(CaseRow)}
-_JSON = {name for name, kind in _ANNOTATIONS.items() if kind.startswith(("Mapping", "tuple"))}
-"""Columns of mappings and tuples, which are stored as JSON in JSON, so that equal ones can be shared."""
 _STORED = [name for name in _ANNOTATIONS if name != "source"]
 """The path is not stored: it changes when a folder is moved."""
-_IS_JSON = [name in _JSON for name in _STORED]
-_stored = attrgetter(*_STORED)
-
 _NUMBERS: dict[str, type] = {"int": int, "bool": bool, "float": float}
 """Annotation, None aside -> type of the values; others are of texts, mappings and tuples."""
+_STORED_AS: dict[str, type] = {**_NUMBERS, "Mapping": dict, "tuple": list}
+"""The same of values as JSON has them; of others `str`."""
 
-_EMPTY_ROW = orjson.dumps(
-    [
-        None if name in _JSON or kind.endswith("None") else _NUMBERS.get(kind, str)()
-        for name, kind in _ANNOTATIONS.items()
-        if name != "source"
-    ]
-)
-"""Stands for a row that has no text."""
-
-_AT_ONCE = 500
-"""Rows whose slots are filled together: so many stay in the processor's cache, in which 50,000 do not."""
+Columns = Mapping[str, tuple[Sequence[Any], Sequence[int] | None]]
+"""Column -> its different values as JSON has them and, for each row, the place of its own; None: all have one."""
 
 
-def pack_rows(rows: Sequence[CaseRow]) -> list[bytes | None]:
-    """Rows as JSON, less their paths; None for one that JSON could not give back (nan, huge numbers)."""
-    texts = [*map(_pack_row, rows)]
-    again = unpack_rows([text or _EMPTY_ROW for text in texts], [row.source for row in rows])
-    return [text if row == same else None for text, row, same in zip(texts, rows, again, strict=True)]
+def pack_rows(rows: Sequence[CaseRow]) -> tuple[Columns, frozenset[int]]:
+    """Rows as columns, less their paths; and the places of rows that are left out.
 
-
-def _pack_row(row: CaseRow) -> bytes | None:
-    try:
-        # Most mappings are empty: null is short.
-        return orjson.dumps(
-            [
-                (orjson.dumps(value).decode() if value else None) if is_json else value
-                for is_json, value in zip(_IS_JSON, _stored(row), strict=True)
-            ]
+    These are such as JSON would not give back (nan, huge numbers).
+    """
+    packed: dict[str, tuple[Sequence[Any], Sequence[int] | None]] = {}
+    bad: set[int] = set()
+    for name in _STORED:
+        values = [*map(attrgetter(name), rows)]
+        texts = [*map(_dump_value, values)]
+        different = {text: orjson.loads(text) for text in dict.fromkeys(texts)}
+        again = {text: _parse_value(_ANNOTATIONS[name], stored) for text, stored in different.items()}
+        bad.update(
+            at for at, (text, value) in enumerate(zip(texts, values, strict=True)) if again[text] != value
         )
+        places = {text: at for at, text in enumerate(different)}
+        packed[name] = [*different.values()], [places[text] for text in texts] if len(places) > 1 else None
+    if bad:
+        packed = dict(pack_rows([row for at, row in enumerate(rows) if at not in bad])[0])
+    return packed, frozenset(bad)
+
+
+def _dump_value(value: object) -> bytes:
+    try:
+        return orjson.dumps(value)
     except TypeError:  # a number beyond 64 bits
-        return None
+        return b"null"
 
 
-def unpack_rows(texts: Sequence[bytes], sources: Sequence[str]) -> list[CaseRow]:
-    """The rows of some texts that `packed` made; they share texts and mappings that are equal.
+def unpack_rows(packed: Columns, sources: Sequence[str], numbers: Sequence[int]) -> list[CaseRow]:
+    """Some of the rows that were packed; they share texts and mappings that are equal.
 
     Args:
-        texts: One for each row. Anyone may have written them: they are data, and no type is trusted.
-        sources: The path of each row.
+        packed: Anyone may have written it: it is data, and no type is trusted.
+        sources: The path of each row that is wanted.
+        numbers: The number of each.
 
     Raises:
-        ValueError: If one of the texts is not a row's.
+        ValueError: If these are not the columns of rows.
     """
-    columns = [(_setter(name), _reader(name, _ANNOTATIONS[name])) for name in _STORED]
-    put_source = _setter("source")
-    rows: list[CaseRow] = []
-    for start in range(0, len(texts), _AT_ONCE):
-        stored = [orjson.loads(text) for text in texts[start : start + _AT_ONCE]]
-        if not all(isinstance(values, list) and len(values) == len(_STORED) for values in stored):
-            raise ValueError("not a row's text")
-        some = [CaseRow.__new__(CaseRow) for _ in stored]
-        try:
-            for (put, read), values in zip(columns, zip(*stored, strict=True), strict=True):
-                # Into its slot, a column at a time: a quarter of what 50,000 calls of `CaseRow` take.
-                deque(map(put, some, read(values)), maxlen=0)
-        except TypeError:  # a list or a mapping where a text should be
-            raise ValueError("not a row's text") from None
-        deque(map(put_source, some, sources[start:]), maxlen=0)
-        rows += some
+    rows = [CaseRow.__new__(CaseRow) for _ in numbers]
+    if not rows:
+        return rows
+    choose = itemgetter(*numbers, 0)  # one alone would give no tuple; what is too much is passed over
+    deque(map(_setter("source"), rows, sources), maxlen=0)
+    try:
+        for name in _STORED:
+            values, places = packed[name]
+            parsed = [_parse_value(_ANNOTATIONS[name], value) for value in values]
+            if _NOT_ALLOWED in parsed:
+                raise ValueError(f"{name}: no such value")
+            own = repeat(parsed[0]) if places is None else map(parsed.__getitem__, choose(places))
+            # Into its slot, a column at a time: a quarter of what 50,000 calls of `CaseRow` take.
+            deque(map(_setter(name), rows, own), maxlen=0)
+    except (TypeError, LookupError):
+        raise ValueError("not the columns of rows") from None
     return rows
+
+
+_NOT_ALLOWED = object()
+
+
+def _parse_value(annotation: str, stored: Any) -> Any:
+    """A value as a row has it; `_NOT_ALLOWED` where a column of this annotation cannot hold it."""
+    kind, _, optional = annotation.partition("[")[0].partition(" | ")
+    allowed = {_STORED_AS.get(kind, str), *([type(None)] if optional else [])}
+    if type(stored) not in allowed:
+        return _NOT_ALLOWED
+    return tuple(stored) if kind == "tuple" else stored
 
 
 def _setter(name: str) -> Callable[[CaseRow, Any], None]:
     """What puts a value into a row's slot."""
     setter: Callable[[CaseRow, Any], None] = getattr(CaseRow, name).__set__
     return setter
-
-
-def _reader(name: str, kind: str) -> Callable[[Sequence[Any]], Iterable[Any]]:
-    """What makes a row's values out of a column's stored ones, or raises ValueError."""
-    return _numbers(kind) if kind.removesuffix(" | None") in _NUMBERS else _TextColumn(name, kind)
-
-
-class _TextColumn(dict[Any, Any]):
-    """A column's texts as they are stored -> as a row has them, each different one made once."""
-
-    def __init__(self, name: str, kind: str) -> None:
-        self._parse = _PARSE.get(kind.partition("[")[0], str)
-        if name in _JSON or kind.endswith("None"):
-            self[None] = self._parse("null") if name in _JSON else None
-
-    def __call__(self, values: Sequence[Any]) -> Iterable[Any]:
-        return map(self.__getitem__, values)
-
-    def __missing__(self, stored: object) -> Any:
-        if not isinstance(stored, str):
-            raise ValueError("no text")
-        value = self[stored] = self._parse(stored)
-        return value
-
-
-def _mapping(text: str) -> dict[str, Any]:
-    value = orjson.loads(text) or {}
-    if not isinstance(value, dict):
-        raise ValueError("no mapping")
-    return value
-
-
-def _tuple(text: str) -> tuple[Any, ...]:
-    value = orjson.loads(text) or []
-    if not isinstance(value, list):
-        raise ValueError("no list")
-    return tuple(value)
-
-
-_PARSE = {"Mapping": _mapping, "tuple": _tuple}
-
-
-def _numbers(kind: str) -> Callable[[Sequence[Any]], Sequence[Any]]:
-    types = {_NUMBERS[kind.removesuffix(" | None")], *([type(None)] if kind.endswith("None") else [])}
-
-    def checked(values: Sequence[Any]) -> Sequence[Any]:
-        if not types.issuperset(map(type, values)):
-            raise ValueError("no number")
-        return values
-
-    return checked
 
 
 def build_frame(rows: Sequence[CaseRow]) -> pd.DataFrame:
@@ -165,7 +125,7 @@ def _series(values: list[Any], name: str, kind: str) -> pd.Series[Any]:
 
     if kind.startswith("Mapping"):
         values = [orjson.loads(orjson.dumps(value)) if value else {} for value in values]
-    if name in _JSON:
+    if kind.startswith(("Mapping", "tuple")):
         return pd.Series(values, dtype=object)
     plain = kind.removesuffix(" | None")
     if plain not in _NUMBERS:

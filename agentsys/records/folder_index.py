@@ -1,9 +1,12 @@
-"""`load_index`: the contents of a folder's files, read once and kept in one SQLite file.
+"""`list_files` and `load_index`: the files under a folder and what they hold, listed and read once.
 
-The index is a cache and nothing else. It has one row per JSON file under the folder, with the size and the
-time of change it was read at: a file for which both still hold is not read again. Whatever is wrong with the
-index (damaged, locked, another version's, somebody else's), the files are read instead, and it is made anew;
-deleting it is safe at any time.
+Both are kept in one JSON file, the index, which is a cache and nothing else. Of each folder it has the time of
+change at which it was listed, of each file the size and the time of change at which it was read: where these
+still hold, nothing is listed or read again. Whatever is wrong with the index (damaged, another version's,
+somebody else's), the disk is asked instead, and it is made anew; deleting it is safe at any time.
+
+Each folder is visited once and hidden ones are passed over. Files with many cases each (ASB's results) are
+listed apart, because the index has no place for them.
 """
 
 from __future__ import annotations
@@ -11,44 +14,95 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-import sqlite3
 import stat
 import time
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from operator import attrgetter
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import orjson
 from platformdirs import user_cache_path
 
-from agentsys.records.case import UnreadableRecord
+from agentsys.base.atomic_file import write_atomically
+from agentsys.errors import ConfigError
+from agentsys.records.asb_format import is_asb_result
+from agentsys.records.case import ATTEMPTS, UnreadableRecord
 from agentsys.records.case_row import CaseRow
-from agentsys.records.columns import pack_rows, unpack_rows
-from agentsys.records.listing import Listing, SkippedFile
-from agentsys.records.old_shards import LOGDIR_OWN_FOLDER
+from agentsys.records.columns import Columns, pack_rows, unpack_rows
+from agentsys.records.old_shards import LOGDIR_OWN_FOLDER, unpack_shards, unpack_shards_above
 from agentsys.records.stored_file import read_case_file
 
-INDEX_NAME = "index.sqlite"
+INDEX_NAME = "index.json"
+_OLD_NAME = "index.sqlite"
+"""Name of the index of versions up to 0.1, which is in nobody's way but for its size."""
 _TOO_YOUNG_NS = 2_000_000_000
-"""A file changed so shortly before it was read may change again within one tick of the file system's
+"""A file or folder changed so shortly before it was read may change again within one tick of the file system's
 clock, unnoticed; it is not taken from the index but read again next time."""
-_AT_ONCE = 5000
-"""Files that are read, and then added to the index, together."""
-_PATIENCE_S = 5.0
-"""How long another process that is writing to the index is waited for."""
 
 _log = logging.getLogger(__name__)
+
+FolderId = tuple[int, int]
+"""Device and inode: the same for every path that leads to a folder."""
+FileStamp = tuple[int, int]
+"""A file's size and time of change in ns; the size -1 where it is gone or out of reach."""
+
+
+class SkippedFile(NamedTuple):
+    """A file (or a folder that cannot be listed) that was passed over."""
+
+    path: str
+    reason: str
+
 
 FileContent = CaseRow | SkippedFile | None
 """What a file holds: a case, nothing that can be used, or something else (a plan, a cache)."""
 
-FileStamp = tuple[bytes, int, int]
-"""What a file is known by: its path below the folder, its size, and its time of change in ns."""
 
-_IndexEntry = tuple[bytes, int, int, bytes | None, int]
-"""A file's stamp, its row as text (None: the file is something else), and the sum of both."""
+class PlainFolder(NamedTuple):
+    """A folder that holds files and folders alone (no links, pipes or tables), as it was listed."""
+
+    changed_ns: int
+    subfolders: Sequence[str]
+    """Their names, sorted, like the next ones."""
+    files: Sequence[str]
+
+
+class StoredIndex(NamedTuple):
+    """An index as it was read."""
+
+    folders: Mapping[str, PlainFolder]
+    """Path below the root -> folder."""
+    files: Mapping[str, tuple[int, int, int]]
+    """Path below the root -> the file's stamp, and the number of its row; -1: the file is something else."""
+    rows: Columns
+
+
+_NO_INDEX = StoredIndex({}, {}, {})
+
+
+class Listing(NamedTuple):
+    """The contents of one given path."""
+
+    root: str
+    """The path as it was given; every file's path begins with it."""
+    folders: dict[FolderId, list[str]]
+    """Folder -> paths of its JSON files; both sorted, a folder before its subfolders."""
+    skipped_entries: list[SkippedFile]
+    """Folders that may not be looked into, and pipes and devices."""
+    asb_results: dict[FolderId, list[str]]
+    """Folder -> paths of ASB's results files; only folders that hold some."""
+    plain_folders: dict[str, PlainFolder]
+    """Path below the root -> folder, of those that need not be listed again while they are unchanged."""
+    known: StoredIndex = _NO_INDEX
+    """The folder's index as it was then."""
+
+    @property
+    def files(self) -> list[str]:
+        """All paths, in order."""
+        return [path for paths in self.folders.values() for path in paths]
 
 
 class FolderSnapshot(NamedTuple):
@@ -61,12 +115,121 @@ class FolderSnapshot(NamedTuple):
     @property
     def finished_hashes(self) -> dict[str, str]:
         """Record of ours that ended without an error -> the hash of its config."""
-        cut = len(os.path.join(self.listing.root, ""))  # noqa: PTH118
+        cut = _prefix_length(self.listing.root)
         return {
             row.source[cut:]: row.config_hash
             for row in self.contents
             if isinstance(row, CaseRow) and row.status == "ok" and row.config_hash is not None
         }
+
+
+def list_files(root: Path) -> Listing:
+    """Every JSON file under a folder; a file given itself is listed whatever its name.
+
+    Args:
+        root: A folder or a file. Links are followed; every folder is visited once.
+
+    Raises:
+        ConfigError: If there is nothing at this path, or records in shards cannot be turned into files.
+    """
+    unpack_shards_above(root)
+    if not root.exists():
+        raise ConfigError(f"No folder '{root}'. Give the log folder of a run, e.g. results/runs.")
+    if root.is_file():
+        status = root.stat()
+        alone = {(status.st_dev, status.st_ino): [str(root)]}
+        if root.suffix == ".csv" and is_asb_result(str(root)):
+            return Listing(str(root), {}, [], alone, {})
+        return Listing(str(root), alone, [], {}, {})
+    indexes = (_read_index(place) for place in dict.fromkeys((logdir_index_path(root), index_path(root))))
+    found = Listing(str(root), {}, [], {}, {}, next(filter(None, indexes), _NO_INDEX))
+    before_ns, prefix = time.time_ns() - _TOO_YOUNG_NS, os.path.join(root, "")  # noqa: PTH118
+    waiting = [prefix]
+    while waiting:
+        folder = waiting.pop()
+        try:
+            subfolders = _list_folder(folder, folder[len(prefix) :], found, before_ns)
+        except OSError as error:
+            found.skipped_entries.append(SkippedFile(folder[:-1], f"cannot be read ({error.strerror})"))
+        else:
+            waiting += [f"{folder}{name}/" for name in reversed(subfolders)]
+    return found
+
+
+def _prefix_length(root: str) -> int:
+    """Characters of a path under a root that are the root's."""
+    return len(os.path.join(root, ""))  # noqa: PTH118
+
+
+def _list_folder(folder: str, below: str, found: Listing, before_ns: int) -> Sequence[str]:
+    """Enters a folder's files, unless it was visited before, and gives the names of its subfolders, sorted.
+
+    Args:
+        folder: Its path, with a slash at the end.
+        below: The same from the root on.
+        found: What was found so far.
+        before_ns: Time before which a folder must have changed to be kept in the index.
+    """
+    status = os.stat(folder)  # noqa: PTH116  `folder` is a str already
+    identity, changed_ns = (status.st_dev, status.st_ino), status.st_mtime_ns
+    if identity in found.folders:
+        return ()
+    listed = found.known.folders.get(below)
+    if listed is None or listed.changed_ns != changed_ns:
+        listed = _scan_folder(folder, found, identity, changed_ns)
+        if listed is None:
+            return _list_folder(folder, below, found, before_ns)
+    if 0 <= listed.changed_ns < before_ns:
+        found.plain_folders[below] = listed
+    found.folders[identity] = [f"{folder}{name}" for name in listed.files]
+    return listed.subfolders
+
+
+def _scan_folder(folder: str, found: Listing, identity: FolderId, changed_ns: int) -> PlainFolder | None:
+    """List a folder; the time is -1 where it is not plain. None: what was in shards has files now."""
+    with os.scandir(folder) as listing:
+        entries = sorted(listing, key=attrgetter("name"))
+    subfolders, files, tables = list[str](), list[str](), list[str]()
+    for entry in entries:
+        name = entry.name
+        if name[0] == ".":
+            if name == LOGDIR_OWN_FOLDER:
+                if unpack_shards(folder):
+                    return None
+                changed_ns = -1
+        elif name.endswith(".json") and entry.is_file(follow_symlinks=False):
+            files.append(name)
+        elif _is_folder(entry):
+            if not name.endswith(ATTEMPTS):  # a search's attempts are no cases of their own
+                subfolders.append(name)
+            changed_ns = -1 if entry.is_symlink() else changed_ns
+        elif _is_endless(entry):
+            found.skipped_entries.append(SkippedFile(entry.path, "a pipe or a device, no file"))
+            changed_ns = -1
+        elif name.endswith(".json"):
+            files.append(name)
+            changed_ns = -1
+        elif name.endswith(".csv"):
+            tables += [entry.path] if is_asb_result(entry.path) else []
+            changed_ns = -1
+    if tables:
+        found.asb_results[identity] = tables
+    return PlainFolder(changed_ns, subfolders, files)
+
+
+def _is_endless(entry: os.DirEntry[str]) -> bool:
+    """Whether this is a pipe, a socket or a device, which would be waited for, or read, for ever."""
+    try:
+        return not entry.is_file() and not entry.is_dir() and not stat.S_ISREG(entry.stat().st_mode)
+    except OSError:  # a link to nothing: whoever reads it says so
+        return False
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link in circles, or into a place out of reach
+        return False
 
 
 def load_index(listing: Listing, files: Sequence[str] | None = None) -> list[FileContent]:
@@ -76,57 +239,44 @@ def load_index(listing: Listing, files: Sequence[str] | None = None) -> list[Fil
         listing: The whole of a folder: an index is kept for it.
         files: Those of its files that are wanted; None: all.
     """
-    root, started = Path(listing.root), time.time_ns()
-    files = listing.files if files is None else files
-    place = index_path(root)
-    known = {
-        entry[0]: entry
-        for path in dict.fromkeys((logdir_index_path(root), place))
-        for entry in _read_index(path)
-    }
-    names = _relative_paths(files, listing.root)
-    contents = _look_up(files, names, known)
+    started_ns = time.time_ns()
+    everything = listing.files
+    files = everything if files is None else files
+    stamps = [_stamp_file(file) for file in files]  # before any is read
+    contents = _look_up(listing, files, stamps)
     new = [at for at, content in enumerate(contents) if content is _NOT_THERE]
+    for at in new:
+        contents[at] = read_content(files[at])
     if new:
-        _log.debug("Index of %s: %d files read, %d known", root, len(new), len(files) - len(new))
-    gone = known.keys() - set(_relative_paths(listing.files, listing.root)) if known else set[bytes]()
-    for start in range(0, len(new), _AT_ONCE):
-        some = new[start : start + _AT_ONCE]
-        stamps = [(names[at], *_stamp_file(files[at])) for at in some]  # before they are read
-        for at in some:
-            contents[at] = read_content(files[at])
-        kept = _worth_keeping([*zip(stamps, (contents[at] for at in some), strict=True)], started)
-        _write_index(place, gone, kept)
-        gone = set()
-    if gone:
-        _write_index(place, gone, [])
+        _log.debug("Index of %s: %d files read, %d known", listing.root, len(new), len(files) - len(new))
+    if new or len(everything) < len(listing.known.files) or listing.plain_folders != listing.known.folders:
+        known = dict(zip(files, zip(stamps, contents, strict=True), strict=True))
+        others = [file for file in everything if file not in known]
+        marks = [_stamp_file(file) for file in others]
+        known |= zip(others, zip(marks, _look_up(listing, others, marks), strict=True), strict=True)
+        _write_index(listing, known, started_ns - _TOO_YOUNG_NS)
     return contents
 
 
 _NOT_THERE = SkippedFile("", "")
 
 
-def _look_up(
-    files: Sequence[str], names: Sequence[bytes], known: Mapping[bytes, _IndexEntry]
-) -> list[FileContent]:
+def _look_up(listing: Listing, files: Sequence[str], stamps: Sequence[FileStamp]) -> list[FileContent]:
     """What an index has of files that have not changed since, `_NOT_THERE` for the others."""
     contents: list[FileContent] = [_NOT_THERE] * len(files)
-    cases, texts = list[int](), list[bytes]()
-    for at, (name, file) in enumerate(zip(names, files, strict=True)):
-        entry = known.get(name)
-        if entry is None or entry[1:3] != _stamp_file(file):
-            continue
-        text = entry[3]
-        if not isinstance(text, bytes | None) or entry[4] != _sum_of(entry[:3], text):
-            continue
-        if text is None:
-            contents[at] = None
-        else:
-            cases.append(at)
-            texts.append(text)
+    find, cut = listing.known.files.get, _prefix_length(listing.root)
+    cases, numbers = list[int](), list[int]()
+    for at, (file, mark) in enumerate(zip(files, stamps, strict=True)):
+        entry = find(file[cut:])
+        if entry is not None and entry[:2] == mark:
+            if entry[2] < 0:
+                contents[at] = None
+            else:
+                cases.append(at)
+                numbers.append(entry[2])
     try:
-        rows = unpack_rows(texts, [files[at] for at in cases])
-    except ValueError:  # the sums are right: somebody made this who meant us to stumble
+        rows = unpack_rows(listing.known.rows, [files[at] for at in cases], numbers)
+    except ValueError:  # the sum is right: somebody made this who meant us to stumble
         return [_NOT_THERE] * len(files)
     for at, row in zip(cases, rows, strict=True):
         contents[at] = row
@@ -141,8 +291,7 @@ def read_content(path: str) -> FileContent:
         return SkippedFile(path, str(fault))
 
 
-def _stamp_file(path: str) -> tuple[int, int]:
-    """A file's size and time of change; one that is gone or out of reach has the size -1."""
+def _stamp_file(path: str) -> FileStamp:
     try:
         status = os.stat(path)  # noqa: PTH116  `path` is a str already
     except OSError:
@@ -150,123 +299,82 @@ def _stamp_file(path: str) -> tuple[int, int]:
     return status.st_size, status.st_mtime_ns
 
 
-def _relative_paths(files: Sequence[str], root: str) -> list[bytes]:
-    """The paths of files below a folder."""
-    cut = len(os.path.join(root, ""))  # noqa: PTH118
-    # All in one go, which is quicker: no name holds a zero byte.
-    return os.fsencode("\0".join([file[cut:] for file in files])).split(b"\0") if files else []
-
-
-def _worth_keeping(
-    lines: Iterable[tuple[FileStamp, FileContent]], started_ns: int
-) -> list[tuple[FileStamp, bytes | None]]:
-    """Without young files and skipped ones (new permissions mend those and show in no mark)."""
-    old = [(mark, line) for mark, line in lines if mark[2] < started_ns - _TOO_YOUNG_NS]
-    cases = [(mark, line) for mark, line in old if isinstance(line, CaseRow)]
-    texts = pack_rows([row for _, row in cases])
-    kept = [(mark, text) for (mark, _), text in zip(cases, texts, strict=True) if text is not None]
-    return [*kept, *((mark, None) for mark, line in old if line is None)]
-
-
-def _sum_of(mark: FileStamp, text: bytes | None) -> int:
-    """SQLite has no sums of its own: a flipped bit, or half of a write, would be taken for a row."""
-    return zlib.crc32(b"%b %d %d" % mark, zlib.crc32(text or b""))
-
-
-def _read_index(place: Path) -> list[_IndexEntry]:
-    """The entries of an index; none where there is none that can be used."""
-    if place.exists():
-        with _ignore_failures(place), _open_index(place, "ro") as index:
-            return index.execute(f"SELECT path, size, mtime_ns, row, sum FROM {_table()}").fetchall()
-    return []
-
-
-def _write_index(place: Path, gone: Iterable[bytes], lines: Iterable[tuple[FileStamp, bytes | None]]) -> None:
-    """Take files that are gone out of an index, and put new rows into it."""
-    rows = [(*mark, text, _sum_of(mark, text)) for mark, text in lines]
-    with _ignore_failures(place):
-        place.parent.mkdir(parents=True, exist_ok=True)
-        with _open_index(place, "rwc") as index:
-            index.executemany(f"DELETE FROM {_table()} WHERE path = ?", ((name,) for name in gone))
-            index.executemany(f"INSERT OR REPLACE INTO {_table()} VALUES (?, ?, ?, ?, ?)", rows)
-            index.commit()
-
-
-@contextmanager
-def _ignore_failures(place: Path) -> Iterator[None]:
-    """End a look at an index, or a writing, that fails, and nothing else; a bad index is removed."""
+def _read_index(place: Path) -> StoredIndex | None:
+    """An index as it is stored; None where there is none that can be used."""
     try:
-        yield
-    except (OSError, sqlite3.OperationalError) as error:  # locked, out of reach, or the disk is full
-        _log.debug("Index %s cannot be used (%s)", place, error)
-    except (sqlite3.Error, _ForeignFileError) as error:
+        if not stat.S_ISREG(place.lstat().st_mode):
+            raise ValueError("no plain file")
+        total, _, text = place.read_bytes().partition(b"\n")
+        if total != b"%08x" % zlib.crc32(text):  # half of a write, or a flipped bit
+            raise ValueError("damaged")
+        stored = orjson.loads(text)
+        if stored["made_by"] != _fingerprint():
+            raise ValueError("of another version")
+        return _check_index(stored)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, TypeError, KeyError) as error:
         _log.debug("Index %s cannot be used (%s); it is made anew", place, error)
-        for path in (str(place), *(f"{place}{end}" for end in _JOURNALS)):
-            with suppress(OSError):
-                os.unlink(path)  # noqa: PTH108
+        return None
 
 
-@contextmanager
-def _open_index(place: Path, mode: str) -> Iterator[sqlite3.Connection]:
-    """An index that is this code's; with the mode `rwc` it is made where there is none.
+def _check_index(stored: Mapping[str, Any]) -> StoredIndex:
+    """An index from its JSON, which anyone may have written: no name leads out of its folder."""
+    folders = {below: PlainFolder(*values) for below, *values in stored["folders"]}
+    names = [name for one in folders.values() for some in (one.subfolders, one.files) for name in some]
+    if not {*map(type, names)} <= {str} or any("/" in name or name[:1] in ("", ".") for name in names):
+        raise ValueError("a name that no listing gives")
+    numbers = (at if at < stored["cases"] else -1 for at in range(len(stored["paths"])))
+    marks = zip(stored["sizes"], stored["changed_ns"], numbers, strict=True)
+    return StoredIndex(folders, dict(zip(stored["paths"], marks, strict=True)), stored["rows"])
 
-    Raises:
-        sqlite3.Error: If it is damaged, locked, or cannot be written.
-        _NotOurs: If it is something else.
+
+def _write_index(
+    listing: Listing, known: Mapping[str, tuple[FileStamp, FileContent]], before_ns: int
+) -> None:
+    """Store what is known of a folder.
+
+    Left out are young files and skipped ones (new permissions mend those and show in no mark), and names that
+    are no valid text.
     """
-    _check_plain(place)
-    address = f"{place.absolute().as_uri()}?mode={mode}"
-    with closing(sqlite3.connect(address, _PATIENCE_S, uri=True)) as index:
-        # In memory, so that a journal beside an index is never ours; what half a write leaves behind is found
-        # by the sums, or SQLite calls it malformed. The disk need not be waited for either.
-        index.executescript("PRAGMA trusted_schema=OFF; PRAGMA journal_mode=MEMORY; PRAGMA synchronous=OFF")
-        if mode == "rwc":
-            index.execute(_TABLE.replace("TABLE", "TABLE IF NOT EXISTS").format(_table()))
-        _check_schema(index)
-        yield index
+    cut = _prefix_length(listing.root)
+    old = {
+        file: (mark, content)
+        for file, (mark, content) in known.items()
+        if mark[1] < before_ns and not isinstance(content, SkippedFile) and _is_text(file)
+    }
+    cases = {file: content for file, (_, content) in old.items() if isinstance(content, CaseRow)}
+    rows, bad = pack_rows([*cases.values()])
+    paths = [file for at, file in enumerate(cases) if at not in bad]
+    count = len(paths)
+    paths += [file for file, (_, content) in old.items() if content is None]
+    stored = {
+        "made_by": _fingerprint(),
+        "folders": [
+            (below, *one) for below, one in listing.plain_folders.items() if _is_text(below, *one.files)
+        ],
+        "paths": [file[cut:] for file in paths],
+        "sizes": [old[file][0][0] for file in paths],
+        "changed_ns": [old[file][0][1] for file in paths],
+        "cases": count,
+        "rows": rows,
+    }
+    text = orjson.dumps(stored)
+    place = index_path(Path(listing.root))
+    try:
+        write_atomically(place, b"%08x\n%b" % (zlib.crc32(text), text), durable=False)
+        place.with_name(_OLD_NAME).unlink(missing_ok=True)
+    except OSError as error:  # out of reach, or the disk is full
+        _log.debug("Index %s cannot be written (%s)", place, error)
 
 
-class _ForeignFileError(Exception):
-    """A file in the index's place that this code did not write."""
-
-
-def _check_plain(place: Path) -> None:
-    """See that SQLite opens one plain file.
-
-    Raises:
-        _NotOurs: If there is something else: a link or a pipe; or a journal, which we never write, and by
-            which SQLite would change the index, or remove a file that the journal names.
-    """
-    with suppress(FileNotFoundError):
-        if not stat.S_ISREG(os.lstat(place).st_mode):
-            raise _ForeignFileError("no plain file")
-    for end in _JOURNALS:
-        if os.path.lexists(f"{place}{end}"):
-            raise _ForeignFileError("a journal lies beside it")
-
-
-_JOURNALS = ("-journal", "-wal", "-shm")
-
-
-def _check_schema(index: sqlite3.Connection) -> None:
-    """See that an index holds our table and nothing that runs when it is read (a view, a trigger).
-
-    Raises:
-        _NotOurs: If it does, or other code made it: the table's name tells.
-    """
-    found = index.execute("SELECT type, name, sql FROM sqlite_schema").fetchall()
-    if found != [("table", _table(), _TABLE.format(_table()))]:
-        raise _ForeignFileError("it is of another version")
-
-
-_TABLE = (
-    "CREATE TABLE {} (path BLOB PRIMARY KEY, size INTEGER, mtime_ns INTEGER, row BLOB, sum INTEGER)"
-    " WITHOUT ROWID"
-)
-
-
-def _table() -> str:
-    return f"files_{_fingerprint()}"
+def _is_text(*names: str) -> bool:
+    """Whether JSON can hold some names; those of files need not be valid UTF-8."""
+    try:
+        "".join(names).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def index_path(root: Path) -> Path:
@@ -286,7 +394,7 @@ def logdir_index_path(root: Path) -> Path:
 def _cache_index_path(root: Path) -> Path:
     """In the user's cache folder (`XDG_CACHE_HOME` where it is set), under a name made of the real path."""
     name = hashlib.sha256(os.fsencode(root.resolve())).hexdigest()[:32]
-    return user_cache_path("agentsys") / "index" / f"{name}.sqlite"
+    return user_cache_path("agentsys") / "index" / f"{name}.json"
 
 
 @lru_cache(maxsize=1)

@@ -18,7 +18,7 @@ import orjson
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from agentsys.records.case import Case, safe_name
-from agentsys.records.listing import Listing
+from agentsys.records.folder_index import Listing
 
 PLANS_FOLDER = Path(".agentsys", "plans")
 """In the log folder."""

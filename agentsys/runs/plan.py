@@ -17,8 +17,7 @@ from agentsys.contracts import AttackKind
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.records.case import Case
 from agentsys.records.case_reader import WORTH_AN_INDEX
-from agentsys.records.folder_index import FolderSnapshot, load_index
-from agentsys.records.listing import list_files
+from agentsys.records.folder_index import FolderSnapshot, list_files, load_index
 from agentsys.runs.cell import Cell
 from agentsys.runs.instantiate import check_abilities
 from agentsys.runs.store import RecordStatus, Store

@@ -9,8 +9,9 @@ from typing import NamedTuple
 
 import pytest
 
+from agentsys.analysis.statistics.case_pairs import Pair, pair_up
 from agentsys.analysis.statistics.difference_test import difference_interval, p_value
-from agentsys.analysis.statistics.differences import Difference, Pair, SignDraws, compare_pairs, pair_up
+from agentsys.analysis.statistics.differences import Difference, SignDraws, compare_pairs
 from agentsys.analysis.statistics.outcome_grid import Side
 from agentsys.analysis.statistics.rate_estimates import OVERALL
 from agentsys.analysis.tables.comparison_document import p_text

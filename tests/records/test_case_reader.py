@@ -201,9 +201,9 @@ def test_a_folder_is_read_from_its_index_without_pandas(tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     code = (
         "import sys; from pathlib import Path; "
-        "from agentsys.records import case_reader, folder_index, listing; "
+        "from agentsys.records import case_reader, folder_index; "
         "case_reader.WORTH_AN_INDEX = 1; runs = sys.argv[1]; cases = case_reader.read_cases([runs]).cases; "
-        "found = listing.list_files(Path(runs)); "
+        "found = folder_index.list_files(Path(runs)); "
         "looked = folder_index.FolderSnapshot(found, folder_index.load_index(found)); "
         "print(*[case.suite for case in cases], len(looked.finished_hashes), "
         "{'pandas'} & set(sys.modules))"

@@ -1,4 +1,4 @@
-"""Rows -> short texts -> rows, and rows -> a frame: nothing is lost, whatever a column holds."""
+"""Rows -> columns -> rows, and rows -> a frame: nothing is lost, whatever a column holds."""
 
 from __future__ import annotations
 
@@ -35,9 +35,10 @@ def _various(number: int) -> list[CaseRow]:
 @pytest.mark.parametrize("number", [0, 1, 200])
 def test_rows_come_back_as_they_were_and_in_order(number: int) -> None:
     rows = _various(number)
-    texts = [text for text in columns.pack_rows(rows) if text is not None]
-    again = columns.unpack_rows(texts, [one.source for one in rows])
-    assert again == rows
+    packed, left_out = columns.pack_rows(rows)
+    again = columns.unpack_rows(packed, [one.source for one in rows], range(number))
+    assert again == rows and not left_out
+    assert columns.unpack_rows(packed, [rows[-1].source], [number - 1]) == rows[-1:] if rows else not again
     assert len({id(one.model) for one in again}) <= 1
 
 
@@ -46,10 +47,11 @@ def test_rows_come_back_as_they_were_and_in_order(number: int) -> None:
     [{"duration_s": math.inf}, {"prompt_tokens": 2**70}, {"measured": {"share": math.nan}}],
     ids=["inf", "huge", "nan"],
 )
-def test_a_row_that_json_cannot_give_back_has_no_text(odd: dict[str, object]) -> None:
-    plain, other = _various(2)
-    assert columns.pack_rows([plain, replace(other, **odd)])[1] is None  # type: ignore[arg-type]
-    assert columns.pack_rows([plain, replace(other, **odd)])[0] is not None  # type: ignore[arg-type]
+def test_a_row_that_json_cannot_give_back_is_left_out(odd: dict[str, object]) -> None:
+    plain, other, last = _various(3)
+    packed, left_out = columns.pack_rows([plain, replace(other, **odd), last])  # type: ignore[arg-type]
+    assert left_out == {1}
+    assert columns.unpack_rows(packed, ["0.json", "2.json"], [0, 1]) == [plain, last]
 
 
 def test_a_frame_has_a_type_for_each_column_and_keeps_missing_values_apart() -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import ast
 import logging
 import os
-import sqlite3
 import threading
 import time
 import zlib
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
+import orjson
 import pytest
 from stored_cases import case_of, store_own
 
@@ -78,26 +79,53 @@ def test_a_second_load_parses_nothing_and_gives_the_same(tmp_path: Path, read: l
     assert first.attrs == second.attrs
 
 
-def _rows(folder: Path) -> int:
-    with sqlite3.connect(folder_index.logdir_index_path(folder)) as opened:
-        (count,) = opened.execute(f"SELECT count(*) FROM {folder_index._table()}").fetchone()
-        return int(count)
+def _stored(folder: Path) -> dict[str, Any]:
+    """The index of a log folder as JSON."""
+    text = folder_index.logdir_index_path(folder).read_bytes().partition(b"\n")[2]
+    return dict(orjson.loads(text))
 
 
-def test_rows_are_added_so_many_at_a_time_and_those_of_files_that_are_gone_leave(
-    tmp_path: Path, read: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(folder_index, "_AT_ONCE", 2)
+def _rewrite(folder: Path, **changed: object) -> None:
+    """Change an index, its sum included."""
+    text = orjson.dumps(_stored(folder) | changed)
+    folder_index.logdir_index_path(folder).write_bytes(b"%08x\n%b" % (zlib.crc32(text), text))
+
+
+def test_what_is_gone_leaves_the_index(tmp_path: Path, read: list[str]) -> None:
     names = [f"suite_{number}" for number in range(9)]
-    for at in range(0, 9, 3):
-        _runs(tmp_path, *names[at : at + 3])
-        assert _same_as_files(tmp_path)
-        assert _rows(tmp_path) == at + 3
+    _runs(tmp_path, *names)
+    assert len(load_runs(tmp_path)) == len(_stored(tmp_path)["paths"]) == 9
     read.clear()
     for name in names[1:6]:
         (tmp_path / case_of(suite=name).key).unlink()
-    assert len(load_runs(tmp_path)) == _rows(tmp_path) == 4
+    assert len(load_runs(tmp_path)) == len(_stored(tmp_path)["paths"]) == 4
     assert read == []
+
+
+def test_a_folder_is_listed_again_only_when_it_has_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed: list[str] = []
+    real = os.scandir
+
+    def noted(folder: str) -> Any:
+        listed.append(Path(folder).name)
+        return real(folder)
+
+    _runs(tmp_path, "banking", "slack")
+    (tmp_path / "links").mkdir()
+    (tmp_path / "links" / "more").symlink_to(tmp_path / "empty")
+    (tmp_path / "empty").mkdir()
+    for folder in [path for path in tmp_path.rglob("*") if path.is_dir() and not path.is_symlink()]:
+        _settled(folder)
+    load_runs(tmp_path)
+    monkeypatch.setattr(folder_index.os, "scandir", noted)
+    load_runs(tmp_path)
+    # Our own folder and links say nothing of their change by the time of the folder they lie in.
+    assert sorted(listed) == ["links", tmp_path.name]
+    _runs(tmp_path, "travel")
+    listed.clear()
+    assert len(load_runs(tmp_path)) == 3 and "banking" not in listed
 
 
 def test_only_new_and_changed_files_are_parsed_and_deleted_ones_vanish(
@@ -159,7 +187,7 @@ def test_a_folder_that_cannot_be_written_has_its_index_in_the_users_cache(
     load_runs(tmp_path)
     assert len(read) == 1
     assert not folder_index.logdir_index_path(tmp_path).exists()
-    assert list(Path(os.environ["XDG_CACHE_HOME"]).rglob("*.sqlite"))
+    assert list(Path(os.environ["XDG_CACHE_HOME"]).rglob("*.json"))
 
 
 def test_without_any_place_for_an_index_the_files_are_read_each_time(
@@ -197,82 +225,50 @@ def test_readers_and_writers_at_once_all_get_whole_tables(tmp_path: Path) -> Non
     assert wrong == []
 
 
-@pytest.mark.parametrize("root", ["runs", "runs/"])
-def test_files_are_known_by_their_path_below_the_folder(root: str) -> None:
-    assert folder_index._relative_paths(["runs/a.json", "runs/b/c.json"], root) == [b"a.json", b"b/c.json"]
-
-
-def test_a_journal_that_is_shipped_with_an_index_is_never_played_back(tmp_path: Path) -> None:
-    _runs(tmp_path, "banking")
-    load_runs(tmp_path)
-    place = folder_index.logdir_index_path(tmp_path)
-    for end in ("-journal", "-wal"):
-        beside = place.with_name(place.name + end)
-        beside.write_bytes(b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7" + bytes(600))
-        assert _same_as_files(tmp_path)
-        assert not beside.exists()
-
-
 @pytest.mark.parametrize(
     "hostile",
     [
-        "CREATE VIEW more AS WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x FROM n) SELECT x FROM n",
-        "CREATE TRIGGER more INSERT ON {table} BEGIN DELETE FROM {table}; END",
-        "ALTER TABLE {table} ADD COLUMN more",
-        "DROP TABLE {table}; CREATE VIEW {table} AS SELECT 1 path, 2 size, 3 mtime_ns, 4 row, 5 sum",
+        {"rows": {}}, {"rows": [1]}, {"rows": None}, {"cases": "x"}, {"cases": 10**9},
+        {"paths": [[]]}, {"paths": ["a.json"]}, {"sizes": [{}]}, {"folders": [1]}, {"folders": [["", 1]]},
+        {"folders": [["", 1, [".."], []]]}, {"folders": [["", 1, [], ["../../secret.json"]]]},
+        {"folders": [["", 1, 7, []]]}, {"folders": [["", 1, [[]], []]]}, {"made_by": "others"},
     ],
-)
-def test_an_index_with_anything_but_our_table_is_made_anew(tmp_path: Path, hostile: str) -> None:
-    _runs(tmp_path, "banking")
-    load_runs(tmp_path)
-    with sqlite3.connect(folder_index.logdir_index_path(tmp_path)) as opened:
-        opened.executescript(hostile.format(table=folder_index._table()))
-    assert _same_as_files(tmp_path)
-    assert _rows(tmp_path) == 1
-
-
-@pytest.mark.parametrize(
-    "row", [b"[]", b"[1]", b"{}", b"x", b"[" * 5000, "text", 7, None, b"[" + b"[]," * 51 + b"[]]"]
-)
-def test_a_row_that_is_none_of_ours_is_read_from_its_file_though_mark_and_sum_are_right(
-    tmp_path: Path, row: object
+    ids=str,
+)  # fmt: skip
+def test_an_index_that_is_none_of_ours_is_made_anew_though_its_sum_is_right(
+    tmp_path: Path, hostile: dict[str, object]
 ) -> None:
     _runs(tmp_path, "banking", "slack")
     load_runs(tmp_path)
-    with sqlite3.connect(folder_index.logdir_index_path(tmp_path)) as opened:
-        found = opened.execute(f"SELECT path, size, mtime_ns FROM {folder_index._table()}").fetchall()
-        total = folder_index._sum_of(found[0], row) if isinstance(row, bytes) else zlib.crc32(b"")
-        opened.execute(
-            f"UPDATE {folder_index._table()} SET row = ?, sum = ? WHERE path = ?", (row, total, found[0][0])
-        )
+    _rewrite(tmp_path, **hostile)
+    assert _same_as_files(tmp_path)
+    assert set(_stored(tmp_path)["paths"]) == {case_of(suite=suite).key for suite in ("banking", "slack")}
+
+
+@pytest.mark.parametrize("column", [[], 7, None, [[], None], [["x"], None], [[7], [0]], [[True], [0, "x"]]])
+def test_a_column_that_is_none_of_ours_is_read_from_the_files(tmp_path: Path, column: object) -> None:
+    _runs(tmp_path, "banking", "slack")
+    load_runs(tmp_path)
+    _rewrite(tmp_path, rows=_stored(tmp_path)["rows"] | {"utility": column})
     assert _same_as_files(tmp_path)
 
 
 def test_a_link_in_the_place_of_an_index_is_not_followed(tmp_path: Path) -> None:
     _runs(tmp_path / "runs", "banking")
-    other = tmp_path / "other.sqlite"
-    with sqlite3.connect(other) as opened:
-        opened.execute("CREATE TABLE mine (x)")
-    before = other.read_bytes()
+    other = tmp_path / "other"
+    other.write_text("mine")
     folder_index.logdir_index_path(tmp_path / "runs").symlink_to(other)
     for _ in range(2):
         assert _same_as_files(tmp_path / "runs")
-    assert other.read_bytes() == before
+    assert other.read_text() == "mine"
     assert not folder_index.logdir_index_path(tmp_path / "runs").is_symlink()
 
 
-def test_a_locked_index_is_done_without(
-    tmp_path: Path, read: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(folder_index, "_PATIENCE_S", 0.05)
-    _runs(tmp_path, "banking")
+def test_the_index_of_an_earlier_version_goes(tmp_path: Path) -> None:
+    old = _runs(tmp_path, "banking") / ".agentsys" / "index.sqlite"
+    old.write_text("large")
     load_runs(tmp_path)
-    with sqlite3.connect(folder_index.logdir_index_path(tmp_path)) as opened:
-        opened.execute("BEGIN EXCLUSIVE")
-        assert len(load_runs(tmp_path)) == 1
-    assert len(read) == 2
-    assert len(load_runs(tmp_path)) == 1
-    assert len(read) == 2
+    assert not old.exists()
 
 
 def _ours_behind(module: str, met: set[str]) -> set[str]:

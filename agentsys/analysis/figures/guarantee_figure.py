@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from agentsys.analysis.figures import drawing
 from agentsys.analysis.figures.figure_data import WHISKERS_CAPTION, Mark, Selection, list_series
 from agentsys.analysis.figures.labels import place_labels
-from agentsys.analysis.metrics import rates
+from agentsys.analysis.metrics import rates, rates_by_length
 from agentsys.analysis.metrics.planted_target import PlantedTarget
 from agentsys.analysis.paper.paper_tables import RunLine
 from agentsys.analysis.statistics.outcome_grid import ErrorRule, Resampler
@@ -60,7 +60,7 @@ def _measure_line(about: Mark, line: RunLine, errors: ErrorRule) -> Iterator[Mar
     worst = max(planted, key=attrgetter("value"))
     yield replace(about, panel=PLANTED).with_x(worst).with_y(utility)
     benign = [case for case in line.cases if case.attack == NO_ATTACK]
-    if mean := rates.mean_tokens(benign, attrgetter("tokens"), Resampler()):
+    if mean := rates_by_length.mean_tokens(benign, attrgetter("tokens"), Resampler()):
         thousands = rates.Number(mean.value / 1e3, mean.ci_low / 1e3, mean.ci_high / 1e3, mean.n)
         yield replace(about, panel=COST).with_x(thousands).with_y(utility)
 

@@ -12,14 +12,8 @@ from typing import TYPE_CHECKING
 from agentsys.analysis.figures import drawing
 from agentsys.analysis.figures.figure_data import PAPER, WHISKERS_CAPTION, Mark, Selection, list_series
 from agentsys.analysis.figures.labels import place_labels
-from agentsys.analysis.metrics.rates import (
-    PERCENT,
-    Number,
-    TokensOf,
-    acting_tokens,
-    asr_by_round,
-    mean_tokens,
-)
+from agentsys.analysis.metrics.rates import PERCENT, Number
+from agentsys.analysis.metrics.rates_by_length import TokensOf, acting_tokens, asr_by_round, mean_tokens
 from agentsys.analysis.metrics.search_budget import (
     ASR,
     BudgetRow,

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from agentsys.analysis.figures import drawing
 from agentsys.analysis.figures.figure_data import PAPER, WHISKERS_CAPTION, Mark, Selection, list_series
 from agentsys.analysis.figures.labels import place_labels, shorten_name
-from agentsys.analysis.metrics import rates
-from agentsys.analysis.metrics.rates import mean_tokens
+from agentsys.analysis.metrics import rates, rates_by_length
+from agentsys.analysis.metrics.rates_by_length import mean_tokens
 from agentsys.analysis.paper.paper_tables import ATTACK, RunLine
 from agentsys.analysis.published import printed_in
 from agentsys.analysis.statistics.outcome_grid import ErrorRule, Resampler
@@ -161,10 +161,10 @@ def measure_figure4(selection: Selection, errors: ErrorRule = ErrorRule.REPORT) 
 def draw_figure4(selection: Selection, marks: Sequence[Mark]) -> Figure:
     """Draw bars on the left, lines on the right."""
     rows = len(list_series(_in_panel(marks, UTILITY)))
-    lost = rates.without_length(case for line in selection.lines for case in line.cases)
+    lost = rates_by_length.without_length(case for line in selection.lines for case in line.cases)
     drops = [n for n in printed_in("figure4a") if n.metric == "relative_drop_short_to_long"]
     notes = [
-        f"{WHISKERS_CAPTION} (a) Short: at most {rates.LONGEST_SHORT} calls in the ground truth. A "
+        f"{WHISKERS_CAPTION} (a) Short: at most {rates_by_length.LONGEST_SHORT} calls in the ground truth. A "
         "solved task weighs 1/(suites x tasks of its suite), so short + long = overall benign utility. Under "
         "the names: change from short to long; drops as printed: "
         f"{', '.join(f'{number.defense} {number.value:g}%' for number in drops)}. (b) Pooled over suites; "
@@ -189,9 +189,9 @@ def compute_relative_drop(short: float, long: float) -> float:
 def _measure_lengths(about: Mark, line: RunLine, errors: ErrorRule) -> Iterator[Mark]:
     benign = [case for case in line.cases if case.attack == NO_ATTACK]
     attacked = [case for case in line.cases if case.attack == ATTACK]
-    for part, number in rates.utility_by_length(benign, errors, Resampler()).items():
+    for part, number in rates_by_length.utility_by_length(benign, errors, Resampler()).items():
         yield replace(about, panel=UTILITY, x=_SHORT if part == "short" else _LONG).with_y(number)
-    for bucket, number in rates.asr_by_length(attacked, errors, Resampler()).items():
+    for bucket, number in rates_by_length.asr_by_length(attacked, errors, Resampler()).items():
         yield replace(about, panel=_ATTACKS, x=float(bucket)).with_y(number)
 
 
@@ -199,7 +199,7 @@ def _list_places(metric: str) -> list[float]:
     """Place a printed number of panel b; nan for a bound over all lengths."""
     condition = metric.removeprefix(f"{rates.TARGETED_ASR}[").rstrip("]")
     if condition.startswith("length>="):
-        return [*map(float, range(int(condition.removeprefix("length>=")), rates.LAST_BUCKET + 1))]
+        return [*map(float, range(int(condition.removeprefix("length>=")), rates_by_length.LAST_BUCKET + 1))]
     return [float(condition.removeprefix("length=")) if condition.startswith("length=") else math.nan]
 
 
@@ -242,10 +242,10 @@ def _draw_lengths(axes: Axes, marks: Sequence[Mark], styles: dict[str, drawing.L
     placed = drawing.draw_lines(axes, [mark for mark in marks if not math.isnan(mark.x)], styles)
     for bound in (mark for mark in marks if math.isnan(mark.x)):
         axes.axhline(bound.y, color=styles[bound.series].color, lw=0.8, ls=":", zorder=1)
-    buckets = range(1, rates.LAST_BUCKET + 1)
-    axes.set_xticks(buckets, [*map(str, buckets[:-1]), f"{rates.LAST_BUCKET}+"])
+    buckets = range(1, rates_by_length.LAST_BUCKET + 1)
+    axes.set_xticks(buckets, [*map(str, buckets[:-1]), f"{rates_by_length.LAST_BUCKET}+"])
     top = max(v for mark in placed for v in (mark.y, mark.y_high) if not math.isnan(v))
-    axes.set(xlim=(0.5, rates.LAST_BUCKET + 0.5), ylim=(-0.03 * top, top * 1.12))
+    axes.set(xlim=(0.5, rates_by_length.LAST_BUCKET + 0.5), ylim=(-0.03 * top, top * 1.12))
     axes.set(xlabel="Calls in the user task's ground truth", ylabel="Successful attacks, % of all cases")
     drawing.write_panel_title(axes, "(b) Attack success by length")
     place_labels(axes, drawing.label_lines(placed, styles), drawing.list_line_obstacles(placed))

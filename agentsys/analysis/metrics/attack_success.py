@@ -19,9 +19,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from agentsys.analysis.metrics.rates import MeasuredCell, MetricRow, metric_rows, scored_cells
+from agentsys.analysis.metrics.rates import MeasuredCell, MetricRow, ScoredCells, metric_rows, scored_cells
+from agentsys.analysis.statistics.case_pairs import pair_up
 from agentsys.analysis.statistics.difference_test import LEVEL, p_value, smallest_detectable
-from agentsys.analysis.statistics.differences import SignDraws, compare_pairs, differences_from_zero, pair_up
+from agentsys.analysis.statistics.differences import SignDraws, compare_pairs, differences_from_zero
 from agentsys.analysis.statistics.outcome_grid import (
     ErrorRule,
     Resampler,
@@ -180,7 +181,7 @@ class Denial:
 
 
 def paired_denials(
-    cases: Iterable[CaseRow], rule: ErrorRule = ErrorRule.REPORT, *, replicates: int = 2000
+    cases: Iterable[CaseRow] | ScoredCells, rule: ErrorRule = ErrorRule.REPORT, *, replicates: int = 2000
 ) -> list[Denial]:
     """Every denial of service whose defense has benign cases, too."""
     cells = scored_cells(cases)

@@ -33,13 +33,14 @@ from agentsys.analysis.metrics.rates import (
     MeasuredCell,
     MetricRow,
     Number,
-    judge_scored,
+    ScoredCells,
     metric_rows,
     number_of,
     percent,
     scored_cells,
 )
-from agentsys.analysis.statistics.differences import SignDraws, compare_pairs, pair_up
+from agentsys.analysis.statistics.case_pairs import pair_up
+from agentsys.analysis.statistics.differences import SignDraws, compare_pairs
 from agentsys.analysis.statistics.outcome_grid import ErrorRule, Resampler, Side, tally_suites
 from agentsys.analysis.statistics.rate_estimates import (
     OVERALL,
@@ -192,7 +193,7 @@ def measure_costs(cases: Iterable[CaseRow]) -> list[MeasureRow]:
         Rows sorted by cell, then suite with `pooled` last. Definitions: docs/data.md#measures.
     """
     cells = scored_cells(cases)
-    verdicts = judge_scored(cells)
+    verdicts = cells.verdicts
     rows: list[MeasureRow] = []
     for cell in sorted(cells):
         verdict = verdicts[cell]
@@ -329,7 +330,7 @@ def metric_of(name: str, fact: DeclaredFact) -> str:
     return fact.metric or name
 
 
-def fact_rows(cases: Iterable[CaseRow], *, replicates: int = 2000) -> list[MetricRow]:
+def fact_rows(cases: Iterable[CaseRow] | ScoredCells, *, replicates: int = 2000) -> list[MetricRow]:
     """The rates of measured facts, in the long form; cases that hold none of the facts are passed over.
 
     Errored cases are left out of all but the metrics whose name says that they failed.
@@ -338,11 +339,10 @@ def fact_rows(cases: Iterable[CaseRow], *, replicates: int = 2000) -> list[Metri
         Rows sorted by cell, per suite, `overall` and `pooled`. A metric is absent unless every case of its
         cell that counts holds the fact.
     """
-    listed = list(cases)
-    if not any(case.measured for case in listed):
+    scored = scored_cells(cases)
+    if not any(case.measured for case in scored.cases):
         return []
     resampler = Resampler(replicates)
-    scored = scored_cells(listed)
     cells = {cell: found for cell, found in scored.items() if any(map(_has_facts, found))}
     rows: list[MetricRow] = []
     for cell in sorted(cells, key=MeasuredCell.order):

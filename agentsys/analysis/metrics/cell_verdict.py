@@ -53,45 +53,38 @@ def shorten_verdict(verdict: str, reasons: str) -> str:
     return "" if verdict == VALID or reasons == NO_RECEIPTS else f"{verdict}: {reasons.partition(' (')[0]}"
 
 
+class CellEvidence:
+    """What a cell's cases, errored ones included, say against its numbers: found once, whatever it stands beside."""
+
+    def __init__(self, cases: Sequence[CaseRow]) -> None:
+        done = [case for case in cases if case.status == "ok"]
+        self.tasks = {case.task_key for case in done}
+        """The cases that count."""
+        self._reasons: list[tuple[str, str]] = []
+        self._last: list[tuple[str, str]] = []
+        if done:  # else it has no numbers that could lie
+            for find in (_find_hollow, _find_unreadable, _find_silence, _find_flaws):
+                self._reasons += find(done)
+            self._reasons += _find_ends(done, cases)
+            if done[0].attack != NO_ATTACK and any(case.receipts is None for case in done):
+                self._last.append((SUSPECT, NO_RECEIPTS))
+
+    def judge(self, beside: Collection[object] = ()) -> CellVerdict:
+        """The verdict; `beside`: the cases that all rows together have which stand beside it, its own among them."""
+        lacking = max(len(beside) - len(self.tasks), 0) if self.tasks else 0
+        fewer = [(SUSPECT, f"fewer cases ({lacking} fewer than in rows beside it)")] if lacking else []
+        found = sorted([*self._reasons, *fewer, *self._last], key=lambda reason: -GRADES.index(reason[0]))
+        return CellVerdict(found[0][0], "; ".join(text for _, text in found)) if found else CellVerdict()
+
+
 def judge_cells(
-    cells: Mapping[_Cell, Sequence[CaseRow]], stands_with: Callable[[_Cell], Hashable]
+    cells: Mapping[_Cell, CellEvidence], stands_with: Callable[[_Cell], Hashable]
 ) -> dict[_Cell, CellVerdict]:
-    """Judge cells that are shown together.
-
-    Args:
-        cells: Cell -> its cases, in any order.
-        stands_with: What cells have in common whose rows stand beside each other, and so need the same cases.
-    """
-    counted = {
-        cell: {case.task_key for case in cases if case.status == "ok"} for cell, cases in cells.items()
-    }
+    """Judge cells that are shown together; those with one `stands_with` have rows beside each other."""
     peers: dict[Hashable, set[object]] = {}
-    for cell, keys in counted.items():
-        peers.setdefault(stands_with(cell), set()).update(keys)
-    return {
-        cell: judge_cases(cases, lacking=len(peers[stands_with(cell)]) - len(counted[cell]))
-        for cell, cases in cells.items()
-    }
-
-
-def judge_cases(cases: Sequence[CaseRow], lacking: int = 0) -> CellVerdict:
-    """Judge one cell.
-
-    Args:
-        cases: Its cases, errored ones included.
-        lacking: Cases that rows beside it have and it has not.
-    """
-    done = [case for case in cases if case.status == "ok"]
-    if not done:
-        return CellVerdict()  # it has no numbers that could lie
-    found = [*_find_hollow(done), *_find_unreadable(done), *_find_silence(done), *_find_flaws(done)]
-    found += _find_ends(done, cases)
-    if lacking:
-        found.append((SUSPECT, f"fewer cases ({lacking} fewer than in rows beside it)"))
-    if done[0].attack != NO_ATTACK and any(case.receipts is None for case in done):
-        found.append((SUSPECT, NO_RECEIPTS))
-    found.sort(key=lambda reason: -GRADES.index(reason[0]))
-    return CellVerdict(found[0][0], "; ".join(text for _, text in found)) if found else CellVerdict()
+    for cell, evidence in cells.items():
+        peers.setdefault(stands_with(cell), set()).update(evidence.tasks)
+    return {cell: evidence.judge(peers[stands_with(cell)]) for cell, evidence in cells.items()}
 
 
 _Reasons = Iterator[tuple[str, str]]

@@ -6,11 +6,11 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
+from functools import cache, reduce
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from agentsys.analysis.metrics.cell_verdict import BROKEN, VALID, CellVerdict, judge_cells
+from agentsys.analysis.metrics.cell_verdict import BROKEN, VALID, CellEvidence, CellVerdict, judge_cells
 from agentsys.analysis.metrics.compared_sides import Axis, ComparedSides, split_sides
 from agentsys.analysis.metrics.own_metric import Metric, pairs_with_answers
 from agentsys.analysis.metrics.rates import (
@@ -20,25 +20,28 @@ from agentsys.analysis.metrics.rates import (
     UTILITY_UNDER_ATTACK,
     MeasuredCell,
     Percent,
+    ScoredCells,
     number_of,
     percent,
 )
-from agentsys.analysis.statistics.difference_test import p_value, smallest_detectable
-from agentsys.analysis.statistics.differences import (
-    SIGN_DRAWS,
+from agentsys.analysis.statistics.case_pairs import (
     Pair,
     Pairing,
-    SignDraws,
     changed_pairs,
-    compare_pairs,
+    count_changes,
     exposed_pairs,
+    have_same_cases,
     pair_up,
+    tally_pairs,
 )
+from agentsys.analysis.statistics.difference_test import p_value, smallest_detectable
+from agentsys.analysis.statistics.differences import SIGN_DRAWS, SignDraws, compare_pairs, overall_difference
 from agentsys.analysis.statistics.outcome_grid import ErrorRule, Side
 from agentsys.analysis.statistics.rate_estimates import OVERALL, POOLED
 from agentsys.base.grouping import group_by
 from agentsys.errors import ConfigError, unknown_name
 from agentsys.records.case_row import NO_ATTACK, CaseRow
+from agentsys.records.published_facts import NO_DEFENSE
 
 ALL_CASES = "all"
 EXPOSED = "exposed"
@@ -183,12 +186,13 @@ def compare_sides(
         for case in found:
             fields[sides.field_of(case)].setdefault(side, []).append(case)
     pairings = _pairings(sides, fields, baseline, errors)
+    evidence = cache(lambda field, side: CellEvidence(fields[field].get(side, ())))
     signs = SignDraws(draws)
     rows: list[DifferenceRow] = []
     flips: list[CaseFlip] = []
     for contest, pairing in pairings.items():
-        met = {side: fields[contest.field].get(side, ()) for side in (contest.baseline, contest.compared)}
-        verdict = reduce(CellVerdict.join, judge_cells(met, lambda _: None).values())
+        sides_met = (evidence(contest.field, side) for side in (contest.baseline, contest.compared))
+        verdict = _judge_together(*sides_met)
         for outcome in _outcomes(contest, pairing, metrics, own, errors):
             rows += (_judge_row(row, verdict) for row in _rows(contest, outcome, pairing, signs))
             flips += _flips(contest, outcome)
@@ -198,6 +202,59 @@ def compare_sides(
     return Comparison(
         sides.by, baseline, tuple(_correct_rows(rows)), tuple(flips), pairings, unopposed, titles, sides.notes
     )
+
+
+def _judge_together(baseline: CellEvidence, compared: CellEvidence) -> CellVerdict:
+    """The verdict on a difference: the worse of two cells', which stand beside each other alone."""
+    verdicts = judge_cells({0: baseline, 1: compared}, lambda _: None)
+    return reduce(CellVerdict.join, verdicts.values())
+
+
+def overall_differences(cells: ScoredCells, errors: ErrorRule = ErrorRule.REPORT) -> list[DifferenceRow]:
+    """Differences of all defenses from none, overall and on all cases, as `compare_sides` has them.
+
+    Without what takes long: intervals and the smallest detectable differences are nan, differing tasks 0.
+    """
+    rows: list[DifferenceRow] = []
+    for cell in sorted(cells, key=lambda cell: (*_field_order(cell._replace(defense="")), cell.defense)):
+        base = cell._replace(defense=NO_DEFENSE)
+        if base in cells and cell != base:
+            verdict = _judge_together(cells.evidence[base], cells.evidence[cell])
+            rows += (_judge_row(row, verdict) for row in _overall_rows(cells, base, cell, errors))
+    return _correct_rows(rows)
+
+
+def _overall_rows(
+    cells: ScoredCells, base: MeasuredCell, cell: MeasuredCell, errors: ErrorRule
+) -> Iterator[DifferenceRow]:
+    """The overall row of each metric for one defense beside none."""
+    before, after = (list(cells.tally(one, errors).values()) for one in (base, cell))
+    pairing = None
+    if not have_same_cases(before, after):
+        pairing = pair_up(cells[base], cells[cell], errors, attrgetter("task_key"))
+        before, after = (list(found.values()) for found in tally_pairs(pairing.pairs, errors))
+    for metric, side in _SIDES.items() if before else ():
+        if (metric == BENIGN_UTILITY) is not (cell.attack == NO_ATTACK):
+            continue
+        if pairing is None:
+            gained, lost = count_changes(before, after, side)
+        else:
+            gained, lost = (len(changed_pairs(pairing.pairs, side, errors, to=to)) for to in (True, False))
+        found = overall_difference(before, after, side, SignDraws())
+        p = p_value(found, brief=True)
+        values: dict[str, Any] = {
+            "baseline_value": percent(found.rate_before),
+            "compared_value": percent(found.rate_after),
+            "difference": percent(found.value),
+            **dict.fromkeys(("ci_low", "ci_high", "smallest_detectable"), math.nan),
+            **{"p": p, "p_holm": p, "n": found.n, "gained": gained, "lost": lost},
+            **dict.fromkeys(("differing_user_tasks", "differing_injection_tasks"), 0),
+            "errored": pairing.errored if pairing else 0,
+            "only_baseline": pairing.only_baseline if pairing else 0,
+            "only_compared": pairing.only_defense if pairing else 0,
+        }
+        names = (Axis.DEFENSE.value, NO_DEFENSE, cell.defense, OVERALL, metric, ALL_CASES)
+        yield DifferenceRow(*cell, *names, **values)
 
 
 def _judge_row(row: DifferenceRow, verdict: CellVerdict) -> DifferenceRow:

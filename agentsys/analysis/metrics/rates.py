@@ -1,21 +1,15 @@
-"""Rates of cases in the long form, one row per cell, suite and metric, in percent with intervals; and tokens.
-
-By length (the paper's Table 1 and Figure 4): `trajectory_length` (tool results in the recorded run) in Table
-1, `ground_truth_length` (calls in the user task's ground truth) in Figure 4. The published gpt-4o-mini runs
-give the paper's nine cells, 44.46 and 19.08, and 9.22 exactly.
-"""
+"""Rates of cases in the long form, one row per cell, suite and metric, in percent with intervals."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from operator import attrgetter
-from typing import Annotated, Any, NamedTuple, TypeVar
+from typing import Annotated, Any, NamedTuple
 
-import numpy as np
-
-from agentsys.analysis.metrics.cell_verdict import BROKEN, VALID, CellVerdict, judge_cells
+from agentsys.analysis.metrics.cell_verdict import BROKEN, VALID, CellEvidence, CellVerdict, judge_cells
 from agentsys.analysis.metrics.own_metric import PERCENT as PERCENT
 from agentsys.analysis.metrics.own_metric import Metric, count_answers
 from agentsys.analysis.statistics.difference_test import difference_interval
@@ -25,24 +19,20 @@ from agentsys.analysis.statistics.outcome_grid import (
     Resampler,
     Side,
     Tally,
-    percentile_interval,
-    tally_suite,
     tally_suites,
 )
 from agentsys.analysis.statistics.rate_estimates import (
+    OVERALL,
+    POOLED,
     UPPER,
     Estimate,
     defense_quality,
-    mean_rate,
-    pooled_rate,
     proportion_interval,
     rate_levels,
-    suite_rate,
-    suite_totals,
     undefined_rate,
 )
 from agentsys.base.grouping import group_by
-from agentsys.records.case_row import ACTING_ROLES, NO_ATTACK, CaseRow
+from agentsys.records.case_row import NO_ATTACK, CaseRow
 from agentsys.records.published_facts import NO_DEFENSE
 
 BENIGN_UTILITY = "benign_utility"
@@ -156,22 +146,51 @@ _CELL_FIELDS = attrgetter("benchmark", "version", "model", "apart", "simulated",
 """What the name of a case's cell is made of."""
 
 
-def scored_cells(cases: Iterable[CaseRow]) -> dict[MeasuredCell, list[CaseRow]]:
-    """Cell -> those of its cases that metrics are made of; cells and cases in the order met."""
-    scored = [case for case in cases if case.is_scored]
-    # By plain fields first: a cell made for each of 50,000 cases takes as long as reading their index.
-    alike = group_by(scored, _CELL_FIELDS)
-    cells = {MeasuredCell.of(group[0]): group for group in alike.values()}
-    return cells if len(cells) == len(alike) else group_by(scored, MeasuredCell.of)
+class ScoredCells(dict[MeasuredCell, list[CaseRow]]):
+    """Cell -> those of its cases that metrics are made of; cells and cases in the order met.
+
+    What several tables and notes need of the cells is worked out once.
+    """
+
+    def __init__(self, cases: Iterable[CaseRow]) -> None:
+        self.cases = [case for case in cases if case.is_scored]
+        """All of them, in the order met."""
+        # By plain fields first: a cell made for each of 50,000 cases takes as long as reading their index.
+        alike = group_by(self.cases, _CELL_FIELDS)
+        cells = {MeasuredCell.of(group[0]): group for group in alike.values()}
+        super().__init__(cells if len(cells) == len(alike) else group_by(self.cases, MeasuredCell.of))
+        self._tallies: dict[tuple[MeasuredCell, ErrorRule], dict[str, Tally]] = {}
+
+    @cached_property
+    def evidence(self) -> dict[MeasuredCell, CellEvidence]:
+        """What each cell's cases say against its numbers."""
+        return {cell: CellEvidence(cases) for cell, cases in self.items()}
+
+    @cached_property
+    def verdicts(self) -> Verdicts:
+        """The cells' verdicts; those of one model under one attack stand beside each other."""
+        return judge_cells(self.evidence, lambda cell: (*cell[:3], cell.attack))
+
+    def tally(self, cell: MeasuredCell, rule: ErrorRule) -> dict[str, Tally]:
+        """Count a cell's cases by suite; of a cell that is not here there are none."""
+        if (cell, rule) not in self._tallies:
+            self._tallies[cell, rule] = tally_suites(self.get(cell, ()), rule)
+        return self._tallies[cell, rule]
+
+
+def scored_cells(cases: Iterable[CaseRow] | ScoredCells) -> ScoredCells:
+    """The cells of some cases; those that are made already are given back."""
+    return cases if isinstance(cases, ScoredCells) else ScoredCells(cases)
 
 
 def measure(
-    cases: Iterable[CaseRow],
+    cases: Iterable[CaseRow] | ScoredCells,
     errors: ErrorRule = ErrorRule.REPORT,
     *,
     own: Sequence[Metric] = (),
     replicates: int = 2000,
     verdicts: Verdicts | None = None,
+    brief: bool = False,
 ) -> list[MetricRow]:
     """Measure all metrics of all cells, per suite, overall and pooled.
 
@@ -182,6 +201,7 @@ def measure(
         own: Further metrics, of the user's own; errored cases are in none of them, whatever the rule.
         replicates: Number of bootstrap replicates.
         verdicts: The cells' verdicts, where they stand beside cells of other cases; None: judged here.
+        brief: Whether intervals are wanted of `overall` alone: all others take longer and are nan.
 
     Returns:
         Rows sorted by cell (`none` before other defenses), then metric, then suite, with `overall` and
@@ -191,32 +211,31 @@ def measure(
     Benign utility: share of user tasks solved with no attack; utility under
     attack, targeted ASR: shares of (user task, injection task) cases.
     """
-    resampler = Resampler(replicates)
-    cells = scored_cells(cases)
+    resampler, cells = Resampler(replicates), scored_cells(cases)
     rows: list[MetricRow] = []
+    solved: dict[MeasuredCell, dict[str, Estimate]] = {}
+    """Benign cell -> its rates; it is before its attacked ones in the order."""
     for cell in sorted(cells, key=MeasuredCell.order):
-        counted, upper = tally_suites(cells[cell], errors), upper_for(cells[cell])
+        counted, upper = cells.tally(cell, errors), upper_for(cells[cell])
         if cell.attack == NO_ATTACK:
-            rows += metric_rows(cell, BENIGN_UTILITY, rate_levels(counted, Side.SOLVED, resampler))
+            solved[cell] = rate_levels(counted, Side.SOLVED, resampler, pooled=not brief)
+            rows += metric_rows(cell, BENIGN_UTILITY, solved[cell], brief=brief)
         else:
-            benign = tally_suites(cells.get(cell._replace(attack=NO_ATTACK), ()), errors)
+            without_attack = cell._replace(attack=NO_ATTACK)
+            benign = _Rates(cells.tally(without_attack, errors), solved.get(without_attack, {}))
+            asr = _Rates(counted, rate_levels(counted, Side.INJECTED, resampler, pooled=not brief))
             found = {
-                UTILITY_UNDER_ATTACK: rate_levels(counted, Side.SOLVED, resampler),
-                TARGETED_ASR: rate_levels(counted, Side.INJECTED, resampler),
-                DEFENSE_QUALITY: _qualities(benign, counted, resampler),
+                UTILITY_UNDER_ATTACK: rate_levels(counted, Side.SOLVED, resampler, pooled=not brief),
+                TARGETED_ASR: asr.levels,
+                DEFENSE_QUALITY: _qualities(benign, asr, resampler),
             }
             for metric, rates in found.items():
-                rows += metric_rows(cell, metric, rates, upper)
+                rows += metric_rows(cell, metric, rates, upper, brief=brief)
         for metric_of_users in own:
             if answers := tally_suites(count_answers(cells[cell], metric_of_users), ErrorRule.REPORT):
                 rates = rate_levels(answers, Side.SOLVED, resampler)
-                rows += metric_rows(cell, metric_of_users.name, rates)
-    return apply_verdicts(rows, judge_scored(cells) if verdicts is None else verdicts)
-
-
-def judge_scored(cells: Mapping[MeasuredCell, Sequence[CaseRow]]) -> Verdicts:
-    """Judge `scored_cells`; those of one model under one attack stand beside each other."""
-    return judge_cells(cells, lambda cell: (*cell[:3], cell.attack))
+                rows += metric_rows(cell, metric_of_users.name, rates, brief=brief)
+    return apply_verdicts(rows, cells.verdicts if verdicts is None else verdicts)
 
 
 def apply_verdicts(rows: Iterable[MetricRow], verdicts: Verdicts) -> list[MetricRow]:
@@ -242,27 +261,50 @@ def upper_for(cases: Iterable[CaseRow]) -> float:
     return 1 - (1 - UPPER) / among
 
 
-def _qualities(
-    benign: Mapping[str, Tally], attacked: Mapping[str, Tally], resampler: Resampler
-) -> dict[str, Estimate]:
+class _Rates(NamedTuple):
+    """A rate of one cell."""
+
+    counted: Mapping[str, Tally]
+    levels: dict[str, Estimate]
+    """Its user tasks alone drawn."""
+
+    def draw_from(
+        self, frames: Mapping[str, tuple[str, ...]], side: Side, resampler: Resampler
+    ) -> dict[str, Estimate]:
+        """The levels over some suites with user tasks drawn from a frame; as they are where it is their own."""
+        same = {suite: frames.get(suite, found.user_tasks) for suite, found in self.counted.items()}
+        if same == {suite: found.user_tasks for suite, found in self.counted.items()}:
+            return self.levels
+        return rate_levels(self.counted, side, resampler, frames, pooled=POOLED in self.levels)
+
+
+def _qualities(benign: _Rates, asr: _Rates, resampler: Resampler) -> dict[str, Estimate]:
     """Defense quality over the attack's suites; both of its rates draw the same user tasks."""
     frames = {
-        suite: tuple(sorted({*counted.user_tasks, *benign[suite].user_tasks}))
-        for suite, counted in attacked.items()
-        if suite in benign
+        suite: tuple(sorted({*counted.user_tasks, *benign.counted[suite].user_tasks}))
+        for suite, counted in asr.counted.items()
+        if suite in benign.counted
     }
-    asr = rate_levels(attacked, Side.INJECTED, resampler, frames)
-    shared = {suite: benign[suite] for suite in frames}
-    utility = rate_levels(shared, Side.SOLVED, resampler, frames) if shared else {}
-    if len(frames) < len(attacked):
+    shared = {suite: benign.counted[suite] for suite in frames}
+    if len(shared) < len(benign.counted):
+        levels = rate_levels(shared, Side.SOLVED, resampler, pooled=POOLED in asr.levels) if shared else {}
+        benign = _Rates(shared, levels)
+    utility = benign.draw_from(frames, Side.SOLVED, resampler) if shared else {}
+    if len(frames) < len(asr.counted):
         # A suite without benign cases has no defense quality, and then neither have all suites together.
         utility = {suite: rate for suite, rate in utility.items() if suite in shared}
     nothing = undefined_rate(resampler.replicates)
-    return {level: defense_quality(utility.get(level, nothing), rate) for level, rate in asr.items()}
+    attacked = asr.draw_from(frames, Side.INJECTED, resampler)
+    return {level: defense_quality(utility.get(level, nothing), rate) for level, rate in attacked.items()}
 
 
 def metric_rows(
-    cell: MeasuredCell, metric: str, found: Mapping[str, Estimate | Difference], upper: float = UPPER
+    cell: MeasuredCell,
+    metric: str,
+    found: Mapping[str, Estimate | Difference],
+    upper: float = UPPER,
+    *,
+    brief: bool = False,
 ) -> Iterator[MetricRow]:
     """Rows of one metric of one cell.
 
@@ -271,9 +313,12 @@ def metric_rows(
         metric: Which metric.
         found: Level (a suite, `overall`, `pooled`) -> rate or difference.
         upper: See `upper_for`.
+        brief: Whether intervals are left out of all levels but `overall`.
     """
     for suite, estimate in found.items():
-        yield MetricRow(*cell, suite, metric, **number_of(estimate, upper)._asdict())
+        whole = suite == OVERALL or not brief
+        number = number_of(estimate, upper) if whole else number_without_interval(estimate)
+        yield MetricRow(*cell, suite, metric, **number._asdict())
 
 
 def percent(proportion: float) -> float:
@@ -290,147 +335,11 @@ def number_of(found: Estimate | Difference, upper: float = UPPER) -> Number:
     return Number(percent(found.value), *bounds, found.n, found.errors)
 
 
+def number_without_interval(found: Estimate | Difference) -> Number:
+    """The same without an interval, which takes far longer than the rest."""
+    return Number(percent(found.value), math.nan, math.nan, found.n, found.errors)
+
+
 def number_in(row: MetricRow) -> Number:
     """The number of a row of the long form."""
     return Number(*(getattr(row, name) for name in Number._fields))
-
-
-LONGEST_SHORT = 3
-"""A user task is short if its ground truth has at most this many calls."""
-LAST_BUCKET = 7
-"""Figure 4(b) puts ground truths of this length and longer together."""
-_P = TypeVar("_P", str, int)
-"""What parts are called."""
-
-
-def asr_by_round(
-    cases: Iterable[CaseRow], lengths: Sequence[int], errors: ErrorRule, resampler: Resampler
-) -> dict[tuple[int, int], Number]:
-    """Targeted ASR by trajectory length and by the tool result that first held the injection.
-
-    Args:
-        cases: Cases of one model, defense and attack; those in which the injection never appeared, or whose
-            messages are not recorded, are left out.
-        lengths: Trajectory lengths to tell apart.
-        errors: What errored cases count as.
-        resampler: Draws the tasks.
-
-    Returns:
-        (length, round from 1) -> ASR pooled over suites; a pair that no case has is absent.
-    """
-    groups = group_by(
-        (case for case in cases if case.is_scored and case.attack != NO_ATTACK),
-        lambda case: (case.trajectory_length, case.injection_round),
-    )
-    return {
-        (length, place): number_of(suite_rate(_pooled(group, errors), Side.INJECTED, resampler))
-        for (length, place), group in groups.items()
-        if length is not None and length in lengths and place is not None
-    }
-
-
-def utility_by_length(cases: Iterable[CaseRow], errors: ErrorRule, resampler: Resampler) -> dict[str, Number]:
-    """Benign utility split into what short and long user tasks contribute.
-
-    Each solved task weighs 1/(suites x tasks of its suite), so that `short` + `long` is the overall
-    benign utility of the cases whose ground-truth length is known.
-
-    Returns:
-        `short` and `long`; empty without benign cases.
-    """
-    benign = [case for case in cases if case.attack == NO_ATTACK]
-    names = ("short", "long")
-    parts = _split_by_length(benign, names, lambda length: names[length > LONGEST_SHORT], errors)
-    return {
-        name: number_of(mean_rate([suite_rate(one, Side.SOLVED, resampler) for one in found]))
-        for name, found in parts.items()
-    }
-
-
-def asr_by_length(cases: Iterable[CaseRow], errors: ErrorRule, resampler: Resampler) -> dict[int, Number]:
-    """Successful attacks on user tasks of each ground-truth length, as a share of all cases.
-
-    Returns:
-        Length (the last stands for itself and beyond) -> share in percent, pooled over suites; `n` counts
-        all cases, since a bucket's share refers to them. Empty without attacked cases.
-    """
-    attacked = [case for case in cases if case.attack != NO_ATTACK]
-    buckets = range(1, LAST_BUCKET + 1)
-    parts = _split_by_length(attacked, buckets, lambda length: min(length, LAST_BUCKET), errors)
-    return {
-        bucket: number_of(pooled_rate([suite_totals(one, Side.INJECTED, resampler) for one in found]))
-        for bucket, found in parts.items()
-    }
-
-
-def without_length(cases: Iterable[CaseRow]) -> int:
-    """Count the cases that cannot be placed, because their user task's ground-truth length is unknown."""
-    return sum(case.is_scored and case.ground_truth_length is None for case in cases)
-
-
-def _split_by_length(
-    cases: Iterable[CaseRow], parts: Iterable[_P], part_of: Callable[[int], _P], errors: ErrorRule
-) -> dict[_P, list[Tally]]:
-    """Part -> every suite's cases with only its own user tasks' successes; nothing without known lengths."""
-    placed = [
-        (case, part_of(case.ground_truth_length))
-        for case in cases
-        if case.is_scored and case.ground_truth_length is not None
-    ]
-    tasks = {(case.suite, case.user_task_id): part for case, part in placed}
-    suites = tally_suites([case for case, _ in placed], errors).values()
-
-    def only(part: _P, whole: Tally) -> Tally:
-        mask = np.array([[float(tasks[whole.suite, task] == part)] for task in whole.user_tasks])
-        return replace(whole, solved=whole.solved * mask, hijacked=whole.hijacked * mask)
-
-    return {part: [only(part, whole) for whole in suites] for part in parts if placed}
-
-
-def _pooled(cases: Iterable[CaseRow], errors: ErrorRule) -> Tally:
-    """Count all suites on one grid: a pair of Table 1 may have a single case of a suite."""
-    named = [
-        replace(
-            case,
-            user_task_id=f"{case.suite}/{case.user_task_id}",
-            injection_task_id=f"{case.suite}/{case.injection_task_id}",
-        )
-        for case in cases
-    ]
-    return tally_suite("all suites", named, errors)
-
-
-TokensOf = Callable[[CaseRow], int | None]
-
-
-def acting_tokens(case: CaseRow) -> int | None:
-    """The same of the agent that talks to the user alone; None where roles are not recorded."""
-    found = [tokens for role, tokens in case.tokens_by_role.items() if role in ACTING_ROLES]
-    return sum(found) if found else None
-
-
-def mean_tokens(cases: Iterable[CaseRow], tokens_of: TokensOf, resampler: Resampler) -> Number | None:
-    """Mean tokens per case; cases that errored, or whose tokens are not recorded, are left out.
-
-    Returns:
-        Tokens (not percent); the interval is the percentile one. None if no case has tokens.
-    """
-    known = [
-        (f"{case.suite}/{case.user_task_id}", tokens)
-        for case in cases
-        if case.status == "ok" and (tokens := tokens_of(case)) is not None
-    ]
-    if not known:
-        return None
-    tasks = tuple(sorted({task for task, _ in known}))
-    place = {task: index for index, task in enumerate(tasks)}
-    total, count = np.zeros(len(tasks)), np.zeros(len(tasks))
-    for task, tokens in known:
-        total[place[task]] += tokens
-        count[place[task]] += 1
-    value = float(total.sum() / count.sum())
-    if len(tasks) < 2:
-        return Number(value, math.nan, math.nan, len(known))
-    weights = resampler.weights("all suites", "user", tasks)
-    interval = percentile_interval((weights @ total) / (weights @ count))
-    return Number(value, interval.low, interval.high, len(known))

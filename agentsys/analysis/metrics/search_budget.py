@@ -24,7 +24,7 @@ from agentsys.errors import ConfigError
 from agentsys.records.agentsys_format import is_simulated_block, parse_stored_block
 from agentsys.records.case import ATTEMPTS, Case, UnreadableRecord
 from agentsys.records.case_row import mark_simulated_name
-from agentsys.records.listing import SkippedFile
+from agentsys.records.folder_index import SkippedFile
 from agentsys.records.schema import OWN_KEY, UNFINISHED, AttemptFacts, SearchFacts, StoredBlock
 from agentsys.records.stored_file import load_stored_json
 

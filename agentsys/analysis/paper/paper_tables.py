@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from agentsys.analysis.metrics import rates
 from agentsys.analysis.metrics.cell_verdict import CellVerdict, shorten_verdict
-from agentsys.analysis.metrics.rates import asr_by_round
+from agentsys.analysis.metrics.rates_by_length import asr_by_round
 from agentsys.analysis.published import printed_in, short_model
 from agentsys.analysis.statistics.outcome_grid import ErrorRule, Resampler
 from agentsys.analysis.statistics.rate_estimates import OVERALL
@@ -312,7 +312,7 @@ def fill_table(
 
 def judge_lines(lines: Iterable[RunLine]) -> rates.Verdicts:
     """Judge the cells of lines that stand in one table or figure."""
-    return rates.judge_scored(rates.scored_cells(case for line in lines for case in line.cases))
+    return rates.scored_cells(case for line in lines for case in line.cases).verdicts
 
 
 def _rename_chosen_rounds(cases: Sequence[CaseRow]) -> list[CaseRow]:

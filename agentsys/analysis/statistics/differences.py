@@ -14,15 +14,15 @@ Miller, "Robust inference with multiway clustering", Journal of Business & Econo
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
+from agentsys.analysis.statistics.case_pairs import Pair, tally_pairs
 from agentsys.analysis.statistics.outcome_grid import (
-    NO_TEXT,
     ErrorRule,
     FloatArray,
     Side,
@@ -30,13 +30,10 @@ from agentsys.analysis.statistics.outcome_grid import (
     Tally,
     cautious_moments,
     generator_of,
-    outcome_of,
     scale_spread,
     spread_of,
-    tally_suites,
 )
 from agentsys.analysis.statistics.rate_estimates import NOTHING, OVERALL, POOLED, StandardError
-from agentsys.records.case_row import IDENTITY, CaseRow
 
 SIGN_DRAWS = 9999
 """Flips that are drawn: two seeds differ by about 0.001 at p = 0.002."""
@@ -64,10 +61,15 @@ class SignDraws:
         Returns:
             Shape (draws, k), of -1 and 1.
         """
-        generator = generator_of(str(self.seed), "signs", suite, way, *tasks)
-        count = self.draws * len(tasks)
-        bits = np.unpackbits(np.frombuffer(generator.bytes(-(-count // 8)), np.uint8), count=count)
-        return bits.reshape(self.draws, len(tasks)).astype(np.float64) * 2 - 1
+        return _draw_signs(self.draws, (str(self.seed), "signs", suite, way, *tasks))
+
+
+@lru_cache(maxsize=16)  # for all that is compared on the same suites; one of 40 tasks takes 3 MB
+def _draw_signs(draws: int, key: tuple[str, ...]) -> FloatArray:
+    tasks = len(key) - 4
+    count = draws * tasks
+    bits = np.unpackbits(np.frombuffer(generator_of(*key).bytes(-(-count // 8)), np.uint8), count=count)
+    return bits.reshape(draws, tasks).astype(np.float64) * 2 - 1
 
 
 def every_pattern(count: int) -> FloatArray:
@@ -87,25 +89,34 @@ class FlippedSums(NamedTuple):
     """Shape (3, flips): `squares` of the sums by the kind of task that is not flipped."""
 
 
-def flipped_sums(signs: FloatArray, change: FloatArray, cases: FloatArray) -> FlippedSums:
+def flipped_sums(
+    signs: FloatArray, change: FloatArray, cases: FloatArray, *, brief: bool = False
+) -> FlippedSums:
     """Flip a suite's tasks.
 
     Args:
         signs: Shape (flips, k).
         change: Shape (k, other kind of task): hits of the defense less those of the baseline.
         cases: Shape likewise.
+        brief: Whether only a true difference of 0 is asked about; then the rest is left out.
     """
-    changed_pairs, counted = signs @ change, signs @ cases
+    changed_pairs = signs @ change
+    if brief:
+        total = changed_pairs.sum(axis=1)
+        return FlippedSums(total, np.zeros_like(total), squares(changed_pairs, None))
+    counted = signs @ cases
     return FlippedSums(changed_pairs.sum(axis=1), counted.sum(axis=1), squares(changed_pairs, counted))
 
 
-def squares(change: FloatArray, cases: FloatArray) -> FloatArray:
+def squares(change: FloatArray, cases: FloatArray | None) -> FloatArray:
     """Coefficients, in D, of the sum of squares of `change - D * cases` over the last axis.
 
     Returns:
-        Shape (3, ...): of 1, -2D and D^2.
+        Shape (3, ...): of 1, -2D and D^2; without cases the first one alone.
     """
-    pairs = ((change, change), (change, cases), (cases, cases))
+    pairs = [(change, change)]
+    if cases is not None:
+        pairs += [(change, cases), (cases, cases)]
     return np.stack([np.einsum("...k,...k->...", one, other) for one, other in pairs])
 
 
@@ -150,6 +161,8 @@ class FlipReference:
 
 
 def _at(coefficients: FloatArray, difference: float) -> FloatArray:
+    if not difference:
+        return np.asarray(coefficients[0])
     found: FloatArray = coefficients[0] - 2 * difference * coefficients[1] + difference**2 * coefficients[2]
     return found
 
@@ -179,14 +192,18 @@ class PairedGrid:
     @cached_property
     def user_flips(self) -> FlippedSums:
         """Sums with the signs of user tasks drawn; the same at every level that the suite is part of."""
-        signs = self.draws.signs(self.counted.suite, "user", self.counted.user_tasks)
-        return flipped_sums(signs, self.change, self.counted.cases)
+        return flipped_sums(self.signs("user"), self.change, self.counted.cases)
 
     @cached_property
     def injection_flips(self) -> FlippedSums:
         """Sums with the signs of injection tasks drawn."""
-        signs = self.draws.signs(self.counted.suite, "injection", self.counted.injection_tasks)
-        return flipped_sums(signs, self.change.T, self.counted.cases.T)
+        return flipped_sums(self.signs("injection"), self.change.T, self.counted.cases.T)
+
+    def signs(self, kind: str) -> FloatArray:
+        """Draw the signs of one kind of task."""
+        counted = self.counted
+        tasks = counted.user_tasks if kind == "user" else counted.injection_tasks
+        return self.draws.signs(counted.suite, kind, tasks)
 
 
 @dataclass(frozen=True)
@@ -245,12 +262,25 @@ class Difference:
         both = all(self.flippable)
         return tuple(self._reference(kind, both=both) for kind, flippable in kinds if flippable)
 
-    def _reference(self, kind: str, *, both: bool) -> FlipReference:
+    @cached_property
+    def brief_references(self) -> tuple[FlipReference, ...]:
+        """The same, able to tell of a true difference of 0 alone."""
+        kinds = zip(("user", "injection"), self.flippable, strict=True)
+        both = all(self.flippable)
+        return tuple(self._reference(kind, both=both, brief=True) for kind, flippable in kinds if flippable)
+
+    def _reference(self, kind: str, *, both: bool, brief: bool = False) -> FlipReference:
         """Flip one kind of task, which stands along the rows here."""
         grids = [(grid.change, grid.counted.cases) for grid in self.grids]
         if kind == "injection":
             grids = [(change.T, cases.T) for change, cases in grids]
-        sums = _all_patterns(grids) or [getattr(grid, f"{kind}_flips") for grid in self.grids]
+        sums = _all_patterns(grids)
+        if not sums and brief:
+            sums = [
+                flipped_sums(grid.signs(kind), *parts, brief=True)
+                for grid, parts in zip(self.grids, grids, strict=True)
+            ]
+        sums = sums or [getattr(grid, f"{kind}_flips") for grid in self.grids]
         weights = np.array(
             [share / cases.sum() for (_, cases), share in zip(grids, self.shares, strict=True)]
         )
@@ -343,74 +373,28 @@ def _all_patterns(grids: Sequence[tuple[FloatArray, FloatArray]]) -> list[Flippe
     return [flipped_sums(signs, *grid) for signs, grid in zip(parts, grids, strict=True)]
 
 
-class Pair(NamedTuple):
-    """One case under two defenses."""
-
-    baseline: CaseRow
-    defense: CaseRow
-
-
-@dataclass(frozen=True)
-class Pairing:
-    """The cases of two defenses, side by side; every case is in exactly one field."""
-
-    pairs: tuple[Pair, ...]
-    """Cases that count on both sides, sorted."""
-    errored: int
-    """Cases stored on both sides that errored on one of them and are left out."""
-    only_baseline: int
-    """Cases that the other side lacks."""
-    only_defense: int
-    no_text: int = 0
-    """Of `errored`, those for which a search's attacker gave no text on one side."""
-
-
-_DEFENSE = IDENTITY.index("defense")
-
-
-def _identity(case: CaseRow) -> Hashable:
-    identity = case.identity
-    return *identity[:_DEFENSE], "", *identity[_DEFENSE + 1 :]
-
-
-def pair_up(
-    baseline: Iterable[CaseRow],
-    defense: Iterable[CaseRow],
-    rule: ErrorRule = ErrorRule.REPORT,
-    alike: Callable[[CaseRow], Hashable] = _identity,
-) -> Pairing:
-    """Finds the cases that two defenses share.
-
-    Args:
-        baseline: Cases of one defense; no two alike in everything else (as `read_cases` gives them).
-        defense: Cases of the other.
-        rule: What errored cases count as; one that is left out on one side is left out on both.
-        alike: What the two cases of a pair have in common and no two cases of one side; by default
-            everything that tells cases apart but the defense.
-
-    Returns:
-        Pairs that agree in it: in benchmark, version, model, attack, suite, both tasks and epoch.
-    """
-    first = {alike(case): case for case in baseline}
-    second = {alike(case): case for case in defense}
-    shared = sorted(first.keys() & second.keys(), key=str)
-    both = [Pair(first[key], second[key]) for key in shared]
-    counted = tuple(pair for pair in both if all(outcome_of(case, rule) is not None for case in pair))
-    return Pairing(
-        counted,
-        len(both) - len(counted),
-        len(first.keys() - second.keys()),
-        len(second.keys() - first.keys()),
-        sum(any(case.error_kind in NO_TEXT for case in pair) for pair in both),
-    )
-
-
 def compare_pairs(
     pairs: Sequence[Pair], side: Side, draws: SignDraws, rule: ErrorRule = ErrorRule.REPORT
 ) -> dict[str, Difference]:
     """The difference of a rate per suite, then `overall`, then `pooled`, on pairs of one model and attack."""
-    before, after = (tally_suites([pair[at] for pair in pairs], rule) for at in (0, 1))
+    before, after = tally_pairs(pairs, rule)
     return difference_levels(list(before.values()), list(after.values()), side, draws)
+
+
+def overall_difference(
+    before: Sequence[Tally], after: Sequence[Tally], side: Side, draws: SignDraws
+) -> Difference:
+    """The difference of a rate overall, on the same cases."""
+    return mean_difference(_pair_grids(before, after, side, draws))
+
+
+def _pair_grids(
+    before: Sequence[Tally], after: Sequence[Tally], side: Side, draws: SignDraws
+) -> list[PairedGrid]:
+    return [
+        PairedGrid(second, first.hits(side), second.hits(side), draws)
+        for first, second in zip(before, after, strict=True)
+    ]
 
 
 def differences_from_zero(counted: Sequence[Tally], side: Side, draws: SignDraws) -> dict[str, Difference]:
@@ -426,24 +410,6 @@ def difference_levels(
     before: Sequence[Tally], after: Sequence[Tally], side: Side, draws: SignDraws
 ) -> dict[str, Difference]:
     """The difference of a rate per suite, then `overall`, then `pooled`."""
-    grids = [
-        PairedGrid(second, first.hits(side), second.hits(side), draws)
-        for first, second in zip(before, after, strict=True)
-    ]
+    grids = _pair_grids(before, after, side, draws)
     by_suite = {grid.counted.suite: suite_difference(grid) for grid in grids}
     return {**by_suite, OVERALL: mean_difference(grids), POOLED: pooled_difference(grids)}
-
-
-def changed_pairs(pairs: Iterable[Pair], side: Side, rule: ErrorRule, *, to: bool) -> list[Pair]:
-    """Pairs in which the defense turned an outcome into `to` and the baseline did not have it so."""
-
-    def happened(case: CaseRow) -> bool:
-        found = outcome_of(case, rule)
-        return found is not None and (found.utility if side is Side.SOLVED else found.injection_success)
-
-    return [pair for pair in pairs if happened(pair.defense) is to and happened(pair.baseline) is not to]
-
-
-def exposed_pairs(pairs: Iterable[Pair]) -> tuple[Pair, ...]:
-    """Pairs in which a tool returned the payload under both defenses: neither was spared by luck."""
-    return tuple(pair for pair in pairs if pair.baseline.exposed_raw and pair.defense.exposed_raw)

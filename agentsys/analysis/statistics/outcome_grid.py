@@ -146,7 +146,7 @@ class Resampler:
 
     replicates: int = 2000
     seed: int = 0
-    _case_totals: dict[Hashable, FloatArray] = field(default_factory=dict, repr=False)
+    _totals: dict[Hashable, FloatArray] = field(default_factory=dict, repr=False)
 
     def weights(self, suite: str, way: str, tasks: tuple[str, ...]) -> FloatArray:
         """Draw tasks: how often each one.
@@ -161,13 +161,13 @@ class Resampler:
         """
         return _draw_weights(self.replicates, self.seed, (suite, way, *tasks))
 
-    def case_totals(self, counted: Tally, frame: tuple[str, ...] | None = None) -> FloatArray:
-        """`resampled_total` of a tally's cases: made once for all defenses that were run on the same ones."""
+    def totals(self, grid: FloatArray, counted: Tally, frame: tuple[str, ...] | None = None) -> FloatArray:
+        """`resampled_total` of a tally's grid: made once for all cells that have the same one."""
         tasks = (counted.user_tasks, counted.injection_tasks)
-        key = (counted.suite, frame or counted.user_tasks, *tasks, counted.cases.tobytes())
-        if key not in self._case_totals:
-            self._case_totals[key] = resampled_total(counted.cases, counted, self, frame)
-        return self._case_totals[key]
+        key = (counted.suite, frame or counted.user_tasks, *tasks, grid.tobytes())
+        if key not in self._totals:
+            self._totals[key] = resampled_total(grid, counted, self, frame)
+        return self._totals[key]
 
 
 @lru_cache(maxsize=64)  # for all who resample the same suites; most take 0.1 to 0.6 MB each way

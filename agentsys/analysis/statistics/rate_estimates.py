@@ -30,7 +30,6 @@ from agentsys.analysis.statistics.outcome_grid import (
     Tally,
     add_spreads,
     lone_moments,
-    resampled_total,
     scale_spread,
     spread_of,
     sum_moments,
@@ -99,8 +98,8 @@ def suite_totals(
     return SuiteTotals(
         hits,
         cases,
-        hit_draws=resampled_total(grid, counted, resampler, frame),
-        case_draws=resampler.case_totals(counted, frame),
+        hit_draws=resampler.totals(grid, counted, frame),
+        case_draws=resampler.totals(counted.cases, counted, frame),
         errors=counted.errors,
         spread=spread_of(grid, counted, frame),
         lone=lone,
@@ -156,11 +155,14 @@ def rate_levels(
     side: Side,
     resampler: Resampler,
     frames: Mapping[str, tuple[str, ...]] | None = None,
+    *,
+    pooled: bool = True,
 ) -> dict[str, Estimate]:
-    """The rate of each suite, then `overall`, then `pooled`."""
+    """The rate of each suite, then `overall`, then, if wanted, `pooled`."""
     parts = {name: suite_totals(of, side, resampler, (frames or {}).get(name)) for name, of in suites.items()}
     rates = {name: pooled_rate([part]) for name, part in parts.items()}
-    return {**rates, OVERALL: mean_rate(list(rates.values())), POOLED: pooled_rate(list(parts.values()))}
+    overall = {OVERALL: mean_rate(list(rates.values()))}
+    return {**rates, **overall, **({POOLED: pooled_rate(list(parts.values()))} if pooled else {})}
 
 
 def defense_quality(benign: Estimate, asr: Estimate) -> Estimate:

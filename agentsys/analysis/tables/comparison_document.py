@@ -29,8 +29,8 @@ from agentsys.analysis.metrics.comparison import (
 )
 from agentsys.analysis.metrics.rates import TARGETED_ASR, MeasuredCell
 from agentsys.analysis.metrics.task_tags import benchmark_change_notes
+from agentsys.analysis.statistics.case_pairs import Pair
 from agentsys.analysis.statistics.difference_test import LEVEL
-from agentsys.analysis.statistics.differences import Pair
 from agentsys.analysis.statistics.outcome_grid import CONFIDENCE
 from agentsys.analysis.statistics.rate_estimates import OVERALL, POOLED
 from agentsys.analysis.tables.result_notes import SIMULATED_NOTE, provenance_notes

@@ -9,6 +9,7 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from operator import itemgetter
 
 from agentsys.analysis.metrics.attack_success import (
@@ -26,7 +27,7 @@ from agentsys.analysis.metrics.attack_success import (
 from agentsys.analysis.metrics.best_attack import at_least_once, best_attack, least_repeats, overall_asr
 from agentsys.analysis.metrics.case_measures import is_control
 from agentsys.analysis.metrics.cell_verdict import BROKEN, MOST_BOUND, count_ends, describe_ends
-from agentsys.analysis.metrics.rates import Number, judge_scored, scored_cells
+from agentsys.analysis.metrics.rates import MeasuredCell, Number, ScoredCells, scored_cells
 from agentsys.analysis.metrics.task_tags import (
     Bound,
     benchmark_change_notes,
@@ -35,7 +36,7 @@ from agentsys.analysis.metrics.task_tags import (
     utility_floor,
 )
 from agentsys.analysis.statistics.differences import SignDraws
-from agentsys.analysis.statistics.outcome_grid import NO_TEXT, ErrorRule, Resampler, Side, Tally, tally_suites
+from agentsys.analysis.statistics.outcome_grid import NO_TEXT, ErrorRule, Resampler, Side, Tally
 from agentsys.analysis.tables.table_document import number_text
 from agentsys.base.grouping import group_by, join_names
 from agentsys.records.case_row import NO_ATTACK, SEARCHED_ON_SUFFIX, CaseRow
@@ -50,35 +51,35 @@ _Lines = Mapping[tuple[str, str], list[CaseRow]]
 
 
 def honesty_notes(
-    cases: Iterable[CaseRow], rule: ErrorRule = ErrorRule.REPORT, *, replicates: int = 2000
-) -> list[str]:
+    cases: Iterable[CaseRow] | ScoredCells, rule: ErrorRule = ErrorRule.REPORT, *, replicates: int = 2000
+) -> Iterator[str]:
     """All footnotes on some cases, of which injection tasks run as user tasks are left out."""
     signs, resampler = SignDraws(), Resampler(replicates)
-    listed = list(cases)
-    cells = scored_cells(listed)
-    verdicts = judge_scored(cells)
+    cells = scored_cells(cases)
     ordered = sorted(cells, key=lambda cell: (*cell[:3], cell.defense != NO_DEFENSE, *cell[3:]))
     sheets = group_by(ordered, lambda cell: cell[:3])
-    notes = [*benchmark_change_notes(benchmark for benchmark, *_ in sheets), *provenance_notes(listed)]
+    yield from benchmark_change_notes(benchmark for benchmark, *_ in sheets)
+    yield from provenance_notes(cells.cases)
     for (benchmark, version, model), of_sheet in sheets.items():
         lines = {(cell.defense, cell.attack): cells[cell] for cell in of_sheet}
         prefix = f"{model} on {benchmark} {version}: " if len(sheets) > 1 else ""
         # What there is to say of numbers is not said of broken cells, which have none.
         sound = {
-            (cell.defense, cell.attack): cells[cell] for cell in of_sheet if verdicts[cell].verdict != BROKEN
+            (cell.defense, cell.attack): cells[cell]
+            for cell in of_sheet
+            if cells.verdicts[cell].verdict != BROKEN
         }
-        counted = {line: tally_suites(some, rule) for line, some in sound.items()}
-        found = [
-            *_notes_on_replies(lines),
-            *_notes_on_floors(sound, counted, signs),
-            *_notes_on_power(sound, rule),
-            *_notes_on_limits(benchmark, version, lines),
-            *_notes_on_tries(sound, counted, rule, resampler),
-            *_notes_on_exposure(sound, rule),
-            *_notes_on_searches(lines, rule),
-        ]
-        notes += [f"{prefix}{note}" for note in found]
-    return notes
+        counted = {line: cells.tally(MeasuredCell(benchmark, version, model, *line), rule) for line in sound}
+        found = chain(
+            _notes_on_replies(lines),
+            _notes_on_floors(sound, counted, signs),
+            _notes_on_power(sound, rule),
+            _notes_on_limits(benchmark, version, lines),
+            _notes_on_tries(sound, counted, rule, resampler),
+            _notes_on_exposure(sound, rule),
+            _notes_on_searches(lines, rule),
+        )
+        yield from (f"{prefix}{note}" for note in found)
 
 
 _ODD = {"empty": "empty", "unparsed_call": "a tool call as text that its server did not parse"}

@@ -143,7 +143,7 @@ class Report:
     unexposed: dict[MeasuredCell, float] = field(default_factory=dict)
     """Attacked cells whose exposure is recorded -> percent of the cases without error in which no tool
     ever returned the payload: there the attack could not have worked, whatever the defense does."""
-    notes: tuple[str, ...] = ()
+    notes: Iterable[str] = ()
     """Footnotes, one sentence or two each, as plain text with names as they were found."""
     measured: list[MetricRow] = field(default_factory=list)
     """Rates of what benchmarks measure besides the two scores, in the long form; mostly empty."""
@@ -154,6 +154,8 @@ class Report:
 
     titles: Mapping[str, str] = field(default_factory=lambda: METRIC_TITLES)
     """Metric -> heading, in the order shown."""
+    is_brief: bool = False
+    """Whether it is for a screen, which shows nothing of the rest."""
 
     def unexposed_text(self, sheet: Sheet, line: ResultsLine) -> str:
         """Percent of a line's attacked cases in which no tool returned the payload; empty where unknown."""
@@ -169,10 +171,10 @@ class Report:
         return [*self.rows, *self.measured, *paired]
 
 
-def results_output(found: Report, findings: Sequence[str] = (), screen: Document | None = None) -> Output:
+def results_output(found: Report, findings: Sequence[str] = ()) -> Output:
     """Make a report ready to be written in any form."""
     document = replace(results_document(found), quotable=findings)
-    return Output("agentsys results", document, records_of(MetricRow, found.long_form), screen=screen)
+    return Output("agentsys results", document, records_of(MetricRow, found.long_form))
 
 
 def results_document(found: Report, *, intervals_by_suite: bool = False) -> Document:
@@ -186,7 +188,7 @@ def results_document(found: Report, *, intervals_by_suite: bool = False) -> Docu
         (sheet.title, (_overall(sheet, found), *_further(sheet, found), _by_suite(sheet, intervals_by_suite)))
         for sheet in sheets(found.rows, found.titles)
     ]
-    return Document(sections, found.notes)
+    return Document(sections, tuple(found.notes))
 
 
 def _further(sheet: Sheet, found: Report) -> list[Grid]:

@@ -15,8 +15,8 @@ from agentsys.analysis.metrics.rates import (
     METRIC_TITLES,
     MeasuredCell,
     MetricRow,
+    ScoredCells,
     apply_verdicts,
-    judge_scored,
     measure,
     scored_cells,
 )
@@ -38,6 +38,8 @@ def measure_reading(
     *,
     own: Sequence[Metric] = (),
     replicates: int = 2000,
+    cells: ScoredCells | None = None,
+    brief: bool = False,
 ) -> Report:
     """Measure everything that was read, for other programs: without what only people are told beside it.
 
@@ -46,14 +48,20 @@ def measure_reading(
         errors: What errored cases count as.
         own: Further metrics, of the user's own.
         replicates: Number of bootstrap replicates.
+        cells: The cells of what was read, where they are made already.
+        brief: See `measure`; what benchmarks measure besides is then left out.
     """
-    verdicts = judge_scored(scored_cells(reading.cases))
-    denials = paired_denials(reading.cases, errors, replicates=replicates)
+    cells = scored_cells(reading.cases if cells is None else cells)
+    rows = measure(cells, errors, own=own, replicates=replicates, brief=brief)
+    titles = METRIC_TITLES | {metric.name: metric.title for metric in own}
+    if brief:
+        return Report(rows, titles=titles, is_brief=True)
+    denials = paired_denials(cells, errors, replicates=replicates)
     return Report(
-        measure(reading.cases, errors, own=own, replicates=replicates, verdicts=verdicts),
-        measured=apply_verdicts(fact_rows(reading.cases, replicates=replicates), verdicts),
-        denials=[replace(one, rows=tuple(apply_verdicts(one.rows, verdicts))) for one in denials],
-        titles=METRIC_TITLES | {metric.name: metric.title for metric in own},
+        rows,
+        measured=apply_verdicts(fact_rows(cells, replicates=replicates), cells.verdicts),
+        denials=[replace(one, rows=tuple(apply_verdicts(one.rows, cells.verdicts))) for one in denials],
+        titles=titles,
     )
 
 
@@ -65,34 +73,45 @@ def build_report(
     replicates: int = 2000,
 ) -> Report:
     """The `numbers` of everything that was read, and everything a reader must know beside them."""
-    found = measure_reading(reading, errors, own=own, replicates=replicates)
-    # The most important first: a screen shows three of them.
-    notes = [
-        *describe_unfinished(reading.unfinished),
-        *verdict_notes(found.rows, [DEFENSE_QUALITY]),
-        *errored_notes(reading.cases, errors),
-        *([SIMULATED_NOTE] if any(is_simulated_name(row.model) for row in found.rows) else []),
-        *replay_notes(reading.cases),
-        *_notes_on_fewer_suites(found.rows),
-        *honesty_notes(reading.cases, errors, replicates=replicates),
-        *fact_notes(found.measured, reading.cases),
-        *denial_notes(found.denials),
-        f"{CONFIDENCE:.0f}% intervals: user tasks and injection tasks resampled, {replicates} times. "
-        "Overall: unweighted mean of the suites.",
-        *(
-            [_NO_CERTAINTY]
-            if any(row.suite == OVERALL and row.value in (0, 100) for row in found.rows)
-            else []
-        ),
-        *_notes_on_suites_as_draws(reading.cases),
-        *_notes_on_omissions(reading),
-    ]
+    cells = scored_cells(reading.cases)
+    found = measure_reading(reading, errors, own=own, replicates=replicates, cells=cells)
     return replace(
         found,
         unexposed=unexposed_share(reading.cases),
-        notes=tuple(notes),
+        notes=tuple(report_notes(found, reading, cells, errors, replicates=replicates)),
         fact_grids=fact_grids(reading.cases),
     )
+
+
+def report_notes(
+    found: Report,
+    reading: LoadedCases,
+    cells: ScoredCells,
+    errors: ErrorRule = ErrorRule.REPORT,
+    *,
+    replicates: int = 2000,
+) -> Iterator[str]:
+    """All footnotes, the most important first; each is made when it is asked for: a screen shows a few of them."""
+    yield from describe_unfinished(reading.unfinished)
+    yield from verdict_notes(found.rows, [DEFENSE_QUALITY])
+    yield from errored_notes(reading.cases, errors)
+    if any(is_simulated_name(row.model) for row in found.rows):
+        yield SIMULATED_NOTE
+    yield from replay_notes(reading.cases)
+    yield from _notes_on_fewer_suites(found.rows)
+    yield from honesty_notes(cells, errors, replicates=replicates)
+    if found.is_brief:
+        found = measure_reading(reading, errors, replicates=replicates, cells=cells)
+    yield from fact_notes(found.measured, reading.cases)
+    yield from denial_notes(found.denials)
+    yield (
+        f"{CONFIDENCE:.0f}% intervals: user tasks and injection tasks resampled, {replicates} times. "
+        "Overall: unweighted mean of the suites."
+    )
+    if any(row.suite == OVERALL and row.value in (0, 100) for row in found.rows):
+        yield _NO_CERTAINTY
+    yield from _notes_on_suites_as_draws(reading.cases)
+    yield from _notes_on_omissions(reading)
 
 
 _NO_CERTAINTY = (

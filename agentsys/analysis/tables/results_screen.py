@@ -6,6 +6,8 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain, islice
 from typing import NamedTuple
 
 from rich.cells import cell_len
@@ -19,15 +21,16 @@ from agentsys.analysis.metrics.cell_verdict import (
     shorten_verdict,
     verdict_notes,
 )
-from agentsys.analysis.metrics.comparison import ALL_CASES, DifferenceRow, compare_sides
+from agentsys.analysis.metrics.comparison import DifferenceRow, overall_differences
+from agentsys.analysis.metrics.own_metric import Metric
 from agentsys.analysis.metrics.rates import (
     BENIGN_UTILITY,
     DEFENSE_QUALITY,
     TARGETED_ASR,
     UTILITY_UNDER_ATTACK,
     MeasuredCell,
+    ScoredCells,
     Verdicts,
-    judge_scored,
     scored_cells,
 )
 from agentsys.analysis.published import PAPER_MODEL, printed_overall
@@ -35,8 +38,10 @@ from agentsys.analysis.statistics.outcome_grid import ErrorRule
 from agentsys.analysis.statistics.rate_estimates import OVERALL
 from agentsys.analysis.tables.result_notes import SIMULATED_NOTE
 from agentsys.analysis.tables.results_document import Report, ResultsLine, Sheet, sheets
+from agentsys.analysis.tables.results_report import measure_reading, report_notes
 from agentsys.analysis.tables.table_document import (
     BEST,
+    BULLET,
     MISSING,
     Document,
     Grid,
@@ -47,6 +52,7 @@ from agentsys.analysis.tables.table_document import (
     value_text,
 )
 from agentsys.base.grouping import abbreviate_count, format_count, format_duration, group_by
+from agentsys.records.case_reader import LoadedCases
 from agentsys.records.case_row import NO_ATTACK, CaseRow
 from agentsys.records.published_facts import NO_DEFENSE
 
@@ -95,7 +101,7 @@ class _Change(NamedTuple):
 
 
 def findings(
-    cases: Sequence[CaseRow], errors: ErrorRule = ErrorRule.REPORT, *, width: int | None = None
+    cases: Iterable[CaseRow] | ScoredCells, errors: ErrorRule = ErrorRule.REPORT, *, width: int | None = None
 ) -> tuple[str, ...]:
     """Say how each defense differs from none in ASR and benign utility, those with the lowest ASR first.
 
@@ -108,18 +114,12 @@ def findings(
         A few lines; none where no defense stands beside none. p-values are Holm's, as `agentsys compare`
         has them; "not told apart" is a difference whose p is not below 0.05.
     """
-    format_count = [case for case in cases if case.is_scored]
-    defenses = {case.defense for case in format_count}
+    cells = scored_cells(cases)
+    defenses = {cell.defense for cell in cells}
     if NO_DEFENSE not in defenses or len(defenses) < 2:
         return ()
     # All metrics of `agentsys compare`, so that p-values are corrected as there.
-    found = compare_sides(format_count, NO_DEFENSE, errors=errors)
-    verdicts = judge_scored(scored_cells(format_count))
-    shown = [
-        row
-        for row in found.rows
-        if (row.suite, row.cases) == (OVERALL, ALL_CASES) and _is_believed(row, verdicts)
-    ]
+    shown = [row for row in overall_differences(cells, errors) if _is_believed(row, cells.verdicts)]
     blocks = _blocks([row for row in shown if row.metric in (BENIGN_UTILITY, TARGETED_ASR)])
     told = {block: list(_lines(changes, width)) for block, changes in blocks.items()}
     if len(told) == 1:
@@ -234,7 +234,33 @@ _BESIDE_PAPER = (
 )
 
 
-def results_screen(found: Report, cases: Sequence[CaseRow], findings: Sequence[str], width: int) -> Document:
+def screen_of_reading(
+    reading: LoadedCases,
+    width: int,
+    errors: ErrorRule = ErrorRule.REPORT,
+    *,
+    own: Sequence[Metric] = (),
+    notes: Iterable[str] = (),
+) -> Document:
+    """Measure what was read and show it, without the numbers and notes that a screen has no room for.
+
+    Args:
+        reading: From `read_cases`, with names as tables show them.
+        width: Columns of the screen.
+        errors: What errored cases count as.
+        own: Further metrics, of the user's own.
+        notes: Notes that come first.
+    """
+    cells = scored_cells(reading.cases)
+    found = measure_reading(reading, errors, own=own, cells=cells, brief=True)
+    found = replace(found, notes=chain(notes, report_notes(found, reading, cells, errors)))
+    said = findings(cells, errors, width=width - len(BULLET))
+    return results_screen(found, cells, said, width)
+
+
+def results_screen(
+    found: Report, cases: Iterable[CaseRow] | ScoredCells, findings: Sequence[str], width: int
+) -> Document:
     """Arrange the findings, one grid per model and benchmark, and the notes that come first."""
     relative = relative_tokens(cases)
     grids = [
@@ -242,10 +268,10 @@ def results_screen(found: Report, cases: Sequence[CaseRow], findings: Sequence[s
     ]
     grave = list(verdict_notes(found.rows, [DEFENSE_QUALITY]))
     told_already = all(grid.legend.endswith(_BESIDE_PAPER) for _, grid in grids)
-    others = [note for note in found.notes if note not in (*grave, *([SIMULATED_NOTE] * told_already))]
+    others = (note for note in found.notes if note not in (*grave, *([SIMULATED_NOTE] * told_already)))
     return Document(
         [(title, [grid]) for title, grid in grids],
-        [_fold_note(note, width) for note in (*grave[:VERDICTS], *others[:NOTES])],
+        [_fold_note(note, width) for note in (*grave[:VERDICTS], *islice(others, NOTES))],
         quotable=findings[:FINDINGS],
         dense=True,
     )
@@ -357,22 +383,26 @@ def _times_text(ratio: float | None) -> str:
     return MISSING if ratio is None else f"{ratio:.1f}x"
 
 
-def relative_tokens(cases: Iterable[CaseRow]) -> dict[MeasuredCell, float]:
+def relative_tokens(cases: Iterable[CaseRow] | ScoredCells) -> dict[MeasuredCell, float]:
     """Cell -> tokens of all roles, as a multiple of what no defense takes for the same cases.
 
     Of an attacked cell, the benign cases count as well. Cases that errored, or do not say what they took, are
     left out on both sides; a cell that shares none with no defense is absent.
     """
-    taken: defaultdict[MeasuredCell, dict[tuple[object, ...], int]] = defaultdict(dict)
-    for case in cases:
-        if case.status == "ok" and case.tokens_by_role and case.is_scored:
-            taken[MeasuredCell.of(case)][case.attack, *case.task_key] = sum(case.tokens_by_role.values())
+    taken = {
+        cell: {
+            (case.attack, case.task_key): sum(case.tokens_by_role.values())
+            for case in some
+            if case.status == "ok" and case.tokens_by_role
+        }
+        for cell, some in scored_cells(cases).items()
+    }
     found = {}
     for cell in taken:
         whole = {**taken.get(cell._replace(attack=NO_ATTACK), {}), **taken[cell]}
         base = cell._replace(defense=NO_DEFENSE)
         against = {**taken.get(base._replace(attack=NO_ATTACK), {}), **taken.get(base, {})}
-        shared = whole.keys() & against.keys()
+        shared = whole.keys() & against.keys() if taken[cell] else ()
         if below := sum(against[same] for same in shared):
             found[cell] = sum(whole[same] for same in shared) / below
     return found

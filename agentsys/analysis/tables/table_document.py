@@ -28,6 +28,8 @@ MISSING = "n/a"
 """Where a value is undefined; never 0."""
 BEST = "*"
 """Ends the text of a number that is the best of its column."""
+BULLET = "- "
+"""What a sentence that can be quoted begins with in a terminal."""
 
 
 class GridCell(NamedTuple):

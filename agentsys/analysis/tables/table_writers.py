@@ -68,8 +68,6 @@ class Output:
     data: Any = None
     """What JSON holds where that is more than a list of the records: values that JSON knows, names as they
     were found."""
-    screen: Document | None = None
-    """What a terminal shows in place of the document: the most important of it; None: all of it."""
 
 
 def with_shown_names(output: Output, shown: DisplayNames) -> Output:
@@ -78,8 +76,7 @@ def with_shown_names(output: Output, shown: DisplayNames) -> Output:
     names |= {name: shown.model_name(name) for name in shown.models}
     if not names:
         return output
-    screen = None if output.screen is None else rename_in_document(output.screen, names)
-    return replace(output, document=rename_in_document(output.document, names), screen=screen)
+    return replace(output, document=rename_in_document(output.document, names))
 
 
 def records_of(kind: type, rows: Iterable[Any]) -> LongForm:
@@ -145,7 +142,7 @@ def render_output(output: Output, form: OutputFormat, width: int = FILE_WIDTH) -
     if form is OutputFormat.TABLE:
         from agentsys.analysis.tables.write_terminal import terminal_text  # alone it needs rich
 
-        return terminal_text(output.screen or output.document, width).encode()
+        return terminal_text(output.document, width).encode()
     writers: dict[OutputFormat, Callable[[], str]] = {
         OutputFormat.MARKDOWN: lambda: markdown_document(output.document),
         OutputFormat.LATEX: lambda: latex_document(output.document),

@@ -15,10 +15,16 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from agentsys.analysis.tables.table_document import BEST, Document, Grid, GridCell, between_words, plain
+from agentsys.analysis.tables.table_document import (
+    BEST,
+    BULLET,
+    Document,
+    Grid,
+    GridCell,
+    between_words,
+    plain,
+)
 
-BULLET = "- "
-"""What a sentence that can be quoted begins with."""
 _GAP = 2
 """Columns between two columns of a grid."""
 _LONGEST_NAME = 24

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from stored_cases import row
 
-from agentsys.analysis.metrics.cell_verdict import CellVerdict, judge_cases, shorten_verdict
-from agentsys.analysis.metrics.rates import judge_scored, scored_cells
+from agentsys.analysis.metrics.cell_verdict import CellEvidence, CellVerdict, shorten_verdict
+from agentsys.analysis.metrics.rates import scored_cells
 
 WORKED = {"replies_by_role": {"worker": 4, "main": 3}, "calls": {"read_file": 1}}
 
@@ -17,7 +17,7 @@ def judge(*some: dict[str, Any], times: int = 20, **fields: Any) -> tuple[str, s
     """The verdict on cases that are worked with these fields, the first ones changed, in short."""
     cases = [row(user_task_id=f"user_task_{n}", **(WORKED | fields)) for n in range(times)]
     changed = [row(user_task_id=f"user_task_{n}", **(WORKED | fields | one)) for n, one in enumerate(some)]
-    found = judge_cases([*changed, *cases[len(changed) :]])
+    found = CellEvidence([*changed, *cases[len(changed) :]]).judge()
     return found.verdict, found.reasons
 
 
@@ -102,7 +102,7 @@ def test_a_row_with_fewer_cases_than_those_beside_it_is_suspect_and_the_others_a
     whole = [row(defense="none", user_task_id=f"user_task_{n}") for n in range(4)]
     cherries = [row(defense="picked", user_task_id=f"user_task_{n}") for n in range(3)]
     elsewhere = [row(defense="none", attack="direct", user_task_id="user_task_9")]
-    found = judge_scored(scored_cells([*whole, *cherries, *elsewhere]))
+    found = scored_cells([*whole, *cherries, *elsewhere]).verdicts
     by_cell = {(cell.defense, cell.attack): verdict for cell, verdict in found.items()}
     assert (
         by_cell["picked", "important_instructions"].reasons == "fewer cases (1 fewer than in rows beside it)"

@@ -15,15 +15,12 @@ from hypothesis import strategies as st
 from stored_cases import row
 
 from agentsys.analysis.metrics.own_metric import AsrWhereReturned
-from agentsys.analysis.metrics.rates import (
-    MetricRow,
+from agentsys.analysis.metrics.rates import MetricRow, measure, number_in, number_of
+from agentsys.analysis.metrics.rates_by_length import (
     acting_tokens,
     asr_by_length,
     asr_by_round,
     mean_tokens,
-    measure,
-    number_in,
-    number_of,
     utility_by_length,
     without_length,
 )

@@ -11,17 +11,8 @@ import pytest
 from paired_grids import difference_of, grid_of
 from stored_cases import row
 
-from agentsys.analysis.statistics.differences import (
-    Pair,
-    Pairing,
-    SignDraws,
-    changed_pairs,
-    compare_pairs,
-    every_pattern,
-    exposed_pairs,
-    mean_difference,
-    pair_up,
-)
+from agentsys.analysis.statistics.case_pairs import Pair, Pairing, changed_pairs, exposed_pairs, pair_up
+from agentsys.analysis.statistics.differences import SignDraws, compare_pairs, every_pattern, mean_difference
 from agentsys.analysis.statistics.outcome_grid import ErrorRule, FloatArray, Side
 from agentsys.records.case_row import CaseRow
 

@@ -125,13 +125,13 @@ def test_totals_of_cases_are_made_once_for_the_same_cases_and_anew_for_others() 
     sampler, hits = Resampler(50), _two_way_grid(4, 3)
     gaps = np.ones_like(hits)
     gaps[0, 0] = 0
-    first = sampler.case_totals(_tally(hits))
-    assert sampler.case_totals(_tally(1 - hits)) is first
+    first = sampler.totals(_tally(hits).cases, _tally(hits))
+    assert sampler.totals(_tally(1 - hits).cases, _tally(1 - hits)) is first
     assert np.array_equal(first, resampled_total(np.ones_like(hits), _tally(hits), Resampler(50)))
     fewer, wider = _tally(hits * gaps, gaps), tuple(f"user_task_{i:02d}" for i in range(6))
     for counted, frame in ((fewer, None), (_tally(hits), wider), (_tally(hits[:, :2]), None)):
         expected = resampled_total(counted.cases, counted, Resampler(50), frame)
-        assert np.array_equal(sampler.case_totals(counted, frame), expected)
+        assert np.array_equal(sampler.totals(counted.cases, counted, frame), expected)
         assert not np.array_equal(expected, first)
 
 

@@ -16,8 +16,9 @@ from stored_cases import row
 
 from agentsys.analysis.metrics.comparison import compare_sides
 from agentsys.analysis.metrics.rates import MetricRow, measure
+from agentsys.analysis.statistics.case_pairs import pair_up
 from agentsys.analysis.statistics.difference_test import p_value
-from agentsys.analysis.statistics.differences import SignDraws, compare_pairs, pair_up
+from agentsys.analysis.statistics.differences import SignDraws, compare_pairs
 from agentsys.analysis.statistics.outcome_grid import FloatArray, Interval, Resampler, Side, Tally
 from agentsys.analysis.statistics.rate_estimates import (
     MARGIN,

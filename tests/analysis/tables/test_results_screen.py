@@ -8,10 +8,16 @@ from dataclasses import replace
 import pytest
 from stored_cases import row
 
-from agentsys.analysis.metrics.comparison import compare_sides
-from agentsys.analysis.metrics.rates import MeasuredCell
+from agentsys.analysis.metrics.comparison import compare_sides, overall_differences
+from agentsys.analysis.metrics.rates import MeasuredCell, scored_cells
 from agentsys.analysis.tables.results_report import build_report
-from agentsys.analysis.tables.results_screen import findings, relative_tokens, results_screen, spent_line
+from agentsys.analysis.tables.results_screen import (
+    findings,
+    relative_tokens,
+    results_screen,
+    screen_of_reading,
+    spent_line,
+)
 from agentsys.records.case_reader import LoadedCases
 from agentsys.records.case_row import CaseRow
 
@@ -131,3 +137,35 @@ def test_what_cases_took_is_said_only_as_far_as_it_is_known() -> None:
     assert spent_line(known, seconds=30) == "1 case, 1.5k tokens, $0.50, 0:00:30"
     unknown = [*known, replace(known[0], cost_usd=None, tokens_by_role={})]
     assert spent_line(unknown).startswith("2 cases, tokens unknown, cost unknown")
+
+
+def _messy() -> list[CaseRow]:
+    """Two defenses beside none: with errors, missing cases, a second epoch, and outcomes of all kinds."""
+    kept = []
+    for place, case in enumerate([*NONE, *STOPS, *grid("odd", hit=True, epoch=1), *grid("odd", hit=False)]):
+        case = replace(
+            case, utility=place % 3 > 0, injection_success=case.injection_success and place % 5 > 0
+        )
+        if place % 31 == 0 and case.defense != "stops":
+            case = replace(case, status="error", error_kind="server")
+        if place % 37:
+            kept.append(case)
+    return kept
+
+
+def test_the_screen_of_a_reading_is_that_of_the_whole_report() -> None:
+    for cases in ([*NONE, *STOPS], _messy()):
+        reading = LoadedCases(tuple(cases))
+        whole = results_screen(build_report(reading), cases, findings(cases, width=78), 80)
+        assert screen_of_reading(reading, 80) == whole
+
+
+def test_the_differences_behind_findings_are_those_that_compare_has() -> None:
+    for cases in ([*NONE, *STOPS], _messy()):
+        rows = compare_sides(cases, "none").rows
+        overall = [one for one in rows if (one.suite, one.cases) == ("overall", "all")]
+        unasked = dict.fromkeys(("ci_low", "ci_high", "smallest_detectable"), 0.0)
+        unasked |= dict.fromkeys(("differing_user_tasks", "differing_injection_tasks"), 0)
+        found = overall_differences(scored_cells(cases))
+        assert found
+        assert [replace(one, **unasked) for one in found] == [replace(one, **unasked) for one in overall]
