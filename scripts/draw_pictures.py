@@ -31,8 +31,8 @@ PICTURES = (*FIGURES, GUARANTEES, "report", "trajectory")
 SHOWN_CASE = {
     "defense": "agentsys",
     "suite": "workspace",
-    "user_task": "user_task_28",
-    "injection_task": "injection_task_0",
+    "user_task": "user_task_11",
+    "injection_task": "injection_task_3",
 }
 COLOURS = 96
 """Size of a picture's palette: text on plain ground needs no more, and takes a fifth of the bytes."""
