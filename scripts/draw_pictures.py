@@ -30,9 +30,9 @@ PICTURES = (*FIGURES, GUARANTEES, "report", "trajectory")
 """Their names in docs/images, without `.png`."""
 SHOWN_CASE = {
     "defense": "agentsys",
-    "suite": "workspace",
-    "user_task": "user_task_11",
-    "injection_task": "injection_task_3",
+    "suite": "slack",
+    "user_task": "user_task_1",
+    "injection_task": "injection_task_2",
 }
 COLOURS = 96
 """Size of a picture's palette: text on plain ground needs no more, and takes a fifth of the bytes."""
@@ -53,7 +53,7 @@ def draw_report(window: Browser, page: str) -> bytes:
 
 def draw_trajectory(window: Browser, page: str) -> bytes:
     """One case under AgentSys, by its id in the page's own list."""
-    window.resize(1400, 1650)
+    window.resize(1400, 2150)
     window.open(page)
     rows = window.run("return JSON.parse(document.querySelector('#index-data').textContent)")
     case = next(row["id"] for row in rows if all(row[name] == value for name, value in SHOWN_CASE.items()))
