@@ -82,7 +82,7 @@ def read(published: Callable[[str], Path]) -> Callable[[str], list[CaseRow]]:
 
 def test_the_table_names_runs_that_are_here() -> None:
     assert {line.runs for line in _documented()} == set(_RUNS)
-    assert len(list(_documented())) == 11
+    assert len(list(_documented())) == 9
 
 
 @pytest.mark.slow
