@@ -74,8 +74,10 @@ class ClientRuntime(TracedRuntime):
 
     def expect_calls(self, calls: Sequence[FunctionCall]) -> None:
         """Hand out the calls of a message, where there are several that can be made."""
+        if self._hand_out is None or len(calls) < 2:
+            return
         resolved = [one for one in map(self._resolve_call, calls) if one is not None]
-        if len(resolved) > 1 and self._hand_out is not None:
+        if len(resolved) > 1:
             self._hand_out(resolved)
 
     def _resolve_call(self, call: FunctionCall) -> tuple[str, dict[str, Any]] | None:

@@ -177,10 +177,8 @@ class DefendedAgent:
                 pipeline = continue_pipeline(pipeline)
             elif turn.before:
                 pipeline = _begin_behind(pipeline, turn.before)
-            runtime, before = (
-                ClientRuntime(turn.functions, turn.hand_out),
-                turn.before if turn.goes_on else (),
-            )
+            runtime = ClientRuntime(turn.functions, turn.hand_out)
+            before = turn.before if turn.goes_on else ()
             try:
                 dialogue.messages = pipeline.query(turn.user_text, runtime, EmptyEnv(), before)[3]
             except AbortAgentError as abort:
