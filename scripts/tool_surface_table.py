@@ -6,8 +6,10 @@ PUA is the utility under attack. Both rates are resampled together, user tasks a
 
 from __future__ import annotations
 
+import csv
 import sys
 from collections import defaultdict
+from pathlib import Path
 
 import numpy as np
 
@@ -46,8 +48,20 @@ def format_cell(clusters: dict[tuple[str, str], Scores]) -> str:
     return f"{asr:.0f}; {net_resilience(scores):.0f} ({low:.0f}-{high:.0f})"
 
 
+def print_published() -> None:
+    """What MSB prints of models without a defense, on its own tasks, by the attack that is nearest to each type."""
+    rows: dict[str, dict[str, list[str]]] = {}
+    with (Path(__file__).parents[1] / "results/published/msb.csv").open(encoding="utf-8") as file:
+        for line in csv.DictReader(file):
+            cell = rows.setdefault(line["model"], {}).setdefault(line["attack"].removeprefix("mcp_"), [])
+            cell.append(f"{line['asr']} {line['type']}")
+    for model, cells in rows.items():
+        print(f"| MSB, {model} | {' | '.join(', '.join(cells.get(attack, ['-'])) for attack in ATTACKS)} |")
+
+
 if __name__ == "__main__":
     rows = count_scores(sys.argv[1])
     print(f"| defense | {' | '.join(ATTACKS)} |\n|---|{'---|' * len(ATTACKS)}")
     for defense in dict.fromkeys(defense for defense, _ in rows):
         print(f"| `{defense}` | {' | '.join(format_cell(rows[defense, attack]) for attack in ATTACKS)} |")
+    print_published()

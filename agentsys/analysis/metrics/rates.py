@@ -19,6 +19,8 @@ from agentsys.analysis.statistics.outcome_grid import (
     Resampler,
     Side,
     Tally,
+    scale_spread,
+    spread_of,
     tally_suites,
 )
 from agentsys.analysis.statistics.rate_estimates import (
@@ -46,6 +48,11 @@ METRIC_TITLES = {
     DEFENSE_QUALITY: "Defense quality",
 }
 """Metric -> heading, in the order shown."""
+NET_RESILIENCE = "net_resilience"
+"""Utility under attack x (1 - targeted ASR), MSB's NRP: of attacks on the surface of tools, where it is published."""
+NRP_TITLE = "NRP"
+_TOOL_SURFACE = "mcp_"
+"""Begins the names of these attacks."""
 METRICS = tuple(METRIC_TITLES)
 Percent = Annotated[float, PERCENT]
 """Percent, or percentage points, as tables show them; data for programs hold the fraction, in a column that
@@ -229,6 +236,8 @@ def measure(
                 TARGETED_ASR: asr.levels,
                 DEFENSE_QUALITY: _qualities(benign, asr, resampler),
             }
+            if cell.attack.startswith(_TOOL_SURFACE) and not brief:
+                found[NET_RESILIENCE] = _net_resilience(found[UTILITY_UNDER_ATTACK], asr)
             for metric, rates in found.items():
                 rows += metric_rows(cell, metric, rates, upper, brief=brief)
         for metric_of_users in own:
@@ -296,6 +305,29 @@ def _qualities(benign: _Rates, asr: _Rates, resampler: Resampler) -> dict[str, E
     nothing = undefined_rate(resampler.replicates)
     attacked = asr.draw_from(frames, Side.INJECTED, resampler)
     return {level: defense_quality(utility.get(level, nothing), rate) for level, rate in attacked.items()}
+
+
+def _net_resilience(utility: Mapping[str, Estimate], asr: _Rates) -> dict[str, Estimate]:
+    """The product of two rates of the same cases, at each level; both draw the same tasks."""
+    cases = sum(float(one.cases.sum()) for one in asr.counted.values())
+    found = {}
+    for level, injected in asr.levels.items():
+        solved, parts = (
+            utility[level],
+            [one for suite, one in asr.counted.items() if level in (suite, OVERALL, POOLED)],
+        )
+        shares = [float(one.cases.sum()) / cases if level == POOLED else 1 / len(parts) for one in parts]
+        # How one more case of either outcome moves the product.
+        grids = [(1 - injected.value) * one.solved - solved.value * one.hijacked for one in parts]
+        spreads = tuple(
+            scale_spread(spread_of(grid, one), share)
+            for grid, one, share in zip(grids, parts, shares, strict=True)
+        )
+        if len(injected.spreads) < len(parts):  # suites are drawn in the place of tasks
+            spreads = defense_quality(solved, injected).spreads
+        draws = solved.draws * (1 - injected.draws)
+        found[level] = Estimate(solved.value * (1 - injected.value), draws, solved.n, solved.errors, spreads)
+    return found
 
 
 def metric_rows(

@@ -13,6 +13,8 @@ from agentsys.analysis.metrics.own_metric import Metric
 from agentsys.analysis.metrics.rates import (
     DEFENSE_QUALITY,
     METRIC_TITLES,
+    NET_RESILIENCE,
+    NRP_TITLE,
     MeasuredCell,
     MetricRow,
     ScoredCells,
@@ -54,6 +56,8 @@ def measure_reading(
     cells = scored_cells(reading.cases if cells is None else cells)
     rows = measure(cells, errors, own=own, replicates=replicates, brief=brief)
     titles = METRIC_TITLES | {metric.name: metric.title for metric in own}
+    if any(row.metric == NET_RESILIENCE for row in rows):
+        titles |= {NET_RESILIENCE: NRP_TITLE}
     if brief:
         return Report(rows, titles=titles, is_brief=True)
     denials = paired_denials(cells, errors, replicates=replicates)

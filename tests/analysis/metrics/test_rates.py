@@ -377,3 +377,23 @@ def test_new_style_published_runs_are_read_and_the_unfinished_one_named(
         153,
         ["no `utility` in it: the run was not finished"],
     )
+
+
+def test_net_resilience_is_the_product_of_both_rates_of_attacks_on_the_surface_of_tools_alone() -> None:
+    cases = [
+        row(
+            attack=attack,
+            user_task_id=f"user_task_{user}",
+            injection_task_id=f"injection_task_{goal}",
+            utility=user % 2 > 0,
+            injection_success=goal == 0,
+        )
+        for attack in ("mcp_name", "direct")
+        for user in range(6)
+        for goal in range(3)
+    ]
+    found = {(one.attack, one.suite): one for one in measure(cases) if one.metric == "net_resilience"}
+    assert {attack for attack, _ in found} == {"mcp_name"}
+    overall = found["mcp_name", "overall"]
+    assert overall.value == pytest.approx(100 * 1 / 2 * 2 / 3)
+    assert (overall.n, overall.ci_low < overall.value < overall.ci_high) == (18, True)
