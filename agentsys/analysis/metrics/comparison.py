@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, reduce
 from operator import attrgetter
@@ -35,7 +35,13 @@ from agentsys.analysis.statistics.case_pairs import (
     tally_pairs,
 )
 from agentsys.analysis.statistics.difference_test import p_value, smallest_detectable
-from agentsys.analysis.statistics.differences import SIGN_DRAWS, SignDraws, compare_pairs, overall_difference
+from agentsys.analysis.statistics.differences import (
+    SIGN_DRAWS,
+    PairedGrid,
+    SignDraws,
+    compare_pairs,
+    overall_difference,
+)
 from agentsys.analysis.statistics.outcome_grid import ErrorRule, Side
 from agentsys.analysis.statistics.rate_estimates import OVERALL, POOLED
 from agentsys.base.grouping import group_by
@@ -216,18 +222,23 @@ def overall_differences(cells: ScoredCells, errors: ErrorRule = ErrorRule.REPORT
     Without what takes long: intervals and the smallest detectable differences are nan, differing tasks 0.
     """
     rows: list[DifferenceRow] = []
+    tested: dict[Hashable, float] = {}
     for cell in sorted(cells, key=lambda cell: (*_field_order(cell._replace(defense="")), cell.defense)):
         base = cell._replace(defense=NO_DEFENSE)
         if base in cells and cell != base:
             verdict = _judge_together(cells.evidence[base], cells.evidence[cell])
-            rows += (_judge_row(row, verdict) for row in _overall_rows(cells, base, cell, errors))
+            rows += (_judge_row(row, verdict) for row in _overall_rows(cells, base, cell, errors, tested))
     return _correct_rows(rows)
 
 
 def _overall_rows(
-    cells: ScoredCells, base: MeasuredCell, cell: MeasuredCell, errors: ErrorRule
+    cells: ScoredCells,
+    base: MeasuredCell,
+    cell: MeasuredCell,
+    errors: ErrorRule,
+    tested: dict[Hashable, float],
 ) -> Iterator[DifferenceRow]:
-    """The overall row of each metric for one defense beside none."""
+    """The overall row of each metric for one defense beside none; p-values that are known are in `tested`."""
     before, after = (list(cells.tally(one, errors).values()) for one in (base, cell))
     pairing = None
     if not have_same_cases(before, after):
@@ -241,7 +252,11 @@ def _overall_rows(
         else:
             gained, lost = (len(changed_pairs(pairing.pairs, side, errors, to=to)) for to in (True, False))
         found = overall_difference(before, after, side, SignDraws())
-        p = p_value(found, brief=True)
+        # Many defenses change the same cases, or none: one test tells of all that do.
+        key = (base, metric, *map(_describe_grid, found.grids))
+        if key not in tested:
+            tested[key] = p_value(found, brief=True)
+        p = tested[key]
         values: dict[str, Any] = {
             "baseline_value": percent(found.rate_before),
             "compared_value": percent(found.rate_after),
@@ -255,6 +270,11 @@ def _overall_rows(
         }
         names = (Axis.DEFENSE.value, NO_DEFENSE, cell.defense, OVERALL, metric, ALL_CASES)
         yield DifferenceRow(*cell, *names, **values)
+
+
+def _describe_grid(grid: PairedGrid) -> Hashable:
+    tasks = grid.counted.suite, grid.counted.user_tasks, grid.counted.injection_tasks
+    return *tasks, *(part.tobytes() for part in (grid.counted.cases, grid.before, grid.after))
 
 
 def _judge_row(row: DifferenceRow, verdict: CellVerdict) -> DifferenceRow:
