@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import gzip
+import re
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +23,27 @@ from agentsys.defense.prompts import WORKER_SECTIONS, read_sections
 from agentsys.defense.sanitizer import SANITIZER_CONTRACT, parse_spans
 from agentsys.defense.validator import VALIDATOR_CONTRACT, is_clear_true, read_score
 from agentsys.models.chat import ChatRequest, assistant, system, user
+from agentsys.models.pipeline_elements import tool_specs
+from agentsys.models.reply_contract import ReplyContract
 from agentsys.models.text_tools import MALFORMED_CALL, TEXT_PROTOCOLS, with_parsed_calls
-from baselines.drift.drift_settings import read_permission_reply
-from baselines.promptarmor.armor_guard import read_armor_verdict
-from baselines.result_parsing.result_parser import read_json_text
+from agentsys.models.trace import ReplyFlaw
+from baselines.attriguard.attribution_audit import JUDGE_CONTRACT as ATTRIGUARD_JUDGE
+from baselines.camel.camel_agent import PROGRAM_CONTRACT
+from baselines.camel.suite_world import QUERY_CONTRACT as CAMEL_QUERY
+from baselines.drift.drift_plan import PLANNER_CONTRACT
+from baselines.drift.drift_settings import PERMISSION_CONTRACT, read_permission_reply
+from baselines.drift.drift_validator import JUDGE_CONTRACT as DRIFT_JUDGE
+from baselines.drift.injection_isolator import DETECTOR_CONTRACT
+from baselines.fides.fides_agent import QUERY_CONTRACT as FIDES_QUERY
+from baselines.firewall.firewalls import MINIMIZER_CONTRACT
+from baselines.firewall.firewalls import SANITIZER_CONTRACT as FIREWALL_SANITIZER
+from baselines.isolategpt.app_plan import PLAN_CONTRACT
+from baselines.progent.policy_model import DECIDE_CONTRACT, UPDATE_CONTRACT, make_contract
+from baselines.progent.progent_rules import ProgentSettings
+from baselines.promptarmor.armor_guard import ARMOR_CONTRACT, read_armor_verdict
+from baselines.result_parsing.prompts import EXPECTATION_CONTRACT, EXTRACTION_CONTRACT, read_marked
+from baselines.result_parsing.result_parser import read_json_text, read_marked_or_json
+from baselines.tool_filter import FILTER_CONTRACT, read_picked_tools
 
 CORPUS = Path(__file__).parent / "corpus" / "qwen2.5-coder-1.5b.jsonl.gz"
 
@@ -206,3 +226,56 @@ def test_arguments_beside_prose_are_calls_and_guessed_ones_are_not(
     called = {question: names for question, names in read.items() if names}
     assert len(read) == 6
     assert called == {"banking/user_task_1": ["get_balance"], "banking/user_task_9": ["get_balance"]}
+
+
+@pytest.fixture(scope="module")
+def baseline_replies() -> list[dict[str, Any]]:
+    kept = CORPUS.with_name("qwen2.5-coder-1.5b-baselines.jsonl.gz")
+    return [orjson.loads(line) for line in gzip.decompress(kept.read_bytes()).splitlines()]
+
+
+def contract_of(reply: dict[str, Any]) -> ReplyContract[Any]:
+    """The contract that a kept reply was asked for under."""
+    question = reply["messages"][0]["text"]
+    tools = tool_specs(get_suites("v1.2.2")[reply["question"].partition("/")[0]].tools)
+    match reply["role"]:
+        case "policy" if "TOOL_CALL_RESULT" in question:
+            return UPDATE_CONTRACT
+        case "policy" if "TOOL_CALL_PARAM" in question:
+            return DECIDE_CONTRACT
+        case "policy":
+            return make_contract("general", tools, ProgentSettings())
+        case "tool_filter":
+            names = [tool.name for tool in tools]
+            return replace(FILTER_CONTRACT, read=lambda text: read_picked_tools(text, names, "exact"))
+        case "result_parser":
+            word = question.rpartition("`[end ")[2].partition("]")[0]
+            if question.startswith("The data that"):
+                return replace(EXTRACTION_CONTRACT, read=partial(read_marked, word=word))
+            return replace(EXPECTATION_CONTRACT, read=partial(read_marked_or_json, word=word))
+        case "query":
+            return CAMEL_QUERY if "have_enough_information" in question else FIDES_QUERY
+        case role:
+            return next(contract for contract in BASELINE_CONTRACTS if contract.role == role)
+
+
+BASELINE_CONTRACTS: tuple[ReplyContract[Any], ...] = (
+    *(ARMOR_CONTRACT, PLANNER_CONTRACT, PERMISSION_CONTRACT, DRIFT_JUDGE, DETECTOR_CONTRACT),
+    *(MINIMIZER_CONTRACT, FIREWALL_SANITIZER, ATTRIGUARD_JUDGE, PLAN_CONTRACT, PROGRAM_CONTRACT),
+)
+
+
+def test_replies_to_the_baselines_contracts_are_read_as_counted(
+    baseline_replies: list[dict[str, Any]],
+) -> None:
+    """First replies, those that ran into the bench's bound, and of the others the flawed ones: the page's table."""
+    counts: dict[str, list[int]] = {}
+    for reply in baseline_replies:
+        flawed = not reply["cut"] and isinstance(contract_of(reply).read_reply(reply["reply"]), ReplyFlaw)
+        if reply["nth"] == 0:
+            found = counts.setdefault(reply["asked_for"], [0, 0, 0])
+            found[:] = [found[0] + 1, found[1] + reply["cut"], found[2] + flawed]
+    page = (CORPUS.parents[2] / "docs" / "real_models.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| [\w ,]+: `(\w+)` \| (\d+) \| (\d+) \| (\d+) of (\d+) \(", page, re.MULTILINE)
+    assert {role: [int(asked), int(cut), int(bad)] for role, asked, cut, bad, _ in rows} == counts
+    assert all(int(asked) - int(cut) == int(read) for _, asked, cut, _, read in rows)

@@ -58,8 +58,10 @@ def make_drift_plan(
 ) -> PlanProgress:
     """Ask for the plan of a request; where no reply holds one, what there is of it in the last is taken."""
     with span(PLANNER_ROLE) as opened:
-        instructions = "\n\n".join([PLANNER_CONTRACT.prompt, write_tools(tools), environment])
-        answer = PLANNER_CONTRACT.ask(model, [system(instructions), user(query)], retries)
+        # The example comes last: a small model writes on with whatever follows it.
+        task = "\n\n".join([PLANNER_CONTRACT.task, write_tools(tools), environment])
+        contract = replace(PLANNER_CONTRACT, task=task)
+        answer = contract.ask(model, [system(contract.prompt), user(query)], retries)
         plan = answer.value or read_drift_plan(answer.words)
         opened.decision = {"plan": list(plan.plan), "checklist": plan.checklist}
     return plan

@@ -30,7 +30,7 @@ from an earlier one; function_trajectory, the tools' names in brackets; paramete
         ),
     ),
 )
-"""Task, form and example of the planner; the tools and the environment follow them."""
+"""Task, form and example of the planner; the tools and the environment stand behind the task."""
 
 ACTOR = """\
 You do what the user asks, with the tools listed below. Every reply has these sections:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from types import MappingProxyType
 from typing import Any, Literal
@@ -170,9 +170,9 @@ def find_nearest_tools(query: str, tools: Sequence[ToolSpec], count: int) -> lis
 
 def make_app_plan(model: ChatModel, query: str, tools: Sequence[ToolSpec]) -> tuple[PlannedStep, ...]:
     """Ask for the plan of a request; once more if it cannot be read, then there is none."""
-    messages = [system("\n\n".join([PLAN_CONTRACT.prompt, write_tools(tools)])), user(query)]
+    contract = replace(PLAN_CONTRACT, task=f"{PLAN_CONTRACT.task}\n\n{write_tools(tools)}")
     with span(PLANNER_ROLE) as opened:
-        answer = PLAN_CONTRACT.ask(model, messages)
+        answer = contract.ask(model, [system(contract.prompt), user(query)])
         steps = answer.value or ()
         opened.decision = {"steps": [vars(step) for step in steps], "attempts": len(answer.replies)}
         if answer.value is None:

@@ -22,7 +22,7 @@ Answer with JSON and nothing else: an object with the list "steps", {"steps": []
         ),
     ),
 )
-"""Task, form and example of the planner; the tools follow them."""
+"""Task, form and example of the planner; the tools stand behind the task."""
 
 
 SPOKE = (
@@ -46,7 +46,7 @@ is your answer. Valid actions are Final Answer and the names in the two lists, n
         ),
     ),
 )
-"""Task, form and examples of a spoke; the lists follow them."""
+"""Task, form and examples of a spoke; the lists stand behind the task."""
 
 REMINDER = (
     "Answer with one fenced JSON object that has action and action_input. Use a tool where it is needed, and "

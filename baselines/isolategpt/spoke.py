@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from jsonschema import Draft202012Validator
@@ -159,7 +159,8 @@ class Spoke:
     def answer_question(self, question: str) -> str:
         """Work on a question, in its tags, in a conversation of its own, and give the final answer."""
         offer = write_offer(self.app.tools, self.others)
-        messages = [system(f"{ACTION_CONTRACT.prompt}\n\n{offer}"), user(f"{question}\n\n{REMINDER}")]
+        told = replace(ACTION_CONTRACT, task=f"{ACTION_CONTRACT.task}\n\n{offer}").prompt
+        messages = [system(told), user(f"{question}\n\n{REMINDER}")]
         with span(SPOKE_SPAN, self.app.name) as opened:
             opened.messages = messages
             for _ in range(self.max_iterations):
