@@ -40,9 +40,9 @@ def test_each_cell_has_a_bar_with_its_counts_and_rates(width: int) -> None:
 def test_without_a_terminal_a_line_says_all_that_a_terminal_shows() -> None:
     console = Console(file=io.StringIO(), width=200)
     cells = {CellLabels("simulated", "none", "direct"): CellTotals(4, 2, rated=2, hit=1)}
-    progress = PlainProgress(RunningTotals(4, cells=cells, done=2), console, Meter(retries=1))
-    progress._last -= 61
-    progress.tick()
+    with PlainProgress(RunningTotals(4, cells=cells, done=2), console, Meter(retries=1)) as progress:
+        progress._last -= 61
+        progress.tick()
     assert isinstance(console.file, io.StringIO)
     said = console.file.getvalue()
     assert said.startswith("2/4 cases, ") and "1 retry, 0 waiting; ASR none 50.0%, errors 0" in said

@@ -278,7 +278,7 @@ def test_notes_tell_of_tries_and_of_the_best_attack() -> None:
         *_cases(_drawn(6, 4, 2, share=0.3), "direct"),
         *_cases(_drawn(6, 4, 2, share=0.6), "ignore_previous"),
     ]
-    notes = honesty_notes(cases, replicates=200)
+    notes = list(honesty_notes(cases, replicates=200))
     (first, second) = [note for note in notes if "at least once in 2 runs of a case" in note]
     assert first.startswith("agentsys / direct, at least once in 2 runs of a case: utility under attack ")
     assert ", ASR " in second
