@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-MOST_FILES, MOST_FUNCTIONS = 96, 763
+MOST_FILES, MOST_FUNCTIONS = 95, 773
 
 
 @pytest.mark.slow
