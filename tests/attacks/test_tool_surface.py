@@ -120,6 +120,19 @@ def test_the_table_of_the_page_is_whole() -> None:
     assert all(cell.fullmatch(one) for row in rows for one in row[1:])
 
 
+def test_msbs_printed_rates_stand_in_the_page_as_the_script_prints_them(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    from tool_surface_table import print_published
+
+    print_published()
+    printed = [line.replace("| MSB, ", "| ") for line in capsys.readouterr().out.splitlines()]
+    assert "| GPT-5 | 48.85 PI | 98.75 OP | 0.0 NC-FE, 1.25 PM-FE | 1.31 FE | 75.0 TT-OP | - |" in printed
+    assert (
+        PAGE.partition("<!-- msb -->")[2].partition("<!-- msb end -->")[0].strip().splitlines()[2:] == printed
+    )
+
+
 @pytest.mark.slow
 def test_a_row_of_the_table_is_what_the_experiment_and_the_script_give(tmp_path: Path) -> None:
     rows = ("none", "tool_pin", "promptarmor", "agentsys")
