@@ -210,9 +210,6 @@ def test_the_kept_cases_give_the_same_records_again() -> None:
         [sys.executable, "-m", "agentsys", "check", str(kept)], capture_output=True, text=True, timeout=900
     )
     assert "- Run again  60 of 64 records equal" in ran.stdout, ran.stdout + ran.stderr
-    differing = [line for line in ran.stdout.splitlines() if "differs: " in line]
-    assert len(differing) == 4
-    assert all("__agentsys_typed__" in line and '"cache_miss" now' in line for line in differing)
     # A cell of eight cases is never valid by itself here: this model ends at bounds.
     assert "0 of 8 cells valid" in ran.stdout
 
