@@ -29,7 +29,7 @@ _MESSAGE = "message"
 """What a reasoning item says it led to where that was no call; of a call it says the id."""
 
 
-def read_responses_request(body: Json, role: str) -> WireRequest:
+def read_responses_request(body: Json) -> WireRequest:
     """A request for a response as we read it."""
     conversation = _ItemReader()
     conversation.said.system(text_blocks(body.get("instructions")))
@@ -42,7 +42,6 @@ def read_responses_request(body: Json, role: str) -> WireRequest:
     return WireRequest(
         messages=conversation.said.messages,
         tools=tuple(_tool(orjson.dumps(tool)) for tool in body.get("tools") or []),
-        role=role,
         temperature=body.get("temperature"),
         max_tokens=body.get("max_output_tokens"),
         reply_schema=_reply_schema(body.get("text")),

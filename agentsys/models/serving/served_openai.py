@@ -16,7 +16,7 @@ from agentsys.models.chat import JsonSchema, ToolSpec
 from agentsys.models.serving.wire_format import (
     Answer,
     Json,
-    Problem,
+    RequestRefused,
     WireCall,
     WireError,
     WireFormat,
@@ -29,8 +29,6 @@ MAX_SCHEMA_BYTES = 256 * 1024
 MAX_KEPT_TOOLS = 4096
 """Tools that are remembered: every request brings them all again, and equal ones should be one object, so
 that whoever caches by a schema's identity finds it."""
-TRACE_FIELD = "agentsys_trace"
-"""Field of a request's `metadata` that stands for the header `x-agentsys-trace`."""
 
 
 def text_blocks(content: object) -> list[MessageContentBlock] | None:
@@ -106,12 +104,10 @@ class _Body(BaseModel):
     messages: list[_Message] = Field(min_length=1)
     tools: list[Json] | None = Field(None, max_length=MAX_TOOLS)
     tool_choice: str | _ToolChoice | None = None
-    parallel_tool_calls: bool | None = None
     temperature: float | None = None
     max_tokens: PositiveInt | None = None
     max_completion_tokens: PositiveInt | None = None
     response_format: _ReplyFormat | None = None
-    metadata: Json | None = None
 
     @property
     def forced(self) -> str:
@@ -157,7 +153,7 @@ class WireConversation:
         )
 
 
-def read_openai_request(body: Json, role: str) -> WireRequest:
+def read_openai_request(body: Json) -> WireRequest:
     """A chat-completions request as we read it.
 
     Raises:
@@ -178,15 +174,12 @@ def read_openai_request(body: Json, role: str) -> WireRequest:
     return WireRequest(
         messages=conversation.messages,
         tools=_read_tools(read.tools or []),
-        role=role,
         temperature=read.temperature,
         max_tokens=read.max_completion_tokens or read.max_tokens,
         reply_schema=None if schema is None else schema.schema_,
         tool_choice="none" if read.tool_choice == "none" else "auto",
         forced=read.forced if read.forced not in ("auto", "none") else "",
-        one_call=read.parallel_tool_calls is False,
         nameless_results=any(message.is_nameless for message in read.messages),
-        trace=str((read.metadata or {}).get(TRACE_FIELD) or ""),
     )
 
 
@@ -246,11 +239,11 @@ _TYPES = {429: "rate_limit_error", 500: "server_error", 503: "server_error", 529
 _CODES = {429: "rate_limit_exceeded", 503: "service_unavailable", 529: "overloaded"}
 
 
-def write_openai_error(problem: Problem) -> Json:
+def write_openai_error(refused: RequestRefused) -> Json:
     """OpenAI's error body."""
-    kind = _TYPES.get(problem.status, "invalid_request_error")
-    code = problem.code or _CODES.get(problem.status)
-    return {"error": {"message": problem.message, "type": kind, "param": None, "code": code}}
+    kind = _TYPES.get(refused.status, "invalid_request_error")
+    code = refused.code or _CODES.get(refused.status)
+    return {"error": {"message": refused.message, "type": kind, "param": None, "code": code}}
 
 
 def write_model_list(names: Iterable[str]) -> Json:
