@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from agentdojo.types import ChatMessage
@@ -17,6 +18,8 @@ from agentsys.serve_agent.defended_agent import ClientTurn, DefendedAgent, Dialo
 from agentsys.serve_agent.request_position import RequestPosition, read_position
 from agentsys.serve_agent.running_turn import Handout, RunningTurn
 
+THREAD_NAME = "turn"
+"""Beginning of the names of turns' threads, which are kept for later turns."""
 _ENDED = "the server is stopping"
 _MINUTE_S = 60.0
 
@@ -103,6 +106,7 @@ class ConversationRouter:
         self._accounts: OrderedDict[str, KeyAccount] = OrderedDict()
         """By the mark of the key, those that were seen last at the end."""
         self._running_count = 0
+        self._pool = ThreadPoolExecutor(self.limits.all_at_once, THREAD_NAME)
         self._closed = False
 
     async def answer(self, request: WireRequest) -> TracedReply:
@@ -139,7 +143,9 @@ class ConversationRouter:
                 account.size += turn.size - before
                 return turn, reply
             turn = self._build_turn(account, position, request, handout)
-        return turn, turn.begin()
+            # In an empty context: nothing of a turn that had its thread before (loggers, tracers) is left.
+            self._pool.submit(contextvars.Context().run, turn.run)
+            return turn, turn.reply
 
     @property
     def running_count(self) -> int:
@@ -159,8 +165,7 @@ class ConversationRouter:
             running = [turn for account in self._accounts.values() for turn in account.running.values()]
         for turn in running:
             turn.end(_ENDED)
-        for turn in running:
-            turn.join()
+        self._pool.shutdown()
 
     def _find_account(self, owner: str) -> KeyAccount:
         account = self._accounts.setdefault(owner, KeyAccount())

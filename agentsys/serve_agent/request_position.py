@@ -92,6 +92,7 @@ def _find_last_call(messages: Sequence[ChatMessage]) -> tuple[int, str, tuple[st
         if message["role"] != "assistant":
             continue
         calls = message["tool_calls"] or ()
+        made: list[tuple[str, tuple[str, dict[str, Any]] | None]]
         made = [(str(one.id), (one.function, dict(one.args))) for one in calls if not _is_of_answer(one.id)]
         if not calls:
             made = [(one, None) for one in dict.fromkeys(_WRITTEN_ID.findall(text_of(message)))]

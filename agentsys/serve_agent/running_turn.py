@@ -31,8 +31,6 @@ from agentsys.serve_agent.request_position import ANSWER_ID, CALL_ID, RequestPos
 
 _LOG = logging.getLogger(__name__)
 
-THREAD_NAME = "turn"
-"""Beginning of the names of turns' threads."""
 _NO_MORE_CALLS = "The client takes no further tool calls; answer with what there is."
 _NOT_OFFERED = "The client does not offer this tool any more."
 _ASK_AGAIN = "Give that answer again, as one JSON object of this schema and nothing else:"
@@ -91,17 +89,11 @@ class RunningTurn:
         self._lock, self._one_at_a_time = threading.Lock(), threading.Lock()
         self._inbox: queue.SimpleQueue[ToolAnswer | str] = queue.SimpleQueue()
         self._ended: str | None = None
+        self._request, self._start = request, start
         self._answer_tool = find_answer_tool(request)
         self._offered = self._list_offered(request)
         self._first_tools = {tool.name for tool in request.tools}
-        self._system_text = start.system_text
         self._reported_usage = Usage()
-        self._thread = threading.Thread(
-            target=self._run,
-            args=(request, start),
-            name=f"{THREAD_NAME}-{self.dialogue.trace_id}",
-            daemon=True,
-        )
 
     @property
     def trace_id(self) -> str:
@@ -112,11 +104,6 @@ class RunningTurn:
     def is_spoilt(self) -> bool:
         """Whether it ended without an answer, so that nothing can go on from it."""
         return self.is_over and self.dialogue.error_kind is not None
-
-    def begin(self) -> Future[TracedReply]:
-        """Start it; its first reply."""
-        self._thread.start()
-        return self.reply
 
     def resume(
         self, handout: Handout, position: RequestPosition, request: WireRequest
@@ -151,10 +138,6 @@ class RunningTurn:
         with self._lock:
             self._end(why)
 
-    def join(self) -> None:
-        """Wait for its thread."""
-        self._thread.join()
-
     def refuse(self, status: int, why: str, code: str | None = "out_of_place") -> RequestRefused:
         """A refusal that bears its trace."""
         return RequestRefused(status, why, code=code, trace=self.trace_id)
@@ -178,37 +161,37 @@ class RunningTurn:
 
     def _is_handed_over(self, position: RequestPosition, request: WireRequest) -> bool:
         tools = {tool.name for tool in request.tools}
-        return position.system_text != self._system_text and tools != self._first_tools
+        return position.system_text != self._start.system_text and tools != self._first_tools
 
-    def _run(self, request: WireRequest, start: ClientTurn) -> None:
-        """The turn, in its thread: stored before anybody is told that it is over."""
+    def run(self) -> None:
+        """Work on it, in a thread of its own: it is stored before anybody is told that it is over."""
+        self._cpu_booked_s = time.thread_time()
         failure: Exception | None = None
         try:
-            self._find_answer(request, start)
+            self._find_answer(self._request, self._start)
         except (RequestRefused, ModelError) as error:
             failure = error
-        except BaseException:
+        except BaseException:  # noqa: BLE001 - a bug of a defense must not leave its client waiting
+            _LOG.exception("turn %s failed", self.trace_id)
             failure = self.refuse(500, "the agent behind this server failed; see its log", None)
-            raise
-        finally:
-            try:
-                self._store(self.dialogue)
-            except ConfigError as error:
-                _LOG.error("turn %s is not stored: %s", self.trace_id, error)
-                self.dialogue.error_kind, self.dialogue.error = "store", str(error)
-                failure = self.refuse(500, "this conversation cannot be stored; see the server's log", None)
-            self._book_cpu()
-            self._finish(self)
-            with self._lock:
-                self.is_over = True
-            if self.reply.done():
-                pass  # Its client has stayed away.
-            elif failure is not None:
-                self.reply.set_exception(failure)
-            else:
-                self.reply.set_result(self._build_reply(self._build_answer_call()))
-            # It is stored: what is kept to go on from is what was said.
-            self.dialogue = replace(self.dialogue, tracer=Tracer())
+        try:
+            self._store(self.dialogue)
+        except ConfigError as error:
+            _LOG.error("turn %s is not stored: %s", self.trace_id, error)
+            self.dialogue.error_kind, self.dialogue.error = "store", str(error)
+            failure = self.refuse(500, "this conversation cannot be stored; see the server's log", None)
+        self._book_cpu()
+        self._finish(self)
+        with self._lock:
+            self.is_over = True
+        if self.reply.done():
+            pass  # Its client has stayed away.
+        elif failure is not None:
+            self.reply.set_exception(failure)
+        else:
+            self.reply.set_result(self._build_reply(self._build_answer_call()))
+        # It is stored: what is kept to go on from is what was said.
+        self.dialogue = replace(self.dialogue, tracer=Tracer())
 
     def _find_answer(self, request: WireRequest, start: ClientTurn) -> None:
         """Work on the request.

@@ -68,7 +68,7 @@ def serve_command(
     if not tokens:
         # A slip in the cheap options should not wait for the model.
         require_loopback(host, "a model is served")
-    address = {"host": host, "port": port, "tokens": tokens}
+    address: dict[str, Any] = {"host": host, "port": port, "tokens": tokens}
     if all(setting.startswith(SCRIPT_SETTINGS) for setting in overrides or ()):
         _serve_model(overrides or (), address)
         return

@@ -130,11 +130,26 @@ def test_the_optimiser_is_never_shown_as_the_victim(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        (autodojo(injection_tasks=[]), "injection_tasks: no object"),
-        (autodojo(injection_tasks={"injection_task_1": {"v": {"variants": "x"}}}), "variants is no list"),
-        (autodojo(injection_tasks={"injection_task_1": {"v": {"variants": [3]}}}), "text is a number"),
-        ([{"suite": "s", "injection_task": 1, "text": "x", "vector": 3}], "vector is a number"),
-        ([{"suite": "s", "injection_task": 1, "text": "x", "variant": "a"}], "variant is a text"),
+        (
+            autodojo(injection_tasks=[]),
+            "AutoDojo cache: 'injection_tasks': Input should be a valid dictionary",
+        ),
+        (
+            autodojo(injection_tasks={"injection_task_1": {"v": {"variants": "x"}}}),
+            "'variants': Input should",
+        ),
+        (
+            autodojo(injection_tasks={"injection_task_1": {"v": {"variants": [3]}}}),
+            "'text': Input should",
+        ),
+        (
+            [{"suite": "s", "injection_task": 1, "text": "x", "vector": 3}],
+            "'vector': Input should be a valid string",
+        ),
+        (
+            [{"suite": "s", "injection_task": 1, "text": "x", "variant": "a"}],
+            "'variant': Input should",
+        ),
     ],
 )
 def test_another_form_is_one_line(tmp_path: Path, content: Any, says: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from agentdojo.functions_runtime import FunctionCall
-from front_clients import READ, SEND, Client, ask, conversations_threads, desk_of, result, wait_until
+from front_clients import READ, SEND, Client, ask, desk_of, result, wait_until
 from scripted_for_serving import Scripted, calls, says
 
 from agentsys.defense.agentsys import AgentSys
@@ -56,7 +56,7 @@ def test_calls_are_handed_out_and_results_resume_the_agent() -> None:
     ]
     assert [spec.name for spec in model.asked[0].tools] == ["read", "send"]
     assert model.asked[0].tools[0].parameters == READ.parameters
-    wait_until(lambda: not conversations_threads(), "a thread stays")
+    wait_until(lambda: client.desk.running_count == 0, "a turn goes on")
 
 
 def test_without_a_system_message_the_model_gets_none() -> None:

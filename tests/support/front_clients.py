@@ -17,9 +17,8 @@ from agentsys.models.chat import ChatModel, Scene, ToolSpec, system, text_of, us
 from agentsys.models.serving import Server, serve
 from agentsys.models.serving.wire_format import TracedReply, WireRequest
 from agentsys.models.wrappers.accounting import RecordingModel
-from agentsys.serve_agent.conversation_router import ConversationLimits, ConversationRouter
+from agentsys.serve_agent.conversation_router import THREAD_NAME, ConversationLimits, ConversationRouter
 from agentsys.serve_agent.defended_agent import DefendedAgent, Dialogue
-from agentsys.serve_agent.running_turn import THREAD_NAME
 
 TEXT = {"type": "string"}
 PAGE = {"type": "object", "properties": {"page": TEXT}, "required": ["page"]}
