@@ -16,7 +16,6 @@ from agentdojo.functions_runtime import FunctionCall
 
 from agentsys.models.chat import JsonSchema, ToolSpec
 from agentsys.models.serving.served_openai import (
-    MAX_KEPT_TOOLS,
     WireConversation,
     parse_call_arguments,
     text_blocks,
@@ -112,7 +111,7 @@ class _ItemReader:
             raise WireError(f"{name} was provided without its required following item.")
 
 
-@lru_cache(maxsize=MAX_KEPT_TOOLS)
+@lru_cache
 def _tool(raw: bytes) -> ToolSpec:
     tool = orjson.loads(raw)
     return ToolSpec(tool["name"], tool.get("description") or "", tool.get("parameters") or {})

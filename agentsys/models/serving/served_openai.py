@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import orjson
 from agentdojo.functions_runtime import FunctionCall
 from agentdojo.types import ChatMessage, MessageContentBlock, text_content_block_from_string
-from pydantic import AfterValidator, BaseModel, Field, PositiveInt
+from pydantic import AfterValidator, BaseModel, Field, PositiveInt, TypeAdapter
 
 from agentsys.models.chat import JsonSchema, ToolSpec
 from agentsys.models.serving.wire_format import (
@@ -26,9 +26,9 @@ from agentsys.models.serving.wire_format import (
 MAX_TOOLS = 1024
 MAX_SCHEMA_BYTES = 256 * 1024
 """Of all tools of a request together."""
-MAX_KEPT_TOOLS = 4096
-"""Tools that are remembered: every request brings them all again, and equal ones should be one object, so
-that whoever caches by a schema's identity finds it."""
+_MAX_KEPT_LISTS = 256
+"""Lists of tools that are remembered: every request brings them all again, and equal ones should be one object,
+so that whoever caches by a schema's identity finds it."""
 
 
 def text_blocks(content: object) -> list[MessageContentBlock] | None:
@@ -62,6 +62,9 @@ class _Function(BaseModel):
 class _Tool(BaseModel):
     type: Literal["function"] | None = None
     function: _Function
+
+
+_TOOLS = TypeAdapter(list[_Tool])
 
 
 class _Call(BaseModel):
@@ -173,7 +176,7 @@ def read_openai_request(body: Json) -> WireRequest:
     schema = read.response_format.json_schema if read.response_format is not None else None
     return WireRequest(
         messages=conversation.messages,
-        tools=_read_tools(read.tools or []),
+        tools=_read_tools(orjson.dumps(read.tools)) if read.tools else (),
         temperature=read.temperature,
         max_tokens=read.max_completion_tokens or read.max_tokens,
         reply_schema=None if schema is None else schema.schema_,
@@ -193,17 +196,14 @@ def parse_call_arguments(text: str | None) -> dict[str, Any]:
     return arguments if isinstance(arguments, dict) else {}
 
 
-def _read_tools(tools: list[Json]) -> tuple[ToolSpec, ...]:
-    texts = [orjson.dumps(tool) for tool in tools]
-    if (size := sum(map(len, texts))) > MAX_SCHEMA_BYTES:
-        raise WireError(f"the tools take {size} bytes; those of a request take {MAX_SCHEMA_BYTES} at most")
-    return tuple(map(_read_tool, texts))
-
-
-@lru_cache(maxsize=MAX_KEPT_TOOLS)
-def _read_tool(raw: bytes) -> ToolSpec:
-    function = _Tool.model_validate_json(raw).function
-    return ToolSpec(function.name, function.description or "", function.parameters or {})
+@lru_cache(maxsize=_MAX_KEPT_LISTS)
+def _read_tools(raw: bytes) -> tuple[ToolSpec, ...]:
+    if len(raw) > MAX_SCHEMA_BYTES:
+        raise WireError(
+            f"the tools take {len(raw)} bytes; those of a request take {MAX_SCHEMA_BYTES} at most"
+        )
+    found = (tool.function for tool in _TOOLS.validate_json(raw))
+    return tuple(ToolSpec(one.name, one.description or "", one.parameters or {}) for one in found)
 
 
 def write_openai_reply(answer: Answer) -> Json:
