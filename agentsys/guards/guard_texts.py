@@ -91,7 +91,8 @@ def read_texts(file: Path, corpus: TextCorpus) -> None:
         corpus.cases += map(_parse_case, _read_lines(cases))
     if (asb := file.with_name("asb.json.gz")).is_file():
         for key, texts in json.loads(gzip.decompress(asb.read_bytes())).items():
-            attack = CLEAN if key == "asb_clean" else key.removeprefix("asb_")
+            attack = key.removeprefix("asb_")
+            attack = CLEAN if attack == "clean" else attack
             for text in texts:
                 corpus.add_text(text, [("asb", attack, attack != CLEAN)])
 
