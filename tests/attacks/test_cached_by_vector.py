@@ -118,13 +118,11 @@ def test_two_texts_for_one_place_in_a_folder_are_refused(tmp_path: Path) -> None
 def test_the_optimiser_is_never_shown_as_the_victim(tmp_path: Path) -> None:
     path = tmp_path / "slack" / "gpt-4o-mini" / "piguard" / "injections.json"
     file = stored(path, autodojo())
-    (source,) = read_texts(path).sources
-    assert (source.optimiser, source.victim, source.distinct) == ("an-optimiser", "gpt-4o-mini", 5)
     pair = ["--suite", "slack", "--user-task", "20", "--injection-task", "1", f"attack.file={file}"]
     shown = CliRunner().invoke(app, ["show", "attack", "cached", *pair]).stdout
     assert "optimised by an-optimiser against gpt-4o-mini with piguard (8 iterations); 5 more equal" in shown
-    elsewhere = read_texts(Path(stored(tmp_path / "x.json", autodojo()))).sources[0]
-    assert elsewhere.victim == "?"
+    (elsewhere,) = read_texts(Path(stored(tmp_path / "x.json", autodojo()))).sources
+    assert elsewhere.startswith("x.json: 5 distinct texts") and "against ? with" in elsewhere
 
 
 @pytest.mark.parametrize(

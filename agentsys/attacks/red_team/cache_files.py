@@ -101,42 +101,19 @@ class _AutoDojoFile(BaseModel):
                     yield where, {**value, "text": text}, text == vector.original
 
 
-@dataclass(frozen=True)
-class Provenance:
-    """Where a file's texts come from."""
-
-    file: str
-    suite: str
-    optimiser: str
-    """The file's field `model`, which never names the victim."""
-    victim: str
-    """By the folder; `?` where it does not say."""
-    defense: str
-    iterations: str
-    distinct: int
-    """Number of distinct texts that can be replayed."""
-    unchanged: int
-    """Variants that equal the vector's original text: nothing was optimised."""
-
-    @property
-    def line(self) -> str:
-        """One line for a terminal."""
-        made = f"{self.distinct} distinct texts for {self.suite}, optimised by {self.optimiser}"
-        against = f"against {self.victim} with {self.defense} ({self.iterations} iterations)"
-        return f"{self.file}: {made} {against}; {self.unchanged} more equal the original and are not used"
-
-
-def _read_provenance(path: Path, document: _AutoDojoFile) -> Provenance:
-    """What a document says of itself, and its folder of it."""
+def _describe_source(path: Path, document: _AutoDojoFile) -> str:
+    """What a document says of itself, and its folder of it, as one line for a terminal."""
     texts = [(value["text"], same) for _, value, same in document.list_variants()]
     folders = path.absolute().parts[-_FOLDER_DEPTH - 1 : -1]
     told = (document.suite, document.model, document.defense, document.iterations)
     suite, optimiser, defense, iterations = (str(one)[:60] for one in told)
-    in_tree = len(folders) == _FOLDER_DEPTH and folders[0] == suite
-    victim = folders[1] if in_tree else "?"
-    distinct = len({text for text, same in texts if not same})
+    victim = folders[1] if len(folders) == _FOLDER_DEPTH and folders[0] == suite else "?"
+    made = f"{len({text for text, same in texts if not same})} distinct texts for {suite}, optimised by {optimiser}"
     unchanged = sum(same for _, same in texts)
-    return Provenance(path.name, suite, optimiser, victim, defense, iterations, distinct, unchanged)
+    return (
+        f"{path.name}: {made} against {victim} with {defense} ({iterations} iterations); {unchanged} more equal the"
+        " original and are not used"
+    )
 
 
 class _EntryFault(Exception):
@@ -147,7 +124,7 @@ class _DuplicateKey(ValueError):
     """JSON would silently keep the last of them."""
 
 
-def read_cache_file(path: Path) -> tuple[dict[TextKey, str], Provenance | None]:
+def read_cache_file(path: Path) -> tuple[dict[TextKey, str], str | None]:
     """The texts in a file, and where those of a foreign file come from.
 
     Args:
@@ -180,7 +157,7 @@ def read_cache_file(path: Path) -> tuple[dict[TextKey, str], Provenance | None]:
         raise ConfigError(f"attack.file {path}, {fault}.") from None
     if not texts:
         raise ConfigError(f"attack.file {path} holds no text; {_FORMS_HINT}.")
-    return texts, None if foreign is None else _read_provenance(path, foreign)
+    return texts, None if foreign is None else _describe_source(path, foreign)
 
 
 def _parse_document(path: Path, content: str) -> Any:
@@ -294,8 +271,8 @@ class CacheTexts:
     """Ready-made injection texts."""
 
     texts: Mapping[TextKey, str]
-    sources: Sequence[Provenance]
-    """One per foreign file; none for files of our own forms."""
+    sources: Sequence[str]
+    """Where those of each foreign file come from, a line each; none for files of our own forms."""
 
     @property
     def fingerprint(self) -> str:
