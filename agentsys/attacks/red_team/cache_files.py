@@ -254,8 +254,8 @@ def _validate(form: type[Form], value: object, where: str) -> Form:
         return form.model_validate(value)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        place = "".join(f" {_shorten_key(part)}" for part in first["loc"])
-        raise _EntryFault(f"{where}:{place}: {first['msg']}; {_FORMS_HINT}") from None
+        places = [where, *map(_shorten_key, first["loc"]), first["msg"]]
+        raise _EntryFault(f"{': '.join(places)}; {_FORMS_HINT}") from None
 
 
 def _shorten_key(name: object) -> str:
