@@ -28,7 +28,6 @@ from agentsys.bundles.bundle_archive import (
 )
 from agentsys.bundles.rerun_bundle import PortableCell, check_bundled_settings, make_portable
 from agentsys.errors import ConfigError
-from agentsys.models.chat import SceneModel
 from agentsys.models.model_card import find_model_class, parse_card
 from agentsys.models.wrappers.reply_cache import CacheMode
 from agentsys.records.case import ATTEMPTS, UnreadableRecord
@@ -250,9 +249,7 @@ def _iterate_models(recipe: Recipe) -> Iterator[Mapping[str, Any]]:
 def _is_scripted(model: Mapping[str, Any]) -> bool:
     """Whether it is played by our own code, which needs no reply kept."""
     # A class: what a protocol says of the objects' attributes cannot be asked of it.
-    return hasattr(
-        find_model_class(str(model.get("name")), model.get("_target_")), SceneModel.for_scene.__name__
-    )
+    return hasattr(find_model_class(str(model.get("name")), model.get("_target_")), "for_scene")
 
 
 def _build_bundled_cell(logdir: Path, config_hash: str, cell: PortableCell) -> BundledCell:

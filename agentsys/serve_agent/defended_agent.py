@@ -198,10 +198,10 @@ class _TurnModel:
         self.turn.check()
         # A client that sends no system message wants none; providers refuse empty ones.
         messages = [each for each in request.messages if each["role"] != "system" or text_of(each).strip()]
-        request = replace(request, messages=messages)
-        if request.role in ACTING_ROLES and request.reply_schema is None:
-            request = replace(request, reply_schema=self.turn.reply_schema)
-        return self.model.complete(request)
+        schema = request.reply_schema
+        if schema is None and request.role in ACTING_ROLES:
+            schema = self.turn.reply_schema
+        return self.model.complete(replace(request, messages=messages, reply_schema=schema))
 
 
 def _begin_behind(pipeline: BasePipelineElement, said: Sequence[ChatMessage]) -> BasePipelineElement:
