@@ -23,6 +23,8 @@ RUNS = "runs"
 """Origin of what we measured."""
 PAPER = "paper"
 """Origin of what the paper prints: drawn hollow."""
+CONTROL_SUFFIX = ": control"
+"""Ends the panel's name of a control's mark."""
 HOLLOW_CAPTION = f"Hollow: as printed in the paper ({PAPER_MODEL})."
 WHISKERS_CAPTION = f"Whiskers: {CONFIDENCE:.0f}% intervals, user and injection tasks resampled."
 
@@ -138,19 +140,28 @@ class Selection:
             for line, of in of_lines.items()
         }
 
-    @property
-    def subtitle(self) -> list[str]:
+    def write_subtitle(self, marks: Iterable[Mark]) -> list[str]:
         """Lines under the figure's title: the model, the version, and the mark of a simulated one."""
+        hollow = f" {HOLLOW_CAPTION}" if any(mark.origin == PAPER for mark in marks) else ""
         if not self.lines:
-            return [f"No runs for this figure. {HOLLOW_CAPTION}"]
+            return [f"No runs for this figure.{hollow}"]
         versions = plain(", ".join(dict.fromkeys(line.version for line in self.lines)))
-        model = plain(self.shown.model_name(self.model))
-        lines = [f"Filled: {model}, benchmark version {versions}. {HOLLOW_CAPTION}"]
+        lines = [f"Filled: {plain(self.shown.model_name(self.model))}, benchmark version {versions}.{hollow}"]
         if is_simulated_name(self.model):
             lines.insert(0, "SIMULATED: filled marks come from a scripted agent, not from a language model.")
         if any(line.is_mixed for line in self.lines):
             lines.append("Some series mix versions of the benchmark.")
         return lines
+
+    def list_absent(self, marks: Iterable[Mark]) -> list[str]:
+        """List the series of the runs that none of some marks is of."""
+        placed = {mark.series for mark in marks if mark.origin != PAPER}
+        return [name for name, _ in self.series if name not in placed]
+
+    def name_series(self, said: str, names: Iterable[str]) -> list[str]:
+        """Write a note about some series; none where there are none."""
+        listed = ", ".join(map(self.shown.series_name, names))
+        return [f"{said}: {plain(listed)}."] if listed else []
 
     @property
     def omissions(self) -> list[str]:

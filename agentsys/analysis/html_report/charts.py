@@ -184,7 +184,7 @@ def draw_paper_figures(cases: Sequence[CaseRow], errors: ErrorRule = ErrorRule.R
             except ConfigError:  # nothing to draw: published runs hold no tokens, say
                 continue
             image, numbers = _write_svg(drawn.figure), write_marks_csv(drawn.marks)
-            images.append({"title": kind.title, "image": image, "numbers": numbers})
+            images.append({"title": kind.heading, "image": image, "numbers": numbers})
     return images
 
 
