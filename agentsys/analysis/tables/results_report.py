@@ -26,7 +26,7 @@ from agentsys.analysis.metrics.task_tags import SCORE_FIXED, load_tag, split_by_
 from agentsys.analysis.statistics.outcome_grid import CONFIDENCE, ErrorRule, outcome_of
 from agentsys.analysis.statistics.rate_estimates import OVERALL
 from agentsys.analysis.tables.result_notes import SIMULATED_NOTE, honesty_notes, replay_notes
-from agentsys.analysis.tables.results_document import Report, fact_grids, fact_notes, sheets
+from agentsys.analysis.tables.results_document import Report, fact_notes, group_facts, sheets
 from agentsys.base.grouping import format_count, group_by
 from agentsys.errors import ConfigError
 from agentsys.records.case_reader import LoadedCases, describe_repeated
@@ -83,7 +83,7 @@ def build_report(
         found,
         unexposed=unexposed_share(reading.cases),
         notes=tuple(report_notes(found, reading, cells, errors, replicates=replicates)),
-        fact_grids=fact_grids(reading.cases),
+        facts=group_facts(reading.cases),
     )
 
 
@@ -113,15 +113,16 @@ def report_notes(
         "Overall: unweighted mean of the suites."
     )
     if any(row.suite == OVERALL and row.value in (0, 100) for row in found.rows):
-        yield _NO_CERTAINTY
+        yield (
+            "0 or 100 does not mean certainty: where all cases came out alike, the interval goes as far as it "
+            "would for a single case that did not."
+        )
     yield from _notes_on_suites_as_draws(reading.cases)
-    yield from _notes_on_omissions(reading)
-
-
-_NO_CERTAINTY = (
-    "0 or 100 does not mean certainty: where all cases came out alike, the interval goes as far as it would "
-    "for a single case that did not."
-)
+    if alone := sum(case.is_injection_task_alone for case in reading.cases):
+        yield f"Left out: {format_count(alone, 'run')} of injection tasks as if a user had asked for them."
+    if served := sum(case.benchmark == SERVED for case in reading.cases):
+        yield f"Without scores: {format_count(served, 'conversation')} of a served agent with its clients."
+    yield from describe_repeated(reading.repeated_files)
 
 
 def unexposed_share(cases: Iterable[CaseRow]) -> dict[MeasuredCell, float]:
@@ -153,13 +154,13 @@ def errored_notes(cases: Iterable[CaseRow], rule: ErrorRule) -> Iterator[str]:
         _KINDS_BEFORE.get(case.error_kind or "", case.error_kind or "unknown") for case in errored
     )
     listed = ", ".join(f"{kind} {count}" for kind, count in sorted(kinds.items()))
-    format_count = sum(outcome_of(case, rule) is not None for case in errored)
+    scored = sum(outcome_of(case, rule) is not None for case in errored)
     if rule is ErrorRule.REPORT:
         yield f"Errored cases are left out of the rates: {len(errored)} ({listed})."
     else:
         yield (
-            f"Errored cases: {len(errored)} ({listed}); {format_count} of them counted as AgentDojo does "
-            f"(user task failed, attack succeeded), {len(errored) - format_count} left out."
+            f"Errored cases: {len(errored)} ({listed}); {scored} of them counted as AgentDojo does "
+            f"(user task failed, attack succeeded), {len(errored) - scored} left out."
         )
 
 
@@ -182,16 +183,6 @@ def _notes_on_suites_as_draws(cases: Iterable[CaseRow]) -> Iterator[str]:
                 f"{benchmark} {version}: every suite has a single user task, so overall and pooled intervals "
                 f"resample the {len(suites)} suites in their place."
             )
-
-
-def _notes_on_omissions(reading: LoadedCases) -> Iterator[str]:
-    alone = sum(case.is_injection_task_alone for case in reading.cases)
-    if alone:
-        yield f"Left out: {format_count(alone, 'run')} of injection tasks as if a user had asked for them."
-    served = sum(case.benchmark == SERVED for case in reading.cases)
-    if served:
-        yield f"Without scores: {format_count(served, 'conversation')} of a served agent with its clients."
-    yield from describe_repeated(reading.repeated_files)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ import io
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any, get_args, get_type_hints
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 import orjson
 
@@ -15,9 +16,7 @@ from agentsys.analysis.metrics.own_metric import PERCENT
 from agentsys.analysis.tables.table_document import (
     Document,
     Grid,
-    GridCell,
     csv_cell,
-    html_text,
     latex_cell,
     markdown_cell,
     plain,
@@ -25,6 +24,9 @@ from agentsys.analysis.tables.table_document import (
 )
 from agentsys.errors import find_missing_packages, not_installed_error
 from agentsys.records.names_file import DisplayNames
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 FILE_WIDTH = 160
 """Columns of a table that goes to a file or a pipe, where no terminal sets the width."""
@@ -275,82 +277,33 @@ def _latex_rows(grid: Grid) -> Iterator[str]:
         yield " & ".join(latex_cell(cell.in_one) for cell in row) + r" \\"
 
 
-_STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 75rem; padding: 0 1rem; }
-table { border-collapse: collapse; margin: 1rem 0; font-variant-numeric: tabular-nums; }
-caption { text-align: left; font-style: italic; padding: .3rem 0; }
-th, td { padding: .25rem .7rem; text-align: right; vertical-align: top; }
-thead th { border-bottom: 2px solid; border-top: 2px solid; }
-tbody tr:last-child td { border-bottom: 2px solid; }
-tr.break td { border-top: 1px solid; }
-th.name, td.name { text-align: left; }
-td small { opacity: .75; white-space: nowrap; }
-ul { padding-left: 1.2rem; font-size: .9rem; }
-pre { overflow-x: auto; padding: .7rem; border: 1px solid; font-size: .85rem; }
-@media (prefers-color-scheme: dark) { body { background: #16181d; color: #e6e6e6; } }
-"""
+def load_templates(*folders: Path) -> Environment:
+    """Load templates of HTML from some folders and our own.
+
+    Whatever text they put down is made plain and escaped there; what is `Markup` (as of the filter `e`) is
+    put down as it is.
+    """
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from markupsafe import Markup
+
+    return Environment(
+        loader=FileSystemLoader([*folders, Path(__file__).with_name("templates")]),
+        autoescape=True,
+        finalize=lambda value: (
+            plain(value) if type(value) is not Markup and isinstance(value, str) else value
+        ),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        keep_trailing_newline=True,
+        lstrip_blocks=True,
+    )
 
 
 def html_document(document: Document, title: str) -> str:
     """A whole page without scripts or external resources; ends in a newline."""
-    return "\n".join(
-        [
-            "<!DOCTYPE html>",
-            '<html lang="en"><head><meta charset="utf-8">',
-            '<meta http-equiv="Content-Security-Policy" '
-            "content=\"default-src 'none'; style-src 'unsafe-inline'\">",
-            '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            f"<title>{html_text(title)}</title>",
-            f"<style>{_STYLE}</style></head><body>",
-            html_fragment(document).rstrip("\n"),
-            "</body></html>\n",
-        ]
-    )
+    return load_templates().get_template("document.html").render(document=document, title=title)
 
 
 def html_fragment(document: Document) -> str:
     """Headings, tables, notes and commands, to be put into a page; ends in a newline."""
-    return "\n".join(_html_parts(document)) + "\n"
-
-
-def _html_parts(document: Document) -> Iterator[str]:
-    if document.title:
-        yield f"<h1>{html_text(document.title)}</h1>"
-    yield from _html_list(document.quotable)
-    for heading, grids in document.sections:
-        yield f"<h2>{html_text(heading)}</h2>"
-        for grid in grids:
-            yield from _html_table(grid)
-    yield from _html_list(document.notes)
-    if document.commands:
-        commands = "\n".join(html_text(command) for command in document.commands)
-        yield f"<pre><code>{commands}</code></pre>"
-
-
-def _html_list(sentences: Sequence[str]) -> Iterator[str]:
-    if sentences:
-        yield from ("<ul>", *(f"<li>{html_text(sentence)}</li>" for sentence in sentences), "</ul>")
-
-
-def _html_table(grid: Grid) -> Iterator[str]:
-    yield f"<table><caption>{html_text(grid.caption)}</caption>"
-    header = (
-        f"<th{_html_class(place, grid)}>{html_text(name)}</th>" for place, name in enumerate(grid.header)
-    )
-    yield f"<thead><tr>{''.join(header)}</tr></thead><tbody>"
-    for index, row in enumerate(grid.rows):
-        shown = (f"<td{_html_class(place, grid)}>{_html_cell(cell)}</td>" for place, cell in enumerate(row))
-        rule = ' class="break"' if index in grid.breaks and index else ""
-        yield f"<tr{rule}>{''.join(shown)}</tr>"
-    yield "</tbody></table>"
-
-
-def _html_class(place: int, grid: Grid) -> str:
-    return ' class="name"' if place < grid.names else ""
-
-
-def _html_cell(cell: GridCell) -> str:
-    # The break stands also where a fragment is shown without our style sheet, in a notebook for one.
-    detail = f"<br><small>{html_text(cell.detail)}</small>" if cell.detail else ""
-    text = html_text(cell.text)
-    return (f'<a href="{html_text(cell.link)}">{text}</a>' if cell.link else text) + detail
+    return load_templates().get_template("fragment.html").render(document=document)
