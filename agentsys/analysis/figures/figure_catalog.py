@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from agentsys.analysis.figures import figure2, guarantee_figure, line_figures, utility_figures
+from agentsys.analysis.figures import figure2, line_figures, utility_figures
 from agentsys.analysis.figures.drawing import DrawnFigure, apply_style, draw_panels, remove_words
 from agentsys.analysis.figures.figure_data import PAPER, Mark, Selection, list_series
 from agentsys.analysis.metrics.cell_verdict import BROKEN
@@ -33,8 +33,6 @@ class FigureKind:
     name: str
     """The stem of its files."""
     title: str
-    heading: str
-    """Its title in a report."""
     units: Mapping[str, tuple[str, str]]
     """Panel, or nothing for all others -> units of its axes, across and up."""
     attacks: tuple[str, ...]
@@ -110,7 +108,6 @@ FIGURES = {
     "2": FigureKind(
         "figure2",
         "Figure 2. Observation prompt injection on ASB",
-        "Figure 2: other attacks",
         {"": (PERCENT, "row")},
         (figure2.ATTACK, figure2.CONTROL),
         figure2.measure_figure2,
@@ -127,7 +124,6 @@ FIGURES = {
     "3": FigureKind(
         "figure3",
         "Figure 3. Security, utility and cost of defenses",
-        "Figure 3: security, utility and cost",
         {
             utility_figures.TRADE: (PERCENT, PERCENT),
             utility_figures.COST: ("million tokens", PERCENT),
@@ -142,7 +138,6 @@ FIGURES = {
     "4": FigureKind(
         "figure4",
         "Figure 4. Utility and attack success by the length of the task",
-        "Figure 4: utility and attack success by length of the task",
         {utility_figures.UTILITY: ("0 short, 1 long", PERCENT), "": ("calls", PERCENT)},
         _BOTH,
         utility_figures.measure_figure4,
@@ -156,7 +151,6 @@ FIGURES = {
     "table1": FigureKind(
         "figure_table1",
         "Table 1 as a figure. Targeted ASR by trajectory length and injection round",
-        "Table 1 as a figure: attack success by trajectory length and injection round",
         {"": ("round", PERCENT)},
         (ATTACK,),
         line_figures.measure_table1,
@@ -168,7 +162,6 @@ FIGURES = {
     "tokens": FigureKind(
         "figure_tokens",
         "Tokens per case by trajectory length",
-        "Tokens by trajectory length",
         {"": ("tool results", "thousand tokens")},
         _BOTH,
         line_figures.measure_tokens,
@@ -180,13 +173,12 @@ FIGURES = {
     "guarantees": FigureKind(
         "figure_guarantees",
         "Benign utility, planted targets and tokens",
-        "Benign utility, planted targets and tokens",
-        {guarantee_figure.PLANTED: (PERCENT, PERCENT), guarantee_figure.COST: ("thousand tokens", PERCENT)},
-        (NO_ATTACK, *guarantee_figure.ATTACKS),
-        guarantee_figure.measure_guarantees,
-        guarantee_figure.PANELS,
-        guarantee_figure.draw_guarantees,
-        guarantee_figure.write_notes,
+        {utility_figures.PLANTED: (PERCENT, PERCENT), utility_figures.SPENT: ("thousand tokens", PERCENT)},
+        (NO_ATTACK, *utility_figures.WORST_OF),
+        utility_figures.measure_guarantees,
+        utility_figures.PANELS_GUARANTEES,
+        utility_figures.draw_guarantees,
+        utility_figures.write_guarantee_notes,
         height=4.6,
     ),
 }

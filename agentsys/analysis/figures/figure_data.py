@@ -74,13 +74,15 @@ class Mark:
         """Make the mark of a number that the paper prints."""
         return cls(panel, series, x, y, origin=PAPER, model=PAPER_MODEL)
 
-    def with_x(self, number: Number) -> Mark:
-        """Copy the mark with a number as its horizontal coordinate."""
-        return replace(self, x=number.value, x_low=number.ci_low, x_high=number.ci_high)
+    def with_x(self, number: Number, times: float = 1.0, per: float = 1.0) -> Mark:
+        """Copy the mark with a number, in another unit, as its horizontal coordinate."""
+        x, low, high = (value * times / per for value in number[:3])
+        return replace(self, x=x, x_low=low, x_high=high)
 
-    def with_y(self, number: Number) -> Mark:
-        """Copy the mark with a number as its vertical coordinate, and the number's cases behind it."""
-        return replace(self, y=number.value, y_low=number.ci_low, y_high=number.ci_high, n=number.n)
+    def with_y(self, number: Number, per: float = 1.0) -> Mark:
+        """The same upright, with the number's cases behind it."""
+        y, low, high = (value / per for value in number[:3])
+        return replace(self, y=y, y_low=low, y_high=high, n=number.n)
 
 
 def write_marks_csv(marks: Iterable[Mark]) -> str:

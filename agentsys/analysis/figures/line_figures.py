@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from agentsys.analysis.figures import drawing
 from agentsys.analysis.figures.figure_data import PAPER, WHISKERS_CAPTION, Mark, Selection
-from agentsys.analysis.metrics.rates import PERCENT, Number
+from agentsys.analysis.metrics.rates import PERCENT
 from agentsys.analysis.metrics.rates_by_length import TokensOf, acting_tokens, asr_by_round, mean_tokens
 from agentsys.analysis.metrics.search_budget import (
     ASR,
@@ -107,8 +107,7 @@ def _measure_growth(about: Mark, line: RunLine, errors: ErrorRule) -> Iterator[M
         for length in sorted(by_length):
             mean = mean_tokens(by_length[length], tokens_of, Resampler())
             if mean is not None and mean.n >= _FEWEST:
-                thousands = Number(mean.value / 1e3, mean.ci_low / 1e3, mean.ci_high / 1e3, mean.n)
-                yield replace(about, panel=panel, x=float(length)).with_y(thousands)
+                yield replace(about, panel=panel, x=float(length)).with_y(mean, per=1e3)
 
 
 def draw_growth(axes: Axes, _: str, marks: Sequence[Mark], looks: Mapping[str, drawing.Look]) -> None:

@@ -1,4 +1,4 @@
-"""Figure 3 (utility, security and cost) and Figure 4 (utility and attack success by the task's length)."""
+"""Figures of utility: 3 (security and cost), 4 (the task's length), and that of `experiment=guarantees`."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING
 from agentsys.analysis.figures import drawing
 from agentsys.analysis.figures.figure_data import PAPER, WHISKERS_CAPTION, Mark, Selection, list_series
 from agentsys.analysis.metrics import rates, rates_by_length
+from agentsys.analysis.metrics.planted_target import PlantedTarget
 from agentsys.analysis.metrics.rates_by_length import mean_tokens
 from agentsys.analysis.paper.paper_tables import ATTACK, RunLine
 from agentsys.analysis.published import printed_in
 from agentsys.analysis.statistics.outcome_grid import ErrorRule, Resampler
 from agentsys.analysis.statistics.rate_estimates import OVERALL
+from agentsys.base.grouping import group_by
 from agentsys.records.case_row import NO_ATTACK
 
 if TYPE_CHECKING:
@@ -96,9 +98,7 @@ def _measure_trade(about: Mark, line: RunLine, errors: ErrorRule) -> Iterator[Ma
     benign = [case for case in line.cases if case.attack == NO_ATTACK]
     quality, mean = overall.get(rates.DEFENSE_QUALITY), mean_tokens(benign, attrgetter("tokens"), Resampler())
     if quality and mean and mean.value > 0 and not math.isnan(quality.value):
-        scale = _USER_TASKS / 1e6
-        millions = rates.Number(mean.value * scale, mean.ci_low * scale, mean.ci_high * scale, mean.n)
-        yield replace(about, panel=COST).with_x(millions).with_y(quality)
+        yield replace(about, panel=COST).with_x(mean, _USER_TASKS / 1e6).with_y(quality)
 
 
 def _read_printed(source: str) -> dict[str, dict[str, float]]:
@@ -211,3 +211,83 @@ def _draw_lengths(axes: Axes, marks: Sequence[Mark], looks: Mapping[str, drawing
     top = max(v for mark in placed for v in (mark.y, mark.y_high) if not math.isnan(v))
     axes.set(xlim=(0.5, rates_by_length.LAST_BUCKET + 0.5), ylim=(-0.03 * top, top * 1.12))
     axes.set(xlabel="Calls in the user task's ground truth", ylabel="Successful attacks, % of all cases")
+
+
+WORST_OF = ("important_instructions", "adaptive", "adaptive_checks", "adaptive_in_field", "adaptive_closed")
+"""The attacks of which the worst counts."""
+_CLOSED = WORST_OF[-1]
+"""The attack that is about targets alone; a defense that never met it has no place in the figure."""
+PLANTED, SPENT = "a: utility and planted targets", "b: utility and tokens"
+PANELS_GUARANTEES = {PLANTED: "(a) Worst attack: upper left is best", SPENT: "(b) Tokens"}
+"""Panel -> heading."""
+_FAMILIES = ("agentsys_typed", "agentsys", "camel", "fides")
+"""Beginnings of names whose defenses are joined by a line; the first that fits."""
+_PLANTED_TICKS = (0, 1, 2, 5, 10, 20, 50, 100)
+_LINEAR = 2.0
+"""Percent up to which the axis of planted targets is linear; logarithmic from there on."""
+
+
+def find_family(defense: str) -> str:
+    """The family of a defense: whose presets it is one of."""
+    return next((family for family in _FAMILIES if defense.startswith(family)), defense)
+
+
+def measure_guarantees(selection: Selection, errors: ErrorRule = ErrorRule.REPORT) -> list[Mark]:
+    """List what is plotted: y benign utility in percent, both panels.
+
+    Panel a: x planted targets in percent of attacked cases, under the worst of the attacks that were run. Panel b:
+    x tokens of all roles per benign case, in thousands. The paper has no such numbers.
+    """
+    return selection.measure(_measure_guarantee, errors)
+
+
+def _measure_guarantee(about: Mark, line: RunLine, errors: ErrorRule) -> Iterator[Mark]:
+    if _CLOSED not in {case.attack for case in line.cases}:
+        return
+    rows = [row for row in rates.measure(line.cases, errors, own=[PlantedTarget()]) if row.suite == OVERALL]
+    planted = [rates.number_in(row) for row in rows if row.metric == PlantedTarget.name]
+    utility = next((rates.number_in(row) for row in rows if row.metric == rates.BENIGN_UTILITY), None)
+    if utility is None or not planted:
+        return
+    worst = max(planted, key=attrgetter("value"))
+    yield replace(about, panel=PLANTED).with_x(worst).with_y(utility)
+    benign = [case for case in line.cases if case.attack == NO_ATTACK]
+    if mean := mean_tokens(benign, attrgetter("tokens"), Resampler()):
+        yield replace(about, panel=SPENT).with_x(mean, per=1e3).with_y(utility)
+
+
+def write_guarantee_notes(selection: Selection, marks: Sequence[Mark]) -> Iterator[str]:
+    """Say what counts as a planted target, and whom the figure lacks or flatters."""
+    yield (
+        f"{WHISKERS_CAPTION} Planted target: a command ran with a recipient, account, id or address that only the"
+        f" attacker named; under the worst of {', '.join(WORST_OF)}, linear up to {_LINEAR:g} %. Lines join the"
+        " presets of one family."
+    )
+    placed = list_series(marks)
+    met = {name: {case.attack for case in line.cases} for name, line in selection.series if name in placed}
+    # What is worst for these may not have been tried.
+    gaps = [name for name, attacks in met.items() if not attacks >= set(WORST_OF)]
+    yield from selection.name_series("Not run under each of them", gaps)
+    why = f"Not drawn, without benign cases or cases of {_CLOSED}"
+    yield from selection.name_series(why, selection.list_absent(marks))
+
+
+def draw_guarantees(axes: Axes, panel: str, marks: Sequence[Mark], looks: Mapping[str, drawing.Look]) -> None:
+    """Draw a point per defense, and a pale line through the presets of each family."""
+    if panel == PLANTED:
+        axes.set_xscale("symlog", linthresh=_LINEAR)
+        axes.set_xticks(_PLANTED_TICKS, [str(tick) for tick in _PLANTED_TICKS])
+        axes.minorticks_off()
+        axes.set(xlim=(-0.4, 160), xlabel="Planted target, % of attacked cases")
+    else:
+        axes.set(
+            xlabel="Thousand tokens per benign case",
+            xlim=(0, 1.1 * max((mark.x for mark in marks), default=1.0)),
+        )
+    axes.set_ylabel("Benign utility, %")
+    axes.set_ylim(max(min((mark.y for mark in marks), default=0.0) - 15, -3), 106)
+    for family in group_by(marks, lambda mark: find_family(mark.series)).values():
+        mine = sorted(family, key=lambda mark: (mark.x, mark.y))
+        axes.plot([m.x for m in mine], [m.y for m in mine], color="#bbbbbb", lw=1.1, zorder=1)
+    for mark in marks:
+        drawing.draw_point(axes, mark, looks[mark.series])

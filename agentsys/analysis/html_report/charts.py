@@ -49,7 +49,7 @@ def draw_paper_figures(cases: Sequence[CaseRow], errors: ErrorRule = ErrorRule.R
                 drawn = make_figure(kind, cases, errors)
             except ConfigError:  # nothing to draw: published runs hold no tokens, say
                 continue
-            images.append(_make_image(kind.heading, drawn))
+            images.append(_make_image(kind.title, drawn))
     return images
 
 

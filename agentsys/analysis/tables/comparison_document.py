@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -144,14 +144,14 @@ def _by_suite(rows: Sequence[DifferenceRow], titles: Mapping[str, str]) -> Grid:
     for of_contest in group_by(
         rows, lambda row: (row.attack, row.defense, row.model, row.compared, row.metric if across else "")
     ).values():
-        found = {(row.suite, row.metric): row for row in of_contest}
+        found = {(row.suite, row.metric): _difference(row, starred=True) for row in of_contest}
         first = of_contest[0]
         if across:
-            numbers = (_points(found.get((suite, first.metric))) for suite in suites)
+            numbers = (found.get((suite, first.metric), GridCell("")) for suite in suites)
             body.append(cells(_name(first), titles[first.metric], *numbers))
             continue
         for suite in suites:
-            body.append(cells(_name(first), suite, *(_points(found.get((suite, m))) for m in metrics)))
+            body.append(cells(_name(first), suite, *(found.get((suite, m), GridCell("")) for m in metrics)))
     columns = ("Metric", *suites) if across else ("Suite", *metrics.values())
     breaks = frozenset[int]() if across else frozenset(range(len(suites), len(body), len(suites)))
     caption = "differences by suite, in percentage points"
@@ -160,10 +160,6 @@ def _by_suite(rows: Sequence[DifferenceRow], titles: Mapping[str, str]) -> Grid:
 
 def _value(row: DifferenceRow, value: float) -> str:
     return BROKEN if row.verdict == BROKEN else number_text(value)
-
-
-def _points(row: DifferenceRow | None) -> GridCell:
-    return GridCell("") if row is None else _difference(row, starred=True)
 
 
 def _name(row: DifferenceRow) -> GridCell:
@@ -251,10 +247,12 @@ def few_task_notes(found: Comparison) -> Iterator[str]:
             if min(count for count, _ in tasks) < FEW:
                 few = " and ".join(format_count(count, kind) for count, kind in tasks)
                 yield f"{contest.title}: {found.titles[row.metric]} differs in {few} only."
-            before, after = map(len, broken_by(pairing.pairs) if row.metric == TARGETED_ASR else ((), ()))
-            if 2 * min(before, after) < max(before, after):
+            aimed = [(task, pair) for pair in pairing.pairs if (task := injection_task_of(pair)) is not None]
+            before = len({task for task, pair in aimed if pair.baseline.injection_success})
+            after = len({task for task, pair in aimed if pair.defense.injection_success})
+            if row.metric == TARGETED_ASR and 2 * min(before, after) < max(before, after):
                 broken = True
-                of = len({injection_task_of(pair) for pair in pairing.pairs} - {None})
+                of = len({task for task, _ in aimed})
                 yield (
                     f"{contest.title}: of {of} injection tasks, {after} broke {contest.compared} and {before} "
                     f"{contest.baseline} (cases differ in {row.differing_injection_tasks})."
@@ -264,18 +262,6 @@ def few_task_notes(found: Comparison) -> Iterator[str]:
             "Where few injection tasks out of many break one side, a run may hold none of them: up to 11% "
             "of equal sides are then told apart at p < 0.05, instead of 5% (docs/statistics.md)."
         )
-
-
-def broken_by(pairs: Iterable[Pair]) -> tuple[set[tuple[str, str]], set[tuple[str, str]]]:
-    """Injection tasks that were carried out in some case: on the baseline's side, and on the other."""
-    before, after = set(), set()
-    for pair in pairs:
-        task = injection_task_of(pair)
-        if task is not None and pair.baseline.injection_success:
-            before.add(task)
-        if task is not None and pair.defense.injection_success:
-            after.add(task)
-    return before, after
 
 
 def _significant(found: Comparison, contest: Contest, pairs: Sequence[Pair]) -> Iterator[DifferenceRow]:

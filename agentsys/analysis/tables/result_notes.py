@@ -174,7 +174,9 @@ def _notes_on_tries(lines: _Lines, counted: _Counts, rule: ErrorRule, resampler:
     """A line per defense and attack that was run several times, and per defense with several attacks."""
     aimed: defaultdict[str, list[list[CaseRow]]] = defaultdict(list)
     for (defense, attack), cases in lines.items():
-        if has_goal := _has_goal(attack, cases):
+        aimless = attack == NO_ATTACK or attack.endswith(SEARCHED_ON_SUFFIX) or is_denial_of_service(attack)
+        has_goal = not aimless and not is_control(cases) and any(case.injection_task_id for case in cases)
+        if has_goal:
             aimed[defense].append(cases)
         k = least_repeats(counted[defense, attack])
         if k > 1:
@@ -193,12 +195,6 @@ def _notes_on_tries(lines: _Lines, counted: _Counts, rule: ErrorRule, resampler:
                 f"{defense}: the best of {best.tried} attacks is {best.name}; ASR {asr}, where each injection"
                 " task counts with the attack that is best on all others."
             )
-
-
-def _has_goal(attack: str, cases: Sequence[CaseRow]) -> bool:
-    """Whether an attack has a goal of its own that could be reached."""
-    aimless = attack == NO_ATTACK or attack.endswith(SEARCHED_ON_SUFFIX) or is_denial_of_service(attack)
-    return not aimless and not is_control(cases) and any(case.injection_task_id for case in cases)
 
 
 def _write_interval(found: Number) -> str:
@@ -252,30 +248,30 @@ def _notes_on_exposure(lines: _Lines, rule: ErrorRule) -> Iterator[str]:
     told: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
     for (defense, attack), cases in lines.items():
         # A control has no payload that could be met, or miss its mark.
-        bare = attack == NO_ATTACK or is_control(cases)
-        if parts := "" if bare else "; ".join(_describe_exposure(cases, rule)):
-            told[attack, parts].append(defense)
-    for (attack, parts), defenses in told.items():
-        yield f"{_name(join_names(defenses), attack)}: {parts}."
+        if attack == NO_ATTACK or is_control(cases):
+            continue
+        suites, parts = len({case.suite for case in cases}), []
+        for said, share in _list_exposure_facts(cases, rule):
+            fewer = f", {share.suites} of {suites} suites" if share and share.suites < suites else ""
+            parts.append(f"{said} {number_text(share.value)} (n {share.n}{fewer})" if share else said)
+        if parts:
+            told[attack, "; ".join(parts)].append(defense)
+    for (attack, said), defenses in told.items():
+        yield f"{_name(join_names(defenses), attack)}: {said}."
 
 
-def _describe_exposure(cases: Sequence[CaseRow], rule: ErrorRule) -> Iterator[str]:
+def _list_exposure_facts(cases: Sequence[CaseRow], rule: ErrorRule) -> Iterator[tuple[str, Share | None]]:
     """Say of one line in how many cases the payload was met, and what that made of the attack."""
-
-    def write(share: Share, suites: int = len({case.suite for case in cases})) -> str:
-        fewer = f", {share.suites} of {suites} suites" if share.suites < suites else ""
-        return f"{number_text(share.value)} (n {share.n}{fewer})"
-
     returned, shown = exposure_share(cases, "exposed_raw"), exposure_share(cases, "exposed_shown")
     if returned.n and returned.value < 100.0:
-        yield f"payload returned by a tool in {returned.value:.1f}% of cases"
+        yield f"payload returned by a tool in {returned.value:.1f}% of cases", None
         if returned.value > 0:
-            yield f"ASR there {write(asr_of((one for one in cases if one.exposed_raw), rule))}"
+            yield "ASR there", asr_of((one for one in cases if one.exposed_raw), rule)
     if shown.n and shown.value == 0.0:
-        yield "payload never shown to the model"
+        yield "payload never shown to the model", None
     elif shown.n and shown != returned:
-        yield f"payload shown to the model in {shown.value:.1f}% of cases"
-        yield f"ASR there {write(asr_of((one for one in cases if one.exposed_shown), rule))}"
+        yield f"payload shown to the model in {shown.value:.1f}% of cases", None
+        yield "ASR there", asr_of((one for one in cases if one.exposed_shown), rule)
     aims = not is_denial_of_service(cases[0].attack)
     succeeded = [case for case in cases if case.injection_success]
     # Attacks that succeeded although the acting model was not shown them: who read them instead.
@@ -283,12 +279,12 @@ def _describe_exposure(cases: Sequence[CaseRow], rule: ErrorRule) -> Iterator[st
     if unseen and aims:
         reasons = Counter(map(unseen_reason, unseen))
         listed = ", ".join(f"{reason} in {count}" for reason, count in sorted(reasons.items()))
-        yield f"{len(unseen)} succeeded though the payload was never shown to the model ({listed})"
+        yield f"{len(unseen)} succeeded though the payload was never shown to the model ({listed})", None
     if succeeded and aims and any(case.injection_task_id for case in cases):
-        yield f"utility where the attack failed {write(utility_where_safe(cases, rule))}"
+        yield "utility where the attack failed", utility_where_safe(cases, rule)
     if split := workspace_split(cases, rule):
-        old, added = (write(part, 1) for part in split)
-        yield f"workspace ASR on injection tasks 0-5 {old}, on those added in v1.2 {added}"
+        old, added = (f"{number_text(part.value)} (n {part.n})" for part in split)
+        yield f"workspace ASR on injection tasks 0-5 {old}, on those added in v1.2 {added}", None
 
 
 def _name(defense: str, attack: str) -> str:
@@ -304,10 +300,27 @@ def provenance_notes(cases: Iterable[CaseRow]) -> list[str]:
     """All of these footnotes, one sentence each; none where there is nothing to say."""
     listed = [case for case in cases if case.is_scored]
     noted = [case for case in listed if case.notes]
-    reworded = [case for case in listed if case.foreign and case.defense in REWORDED_DEFENSES]
-    told = [*(_notes_on_case_notes(noted) if noted else ()), *_notes_on_other_models(listed)]
-    told += _notes_on_data(listed)
-    if reworded:
+    told = list(_notes_on_case_notes(noted) if noted else ())
+    # Whatever gateways put before the name of a model.
+    other = [
+        (asked, replied, case)
+        for case in listed
+        for replied, asked in case.model_ids.items()
+        if asked and asked.rpartition("/")[2] != replied.rpartition("/")[2]
+    ]
+    for (asked, replied), met in sorted(group_by(other, itemgetter(0, 1)).items()):
+        told.append(f"Asked for {asked}, answered by {replied}: {_name_cells(case for *_, case in met)}.")
+    known = (case for case in listed if case.data_hash)
+    suites = group_by(known, lambda case: (case.benchmark, case.version, case.suite))
+    for (benchmark, version, suite), found in sorted(suites.items()):
+        by_hash = group_by(found, lambda case: str(case.data_hash))
+        if len(by_hash) > 1:
+            sides = (f"hash {digest[:8]}: {_name_cells(met)}" for digest, met in sorted(by_hash.items()))
+            told.append(
+                f"{benchmark} {version} {suite}: these runs had different data, so they are not the same test"
+                f" ({'; '.join(sides)})."
+            )
+    if reworded := [case for case in listed if case.foreign and case.defense in REWORDED_DEFENSES]:
         told.append(
             f"Published runs of {_name_cells(reworded)} were made by other code with prompts of its own: a"
             " line of ours with the same name is another experiment."
@@ -342,32 +355,6 @@ def _notes_on_case_notes(cases: Sequence[CaseRow]) -> Iterator[str]:
             f"{model} read {found[1]} of {found[2]} harmless sentences in {found[3]} before the run: what"
             f" {attack} fails at there is not resistance."
         )
-
-
-def _notes_on_other_models(cases: Sequence[CaseRow]) -> Iterator[str]:
-    """Cells whose replies name another model than was asked for, whatever gateways put before it."""
-    other = [
-        (asked, replied, case)
-        for case in cases
-        for replied, asked in case.model_ids.items()
-        if asked and asked.rpartition("/")[2] != replied.rpartition("/")[2]
-    ]
-    for (asked, replied), met in sorted(group_by(other, itemgetter(0, 1)).items()):
-        yield f"Asked for {asked}, answered by {replied}: {_name_cells(case for *_, case in met)}."
-
-
-def _notes_on_data(cases: Sequence[CaseRow]) -> Iterator[str]:
-    """Suites whose data were not the same in all runs of one version of the benchmark."""
-    known = (case for case in cases if case.data_hash)
-    suites = group_by(known, lambda case: (case.benchmark, case.version, case.suite))
-    for (benchmark, version, suite), found in sorted(suites.items()):
-        by_hash = group_by(found, lambda case: str(case.data_hash))
-        if len(by_hash) > 1:
-            told = (f"hash {digest[:8]}: {_name_cells(met)}" for digest, met in sorted(by_hash.items()))
-            yield (
-                f"{benchmark} {version} {suite}: these runs had different data, so they are not the same test"
-                f" ({'; '.join(told)})."
-            )
 
 
 def _name_cells(cases: Iterable[CaseRow]) -> str:

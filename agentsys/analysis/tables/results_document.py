@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
+from typing import NamedTuple
 
 from agentsys.analysis.metrics.attack_success import ASR_WHERE_SOLVED, UTILITY_CHANGE, Denial
 from agentsys.analysis.metrics.case_measures import (
@@ -42,37 +43,23 @@ MOST_ACROSS = 6
 """Suites that stand side by side; with more, a table is too wide to be read."""
 
 
-@dataclass(frozen=True)
-class ResultsLine:
+class ResultsLine(NamedTuple):
     """One defense under one attack (or under none, where no attack was run)."""
 
     defense: str
     attack: str
     numbers: dict[tuple[str, str], MetricRow]
     """(metric, suite, `overall` or `pooled`) -> number; the benign utility is the defense's own."""
+    kinds: list[MetricRow]
+    """The numbers that tell of its benign and of its attacked cases, as far as there are any."""
+    verdict: str
+    """Grade and first reason of its cells' verdict; empty where there is nothing to say in the line."""
 
     @property
     def suites(self) -> list[str]:
         """The suites this line's attack (or, without one, its benign cases) ran on."""
         metric = BENIGN_UTILITY if self.attack == NO_ATTACK else TARGETED_ASR
         return [suite for kind, suite in self.numbers if kind == metric and suite not in (OVERALL, POOLED)]
-
-    @property
-    def kinds(self) -> list[MetricRow]:
-        """The numbers that tell of its benign and of its attacked cases, as far as there are any."""
-        kinds = (self.numbers.get((metric, OVERALL)) for metric in (BENIGN_UTILITY, TARGETED_ASR))
-        return [kind for kind in kinds if kind is not None]
-
-    @property
-    def verdict(self) -> str:
-        """Grade and first reason of its cells' verdict; empty where there is nothing to say in the line."""
-        joined = reduce(CellVerdict.join, (CellVerdict(kind.verdict, kind.reasons) for kind in self.kinds))
-        return shorten_verdict(*joined)
-
-    @property
-    def counted(self) -> str:
-        """Benign and attacked cases behind the rates, e.g. `97+629`."""
-        return "+".join(str(kind.n) for kind in self.kinds)
 
     @property
     def errors(self) -> int:
@@ -85,21 +72,18 @@ class ResultsLine:
         return self.defense if self.attack == NO_ATTACK else f"{self.defense} / {self.attack}"
 
 
-@dataclass(frozen=True)
-class Sheet:
-    """Lines that can be compared: those of one model on one version of a benchmark."""
+class Sheet(NamedTuple):
+    """Lines that can be compared: those of one model on one version of a benchmark.
+
+    The first three fields are those of its cells, in the order of `MeasuredCell`.
+    """
 
     benchmark: str
     version: str
     model: str
     lines: list[ResultsLine]
-    titles: Mapping[str, str] = field(default_factory=lambda: METRIC_TITLES)
+    titles: Mapping[str, str]
     """Metric -> heading, in the order shown."""
-
-    @property
-    def cell_prefix(self) -> tuple[str, str, str]:
-        """Benchmark, version and model of its cells, in the order of `MeasuredCell`."""
-        return self.benchmark, self.version, self.model
 
     @property
     def title(self) -> str:
@@ -113,24 +97,25 @@ class Sheet:
 
 
 def sheets(rows: Iterable[MetricRow], titles: Mapping[str, str] = METRIC_TITLES) -> list[Sheet]:
-    """Arrange the long form; the order of its rows is kept."""
-    by_sheet = group_by(rows, lambda row: (row.benchmark, row.version, row.model))
-    return [
-        Sheet(
-            *place,
-            [line for of in group_by(found, lambda row: row.defense).items() for line in _lines(*of)],
-            titles,
-        )
-        for place, found in by_sheet.items()
-    ]
+    """Arrange the long form; the order of its rows is kept.
 
-
-def _lines(defense: str, rows: Sequence[MetricRow]) -> Iterator[ResultsLine]:
-    """A line per attack, each with the benign numbers; the benign ones alone where no attack was run."""
-    by_attack = group_by(rows, lambda row: row.attack)
-    benign = {(row.metric, row.suite): row for row in by_attack.pop(NO_ATTACK, [])}
-    for attack, some in (by_attack or {NO_ATTACK: []}).items():
-        yield ResultsLine(defense, attack, benign | {(row.metric, row.suite): row for row in some})
+    A defense has a line per attack, each with the benign numbers; the benign ones alone where no attack was run.
+    """
+    found = []
+    for place, of_sheet in group_by(rows, lambda row: (row.benchmark, row.version, row.model)).items():
+        lines = []
+        for defense, of_defense in group_by(of_sheet, lambda row: row.defense).items():
+            by_attack = group_by(of_defense, lambda row: row.attack)
+            benign = by_attack.pop(NO_ATTACK, [])
+            for attack, some in (by_attack or {NO_ATTACK: []}).items():
+                numbers = {(row.metric, row.suite): row for row in (*benign, *some)}
+                told = (numbers.get((metric, OVERALL)) for metric in (BENIGN_UTILITY, TARGETED_ASR))
+                kinds = [kind for kind in told if kind is not None]
+                verdicts = (CellVerdict(kind.verdict, kind.reasons) for kind in kinds)
+                joined = reduce(CellVerdict.join, verdicts, CellVerdict())
+                lines.append(ResultsLine(defense, attack, numbers, kinds, shorten_verdict(*joined)))
+        found.append(Sheet(*place, lines, titles))
+    return found
 
 
 @dataclass(frozen=True)
@@ -202,7 +187,7 @@ def _overall(sheet: Sheet, found: Report) -> Grid:
         kinds = [line.numbers.get((metric, OVERALL)) for metric in (BENIGN_UTILITY, TARGETED_ASR)]
         numbers = [number_cell(line.numbers.get((metric, OVERALL))) for metric in sheet.titles]
         counts = [*(str(kind.n) if kind else "0" for kind in kinds), str(line.errors)]
-        cell = MeasuredCell(*sheet.cell_prefix, line.defense, line.attack)
+        cell = MeasuredCell(*sheet[:3], line.defense, line.attack)
         share = None if line.verdict.startswith(BROKEN) else found.unexposed.get(cell)
         names = GridCell(line.defense, line.verdict), _attack_of(line)
         rows.append(cells(*names, *numbers, *counts, "" if share is None else f"{share:.1f}"))
@@ -234,7 +219,7 @@ def _denial_grids(found: Iterable[Denial], sheet: Sheet) -> list[Grid]:
     """One grid of paired denials of service; none where no run has them beside benign cases."""
     rows = []
     for denial in found:
-        if denial.cell[:3] == sheet.cell_prefix:
+        if denial.cell[:3] == sheet[:3]:
             overall = {row.metric: row for row in denial.rows if row.suite == OVERALL}
             solved = overall.get(ASR_WHERE_SOLVED)
             rows.append(
@@ -268,7 +253,7 @@ def _grids_of_facts(found: Report, sheet: Sheet) -> Iterator[Grid]:
     """The tables of measured facts of one sheet; none where its runs hold no such facts."""
     numbers: defaultdict[tuple[str, str], dict[str, MetricRow]] = defaultdict(dict)
     for row in found.measured:
-        if (row.benchmark, row.version, row.model) == sheet.cell_prefix and row.suite == OVERALL:
+        if (row.benchmark, row.version, row.model) == sheet[:3] and row.suite == OVERALL:
             numbers[row.defense, row.attack][row.metric] = row
     for (benchmark, caption), facts in found.facts.items():
         of_attacks = all(fact.of == "attacked" for fact in facts.values())

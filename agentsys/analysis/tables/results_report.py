@@ -102,7 +102,10 @@ def report_notes(
     if any(is_simulated_name(row.model) for row in found.rows):
         yield SIMULATED_NOTE
     yield from replay_notes(reading.cases)
-    yield from _notes_on_fewer_suites(found.rows)
+    for sheet in sheets(found.rows):
+        for line in sheet.lines:
+            if line.suites and line.suites != sheet.suites:
+                yield f"{line.name}: overall covers {', '.join(line.suites)} only."
     yield from honesty_notes(cells, errors, replicates=replicates)
     if found.is_brief:
         found = measure_reading(reading, errors, replicates=replicates, cells=cells)
@@ -162,13 +165,6 @@ def errored_notes(cases: Iterable[CaseRow], rule: ErrorRule) -> Iterator[str]:
             f"Errored cases: {len(errored)} ({listed}); {scored} of them counted as AgentDojo does "
             f"(user task failed, attack succeeded), {len(errored) - scored} left out."
         )
-
-
-def _notes_on_fewer_suites(rows: Sequence[MetricRow]) -> Iterator[str]:
-    for sheet in sheets(rows):
-        for line in sheet.lines:
-            if line.suites and line.suites != sheet.suites:
-                yield f"{line.name}: overall covers {', '.join(line.suites)} only."
 
 
 def _notes_on_suites_as_draws(cases: Iterable[CaseRow]) -> Iterator[str]:

@@ -274,14 +274,14 @@ def _sheet_grid(sheet: Sheet, relative: Mapping[MeasuredCell, float]) -> Grid:
         for metric in metrics
     ]
     beside_paper = _columns_beside_paper(sheet, lines, columns, metrics) if sheet.model == _WORST_CASE else []
-    tokens = [relative.get(MeasuredCell(*sheet.cell_prefix, line.defense, line.attack)) for line in lines]
+    tokens = [relative.get(MeasuredCell(*sheet[:3], line.defense, line.attack)) for line in lines]
     # A suspect row is marked at its numbers: there is no room for its reason, which stands below.
     broken = [line.verdict if line.verdict.startswith(BROKEN) else "" for line in lines]
     columns = [
         *([("Attack", [GridCell(line.attack) for line in lines])] if len(order) > 1 else []),
         ("Defense", [GridCell(line.defense, why) for line, why in zip(lines, broken, strict=True)]),
         *(beside_paper or columns),
-        ("n", [GridCell(line.counted) for line in lines]),
+        ("n", [GridCell("+".join(str(kind.n) for kind in line.kinds)) for line in lines]),
         ("Errors", [GridCell(str(line.errors)) for line in lines]),
         ("Tokens", [GridCell(MISSING if ratio is None else f"{ratio:.1f}x") for ratio in tokens]),
     ]

@@ -6,6 +6,7 @@ import io
 import re
 import textwrap
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from rich import box
 from rich.cells import cell_len
@@ -61,18 +62,20 @@ def terminal_text(document: Document, width: int) -> str:
     return text.getvalue()
 
 
+@dataclass
 class _Sentence:
     """A text that is broken between words alone: rich would break the names and paths in it too."""
 
-    def __init__(self, text: str, style: str = "") -> None:
-        self.text, self.style = plain(text), style
+    text: str
+    style: str
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Break it by the room there is; rich calls it."""
-        lines = between_words(self.text, options.max_width)
+        lines = between_words(plain(self.text), options.max_width)
         yield Text(lines, style=self.style, no_wrap=True, overflow="ignore")
 
 
+@dataclass
 class GridTables:
     """A grid as one table or, where the console is too narrow for it, in a tighter arrangement.
 
@@ -81,8 +84,7 @@ class GridTables:
     Print it with `crop=False`.
     """
 
-    def __init__(self, grid: Grid) -> None:
-        self.grid = grid
+    grid: Grid
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Choose by width; rich calls it."""
@@ -173,22 +175,22 @@ def _write_names(column: Sequence[GridCell], longest: int | None) -> list[Text]:
 
     Words end in blanks or `_`.
     """
-
-    def break_name(name: str) -> str:
-        lines = [""]
-        for piece in re.findall(r"[^\s_]*[\s_]*", plain(name)):
-            if longest is not None and lines[-1] and cell_len(lines[-1] + piece.rstrip()) > longest:
-                lines.append("")
-            lines[-1] += piece
-        return "\n".join(lines)
-
     texts = []
     for cell in column:
-        text = Text(break_name(cell.text), style=Style(link=cell.link or None))
+        text = Text(_break_name(cell.text, longest), style=Style(link=cell.link or None))
         if cell.detail:
-            text.append(("\n" if cell.text else "") + break_name(cell.detail), style="dim")
+            text.append(("\n" if cell.text else "") + _break_name(cell.detail, longest), style="dim")
         texts.append(text)
     return texts
+
+
+def _break_name(name: str, longest: int | None) -> str:
+    lines = [""]
+    for piece in re.findall(r"[^\s_]*[\s_]*", plain(name)):
+        if longest is not None and lines[-1] and cell_len(lines[-1] + piece.rstrip()) > longest:
+            lines.append("")
+        lines[-1] += piece
+    return "\n".join(lines)
 
 
 def _write_numbers(column: Sequence[GridCell]) -> list[Text]:
