@@ -108,8 +108,8 @@ def _measure_grid(heading: str, columns: Mapping[str, str], found: _Cells) -> Gr
     rows = []
     for (model, defense, *others), of in found.items():
         one = next(iter(of.values()))
-        names = (model, GridCell(defense, shorten_verdict(one.verdict, one.reasons)), *others)
-        rows.append(cells(*names, *(_number(of.get(name)) for name in columns)))
+        judged = GridCell(defense, shorten_verdict(one.verdict, one.reasons))
+        rows.append(cells(model, judged, *others, *(_number(of.get(name)) for name in columns)))
     return Grid(heading, (*_NAMES, *columns.values()), rows, names=len(_NAMES))
 
 

@@ -232,8 +232,10 @@ def _denial_grids(found: Iterable[Denial], sheet: Sheet) -> list[Grid]:
                 )
             )
     caption = "denial of service beside the same tasks without attack, overall, in percent"
-    header = ("Defense", "ASR where solved", "Solved without attack", "Utility change")
-    header = (*header, "Lost", "Gained", "Tasks")
+    header = (
+        *("Defense", "ASR where solved", "Solved without attack", "Utility change"),
+        *("Lost", "Gained", "Tasks"),
+    )
     return [Grid(caption, header, rows, names=1, captioned=True)] if rows else []
 
 
@@ -290,8 +292,8 @@ def _grid_of_facts(
         ]  # fmt: skip
         whole = next((row for metric, row in of.items() if metric not in counted), None)
         counts = ("", "") if whole is None else (str(whole.n), str(whole.errors))
-        name = GridCell(defense, "" if attack == NO_ATTACK else attack)
-        rows.append(cells(name, *numbers, *counts))
+        line = GridCell(defense, "" if attack == NO_ATTACK else attack)
+        rows.append(cells(line, *numbers, *counts))
     unit = "shares in percent" if any(title.endswith(_MEAN) for title in columns.values()) else "in percent"
     header = ("Defense", *columns.values(), "Cases", "Errors")
     shown = f"{caption}, overall, {unit}"

@@ -282,4 +282,3 @@ def test_notes_stand_under_the_comparison_and_columns_hold_the_counts() -> None:
         one for one in found.rows if (one.metric, one.suite, one.cases) == ("targeted_asr", "overall", "all")
     ]
     assert (asr.differing_user_tasks, asr.differing_injection_tasks) == (16, 14)
-    (pairing,) = found.pairings.values()
