@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import NamedTuple
 
+from agentsys.analysis.metrics import rates
 from agentsys.analysis.metrics.attack_success import ASR_WHERE_SOLVED, UTILITY_CHANGE, Denial
 from agentsys.analysis.metrics.case_measures import (
     ASR_LESS_CONTROL,
@@ -18,13 +19,6 @@ from agentsys.analysis.metrics.case_measures import (
     unsolved_suites,
 )
 from agentsys.analysis.metrics.cell_verdict import BROKEN, CellVerdict, shorten_verdict
-from agentsys.analysis.metrics.rates import (
-    BENIGN_UTILITY,
-    METRIC_TITLES,
-    TARGETED_ASR,
-    MeasuredCell,
-    MetricRow,
-)
 from agentsys.analysis.statistics.rate_estimates import OVERALL, POOLED
 from agentsys.analysis.tables.table_document import (
     Document,
@@ -48,9 +42,9 @@ class ResultsLine(NamedTuple):
 
     defense: str
     attack: str
-    numbers: dict[tuple[str, str], MetricRow]
+    numbers: dict[tuple[str, str], rates.MetricRow]
     """(metric, suite, `overall` or `pooled`) -> number; the benign utility is the defense's own."""
-    kinds: list[MetricRow]
+    kinds: list[rates.MetricRow]
     """The numbers that tell of its benign and of its attacked cases, as far as there are any."""
     verdict: str
     """Grade and first reason of its cells' verdict; empty where there is nothing to say in the line."""
@@ -58,7 +52,7 @@ class ResultsLine(NamedTuple):
     @property
     def suites(self) -> list[str]:
         """The suites this line's attack (or, without one, its benign cases) ran on."""
-        metric = BENIGN_UTILITY if self.attack == NO_ATTACK else TARGETED_ASR
+        metric = rates.BENIGN_UTILITY if self.attack == NO_ATTACK else rates.TARGETED_ASR
         return [suite for kind, suite in self.numbers if kind == metric and suite not in (OVERALL, POOLED)]
 
     @property
@@ -96,7 +90,7 @@ class Sheet(NamedTuple):
         return sorted({suite for line in self.lines for _, suite in line.numbers} - {OVERALL, POOLED})
 
 
-def sheets(rows: Iterable[MetricRow], titles: Mapping[str, str] = METRIC_TITLES) -> list[Sheet]:
+def sheets(rows: Iterable[rates.MetricRow], titles: Mapping[str, str] = rates.METRIC_TITLES) -> list[Sheet]:
     """Arrange the long form; the order of its rows is kept.
 
     A defense has a line per attack, each with the benign numbers; the benign ones alone where no attack was run.
@@ -109,7 +103,9 @@ def sheets(rows: Iterable[MetricRow], titles: Mapping[str, str] = METRIC_TITLES)
             benign = by_attack.pop(NO_ATTACK, [])
             for attack, some in (by_attack or {NO_ATTACK: []}).items():
                 numbers = {(row.metric, row.suite): row for row in (*benign, *some)}
-                told = (numbers.get((metric, OVERALL)) for metric in (BENIGN_UTILITY, TARGETED_ASR))
+                told = (
+                    numbers.get((metric, OVERALL)) for metric in (rates.BENIGN_UTILITY, rates.TARGETED_ASR)
+                )
                 kinds = [kind for kind in told if kind is not None]
                 verdicts = (CellVerdict(kind.verdict, kind.reasons) for kind in kinds)
                 joined = reduce(CellVerdict.join, verdicts, CellVerdict())
@@ -122,27 +118,27 @@ def sheets(rows: Iterable[MetricRow], titles: Mapping[str, str] = METRIC_TITLES)
 class Report:
     """Everything that a format shows of some folders."""
 
-    rows: list[MetricRow]
+    rows: list[rates.MetricRow]
     """The long form."""
-    unexposed: dict[MeasuredCell, float] = field(default_factory=dict)
+    unexposed: dict[rates.MeasuredCell, float] = field(default_factory=dict)
     """Attacked cells whose exposure is recorded -> percent of the cases without error in which no tool
     ever returned the payload: there the attack could not have worked, whatever the defense does."""
     notes: Iterable[str] = ()
     """Footnotes, one sentence or two each, as plain text with names as they were found."""
-    measured: list[MetricRow] = field(default_factory=list)
+    measured: list[rates.MetricRow] = field(default_factory=list)
     """Rates of what benchmarks measure besides the two scores, in the long form; mostly empty."""
     facts: Mapping[tuple[str, str], Mapping[str, DeclaredFact]] = field(default_factory=dict)
     """Benchmark and caption of a table in which it wants them shown -> name -> fact."""
     denials: list[Denial] = field(default_factory=list)
     """Denials of service beside the same tasks without attack; mostly empty."""
 
-    titles: Mapping[str, str] = field(default_factory=lambda: METRIC_TITLES)
+    titles: Mapping[str, str] = field(default_factory=lambda: rates.METRIC_TITLES)
     """Metric -> heading, in the order shown."""
     is_brief: bool = False
     """Whether it is for a screen, which shows nothing of the rest."""
 
     @property
-    def long_form(self) -> list[MetricRow]:
+    def long_form(self) -> list[rates.MetricRow]:
         """Every number, for other programs."""
         paired = [row for denial in self.denials for row in denial.rows]
         return [*self.rows, *self.measured, *paired]
@@ -151,7 +147,7 @@ class Report:
 def results_output(found: Report, findings: Sequence[str] = ()) -> Output:
     """Make a report ready to be written in any form."""
     document = replace(results_document(found), quotable=findings)
-    return Output("agentsys results", document, records_of(MetricRow, found.long_form))
+    return Output("agentsys results", document, records_of(rates.MetricRow, found.long_form))
 
 
 def results_document(found: Report, *, intervals_by_suite: bool = False) -> Document:
@@ -184,10 +180,10 @@ def _overall(sheet: Sheet, found: Report) -> Grid:
     )
     rows = []
     for line in sheet.lines:
-        kinds = [line.numbers.get((metric, OVERALL)) for metric in (BENIGN_UTILITY, TARGETED_ASR)]
+        kinds = [line.numbers.get((metric, OVERALL)) for metric in (rates.BENIGN_UTILITY, rates.TARGETED_ASR)]
         numbers = [number_cell(line.numbers.get((metric, OVERALL))) for metric in sheet.titles]
         counts = [*(str(kind.n) if kind else "0" for kind in kinds), str(line.errors)]
-        cell = MeasuredCell(*sheet[:3], line.defense, line.attack)
+        cell = rates.MeasuredCell(*sheet[:3], line.defense, line.attack)
         share = None if line.verdict.startswith(BROKEN) else found.unexposed.get(cell)
         names = GridCell(line.defense, line.verdict), _attack_of(line)
         rows.append(cells(*names, *numbers, *counts, "" if share is None else f"{share:.1f}"))
@@ -253,7 +249,7 @@ def group_facts(cases: Iterable[CaseRow]) -> dict[tuple[str, str], dict[str, Dec
 
 def _grids_of_facts(found: Report, sheet: Sheet) -> Iterator[Grid]:
     """The tables of measured facts of one sheet; none where its runs hold no such facts."""
-    numbers: defaultdict[tuple[str, str], dict[str, MetricRow]] = defaultdict(dict)
+    numbers: defaultdict[tuple[str, str], dict[str, rates.MetricRow]] = defaultdict(dict)
     for row in found.measured:
         if (row.benchmark, row.version, row.model) == sheet[:3] and row.suite == OVERALL:
             numbers[row.defense, row.attack][row.metric] = row
@@ -267,7 +263,7 @@ def _grids_of_facts(found: Report, sheet: Sheet) -> Iterator[Grid]:
 def _grid_of_facts(
     caption: str,
     facts: Mapping[str, DeclaredFact],
-    lines: Mapping[tuple[str, str], Mapping[str, MetricRow]],
+    lines: Mapping[tuple[str, str], Mapping[str, rates.MetricRow]],
 ) -> Grid | None:
     """One table of measured facts.
 
@@ -300,7 +296,7 @@ def _grid_of_facts(
     return Grid(shown, header, rows, names=1, captioned=True) if rows and columns else None
 
 
-def fact_notes(rows: Sequence[MetricRow], cases: Sequence[CaseRow]) -> Iterator[str]:
+def fact_notes(rows: Sequence[rates.MetricRow], cases: Sequence[CaseRow]) -> Iterator[str]:
     """Explain the grids, where the facts are there."""
     metrics = {row.metric for row in rows}
     facts = declared_facts(cases)
@@ -328,7 +324,7 @@ def fact_notes(rows: Sequence[MetricRow], cases: Sequence[CaseRow]) -> Iterator[
 
 
 def _notes_on_lacking_runs(
-    rows: Iterable[MetricRow], cases: Sequence[CaseRow], facts: Mapping[str, DeclaredFact]
+    rows: Iterable[rates.MetricRow], cases: Sequence[CaseRow], facts: Mapping[str, DeclaredFact]
 ) -> Iterator[str]:
     """Name defenses that were run without a plan only, beside others with one; and those without a control."""
     modes: defaultdict[str, set[str]] = defaultdict(set)

@@ -6,22 +6,11 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from agentsys.analysis.metrics import rates
 from agentsys.analysis.metrics.attack_success import denial_notes, paired_denials
 from agentsys.analysis.metrics.case_measures import fact_rows
 from agentsys.analysis.metrics.cell_verdict import verdict_notes
 from agentsys.analysis.metrics.own_metric import Metric
-from agentsys.analysis.metrics.rates import (
-    DEFENSE_QUALITY,
-    METRIC_TITLES,
-    NET_RESILIENCE,
-    NRP_TITLE,
-    MeasuredCell,
-    MetricRow,
-    ScoredCells,
-    apply_verdicts,
-    measure,
-    scored_cells,
-)
 from agentsys.analysis.metrics.task_tags import SCORE_FIXED, load_tag, split_by_tag, with_fixed_scores
 from agentsys.analysis.statistics.outcome_grid import CONFIDENCE, ErrorRule, outcome_of
 from agentsys.analysis.statistics.rate_estimates import OVERALL
@@ -40,7 +29,7 @@ def measure_reading(
     *,
     own: Sequence[Metric] = (),
     replicates: int = 2000,
-    cells: ScoredCells | None = None,
+    cells: rates.ScoredCells | None = None,
     brief: bool = False,
 ) -> Report:
     """Measure everything that was read, for other programs: without what only people are told beside it.
@@ -51,20 +40,20 @@ def measure_reading(
         own: Further metrics, of the user's own.
         replicates: Number of bootstrap replicates.
         cells: The cells of what was read, where they are made already.
-        brief: See `measure`; what benchmarks measure besides is then left out.
+        brief: See `measure`; what benchmarks rates.measure besides is then left out.
     """
-    cells = scored_cells(reading.cases if cells is None else cells)
-    rows = measure(cells, errors, own=own, replicates=replicates, brief=brief)
-    titles = METRIC_TITLES | {metric.name: metric.title for metric in own}
-    if any(row.metric == NET_RESILIENCE for row in rows):
-        titles |= {NET_RESILIENCE: NRP_TITLE}
+    cells = rates.scored_cells(reading.cases if cells is None else cells)
+    rows = rates.measure(cells, errors, own=own, replicates=replicates, brief=brief)
+    titles = rates.METRIC_TITLES | {metric.name: metric.title for metric in own}
+    if any(row.metric == rates.NET_RESILIENCE for row in rows):
+        titles |= {rates.NET_RESILIENCE: rates.NRP_TITLE}
     if brief:
         return Report(rows, titles=titles, is_brief=True)
     denials = paired_denials(cells, errors, replicates=replicates)
     return Report(
         rows,
-        measured=apply_verdicts(fact_rows(cells, replicates=replicates), cells.verdicts),
-        denials=[replace(one, rows=tuple(apply_verdicts(one.rows, cells.verdicts))) for one in denials],
+        measured=rates.apply_verdicts(fact_rows(cells, replicates=replicates), cells.verdicts),
+        denials=[replace(one, rows=tuple(rates.apply_verdicts(one.rows, cells.verdicts))) for one in denials],
         titles=titles,
     )
 
@@ -77,7 +66,7 @@ def build_report(
     replicates: int = 2000,
 ) -> Report:
     """The `numbers` of everything that was read, and everything a reader must know beside them."""
-    cells = scored_cells(reading.cases)
+    cells = rates.scored_cells(reading.cases)
     found = measure_reading(reading, errors, own=own, replicates=replicates, cells=cells)
     return replace(
         found,
@@ -90,14 +79,14 @@ def build_report(
 def report_notes(
     found: Report,
     reading: LoadedCases,
-    cells: ScoredCells,
+    cells: rates.ScoredCells,
     errors: ErrorRule = ErrorRule.REPORT,
     *,
     replicates: int = 2000,
 ) -> Iterator[str]:
     """All footnotes, the most important first; each is made when it is asked for: a screen shows a few of them."""
     yield from describe_unfinished(reading.unfinished)
-    yield from verdict_notes(found.rows, [DEFENSE_QUALITY])
+    yield from verdict_notes(found.rows, [rates.DEFENSE_QUALITY])
     yield from errored_notes(reading.cases, errors)
     if any(is_simulated_name(row.model) for row in found.rows):
         yield SIMULATED_NOTE
@@ -128,7 +117,7 @@ def report_notes(
     yield from describe_repeated(reading.repeated_files)
 
 
-def unexposed_share(cases: Iterable[CaseRow]) -> dict[MeasuredCell, float]:
+def unexposed_share(cases: Iterable[CaseRow]) -> dict[rates.MeasuredCell, float]:
     """Per attacked cell, percent of cases without error whose payload no tool ever returned.
 
     Cells with unknown exposure are absent.
@@ -140,7 +129,7 @@ def unexposed_share(cases: Iterable[CaseRow]) -> dict[MeasuredCell, float]:
     ]
     return {
         cell: 100.0 * sum(not case.exposed_raw for case in found) / len(found)
-        for cell, found in group_by(known, MeasuredCell.of).items()
+        for cell, found in group_by(known, rates.MeasuredCell.of).items()
     }
 
 
@@ -256,10 +245,12 @@ def variant_report(
     """
     whole = build_report(reading, errors, own=own, replicates=replicates)
     # Rows of one defense stand together, the defenses in the order of the whole report.
-    by_defense: dict[tuple[str, ...], list[MetricRow]] = {cell: [] for cell in map(_defense_of, whole.rows)}
+    by_defense: dict[tuple[str, ...], list[rates.MetricRow]] = {
+        cell: [] for cell in map(_defense_of, whole.rows)
+    }
     unexposed = {}
     for variant in variants.listed:
-        for row in measure(variant.cases, errors, own=own, replicates=replicates):
+        for row in rates.measure(variant.cases, errors, own=own, replicates=replicates):
             by_defense[_defense_of(row)].append(replace(row, defense=variant.name(row.defense)))
         for cell, share in unexposed_share(variant.cases).items():
             unexposed[cell._replace(defense=variant.name(cell.defense))] = share
@@ -269,5 +260,5 @@ def variant_report(
     )
 
 
-def _defense_of(row: MetricRow) -> tuple[str, ...]:
+def _defense_of(row: rates.MetricRow) -> tuple[str, ...]:
     return row.benchmark, row.version, row.model, row.defense

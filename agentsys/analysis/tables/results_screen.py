@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from rich.cells import cell_len
 
+from agentsys.analysis.metrics import rates
 from agentsys.analysis.metrics.case_measures import total_dollars, total_tokens
 from agentsys.analysis.metrics.cell_verdict import (
     BROKEN,
@@ -23,16 +24,6 @@ from agentsys.analysis.metrics.cell_verdict import (
 )
 from agentsys.analysis.metrics.comparison import DifferenceRow, overall_differences
 from agentsys.analysis.metrics.own_metric import Metric
-from agentsys.analysis.metrics.rates import (
-    BENIGN_UTILITY,
-    DEFENSE_QUALITY,
-    TARGETED_ASR,
-    UTILITY_UNDER_ATTACK,
-    MeasuredCell,
-    ScoredCells,
-    Verdicts,
-    scored_cells,
-)
 from agentsys.analysis.published import PAPER_MODEL, printed_overall
 from agentsys.analysis.statistics.outcome_grid import ErrorRule
 from agentsys.analysis.statistics.rate_estimates import OVERALL
@@ -90,7 +81,10 @@ class _Change(NamedTuple):
 
 
 def findings(
-    cases: Iterable[CaseRow] | ScoredCells, errors: ErrorRule = ErrorRule.REPORT, *, width: int | None = None
+    cases: Iterable[CaseRow] | rates.ScoredCells,
+    errors: ErrorRule = ErrorRule.REPORT,
+    *,
+    width: int | None = None,
 ) -> tuple[str, ...]:
     """Say how each defense differs from none in ASR and benign utility, those with the lowest ASR first.
 
@@ -103,13 +97,13 @@ def findings(
         A few lines; none where no defense stands beside none. p-values are Holm's, as `agentsys compare`
         has them; "not told apart" is a difference whose p is not below 0.05.
     """
-    cells = scored_cells(cases)
+    cells = rates.scored_cells(cases)
     defenses = {cell.defense for cell in cells}
     if NO_DEFENSE not in defenses or len(defenses) < 2:
         return ()
     # All metrics of `agentsys compare`, so that p-values are corrected as there.
     shown = [row for row in overall_differences(cells, errors) if _is_believed(row, cells.verdicts)]
-    blocks = _blocks([row for row in shown if row.metric in (BENIGN_UTILITY, TARGETED_ASR)])
+    blocks = _blocks([row for row in shown if row.metric in (rates.BENIGN_UTILITY, rates.TARGETED_ASR)])
     told = {block: list(_lines(changes, width)) for block, changes in blocks.items()}
     if len(told) == 1:
         (lines,) = told.values()
@@ -123,9 +117,9 @@ def findings(
     return (*first[:_MOST_BLOCKS], *([f"{more} more below."] if more > 0 else []))
 
 
-def _is_believed(row: DifferenceRow, verdicts: Verdicts) -> bool:
+def _is_believed(row: DifferenceRow, verdicts: rates.Verdicts) -> bool:
     """Whether both cells are valid, among all that are shown and beside each other."""
-    cell = MeasuredCell(row.benchmark, row.version, row.model, row.defense, row.attack)
+    cell = rates.MeasuredCell(row.benchmark, row.version, row.model, row.defense, row.attack)
     both = (verdicts[cell], verdicts[cell._replace(defense=NO_DEFENSE)])
     return row.verdict == VALID and all(one.verdict == VALID for one in both)
 
@@ -200,7 +194,11 @@ _CLAUSE = re.compile(r"[.;:](?= )| (?=\()")
 """Where a note can be folded."""
 _SENTENCE = 4
 """Words that say something, at least."""
-_TITLES = {UTILITY_UNDER_ATTACK: "Under attack", TARGETED_ASR: "ASR", DEFENSE_QUALITY: "Quality"}
+_TITLES = {
+    rates.UTILITY_UNDER_ATTACK: "Under attack",
+    rates.TARGETED_ASR: "ASR",
+    rates.DEFENSE_QUALITY: "Quality",
+}
 """Metric -> heading, where a shorter one does."""
 _LEGEND = f"%, 95% intervals; n benign + attacked; {BEST} best."
 _WORST_CASE = "simulated"
@@ -229,7 +227,7 @@ def screen_of_reading(
         own: Further metrics, of the user's own.
         notes: Notes that come first.
     """
-    cells = scored_cells(reading.cases)
+    cells = rates.scored_cells(reading.cases)
     found = measure_reading(reading, errors, own=own, cells=cells, brief=True)
     found = replace(found, notes=chain(notes, report_notes(found, reading, cells, errors)))
     said = findings(cells, errors, width=width - len(BULLET))
@@ -237,7 +235,7 @@ def screen_of_reading(
 
 
 def results_screen(
-    found: Report, cases: Iterable[CaseRow] | ScoredCells, findings: Sequence[str], width: int
+    found: Report, cases: Iterable[CaseRow] | rates.ScoredCells, findings: Sequence[str], width: int
 ) -> Document:
     """Arrange the findings, one grid per model and benchmark, and the notes that come first."""
     relative = relative_tokens(cases)
@@ -246,7 +244,7 @@ def results_screen(
         attacks = {line.attack for line in sheet.lines} - {NO_ATTACK}
         under = f", {attacks.pop()}" if len(attacks) == 1 else ""
         grids.append((f"{sheet.title}{under}", [_sheet_grid(sheet, relative)]))
-    grave = list(verdict_notes(found.rows, [DEFENSE_QUALITY]))
+    grave = list(verdict_notes(found.rows, [rates.DEFENSE_QUALITY]))
     told_already = all(grid.legend.endswith(_BESIDE_PAPER) for _, (grid,) in grids)
     others = (note for note in found.notes if note not in (*grave, *([SIMULATED_NOTE] * told_already)))
     notes = [_fold_note(note, width) for note in (*grave[:VERDICTS], *islice(others, NOTES))]
@@ -264,7 +262,7 @@ def _fold_note(note: str, width: int) -> str:
     return f"{told[-1]} {MORE}" if told else note
 
 
-def _sheet_grid(sheet: Sheet, relative: Mapping[MeasuredCell, float]) -> Grid:
+def _sheet_grid(sheet: Sheet, relative: Mapping[rates.MeasuredCell, float]) -> Grid:
     """One line for each defense and attack."""
     order = list(dict.fromkeys(line.attack for line in sheet.lines))
     lines = sorted(sheet.lines, key=lambda line: order.index(line.attack))
@@ -274,7 +272,7 @@ def _sheet_grid(sheet: Sheet, relative: Mapping[MeasuredCell, float]) -> Grid:
         for metric in metrics
     ]
     beside_paper = _columns_beside_paper(sheet, lines, columns, metrics) if sheet.model == _WORST_CASE else []
-    tokens = [relative.get(MeasuredCell(*sheet[:3], line.defense, line.attack)) for line in lines]
+    tokens = [relative.get(rates.MeasuredCell(*sheet[:3], line.defense, line.attack)) for line in lines]
     # A suspect row is marked at its numbers: there is no room for its reason, which stands below.
     broken = [line.verdict if line.verdict.startswith(BROKEN) else "" for line in lines]
     columns = [
@@ -308,9 +306,9 @@ def _columns_beside_paper(
     printed = printed_overall(sheet.benchmark)
     found: list[_Column] = []
     for metric, (title, numbers) in zip(metrics, columns, strict=True):
-        attacks = [NO_ATTACK if metric == BENIGN_UTILITY else line.attack for line in lines]
+        attacks = [NO_ATTACK if metric == rates.BENIGN_UTILITY else line.attack for line in lines]
         keys = [(line.defense, attack, metric) for line, attack in zip(lines, attacks, strict=True)]
-        if metric != DEFENSE_QUALITY:
+        if metric != rates.DEFENSE_QUALITY:
             texts = [cell.text.replace(BEST, " ") for cell in numbers]
             if all(text.endswith(" ") for text in texts):
                 texts = [text.rstrip() for text in texts]
@@ -331,14 +329,14 @@ def _number(line: ResultsLine, metric: str, lines: Sequence[ResultsLine]) -> Gri
     rivals = [other.numbers.get((metric, OVERALL)) for other in lines if other.attack == line.attack]
     believed = [one for one in rivals if one is not None and one.verdict == VALID]
     values = [round(one.value, 1) for one in believed if not math.isnan(one.value)]
-    best = min(values, default=0.0) if metric == TARGETED_ASR else max(values, default=0.0)
+    best = min(values, default=0.0) if metric == rates.TARGETED_ASR else max(values, default=0.0)
     is_best = number in believed and round(number.value, 1) == best and min(values) < max(values)
     doubted = number.verdict == SUSPECT and shorten_verdict(number.verdict, number.reasons)
     mark = BEST if is_best else SUSPECT_MARK if doubted else " "
     return GridCell(f"{number.value:.1f}{mark}", interval_text(number, digits=0))
 
 
-def relative_tokens(cases: Iterable[CaseRow] | ScoredCells) -> dict[MeasuredCell, float]:
+def relative_tokens(cases: Iterable[CaseRow] | rates.ScoredCells) -> dict[rates.MeasuredCell, float]:
     """Cell -> tokens of all roles, as a multiple of what no defense takes for the same cases.
 
     Of an attacked cell, the benign cases count as well. Cases that errored, or do not say what they took, are
@@ -350,7 +348,7 @@ def relative_tokens(cases: Iterable[CaseRow] | ScoredCells) -> dict[MeasuredCell
             for case in some
             if case.status == "ok" and case.tokens_by_role
         }
-        for cell, some in scored_cells(cases).items()
+        for cell, some in rates.scored_cells(cases).items()
     }
     found = {}
     for cell in taken:
