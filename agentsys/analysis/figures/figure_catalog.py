@@ -71,7 +71,11 @@ class FigureKind:
         named = self.prepare(cases) if self.prepare else cases
         lines = list_run_lines(named, self.attacks, self.benchmark, joins_versions=self.joins_versions)
         chosen = _choose_model(lines, model)
-        mine = sorted((line for line in lines if line.model == chosen), key=_order)
+        rank = {name: place for place, name in enumerate(_FIRST)}
+        mine = sorted(
+            (line for line in lines if line.model == chosen),
+            key=lambda line: (rank.get(line.defense, len(rank)), line.defense, line.version),
+        )
         known = list(dict.fromkeys(line.defense for line in mine))
         for name in defenses:
             if name not in known:
@@ -96,11 +100,6 @@ def _choose_model(lines: Iterable[RunLine], model: str | None) -> str:
     if not fitting and model is not None:
         raise ConfigError(unknown_name("model in these runs", model, list(sizes)))
     return max(sorted(fitting or sizes), key=lambda name: sizes[name], default="")
-
-
-def _order(line: RunLine) -> tuple[int, str, str]:
-    place = _FIRST.index(line.defense) if line.defense in _FIRST else len(_FIRST)
-    return place, line.defense, line.version
 
 
 _BOTH = (NO_ATTACK, ATTACK)
@@ -205,8 +204,12 @@ def make_figure(
     """
     selection = replace(kind.select(cases, model, defenses), shown=shown)
     with apply_style():
-        found = _leave_room(kind.measure(selection, errors), kind.room)
-        marks = [_label_mark(mark, shown, kind.units) for mark in found]
+        found = kind.measure(selection, errors)
+        mine = {mark.series for mark in found if mark.origin != PAPER}
+        others = [name for name in list_series(found) if name not in mine]
+        room = len(others) if kind.room is None else max(kind.room - len(mine), 0)
+        placed = mine.union(others[:room])
+        marks = [_label_mark(mark, shown, kind.units) for mark in found if mark.series in placed]
         drawn = [mark for mark in marks if mark.verdict != BROKEN]
         if not marks:
             raise ConfigError(
@@ -220,14 +223,6 @@ def make_figure(
         if bare:
             remove_words(figure, simulated=any(mark.simulated for mark in marks))
         return DrawnFigure(kind.name, figure, marks)
-
-
-def _leave_room(marks: list[Mark], room: int | None) -> list[Mark]:
-    """Keep every series of the runs, and series that only the paper has as far as there is room."""
-    mine = {mark.series for mark in marks if mark.origin != PAPER}
-    others = [name for name in list_series(marks) if name not in mine]
-    drawn = mine.union(others if room is None else others[: max(room - len(mine), 0)])
-    return [mark for mark in marks if mark.series in drawn]
 
 
 def _label_mark(mark: Mark, shown: DisplayNames, units: Mapping[str, tuple[str, str]]) -> Mark:

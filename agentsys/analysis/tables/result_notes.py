@@ -12,18 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from operator import itemgetter
 
-from agentsys.analysis.metrics.attack_success import (
-    Share,
-    asr_of,
-    asr_on_the_same,
-    detectable_asr,
-    exposure_share,
-    is_denial_of_service,
-    levels_at_the_floor,
-    unseen_reason,
-    utility_where_safe,
-    workspace_split,
-)
+from agentsys.analysis.metrics import attack_success
 from agentsys.analysis.metrics.best_attack import at_least_once, best_attack, least_repeats, overall_asr
 from agentsys.analysis.metrics.case_measures import is_control
 from agentsys.analysis.metrics.cell_verdict import BROKEN, MOST_BOUND, count_ends, describe_ends
@@ -125,7 +114,7 @@ def _notes_on_power(lines: _Lines, counted: _Counts, signs: SignDraws, rule: Err
     attacks = sorted({attack for _, attack in lines} - {NO_ATTACK})
     for (defense, attack), cases in lines.items():
         undefended = defense == NO_DEFENSE and attack != NO_ATTACK and not is_control(cases)
-        if undefended and (levels := levels_at_the_floor(counted[defense, attack], signs)):
+        if undefended and (levels := attack_success.levels_at_the_floor(counted[defense, attack], signs)):
             yield (
                 f"Floor: without defense the ASR under {attack} is so low ({', '.join(levels)}) that in "
                 "these cases not even a defense that stops every attack could be told from none."
@@ -133,7 +122,7 @@ def _notes_on_power(lines: _Lines, counted: _Counts, signs: SignDraws, rule: Err
     for attack in attacks:
         baseline = lines.get((NO_DEFENSE, attack), [])
         points = [
-            (detectable_asr(baseline, cases, rule), defense)
+            (attack_success.detectable_asr(baseline, cases, rule), defense)
             for (defense, name), cases in lines.items()
             if name == attack and defense != NO_DEFENSE
         ]
@@ -174,8 +163,9 @@ def _notes_on_tries(lines: _Lines, counted: _Counts, rule: ErrorRule, resampler:
     """A line per defense and attack that was run several times, and per defense with several attacks."""
     aimed: defaultdict[str, list[list[CaseRow]]] = defaultdict(list)
     for (defense, attack), cases in lines.items():
-        aimless = attack == NO_ATTACK or attack.endswith(SEARCHED_ON_SUFFIX) or is_denial_of_service(attack)
-        has_goal = not aimless and not is_control(cases) and any(case.injection_task_id for case in cases)
+        aimless = attack == NO_ATTACK or attack.endswith(SEARCHED_ON_SUFFIX) or is_control(cases)
+        aimless = aimless or attack_success.is_denial_of_service(attack)
+        has_goal = not aimless and any(case.injection_task_id for case in cases)
         if has_goal:
             aimed[defense].append(cases)
         k = least_repeats(counted[defense, attack])
@@ -235,7 +225,7 @@ def _notes_on_searches(lines: _Lines, rule: ErrorRule) -> Iterator[str]:
                 f"({_STARTS[0]}, on ASB {_STARTS[1]})."
             )
         for name, start in starts:
-            ours, theirs = asr_on_the_same(found, start, rule)
+            ours, theirs = attack_success.asr_on_the_same(found, start, rule)
             if ours.n and ours.value < theirs.value:
                 yield (
                     f"{line}: ASR {ours.value:.2f} is below {theirs.value:.2f} of {name}, "
@@ -260,29 +250,33 @@ def _notes_on_exposure(lines: _Lines, rule: ErrorRule) -> Iterator[str]:
         yield f"{_name(join_names(defenses), attack)}: {said}."
 
 
-def _list_exposure_facts(cases: Sequence[CaseRow], rule: ErrorRule) -> Iterator[tuple[str, Share | None]]:
+def _list_exposure_facts(
+    cases: Sequence[CaseRow], rule: ErrorRule
+) -> Iterator[tuple[str, attack_success.Share | None]]:
     """Say of one line in how many cases the payload was met, and what that made of the attack."""
-    returned, shown = exposure_share(cases, "exposed_raw"), exposure_share(cases, "exposed_shown")
+    returned, shown = (
+        attack_success.exposure_share(cases, column) for column in ("exposed_raw", "exposed_shown")
+    )
     if returned.n and returned.value < 100.0:
         yield f"payload returned by a tool in {returned.value:.1f}% of cases", None
         if returned.value > 0:
-            yield "ASR there", asr_of((one for one in cases if one.exposed_raw), rule)
+            yield "ASR there", attack_success.asr_of((one for one in cases if one.exposed_raw), rule)
     if shown.n and shown.value == 0.0:
         yield "payload never shown to the model", None
     elif shown.n and shown != returned:
         yield f"payload shown to the model in {shown.value:.1f}% of cases", None
-        yield "ASR there", asr_of((one for one in cases if one.exposed_shown), rule)
-    aims = not is_denial_of_service(cases[0].attack)
+        yield "ASR there", attack_success.asr_of((one for one in cases if one.exposed_shown), rule)
+    aims = not attack_success.is_denial_of_service(cases[0].attack)
     succeeded = [case for case in cases if case.injection_success]
     # Attacks that succeeded although the acting model was not shown them: who read them instead.
     unseen = [case for case in succeeded if case.status == "ok" and case.exposed_shown is False]
     if unseen and aims:
-        reasons = Counter(map(unseen_reason, unseen))
+        reasons = Counter(map(attack_success.unseen_reason, unseen))
         listed = ", ".join(f"{reason} in {count}" for reason, count in sorted(reasons.items()))
         yield f"{len(unseen)} succeeded though the payload was never shown to the model ({listed})", None
     if succeeded and aims and any(case.injection_task_id for case in cases):
-        yield "utility where the attack failed", utility_where_safe(cases, rule)
-    if split := workspace_split(cases, rule):
+        yield "utility where the attack failed", attack_success.utility_where_safe(cases, rule)
+    if split := attack_success.workspace_split(cases, rule):
         old, added = (f"{number_text(part.value)} (n {part.n})" for part in split)
         yield f"workspace ASR on injection tasks 0-5 {old}, on those added in v1.2 {added}", None
 
