@@ -40,7 +40,7 @@ def measure_reading(
         own: Further metrics, of the user's own.
         replicates: Number of bootstrap replicates.
         cells: The cells of what was read, where they are made already.
-        brief: See `measure`; what benchmarks rates.measure besides is then left out.
+        brief: See `rates.measure`; what benchmarks measure besides is then left out.
     """
     cells = rates.scored_cells(reading.cases if cells is None else cells)
     rows = rates.measure(cells, errors, own=own, replicates=replicates, brief=brief)

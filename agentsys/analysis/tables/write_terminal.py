@@ -177,17 +177,20 @@ def _write_names(column: Sequence[GridCell], longest: int | None) -> list[Text]:
     """
     texts = []
     for cell in column:
-        text = Text(_break_name(cell.text, longest), style=Style(link=cell.link or None))
-        if cell.detail:
-            text.append(("\n" if cell.text else "") + _break_name(cell.detail, longest), style="dim")
+        name, detail = plain(cell.text), plain(cell.detail)
+        if longest is not None:
+            name, detail = _break_name(name, longest), _break_name(detail, longest)
+        text = Text(name, style=Style(link=cell.link or None))
+        if detail:
+            text.append(f"\n{detail}" if name else detail, style="dim")
         texts.append(text)
     return texts
 
 
-def _break_name(name: str, longest: int | None) -> str:
+def _break_name(name: str, longest: int) -> str:
     lines = [""]
-    for piece in re.findall(r"[^\s_]*[\s_]*", plain(name)):
-        if longest is not None and lines[-1] and cell_len(lines[-1] + piece.rstrip()) > longest:
+    for piece in re.findall(r"[^\s_]*[\s_]*", name):
+        if lines[-1] and cell_len(lines[-1] + piece.rstrip()) > longest:
             lines.append("")
         lines[-1] += piece
     return "\n".join(lines)
