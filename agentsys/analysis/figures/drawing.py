@@ -173,7 +173,9 @@ def draw_panels(
             Line2D([], [], color=one.color, marker=one.marker, ls=one.dashes, ms=FILLED_SIZE, label=one.label)
             for one in looks.values()
         ]
-        figure.legend(handles=lines, loc="outside right center")
+        # As many below each other as the figure has room for.
+        columns = 1 + len(lines) // int(height * 6)
+        figure.legend(handles=lines, loc="outside right center", ncols=columns, handlelength=1.6)
     return figure
 
 
@@ -187,7 +189,7 @@ def draw_point(axes: Axes, mark: Mark, look: Look) -> None:
     """Draw one mark where it stands. Colour and marker tell the series, the filling tells whose it is."""
     hollow = mark.origin == PAPER
     size, fill, order = (HOLLOW_SIZE, "white", 3) if hollow else (FILLED_SIZE, look.color, 4)
-    style: Any = {"mfc": fill, "mec": look.color, "mew": 1.2, "zorder": order}
+    style: Any = {"mfc": fill, "mec": look.color, "mew": 1.2, "zorder": order, "clip_on": False}
     axes.plot([mark.x], [mark.y], ls="none", marker=look.marker, ms=size, **style)
     draw_whiskers(axes, mark, look.color)
 

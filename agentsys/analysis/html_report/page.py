@@ -12,13 +12,12 @@ from typing import NamedTuple
 from markupsafe import Markup
 
 from agentsys import __version__
-from agentsys.analysis.html_report.case_list import SetupFacts, link_cells, make_list_row, sort_for_reading
+from agentsys.analysis.html_report.case_list import SetupFacts, link_to_cases, make_list_row, sort_for_reading
 from agentsys.analysis.html_report.case_views import TextStore, View, make_case_view, read_stored_json
 from agentsys.analysis.tables.cost_documents import cost_output
-from agentsys.analysis.tables.results_document import Report, results_document, sheets
-from agentsys.analysis.tables.table_document import Grid
+from agentsys.analysis.tables.results_document import Report, results_document
 from agentsys.analysis.tables.table_writers import load_templates
-from agentsys.base.grouping import group_by
+from agentsys.base.grouping import format_count, group_by
 from agentsys.records.case_reader import LoadedCases, describe_skipped
 from agentsys.records.case_row import NO_ATTACK, CaseRow
 
@@ -81,7 +80,7 @@ def make_html_report(
         counts=_count_things(reading, inside),
         simulated_cases=sum(case.simulated for case in cases),
         all_cases=len(cases),
-        sheets=_link_sheets(measured),
+        sheets=results_document(measured, link_to_cases).sections,
         notes=measured.notes,
         costs=cost_output(cases).document,
         errors=facts.make_error_grid(),
@@ -112,29 +111,19 @@ def order_for_limit(cases: Sequence[CaseRow]) -> list[int]:
     return sorted(range(len(cases)), key=lambda place: (cases[place].status != "error", turn[place], place))
 
 
-def _count_things(reading: LoadedCases, trajectories: int) -> list[tuple[str, str]]:
-    """Label and number, for the head of the page."""
+def _count_things(reading: LoadedCases, trajectories: int) -> list[list[str]]:
+    """Number and label, for the head of the page."""
     cases = reading.cases
-    counts = [
-        ("case", "cases", len(cases)),
-        ("trajectory", "trajectories", trajectories),
-        ("model", "models", len({case.table_model for case in cases})),
-        ("defense", "defenses", len({case.defense for case in cases})),
-        ("attack", "attacks", len({case.attack for case in cases} - {NO_ATTACK})),
-        ("error", "errors", sum(case.status == "error" for case in cases)),
-        ("skipped file", "skipped files", len(reading.skipped_files)),
-    ]
-    return [(one if count == 1 else many, f"{count:,}") for one, many, count in counts]
-
-
-def _link_sheets(measured: Report) -> list[tuple[str, list[Grid]]]:
-    """Arrange the tables of every model on every version of a benchmark, with links into the list of cases."""
-    sections = results_document(measured, intervals_by_suite=True).sections
-    arranged = sheets(measured.rows, measured.titles)
-    return [
-        (title, [link_cells(grid, sheet) for grid in grids])
-        for (title, grids), sheet in zip(sections, arranged, strict=True)
-    ]
+    counts = (
+        format_count(len(cases), "case"),
+        format_count(trajectories, "trajectory", "trajectories"),
+        format_count(len({case.table_model for case in cases}), "model"),
+        format_count(len({case.defense for case in cases}), "defense"),
+        format_count(len({case.attack for case in cases} - {NO_ATTACK}), "attack"),
+        format_count(sum(case.status == "error" for case in cases), "error"),
+        format_count(len(reading.skipped_files), "skipped file"),
+    )
+    return [count.split(" ", 1) for count in counts]
 
 
 def _write_title(folders: Sequence[str]) -> str:

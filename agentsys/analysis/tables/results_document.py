@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import NamedTuple
@@ -150,22 +150,26 @@ def results_output(found: Report, findings: Sequence[str] = ()) -> Output:
     return Output("agentsys results", document, records_of(rates.MetricRow, found.long_form))
 
 
-def results_document(found: Report, *, intervals_by_suite: bool = False) -> Document:
+Link = Callable[[Sheet, ResultsLine, str, str, str], str]
+"""Where a number leads, by its line, metric (empty: errors), suite and text."""
+
+
+def results_document(found: Report, link: Link | None = None) -> Document:
     """Arrange overall grids, what only some runs have, grids by suite, and the footnotes.
 
     Args:
         found: What was measured, from `agentsys.analysis.tables.results_report.build_report`.
-        intervals_by_suite: Whether the numbers by suite have their intervals, for which paper lacks room.
+        link: Gives numbers their links; those by suite then have intervals too, for which paper lacks room.
     """
     sections = [
         (
             sheet.title,
             (
-                _overall(sheet, found),
+                _overall(sheet, found, link),
                 # What only some runs have.
                 *_grids_of_facts(found, sheet),
                 *_denial_grids(found.denials, sheet),
-                _by_suite(sheet, intervals_by_suite),
+                _by_suite(sheet, link),
             ),
         )
         for sheet in sheets(found.rows, found.titles)
@@ -173,24 +177,32 @@ def results_document(found: Report, *, intervals_by_suite: bool = False) -> Docu
     return Document(sections, tuple(found.notes))
 
 
-def _overall(sheet: Sheet, found: Report) -> Grid:
+def _overall(sheet: Sheet, found: Report, link: Link | None) -> Grid:
     header = (
         *("Defense", "Attack", *sheet.titles.values()),
         *("Benign cases", "Attacked cases", "Errors", "Payload never returned"),
     )
     rows = []
     for line in sheet.lines:
-        kinds = [line.numbers.get((metric, OVERALL)) for metric in (rates.BENIGN_UTILITY, rates.TARGETED_ASR)]
-        numbers = [number_cell(line.numbers.get((metric, OVERALL))) for metric in sheet.titles]
-        counts = [*(str(kind.n) if kind else "0" for kind in kinds), str(line.errors)]
+        numbers = [(metric, number_cell(line.numbers.get((metric, OVERALL)))) for metric in sheet.titles]
+        for metric, kind in ((rates.BENIGN_UTILITY,) * 2, (rates.UTILITY_UNDER_ATTACK, rates.TARGETED_ASR)):
+            counted = line.numbers.get((kind, OVERALL))
+            numbers.append((metric, GridCell(str(counted.n) if counted else "0")))
+        numbers.append(("", GridCell(str(line.errors))))
+        if link:
+            numbers = [
+                (metric, cell._replace(link=link(sheet, line, metric, OVERALL, cell.text)))
+                for metric, cell in numbers
+            ]
         cell = rates.MeasuredCell(*sheet[:3], line.defense, line.attack)
         share = None if line.verdict.startswith(BROKEN) else found.unexposed.get(cell)
+        unexposed = "" if share is None else f"{share:.1f}"
         names = GridCell(line.defense, line.verdict), _attack_of(line)
-        rows.append(cells(*names, *numbers, *counts, "" if share is None else f"{share:.1f}"))
+        rows.append(cells(*names, *(number for _, number in numbers), unexposed))
     return Grid("overall, in percent", header, rows, names=2, captioned=True)
 
 
-def _by_suite(sheet: Sheet, intervals: bool) -> Grid:
+def _by_suite(sheet: Sheet, link: Link | None) -> Grid:
     """Every metric of every suite and of all cases pooled: suites side by side, or below one another."""
     suites, across = [*sheet.suites, POOLED], len(sheet.suites) <= MOST_ACROSS
     rows = []
@@ -199,8 +211,11 @@ def _by_suite(sheet: Sheet, intervals: bool) -> Grid:
         for metric, title in shown.items() if across else ((suite, suite) for suite in suites):
             places = [(metric, suite) for suite in suites] if across else [(m, metric) for m in sheet.titles]
             numbers = [number_cell(line.numbers.get(place)) for place in places]
-            bare = numbers if intervals else [GridCell(number.text) for number in numbers]
-            rows.append(cells(line.defense, _attack_of(line), title, *bare))
+            numbers = [
+                one._replace(link=link(sheet, line, *place, one.text)) if link else GridCell(one.text)
+                for place, one in zip(places, numbers, strict=True)
+            ]
+            rows.append(cells(line.defense, _attack_of(line), title, *numbers))
     header = ("Metric", *suites) if across else ("Suite", *sheet.titles.values())
     breaks = frozenset() if across else frozenset(range(len(suites), len(rows), len(suites)))
     caption = "by suite, in percent"
