@@ -205,7 +205,7 @@ def installs(project: Path) -> list[str]:
 
 CORE = "install --no-compile -c constraints.txt -e ."
 EVERYTHING = (
-    "install --no-compile -c constraints.txt -e .[dev,docs,litellm,mcp,middleware,notebooks,parquet,z3]"
+    "install --no-compile -c constraints.txt -e .[dev,docs,litellm,mcp,middleware,notebooks,parquet]"
 )
 
 

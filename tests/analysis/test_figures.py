@@ -386,7 +386,7 @@ def test_the_figure_is_drawn_from_runs_of_the_preset(tmp_path: Path) -> None:
         return outcome.stdout
 
     runs, out = tmp_path / "runs", tmp_path / "out"
-    few = ("defense=none", "attack=opi_context_ignoring,opi_empty", "limit=1")
+    few = ("defense=none", "attack=opi_context_ignoring,opi_empty", "limit_per_suite=1")
     invoke("run", "+experiment=figure2", "model=simulated", f"logdir={runs}", *few)
     names = [Path(line).name for line in invoke("figure", "2", str(runs), "--out", str(out)).split()]
     assert names == ["figure2.pdf", "figure2.png", "figure2.csv"]

@@ -33,7 +33,7 @@ def run_against_server(folder: Path, faults: Faults, defense: str, limit: int) -
                 "model.timeout_s=5",
                 PATIENT,
                 f"defense={defense}",
-                f"limit={limit}",
+                f"limit_per_suite={limit}",
                 f"logdir={folder}",
                 *CASES,
             ]

@@ -38,7 +38,13 @@ def ran(folder: Path, base_url: str) -> dict[str, Any]:
     chosen = ["model=served", f"model.base_url={base_url}", "model.model_id=served", "model.timeout_s=60"]
     chosen += [f"model.api_key_env={KEY}", "model.send_role=false", "benchmark.suites=[slack]"]
     session = prepare_session(
-        [*chosen, "defense=none", "attack=important_instructions", f"limit={CASES}", f"logdir={folder}"]
+        [
+            *chosen,
+            "defense=none",
+            "attack=important_instructions",
+            f"limit_per_suite={CASES}",
+            f"logdir={folder}",
+        ]
     )
     session.preflight().execute(Silent())
     return records_in(folder)

@@ -110,7 +110,7 @@ def test_each_role_is_asked_counted_and_paid_at_its_own_vendor(tmp_path: Path) -
             "defense=agentsys",
             "attack=important_instructions",
             "benchmark.suites=[banking]",
-            "limit=4",
+            "limit_per_suite=4",
             f"logdir={tmp_path / 'runs'}",
         ]
         prepare_session(chosen, config_dirs=[models(tmp_path, server)]).execute(listener)

@@ -37,7 +37,7 @@ def test_a_planned_conversation_over_the_wire_goes_as_with_the_model_itself(
                 f"model={model}",
                 f"model.base_url={_URLS[model](root)}",
                 "attack=opi_naive",
-                "limit=1",
+                "limit_per_suite=1",
                 f"logdir={tmp_path}",
             ]
         )

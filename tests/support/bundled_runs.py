@@ -15,7 +15,7 @@ from agentsys.runs.run_session import prepare_session
 
 SIMULATED = ("model=simulated", "defense=none,agentsys", "attack=important_instructions")
 PAID = ("model=paid", "defense=none", "attack=none")
-SMALL = ("benchmark.suites=[slack]", "limit=2")
+SMALL = ("benchmark.suites=[slack]", "limit_per_suite=2")
 
 
 def run(logdir: Path, *overrides: str, conf: Sequence[Path] = (), plugins: Sequence[Path] = ()) -> None:
