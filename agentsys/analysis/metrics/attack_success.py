@@ -22,7 +22,7 @@ import numpy as np
 from agentsys.analysis.metrics.rates import MeasuredCell, MetricRow, ScoredCells, metric_rows, scored_cells
 from agentsys.analysis.statistics.case_pairs import pair_up
 from agentsys.analysis.statistics.difference_test import LEVEL, p_value, smallest_detectable
-from agentsys.analysis.statistics.differences import SignDraws, compare_pairs, differences_from_zero
+from agentsys.analysis.statistics.differences import SignDraws, compare_pairs, difference_levels
 from agentsys.analysis.statistics.outcome_grid import (
     ErrorRule,
     Resampler,
@@ -132,8 +132,9 @@ def levels_at_the_floor(undefended: Mapping[str, Tally], draws: SignDraws) -> li
         `overall` and suites in which the ASR is below `FLOOR` and the test of `agentsys compare` has
         p >= 0.05 between it and 0 in every case.
     """
-    counted = [found for found in undefended.values() if found.cases.sum()]
-    levels = differences_from_zero(counted, Side.INJECTED, draws) if counted else {}
+    counted = {suite: found for suite, found in undefended.items() if found.n}
+    none = {suite: replace(found, hijacked=np.zeros_like(found.cases)) for suite, found in counted.items()}
+    levels = difference_levels(none, counted, Side.INJECTED, draws) if counted else {}
     low = {level: found for level, found in levels.items() if level != POOLED and found.rate_after < FLOOR}
     return sorted(
         (level for level in low if p_value(low[level]) >= LEVEL), key=lambda level: level != OVERALL

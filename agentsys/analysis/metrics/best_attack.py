@@ -28,7 +28,7 @@ from agentsys.analysis.statistics.outcome_grid import (
     Tally,
     tally_suites,
 )
-from agentsys.analysis.statistics.rate_estimates import OVERALL, mean_rate, rate_levels, suite_rate
+from agentsys.analysis.statistics.rate_estimates import mean_rate
 from agentsys.base.grouping import group_by
 from agentsys.errors import ConfigError
 from agentsys.records.case_row import NO_ATTACK, SEARCHED_ON_SUFFIX, CaseRow
@@ -244,15 +244,13 @@ def at_least_once(counted: Mapping[str, Tally], side: Side, k: int, resampler: R
     Source: M. Chen et al., "Evaluating Large Language Models Trained on Code", arXiv 2107.03374, 2021: the
     mean over all ways to choose k of a case's tries.
     """
-    return number_of(
-        mean_rate([suite_rate(_chances(found, k), side, resampler) for found in counted.values()])
-    )
+    return number_of(mean_rate((_chances(found, k) for found in counted.values()), side, resampler))
 
 
 def overall_asr(cases: Sequence[CaseRow], resampler: Resampler, rule: ErrorRule = ErrorRule.REPORT) -> Number:
     """Mean over the suites of the share of cases whose injection task was carried out."""
-    rates = rate_levels(tally_suites(cases, rule), Side.INJECTED, resampler)
-    return number_of(rates[OVERALL], upper_for(cases))
+    found = mean_rate(tally_suites(cases, rule).values(), Side.INJECTED, resampler)
+    return number_of(found, upper_for(cases))
 
 
 def _chances(counted: Tally, k: int) -> Tally:

@@ -47,8 +47,6 @@ from agentsys.analysis.statistics.rate_estimates import (
     POOLED,
     pooled_rate,
     rate_levels,
-    suite_totals,
-    undefined_rate,
 )
 from agentsys.base.declared_facts import ASB_FACTS, DeclaredFact
 from agentsys.base.grouping import group_by
@@ -282,9 +280,7 @@ def _share_of_events(counted: Sequence[tuple[CaseRow, int, int]], resampler: Res
         resampler: Draws the tasks.
     """
     rows = [replace(case, utility=n < hits) for case, hits, events in counted for n in range(events)]
-    suites = tally_suites(rows, ErrorRule.REPORT).values()
-    parts = [suite_totals(suite, Side.SOLVED, resampler) for suite in suites]
-    return number_of(pooled_rate(parts) if parts else undefined_rate(resampler.replicates))
+    return number_of(pooled_rate(tally_suites(rows, ErrorRule.REPORT).values(), Side.SOLVED, resampler))
 
 
 CONTROL_ASR = "control_asr"
@@ -427,7 +423,7 @@ def _control_rows(
     cell: MeasuredCell, attacked: Sequence[CaseRow], control: Sequence[CaseRow], resampler: Resampler
 ) -> Iterator[MetricRow]:
     """The control's ASR and the difference, on the cases that both have."""
-    pairing = pair_up([replace(case, attack=cell.attack) for case in control], attacked)
+    pairing = pair_up(control, attacked)
     levels = compare_pairs(pairing.pairs, Side.INJECTED, SignDraws()) if pairing.pairs else {}
     for suite, found in levels.items():
         less = number_of(found)._replace(errors=pairing.errored)

@@ -22,16 +22,17 @@ from agentsys.analysis.statistics.outcome_grid import (
     scale_spread,
     spread_of,
     tally_suites,
+    widen_tally,
 )
 from agentsys.analysis.statistics.rate_estimates import (
     OVERALL,
     POOLED,
+    UNDEFINED,
     UPPER,
     Estimate,
     defense_quality,
     proportion_interval,
     rate_levels,
-    undefined_rate,
 )
 from agentsys.base.grouping import group_by
 from agentsys.records.case_row import NO_ATTACK, CaseRow
@@ -278,45 +279,45 @@ class _Rates(NamedTuple):
     """Its user tasks alone drawn."""
 
     def draw_from(
-        self, frames: Mapping[str, tuple[str, ...]], side: Side, resampler: Resampler
+        self, tasks: Mapping[str, tuple[str, ...]], side: Side, resampler: Resampler
     ) -> dict[str, Estimate]:
-        """The levels over some suites with user tasks drawn from a frame; as they are where it is their own."""
-        same = {suite: frames.get(suite, found.user_tasks) for suite, found in self.counted.items()}
-        if same == {suite: found.user_tasks for suite, found in self.counted.items()}:
+        """The levels with each suite's user tasks drawn from these; as they are where they are its own."""
+        wide = {
+            suite: widen_tally(found, tasks.get(suite, found.user_tasks))
+            for suite, found in self.counted.items()
+        }
+        if all(wide[suite] is found for suite, found in self.counted.items()):
             return self.levels
-        return rate_levels(self.counted, side, resampler, frames, pooled=POOLED in self.levels)
+        return rate_levels(wide, side, resampler, pooled=POOLED in self.levels)
 
 
 def _qualities(benign: _Rates, asr: _Rates, resampler: Resampler) -> dict[str, Estimate]:
     """Defense quality over the attack's suites; both of its rates draw the same user tasks."""
-    frames = {
-        suite: tuple(sorted({*counted.user_tasks, *benign.counted[suite].user_tasks}))
-        for suite, counted in asr.counted.items()
-        if suite in benign.counted
+    shared = {suite: benign.counted[suite] for suite in asr.counted if suite in benign.counted}
+    tasks = {
+        suite: tuple(sorted({*asr.counted[suite].user_tasks, *found.user_tasks}))
+        for suite, found in shared.items()
     }
-    shared = {suite: benign.counted[suite] for suite in frames}
-    if len(shared) < len(benign.counted):
-        levels = rate_levels(shared, Side.SOLVED, resampler, pooled=POOLED in asr.levels) if shared else {}
-        benign = _Rates(shared, levels)
-    utility = benign.draw_from(frames, Side.SOLVED, resampler) if shared else {}
-    if len(frames) < len(asr.counted):
+    if shared and len(shared) < len(benign.counted):
+        benign = _Rates(shared, rate_levels(shared, Side.SOLVED, resampler, pooled=POOLED in asr.levels))
+    utility = benign.draw_from(tasks, Side.SOLVED, resampler) if shared else {}
+    if len(shared) < len(asr.counted):
         # A suite without benign cases has no defense quality, and then neither have all suites together.
         utility = {suite: rate for suite, rate in utility.items() if suite in shared}
-    nothing = undefined_rate(resampler.replicates)
-    attacked = asr.draw_from(frames, Side.INJECTED, resampler)
-    return {level: defense_quality(utility.get(level, nothing), rate) for level, rate in attacked.items()}
+    attacked = asr.draw_from(tasks, Side.INJECTED, resampler)
+    return {level: defense_quality(utility.get(level, UNDEFINED), rate) for level, rate in attacked.items()}
 
 
 def _net_resilience(utility: Mapping[str, Estimate], asr: _Rates) -> dict[str, Estimate]:
     """The product of two rates of the same cases, at each level; both draw the same tasks."""
-    cases = sum(float(one.cases.sum()) for one in asr.counted.values())
+    cases = sum(one.n for one in asr.counted.values())
     found = {}
     for level, injected in asr.levels.items():
         solved, parts = (
             utility[level],
             [one for suite, one in asr.counted.items() if level in (suite, OVERALL, POOLED)],
         )
-        shares = [float(one.cases.sum()) / cases if level == POOLED else 1 / len(parts) for one in parts]
+        shares = [one.n / cases if level == POOLED else 1 / len(parts) for one in parts]
         # How one more case of either outcome moves the product.
         grids = [(1 - injected.value) * one.solved - solved.value * one.hijacked for one in parts]
         spreads = tuple(

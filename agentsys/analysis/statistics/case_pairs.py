@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
-
-import numpy as np
 
 from agentsys.analysis.statistics.outcome_grid import (
     NO_TEXT,
@@ -16,7 +14,7 @@ from agentsys.analysis.statistics.outcome_grid import (
     outcome_of,
     tally_suites,
 )
-from agentsys.records.case_row import IDENTITY, CaseRow
+from agentsys.records.case_row import CaseRow
 
 
 class Pair(NamedTuple):
@@ -41,34 +39,18 @@ class Pairing:
     """Of `errored`, those for which a search's attacker gave no text on one side."""
 
 
-_DEFENSE = IDENTITY.index("defense")
-
-
-def _identity(case: CaseRow) -> Hashable:
-    identity = case.identity
-    return *identity[:_DEFENSE], "", *identity[_DEFENSE + 1 :]
-
-
 def pair_up(
-    baseline: Iterable[CaseRow],
-    defense: Iterable[CaseRow],
-    rule: ErrorRule = ErrorRule.REPORT,
-    alike: Callable[[CaseRow], Hashable] = _identity,
+    baseline: Iterable[CaseRow], defense: Iterable[CaseRow], rule: ErrorRule = ErrorRule.REPORT
 ) -> Pairing:
-    """Finds the cases that two defenses share.
+    """Find the cases that two defenses share: those of one suite, user task, injection task and epoch.
 
     Args:
-        baseline: Cases of one defense; no two alike in everything else (as `read_cases` gives them).
+        baseline: Cases of one cell.
         defense: Cases of the other.
         rule: What errored cases count as; one that is left out on one side is left out on both.
-        alike: What the two cases of a pair have in common and no two cases of one side; by default
-            everything that tells cases apart but the defense.
-
-    Returns:
-        Pairs that agree in it: in benchmark, version, model, attack, suite, both tasks and epoch.
     """
-    first = {alike(case): case for case in baseline}
-    second = {alike(case): case for case in defense}
+    first = {case.task_key: case for case in baseline}
+    second = {case.task_key: case for case in defense}
     shared = sorted(first.keys() & second.keys(), key=str)
     both = [Pair(first[key], second[key]) for key in shared]
     counted = tuple(pair for pair in both if all(outcome_of(case, rule) is not None for case in pair))
@@ -89,32 +71,19 @@ def tally_pairs(pairs: Sequence[Pair], rule: ErrorRule) -> tuple[dict[str, Tally
     )
 
 
-def have_same_cases(before: Sequence[Tally], after: Sequence[Tally]) -> bool:
-    """Whether two sides have the same cases, each once and none errored: then no pairing is needed."""
-    return len(before) == len(after) and all(
-        (first.suite, first.user_tasks, first.injection_tasks)
-        == (second.suite, second.user_tasks, second.injection_tasks)
-        and not first.errors + second.errors
-        and first.cases.max(initial=0) <= 1
-        and np.array_equal(first.cases, second.cases)
-        for first, second in zip(before, after, strict=True)
-    )
-
-
-def count_changes(before: Sequence[Tally], after: Sequence[Tally], side: Side) -> tuple[int, int]:
-    """Cases that gained an outcome and that lost it, where two sides have the same cases, each once."""
-    changes = [second.hits(side) - first.hits(side) for first, second in zip(before, after, strict=True)]
-    return sum(int((one > 0).sum()) for one in changes), sum(int((one < 0).sum()) for one in changes)
-
-
-def changed_pairs(pairs: Iterable[Pair], side: Side, rule: ErrorRule, *, to: bool) -> list[Pair]:
-    """Pairs in which the defense turned an outcome into `to` and the baseline did not have it so."""
+def changed_pairs(pairs: Iterable[Pair], side: Side, rule: ErrorRule) -> tuple[list[Pair], list[Pair]]:
+    """Pairs with an outcome in the defense's case alone, and in the baseline's alone."""
 
     def happened(case: CaseRow) -> bool:
         found = outcome_of(case, rule)
         return found is not None and (found.utility if side is Side.SOLVED else found.injection_success)
 
-    return [pair for pair in pairs if happened(pair.defense) is to and happened(pair.baseline) is not to]
+    changed: tuple[list[Pair], list[Pair]] = [], []
+    for pair in pairs:
+        after = happened(pair.defense)
+        if happened(pair.baseline) is not after:
+            changed[0 if after else 1].append(pair)
+    return changed
 
 
 def exposed_pairs(pairs: Iterable[Pair]) -> tuple[Pair, ...]:

@@ -38,7 +38,7 @@ def _pairs(first: FloatArray, second: FloatArray, suite: str = "banking") -> tup
     return pair_up(none, _cases(second, defense="agentsys", suite=suite)).pairs
 
 
-def test_only_cases_alike_in_all_but_the_defense_are_paired_and_the_rest_is_counted() -> None:
+def test_only_cases_of_the_same_tasks_are_paired_and_the_rest_is_counted() -> None:
     baseline = _cases(np.zeros((3, 2)), defense="none")
     defense = _cases(np.zeros((4, 2)), defense="agentsys")
     defense[0] = replace(defense[0], status="error", error_kind="timeout")
@@ -51,11 +51,6 @@ def test_only_cases_alike_in_all_but_the_defense_are_paired_and_the_rest_is_coun
 @pytest.mark.parametrize(
     "field",
     [
-        {"benchmark": "asb"},
-        {"version": "v1"},
-        {"model": "other"},
-        {"simulated": True},
-        {"attack": "direct"},
         {"suite": "slack"},
         {"user_task_id": "user_task_9"},
         {"injection_task_id": "injection_task_9"},
@@ -95,11 +90,10 @@ def test_pairing_takes_out_what_the_two_have_in_common() -> None:
 
 def test_flips_are_found_in_both_directions() -> None:
     pairs = _pairs(np.array([[1.0, 0.0], [1.0, 0.0]]), np.array([[0.0, 1.0], [1.0, 0.0]]))
-    gained = changed_pairs(pairs, Side.INJECTED, ErrorRule.REPORT, to=True)
-    lost = changed_pairs(pairs, Side.INJECTED, ErrorRule.REPORT, to=False)
+    gained, lost = changed_pairs(pairs, Side.INJECTED, ErrorRule.REPORT)
     assert [pair.defense.injection_task_id for pair in gained] == ["injection_task_1"]
     assert [pair.defense.injection_task_id for pair in lost] == ["injection_task_0"]
-    assert changed_pairs(pairs, Side.SOLVED, ErrorRule.REPORT, to=True) == lost
+    assert changed_pairs(pairs, Side.SOLVED, ErrorRule.REPORT) == (lost, gained)
 
 
 def test_exposed_means_returned_by_a_tool_under_both() -> None:
