@@ -58,8 +58,6 @@ METRICS = tuple(METRIC_TITLES)
 Percent = Annotated[float, PERCENT]
 """Percent, or percentage points, as tables show them; data for programs hold the fraction, in a column that
 says so (agentsys.analysis.tables.table_writers)."""
-CHOSEN_AMONG = "chosen_among"
-"""In `CaseRow.measured`: the number of attacks that a case's attack was chosen among for its rate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +222,7 @@ def measure(
     solved: dict[MeasuredCell, dict[str, Estimate]] = {}
     """Benign cell -> its rates; it is before its attacked ones in the order."""
     for cell in sorted(cells, key=MeasuredCell.order):
-        counted, upper = cells.tally(cell, errors), upper_for(cells[cell])
+        counted = cells.tally(cell, errors)
         if cell.attack == NO_ATTACK:
             solved[cell] = rate_levels(counted, Side.SOLVED, resampler, pooled=not brief)
             rows += metric_rows(cell, BENIGN_UTILITY, solved[cell], brief=brief)
@@ -240,7 +238,7 @@ def measure(
             if cell.attack.startswith(_TOOL_SURFACE) and not brief:
                 found[NET_RESILIENCE] = _net_resilience(found[UTILITY_UNDER_ATTACK], asr)
             for metric, rates in found.items():
-                rows += metric_rows(cell, metric, rates, upper, brief=brief)
+                rows += metric_rows(cell, metric, rates, brief=brief)
         for metric_of_users in own:
             if answers := tally_suites(count_answers(cells[cell], metric_of_users), ErrorRule.REPORT):
                 rates = rate_levels(answers, Side.SOLVED, resampler)
@@ -259,16 +257,6 @@ def _apply_verdict(row: MetricRow, verdicts: Verdicts) -> MetricRow:
     if row.metric == DEFENSE_QUALITY:
         found = found.join(verdicts.get(cell._replace(attack=NO_ATTACK), CellVerdict()))
     return row if found.verdict == VALID else replace(row, **number_in(row).judge(found)._asdict())
-
-
-def upper_for(cases: Iterable[CaseRow]) -> float:
-    """Quantile of the upper bound of the cases' rate: 97.5%, more for a chosen attack.
-
-    An attack that was chosen among n for its rate has the interval that each of the n would need so that all
-    hold together (Bonferroni).
-    """
-    among = max((int(case.measured.get(CHOSEN_AMONG, 1)) for case in cases), default=1)
-    return 1 - (1 - UPPER) / among
 
 
 class _Rates(NamedTuple):
@@ -335,7 +323,6 @@ def metric_rows(
     cell: MeasuredCell,
     metric: str,
     found: Mapping[str, Estimate | Difference],
-    upper: float = UPPER,
     *,
     brief: bool = False,
 ) -> Iterator[MetricRow]:
@@ -345,12 +332,11 @@ def metric_rows(
         cell: Which cell.
         metric: Which metric.
         found: Level (a suite, `overall`, `pooled`) -> rate or difference.
-        upper: See `upper_for`.
         brief: Whether intervals are left out of all levels but `overall`.
     """
     for suite, estimate in found.items():
         whole = suite == OVERALL or not brief
-        number = number_of(estimate, upper) if whole else number_without_interval(estimate)
+        number = number_of(estimate) if whole else number_without_interval(estimate)
         yield MetricRow(*cell, suite, metric, **number._asdict())
 
 

@@ -24,7 +24,7 @@ from agentsys.analysis.metrics.attack_success import (
     utility_where_safe,
     workspace_split,
 )
-from agentsys.analysis.metrics.best_attack import at_least_once, best_attack, least_repeats, overall_asr
+from agentsys.analysis.metrics.best_attack import at_least_once, best_attack, least_repeats
 from agentsys.analysis.metrics.case_measures import is_control
 from agentsys.analysis.metrics.cell_verdict import BROKEN, MOST_BOUND, count_ends, describe_ends
 from agentsys.analysis.metrics.rates import MeasuredCell, Number, ScoredCells, scored_cells
@@ -210,9 +210,9 @@ def _notes_on_tries(
             yield f"{_name(*line)}, at least once in {k} runs of a case: {told}."
     for defense in dict.fromkeys(defense for defense, _ in lines):
         against = [cases for (one, _), cases in lines.items() if one == defense and _has_goal(cases)]
-        best = best_attack(case for cases in against for case in cases) if len(against) > 1 else None
-        if best is not None and best.cases:
-            asr = _interval(overall_asr(best.cases, resampler, rule))
+        best = best_attack((case for cases in against for case in cases), resampler, rule)
+        if best is not None:
+            asr = _interval(best.asr)
             yield (
                 f"{defense}: the best of {best.tried} attacks is {best.name}; ASR {asr}, where each injection"
                 " task counts with the attack that is best on all others."
