@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -20,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from agentsys.analysis.metrics.rates import MeasuredCell, MetricRow, ScoredCells, metric_rows, scored_cells
-from agentsys.analysis.statistics.case_pairs import pair_up
+from agentsys.analysis.statistics.case_pairs import changed_pairs, pair_cases
 from agentsys.analysis.statistics.difference_test import LEVEL, p_value, smallest_detectable
 from agentsys.analysis.statistics.differences import SignDraws, compare_pairs, difference_levels
 from agentsys.analysis.statistics.outcome_grid import (
@@ -149,10 +148,10 @@ def detectable_asr(
     Returns:
         Percentage points; nan without shared cases, or with too few to resample.
     """
-    pairs = pair_up(baseline, defense, rule).pairs
+    pairs = pair_cases(baseline, defense, rule).pairs
     if not pairs:
         return math.nan
-    return 100.0 * smallest_detectable(compare_pairs(pairs, Side.INJECTED, SignDraws(), rule)[OVERALL])
+    return 100.0 * smallest_detectable(compare_pairs(pairs, Side.INJECTED, SignDraws())[OVERALL])
 
 
 ASR_WHERE_SOLVED = "asr_where_solved_without_attack"
@@ -223,22 +222,15 @@ def _denial(
     resampler: Resampler,
     rule: ErrorRule,
 ) -> Denial:
-    # Both under one label, without the goal that plays no part, so that they are pairs.
-    before, after = (
-        [replace(one, attack="", injection_task_id=None) for one in side] for side in (benign, attacked)
-    )
-    pairs = pair_up(before, after, rule).pairs
-
-    def solved(case: CaseRow) -> bool:
-        found = outcome_of(case, rule)
-        return found is not None and found.utility
-
+    # Without the goal that plays no part, so that they are pairs.
+    before, after = ([replace(one, injection_task_id=None) for one in side] for side in (benign, attacked))
+    pairs = pair_cases(before, after, rule).pairs
     rows: list[MetricRow] = []
-    if able := [pair.defense for pair in pairs if solved(pair.baseline)]:
+    if able := [pair.defense for pair in pairs if pair.before.utility]:
         rates = rate_levels(tally_suites(able, rule), Side.INJECTED, resampler)
         rows += metric_rows(cell, ASR_WHERE_SOLVED, rates)
     if pairs:
-        rows += metric_rows(cell, UTILITY_CHANGE, compare_pairs(pairs, Side.SOLVED, SignDraws(), rule))
-    both = Counter((solved(pair.baseline), solved(pair.defense)) for pair in pairs)
+        rows += metric_rows(cell, UTILITY_CHANGE, compare_pairs(pairs, Side.SOLVED, SignDraws()))
+    gained, lost = changed_pairs(pairs, Side.SOLVED)
     unpaired = len(attacked) - len(pairs)
-    return Denial(cell, tuple(rows), len(pairs), both[True, False], both[False, True], unpaired)
+    return Denial(cell, tuple(rows), len(pairs), len(lost), len(gained), unpaired)

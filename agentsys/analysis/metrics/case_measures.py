@@ -39,7 +39,7 @@ from agentsys.analysis.metrics.rates import (
     percent,
     scored_cells,
 )
-from agentsys.analysis.statistics.case_pairs import pair_up
+from agentsys.analysis.statistics.case_pairs import pair_cases
 from agentsys.analysis.statistics.differences import SignDraws, compare_pairs
 from agentsys.analysis.statistics.outcome_grid import ErrorRule, Resampler, Side, tally_suites
 from agentsys.analysis.statistics.rate_estimates import (
@@ -423,7 +423,7 @@ def _control_rows(
     cell: MeasuredCell, attacked: Sequence[CaseRow], control: Sequence[CaseRow], resampler: Resampler
 ) -> Iterator[MetricRow]:
     """The control's ASR and the difference, on the cases that both have."""
-    pairing = pair_up(control, attacked)
+    pairing = pair_cases(control, attacked)
     levels = compare_pairs(pairing.pairs, Side.INJECTED, SignDraws()) if pairing.pairs else {}
     for suite, found in levels.items():
         less = number_of(found)._replace(errors=pairing.errored)

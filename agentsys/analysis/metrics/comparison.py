@@ -27,6 +27,7 @@ from agentsys.analysis.statistics.case_pairs import (
     Pairing,
     changed_pairs,
     exposed_pairs,
+    key_cases,
     pair_up,
     tally_pairs,
 )
@@ -187,19 +188,20 @@ def compare_sides(
     for side, found in sides.cases.items():
         for cell, some in ScoredCells(found).items():
             fields[sides.field_of(cell)].setdefault(side, []).extend(some)
-    evidence = cache(lambda field, side: CellEvidence(fields[field].get(side, ())))
+    evidence = cache(lambda place, side: CellEvidence(fields[place].get(side, ())))
+    keyed = cache(lambda place, side: key_cases(fields[place].get(side, ()), errors))
     pairings: dict[Contest, Pairing] = {}
     flips: list[CaseFlip] = []
     rows, tests = [], _Tests(draws)
     for place in sorted(fields, key=_field_order):
         for side in sorted(fields[place].keys() - {baseline}):
             contest = Contest(sides.by, place, baseline, side)
-            pairing = pair_up(fields[place].get(baseline, []), fields[place][side], errors)
+            pairing = pair_up(keyed(place, baseline), keyed(place, side))
             pairings[contest] = pairing
             verdict = _judge_together(*(evidence(place, one) for one in (baseline, side)))
-            for outcome in _outcomes(contest, pairing, metrics, own, errors):
+            for outcome in _outcomes(contest, pairing, metrics, own):
                 rows += (_judge_row(row, verdict) for row in _rows(contest, pairing, outcome, tests))
-                gained, lost = changed_pairs(outcome.pairs, outcome.side, outcome.errors)
+                gained, lost = changed_pairs(outcome.pairs, outcome.side)
                 flips += (CaseFlip(contest, outcome.metric, True, pair) for pair in gained)
                 flips += (CaseFlip(contest, outcome.metric, False, pair) for pair in lost)
     alone = [field for field, found in fields.items() if found.keys() == {baseline}]
@@ -216,14 +218,14 @@ def overall_differences(cells: ScoredCells, errors: ErrorRule = ErrorRule.REPORT
     Without what takes long: intervals are nan.
     """
     rows: list[DifferenceRow] = []
-    tests = _Tests(SIGN_DRAWS, brief=True)
+    tests, keyed = _Tests(SIGN_DRAWS, brief=True), cache(lambda cell: key_cases(cells[cell], errors))
     for cell in sorted(cells, key=lambda cell: (*_field_order(cell._replace(defense="")), cell.defense)):
         base = cell._replace(defense=NO_DEFENSE)
         if base in cells and cell != base:
             contest = Contest(Axis.DEFENSE, cell._replace(defense=""), NO_DEFENSE, cell.defense)
-            pairing = pair_up(cells[base], cells[cell], errors)
+            pairing = pair_up(keyed(base), keyed(cell))
             verdict = _judge_together(cells.evidence[base], cells.evidence[cell])
-            for outcome in _outcomes(contest, pairing, COMPARED_METRICS, (), errors):
+            for outcome in _outcomes(contest, pairing, COMPARED_METRICS, ()):
                 rows += (_judge_row(row, verdict) for row in _rows(contest, pairing, outcome, tests))
     return _correct_rows(rows)
 
@@ -266,25 +268,23 @@ class _Outcome(NamedTuple):
     metric: str
     pairs: tuple[Pair, ...]
     side: Side
-    errors: ErrorRule
     tallies: Callable[[str], Sequence[dict[str, Tally]]]
     """`all` or `exposed` -> counts of the baseline's cases, and of the others; counted once for all metrics."""
 
 
 def _outcomes(
-    contest: Contest, pairing: Pairing, metrics: Sequence[str], own: Sequence[Metric], errors: ErrorRule
+    contest: Contest, pairing: Pairing, metrics: Sequence[str], own: Sequence[Metric]
 ) -> Iterator[_Outcome]:
-    def of_pairs(pairs: tuple[Pair, ...], rule: ErrorRule) -> Callable[[str], Sequence[dict[str, Tally]]]:
-        return cache(lambda which: tally_pairs(pairs if which == ALL_CASES else exposed_pairs(pairs), rule))
+    def count(pairs: tuple[Pair, ...]) -> Callable[[str], Sequence[dict[str, Tally]]]:
+        return cache(lambda which: tally_pairs(pairs if which == ALL_CASES else exposed_pairs(pairs)))
 
-    tallies = of_pairs(pairing.pairs, errors)
+    tallies = count(pairing.pairs)
     for metric in metrics if pairing.pairs else ():
         if (metric == BENIGN_UTILITY) is (contest.field.attack == NO_ATTACK):
-            yield _Outcome(metric, pairing.pairs, _SIDES[metric], errors, tallies)
+            yield _Outcome(metric, pairing.pairs, _SIDES[metric], tallies)
     for one in own:
         if pairs := pairs_with_answers(pairing.pairs, one):
-            rule = ErrorRule.REPORT
-            yield _Outcome(one.name, pairs, Side.SOLVED, rule, of_pairs(pairs, rule))
+            yield _Outcome(one.name, pairs, Side.SOLVED, count(pairs))
 
 
 class _Tests:
@@ -317,7 +317,7 @@ def _describe_grid(grid: PairedGrid) -> Hashable:
 def _rows(contest: Contest, pairing: Pairing, outcome: _Outcome, tests: _Tests) -> Iterator[DifferenceRow]:
     for which in (ALL_CASES,) if tests.brief else (ALL_CASES, EXPOSED):
         pairs = outcome.pairs if which == ALL_CASES else exposed_pairs(outcome.pairs)
-        changed = changed_pairs(pairs, outcome.side, outcome.errors)
+        changed = changed_pairs(pairs, outcome.side)
         levels = difference_levels(*outcome.tallies(which), outcome.side, tests.signs) if pairs else {}
         for suite, found in levels.items():
             if tests.brief and suite != OVERALL:

@@ -14,7 +14,7 @@ Miller, "Robust inference with multiway clustering", Journal of Business & Econo
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
@@ -22,7 +22,6 @@ import numpy as np
 
 from agentsys.analysis.statistics.case_pairs import Pair, tally_pairs
 from agentsys.analysis.statistics.outcome_grid import (
-    ErrorRule,
     FloatArray,
     Side,
     Spread,
@@ -294,11 +293,9 @@ def _difference(grids: Sequence[PairedGrid], shares: Sequence[float]) -> Differe
     return Difference(tuple(grids), tuple(shares))
 
 
-def compare_pairs(
-    pairs: Sequence[Pair], side: Side, draws: SignDraws, rule: ErrorRule = ErrorRule.REPORT
-) -> dict[str, Difference]:
+def compare_pairs(pairs: Iterable[Pair], side: Side, draws: SignDraws) -> dict[str, Difference]:
     """The difference of a rate per suite, then `overall`, then `pooled`, on pairs of one model and attack."""
-    return difference_levels(*tally_pairs(pairs, rule), side, draws)
+    return difference_levels(*tally_pairs(pairs), side, draws)
 
 
 def difference_levels(

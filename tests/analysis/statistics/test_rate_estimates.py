@@ -16,7 +16,7 @@ from stored_cases import row
 
 from agentsys.analysis.metrics.comparison import compare_sides
 from agentsys.analysis.metrics.rates import MetricRow, measure
-from agentsys.analysis.statistics.case_pairs import pair_up
+from agentsys.analysis.statistics.case_pairs import pair_cases
 from agentsys.analysis.statistics.difference_test import p_value
 from agentsys.analysis.statistics.differences import SignDraws, compare_pairs
 from agentsys.analysis.statistics.outcome_grid import FloatArray, Interval, Resampler, Side, Tally
@@ -214,7 +214,7 @@ def test_defenses_are_compared_by_suites() -> None:
 
 def test_suites_that_all_differ_by_the_same_part_are_a_sign_test_of_suites() -> None:
     first, second = grid(dict.fromkeys(AGENTS, 4)), grid({}, defense="none")
-    pairs = pair_up(second, first).pairs
+    pairs = pair_cases(second, first).pairs
     for level in ("overall", "pooled"):
         difference = compare_pairs(pairs, Side.INJECTED, SignDraws(99))[level]
         assert difference.value == 0.5
