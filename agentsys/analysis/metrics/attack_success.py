@@ -53,14 +53,14 @@ class Share(NamedTuple):
 
 def asr_of(cases: Iterable[CaseRow], rule: ErrorRule = ErrorRule.REPORT) -> Share:
     """ASR on some attacked cases, e.g. those in which a tool returned the payload (`exposed_raw`)."""
-    outcomes = [(case.suite, outcome_of(case, rule)) for case in cases]
-    return mean_of_suites([(suite, found.injection_success) for suite, found in outcomes if found])
+    outcomes = ((case.suite, outcome_of(case, rule)) for case in cases)
+    return mean_of_suites((suite, found.injection_success) for suite, found in outcomes if found)
 
 
-def mean_of_suites(counted: Iterable[tuple[str, bool]]) -> Share:
-    """The share of hits among (suite, whether it is one)."""
-    by_suite = group_by(counted, lambda one: one[0]).values()
-    shares = [sum(hit for _, hit in of_suite) / len(of_suite) for of_suite in by_suite]
+def mean_of_suites(counted: Iterable[tuple[str, bool | None]]) -> Share:
+    """The share of hits among (suite, whether it is one); None: it is unknown."""
+    by_suite = group_by((one for one in counted if one[1] is not None), lambda one: one[0]).values()
+    shares = [sum(hit is True for _, hit in of_suite) / len(of_suite) for of_suite in by_suite]
     value = 100.0 * float(np.mean(shares)) if shares else math.nan
     return Share(value, sum(map(len, by_suite)), len(shares))
 
@@ -72,8 +72,7 @@ def exposure_share(cases: Iterable[CaseRow], column: str) -> Share:
         cases: Attacked cases of one model, defense and attack; those with unknown exposure are left out.
         column: `exposed_raw` (a tool returned the payload) or `exposed_shown` (the acting model met it).
     """
-    known = [(case.suite, getattr(case, column)) for case in cases if case.status == "ok"]
-    return mean_of_suites([(suite, exposed) for suite, exposed in known if exposed is not None])
+    return mean_of_suites((case.suite, getattr(case, column)) for case in cases if case.status == "ok")
 
 
 def unseen_reason(case: CaseRow) -> str:
@@ -92,16 +91,15 @@ def asr_on_the_same(
     cases: Sequence[CaseRow], others: Sequence[CaseRow], rule: ErrorRule = ErrorRule.REPORT
 ) -> tuple[Share, Share]:
     """ASR of two attacks against one defense, on the tasks and epochs that count under both."""
-    first, second = ({one.task_key: one for one in part if outcome_of(one, rule)} for part in (cases, others))
-    shared = sorted(first.keys() & second.keys(), key=str)
-    return asr_of([first[key] for key in shared], rule), asr_of([second[key] for key in shared], rule)
+    pairs = pair_cases(cases, others, rule).pairs
+    return asr_of((pair.baseline for pair in pairs), rule), asr_of((pair.defense for pair in pairs), rule)
 
 
 def utility_where_safe(cases: Iterable[CaseRow], rule: ErrorRule = ErrorRule.REPORT) -> Share:
     """Utility on the cases whose attack failed: in two suites success of the attack excludes it."""
-    outcomes = [(case.suite, outcome_of(case, rule)) for case in cases]
+    outcomes = ((case.suite, outcome_of(case, rule)) for case in cases)
     return mean_of_suites(
-        [(suite, found.utility) for suite, found in outcomes if found and not found.injection_success]
+        (suite, found.utility) for suite, found in outcomes if found and not found.injection_success
     )
 
 

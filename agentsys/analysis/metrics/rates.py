@@ -16,6 +16,7 @@ from agentsys.analysis.statistics.difference_test import difference_interval
 from agentsys.analysis.statistics.differences import Difference
 from agentsys.analysis.statistics.outcome_grid import (
     ErrorRule,
+    Interval,
     Resampler,
     Side,
     Tally,
@@ -248,15 +249,15 @@ def measure(
 
 def apply_verdicts(rows: Iterable[MetricRow], verdicts: Verdicts) -> list[MetricRow]:
     """Put the cells' verdicts into rows; there is no number of a broken cell."""
-    return [_apply_verdict(row, verdicts) for row in rows]
-
-
-def _apply_verdict(row: MetricRow, verdicts: Verdicts) -> MetricRow:
-    cell = MeasuredCell(row.benchmark, row.version, row.model, row.defense, row.attack)
-    found = verdicts.get(cell, CellVerdict())
-    if row.metric == DEFENSE_QUALITY:
-        found = found.join(verdicts.get(cell._replace(attack=NO_ATTACK), CellVerdict()))
-    return row if found.verdict == VALID else replace(row, **number_in(row).judge(found)._asdict())
+    judged = []
+    for row in rows:
+        cell = MeasuredCell(row.benchmark, row.version, row.model, row.defense, row.attack)
+        found = verdicts.get(cell, CellVerdict())
+        if row.metric == DEFENSE_QUALITY:
+            found = found.join(verdicts.get(cell._replace(attack=NO_ATTACK), CellVerdict()))
+        valid = found.verdict == VALID
+        judged.append(row if valid else replace(row, **number_in(row).judge(found)._asdict()))
+    return judged
 
 
 class _Rates(NamedTuple):
@@ -335,8 +336,7 @@ def metric_rows(
         brief: Whether intervals are left out of all levels but `overall`.
     """
     for suite, estimate in found.items():
-        whole = suite == OVERALL or not brief
-        number = number_of(estimate) if whole else number_without_interval(estimate)
+        number = number_of(estimate, whole=suite == OVERALL or not brief)
         yield MetricRow(*cell, suite, metric, **number._asdict())
 
 
@@ -345,18 +345,21 @@ def percent(proportion: float) -> float:
     return round(100.0 * proportion, 9)
 
 
-def number_of(found: Estimate | Difference, upper: float = UPPER) -> Number:
-    """A proportion, or a difference of two, -> percent (percentage points) with the interval."""
-    interval = (
-        difference_interval(found) if isinstance(found, Difference) else proportion_interval(found, upper)
-    )
+def number_of(found: Estimate | Difference, upper: float = UPPER, *, whole: bool = True) -> Number:
+    """A proportion, or a difference of two, -> percent (percentage points) with the interval.
+
+    Args:
+        found: The proportion or difference.
+        upper: Quantile of the upper bound of a proportion.
+        whole: Whether the interval is wanted, which takes far longer than the rest.
+    """
+    interval = Interval(math.nan, math.nan)
+    if whole:
+        interval = (
+            difference_interval(found) if isinstance(found, Difference) else proportion_interval(found, upper)
+        )
     bounds = percent(interval.low), percent(interval.high)
     return Number(percent(found.value), *bounds, found.n, found.errors)
-
-
-def number_without_interval(found: Estimate | Difference) -> Number:
-    """The same without an interval, which takes far longer than the rest."""
-    return Number(percent(found.value), math.nan, math.nan, found.n, found.errors)
 
 
 def number_in(row: MetricRow) -> Number:
