@@ -30,7 +30,7 @@ from agentsys.analysis.statistics.outcome_grid import (
     outcome_of,
     tally_suites,
 )
-from agentsys.analysis.statistics.rate_estimates import OVERALL, POOLED, rate_levels
+from agentsys.analysis.statistics.rate_estimates import OVERALL, rate_levels
 from agentsys.base.grouping import group_by
 from agentsys.records.case_row import NO_ATTACK, CaseRow
 
@@ -130,12 +130,15 @@ def levels_at_the_floor(undefended: Mapping[str, Tally], draws: SignDraws) -> li
         p >= 0.05 between it and 0 in every case.
     """
     counted = {suite: found for suite, found in undefended.items() if found.n}
+    rates = {suite: float(found.hijacked.sum() / found.n) for suite, found in counted.items()}
+    low = [suite for suite, rate in rates.items() if rate < FLOOR]
+    if rates and math.fsum(rates.values()) / len(rates) < FLOOR:
+        low.insert(0, OVERALL)
+    if not low:
+        return []
     none = {suite: replace(found, hijacked=np.zeros_like(found.cases)) for suite, found in counted.items()}
-    levels = difference_levels(none, counted, Side.INJECTED, draws) if counted else {}
-    low = {level: found for level, found in levels.items() if level != POOLED and found.rate_after < FLOOR}
-    return sorted(
-        (level for level in low if p_value(low[level]) >= LEVEL), key=lambda level: level != OVERALL
-    )
+    levels = difference_levels(none, counted, Side.INJECTED, draws)
+    return [level for level in low if p_value(levels[level]) >= LEVEL]
 
 
 def detectable_asr(

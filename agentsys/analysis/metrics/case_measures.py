@@ -83,12 +83,12 @@ MEANS: dict[str, Callable[[CaseRow], float | None]] = {
 
 def total_dollars(cases: Iterable[CaseRow]) -> float:
     """US dollars spent on all of these cases; nan if one of them has no known cost."""
-    return _sum(case.cost_usd for case in cases)
+    return math.fsum(math.nan if case.cost_usd is None else case.cost_usd for case in cases)
 
 
 def total_tokens(cases: Iterable[CaseRow]) -> float:
     """Prompt and completion tokens of all of these cases, all roles; nan if one case does not say."""
-    return _sum(sum(case.tokens_by_role.values()) if case.tokens_by_role else None for case in cases)
+    return math.fsum(sum(case.tokens_by_role.values()) if case.tokens_by_role else math.nan for case in cases)
 
 
 def measure_ratios(cases: Sequence[CaseRow]) -> dict[str, float]:
@@ -108,10 +108,6 @@ def measure_ratios(cases: Sequence[CaseRow]) -> dict[str, float]:
     return {name: above / below if below else math.nan for name, (above, below) in sums.items()}
 
 
-def _sum(parts: Iterable[float | None]) -> float:
-    return math.fsum(math.nan if part is None else part for part in parts)
-
-
 def usage_per_role(measure: str, cases: Iterable[CaseRow]) -> dict[str, Mean]:
     """Role -> use per case, sorted by role.
 
@@ -124,7 +120,7 @@ def usage_per_role(measure: str, cases: Iterable[CaseRow]) -> dict[str, Mean]:
     used = [found for case in cases if (found := OF_ROLES[measure](case)) is not None]
     sums = Counter[str]()
     for by_role in used:
-        sums.update(by_role)  # type: ignore[arg-type]  # a Counter adds up whatever can be added
+        sums.update(by_role)
     return {role: Mean(sums[role] / len(used), len(used)) for role in sorted(sums)}
 
 

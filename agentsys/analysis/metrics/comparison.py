@@ -192,7 +192,8 @@ def compare_sides(
     keyed = cache(lambda place, side: key_cases(fields[place].get(side, ()), errors))
     pairings: dict[Contest, Pairing] = {}
     flips: list[CaseFlip] = []
-    rows, tests = [], _Tests(draws)
+    rows: list[DifferenceRow] = []
+    tests = _Tests(draws)
     for place in sorted(fields, key=_field_order):
         for side in sorted(fields[place].keys() - {baseline}):
             contest = Contest(sides.by, place, baseline, side)
@@ -268,14 +269,14 @@ class _Outcome(NamedTuple):
     metric: str
     pairs: tuple[Pair, ...]
     side: Side
-    tallies: Callable[[str], Sequence[dict[str, Tally]]]
+    tallies: Callable[[str], tuple[dict[str, Tally], dict[str, Tally]]]
     """`all` or `exposed` -> counts of the baseline's cases, and of the others; counted once for all metrics."""
 
 
 def _outcomes(
     contest: Contest, pairing: Pairing, metrics: Sequence[str], own: Sequence[Metric]
 ) -> Iterator[_Outcome]:
-    def count(pairs: tuple[Pair, ...]) -> Callable[[str], Sequence[dict[str, Tally]]]:
+    def count(pairs: tuple[Pair, ...]) -> Callable[[str], tuple[dict[str, Tally], dict[str, Tally]]]:
         return cache(lambda which: tally_pairs(pairs if which == ALL_CASES else exposed_pairs(pairs)))
 
     tallies = count(pairing.pairs)
@@ -294,9 +295,9 @@ class _Tests:
         self.signs = SignDraws(draws)
         self.brief = brief
         """Whether overall differences are asked about alone, and no intervals."""
-        self._made: dict[Hashable, dict[str, float]] = {}
+        self._made: dict[Hashable, dict[str, Any]] = {}
 
-    def test(self, found: Difference) -> dict[str, float]:
+    def test(self, found: Difference) -> dict[str, Any]:
         """The columns of a row that a test fills."""
         key = (found.shares, *map(_describe_grid, found.grids))
         if key not in self._made:

@@ -167,7 +167,7 @@ def stack_suites(suites: Sequence[Tally], shares: Sequence[float]) -> Tally:
         ("",),
         *(column(name) for name in ("cases", "solved", "hijacked")),
         errors=sum(one.errors for one in suites),
-        cells=tuple(max(np.count_nonzero(suites[at].cases), 1) for at in order),
+        cells=tuple(max(int(np.count_nonzero(suites[at].cases)), 1) for at in order),
     )
 
 

@@ -210,8 +210,8 @@ def _notes_on_tries(
             yield f"{_name(*line)}, at least once in {k} runs of a case: {told}."
     for defense in dict.fromkeys(defense for defense, _ in lines):
         against = [cases for (one, _), cases in lines.items() if one == defense and _has_goal(cases)]
-        best = best_attack((case for cases in against for case in cases), resampler, rule)
-        if best is not None:
+        several = [case for cases in against for case in cases] if len(against) > 1 else []
+        if several and (best := best_attack(several, resampler, rule)):
             asr = _interval(best.asr)
             yield (
                 f"{defense}: the best of {best.tried} attacks is {best.name}; ASR {asr}, where each injection"
