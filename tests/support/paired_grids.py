@@ -34,8 +34,8 @@ def grid_of(
     filled = np.ones_like(change) if cases is None else cases
     after, before = np.maximum(change, 0.0), np.maximum(-change, 0.0)
     users, injections = (tuple(f"{task:02d}" for task in range(count)) for count in change.shape)
-    sides = (Tally(suite, users, injections, filled, hits, hits, 0) for hits in (before, after))
-    return PairedGrid(*sides, Side.SOLVED, SignDraws(draws, seed))
+    first, second = (Tally(suite, users, injections, filled, hits, hits, 0) for hits in (before, after))
+    return PairedGrid(first, second, Side.SOLVED, SignDraws(draws, seed))
 
 
 def difference_of(

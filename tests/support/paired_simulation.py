@@ -136,11 +136,11 @@ def _grids(setting: PairedSetting, generator: np.random.Generator, signs: SignDr
             for logit, own in zip(logits, (setting.own_before, setting.own_after), strict=True)
         )
         users, injections = (tuple(f"{task:02d}" for task in range(count)) for count in shape)
-        sides = (
+        first, second = (
             Tally(f"suite {number:02d}", users, injections, np.ones(shape), hits, hits, 0)
             for hits in (before, after)
         )
-        yield PairedGrid(*sides, Side.SOLVED, signs)
+        yield PairedGrid(first, second, Side.SOLVED, signs)
 
 
 def _effects(

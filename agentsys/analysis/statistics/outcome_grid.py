@@ -165,8 +165,10 @@ def stack_suites(suites: Sequence[Tally], shares: Sequence[float]) -> Tally:
         "",
         tuple(suites[at].suite for at in order),
         ("",),
-        *(column(name) for name in ("cases", "solved", "hijacked")),
-        errors=sum(one.errors for one in suites),
+        column("cases"),
+        column("solved"),
+        column("hijacked"),
+        sum(one.errors for one in suites),
         cells=tuple(max(int(np.count_nonzero(suites[at].cases)), 1) for at in order),
     )
 
