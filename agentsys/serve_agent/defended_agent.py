@@ -29,6 +29,7 @@ from agentsys.models.chat import (
     JsonSchema,
     ModelCodeFailed,
     ModelError,
+    ModelWrapper,
     Scene,
     Usage,
     text_of,
@@ -183,16 +184,11 @@ class DefendedAgent:
         return _TurnModel(self.stack.for_scene(Scene(CLIENT_SUITE, "", None, "", seed=self.seed)), turn)
 
 
-@dataclass(frozen=True)
-class _TurnModel:
+@dataclass
+class _TurnModel(ModelWrapper):
     """A model as one turn asks it: not any more when that is over, and with what its client asked for."""
 
-    model: ChatModel
     turn: ClientTurn
-
-    @property
-    def name(self) -> str:
-        return self.model.name
 
     def complete(self, request: ChatRequest) -> ChatReply:
         self.turn.check()
