@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from agentsys.analysis.metrics.rates import Number
 from agentsys.analysis.statistics.outcome_grid import Resampler, Side, tally_outcomes
-from agentsys.analysis.statistics.rate_estimates import pooled_rate, proportion_interval, suite_totals
+from agentsys.analysis.statistics.rate_estimates import pooled_rate, proportion_interval
 from agentsys.base.grouping import group_by
 from agentsys.guards.guard_process import GuardProcess, GuardVerdict, NoVerdict
 from agentsys.guards.guard_spec import GuardIdentity, GuardSpec, identify_guard
@@ -155,7 +155,7 @@ def rate_outcomes(outcomes: Sequence[CountedCase], errors: int) -> Number:
     ]
     if not tallies:
         return Number(math.nan, math.nan, math.nan, 0, errors)
-    rate = pooled_rate([suite_totals(one, Side.INJECTED, _RESAMPLER) for one in tallies])
+    rate = pooled_rate(tallies, Side.INJECTED, _RESAMPLER)
     ends = proportion_interval(rate)
     return Number(rate.value * 100, ends.low * 100, ends.high * 100, rate.n, errors)
 

@@ -192,7 +192,7 @@ def p_text(p: float) -> str:
 
 
 def _notes(found: Comparison) -> Iterator[str]:
-    compared = [case for pairing in found.pairings.values() for pair in pairing.pairs for case in pair]
+    compared = [case for pairing in found.pairings.values() for pair in pairing.pairs for case in pair.cases]
     yield from found.notes
     yield from verdict_notes(found.rows)
     yield from benchmark_change_notes(row.benchmark for row in found.rows)
@@ -319,7 +319,7 @@ def _flip_grid(
         signed = f"{'+' if gained else '-'}{len(flips)}"
         head = cells(GridCell(contest.compared, " / ".join(told)), heading, signed)
         for flip in flips[:limit]:
-            ids = zip(map(make_case_id, flip.pair), pages.links(flip), strict=True)
+            ids = zip(map(make_case_id, flip.pair.cases), pages.links(flip), strict=True)
             rows.append((*head, GridCell(_case(flip)), *(GridCell(one, link=link) for one, link in ids)))
             head = cells("", "", "")  # of a kind only the first line says what it is
         several = several or len(flips[:limit]) > 1
@@ -346,7 +346,7 @@ FLIP_COLUMNS = (
 
 def flip_record(flip: CaseFlip) -> dict[str, str | int | bool | None]:
     """One flip for programs, under `FLIP_COLUMNS`."""
-    first, second = flip.pair
+    first, second = flip.pair.cases
     values = (
         *(flip.metric, second.benchmark, second.version, second.table_model, second.defense, second.attack),
         *(flip.contest.baseline, flip.contest.compared, flip.gained),

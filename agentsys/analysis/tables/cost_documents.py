@@ -14,7 +14,6 @@ from agentsys.analysis.metrics.search_budget import (
     MEASURES,
     BudgetRow,
     StoredSearches,
-    is_open,
     textless_notes,
 )
 from agentsys.analysis.metrics.task_tags import benchmark_change_notes
@@ -233,11 +232,11 @@ def _budget_notes(rows: Sequence[BudgetRow], searches: StoredSearches) -> Iterab
     )
     if any(is_simulated_name(row.model) for row in rows):
         yield "simulated: a scripted agent and attacker, not language models; no LLM's numbers."
-    errored = sum(search.state.errored for search in searches.found)
+    errored = sum(search.errored for search in searches.found)
     if errored:
         yield f"{errored} searches ended in an error{_GO_ON}"
     yield from textless_notes(searches.found)
-    open_ = sum(is_open(search) for search in searches.found)
+    open_ = sum(search.is_open for search in searches.found)
     if open_:
         yield f"{open_} searches were interrupted{_GO_ON}"
     if searches.repeated:

@@ -13,7 +13,7 @@ from itertools import chain
 from operator import itemgetter
 
 from agentsys.analysis.metrics import attack_success
-from agentsys.analysis.metrics.best_attack import at_least_once, best_attack, least_repeats, overall_asr
+from agentsys.analysis.metrics.best_attack import at_least_once, best_attack, least_repeats
 from agentsys.analysis.metrics.case_measures import is_control
 from agentsys.analysis.metrics.cell_verdict import BROKEN, MOST_BOUND, count_ends, describe_ends
 from agentsys.analysis.metrics.rates import MeasuredCell, Number, ScoredCells, scored_cells
@@ -178,9 +178,9 @@ def _notes_on_tries(lines: _Lines, counted: _Counts, rule: ErrorRule, resampler:
             )
             yield f"{_name(defense, attack)}, at least once in {k} runs of a case: {told}."
     for defense, against in aimed.items():
-        best = best_attack(case for cases in against for case in cases) if len(against) > 1 else None
-        if best is not None and best.cases:
-            asr = _write_interval(overall_asr(best.cases, resampler, rule))
+        several = [case for cases in against for case in cases] if len(against) > 1 else []
+        if several and (best := best_attack(several, resampler, rule)):
+            asr = _write_interval(best.asr)
             yield (
                 f"{defense}: the best of {best.tried} attacks is {best.name}; ASR {asr}, where each injection"
                 " task counts with the attack that is best on all others."

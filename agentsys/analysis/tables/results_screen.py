@@ -7,7 +7,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain, islice
+from itertools import islice
 from typing import NamedTuple
 
 from rich.cells import cell_len
@@ -216,7 +216,6 @@ def screen_of_reading(
     errors: ErrorRule = ErrorRule.REPORT,
     *,
     own: Sequence[Metric] = (),
-    notes: Iterable[str] = (),
 ) -> Document:
     """Measure what was read and show it, without the numbers and notes that a screen has no room for.
 
@@ -225,11 +224,10 @@ def screen_of_reading(
         width: Columns of the screen.
         errors: What errored cases count as.
         own: Further metrics, of the user's own.
-        notes: Notes that come first.
     """
     cells = rates.scored_cells(reading.cases)
     found = measure_reading(reading, errors, own=own, cells=cells, brief=True)
-    found = replace(found, notes=chain(notes, report_notes(found, reading, cells, errors)))
+    found = replace(found, notes=report_notes(found, reading, cells, errors))
     said = findings(cells, errors, width=width - len(BULLET))
     return results_screen(found, cells, said, width)
 
