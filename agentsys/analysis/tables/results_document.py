@@ -46,19 +46,10 @@ class ResultsLine(NamedTuple):
     """(metric, suite, `overall` or `pooled`) -> number; the benign utility is the defense's own."""
     kinds: list[rates.MetricRow]
     """The numbers that tell of its benign and of its attacked cases, as far as there are any."""
+    errors: int
+    """Errored cases of both kinds."""
     verdict: str
     """Grade and first reason of its cells' verdict; empty where there is nothing to say in the line."""
-
-    @property
-    def suites(self) -> list[str]:
-        """The suites this line's attack (or, without one, its benign cases) ran on."""
-        metric = rates.BENIGN_UTILITY if self.attack == NO_ATTACK else rates.TARGETED_ASR
-        return [suite for kind, suite in self.numbers if kind == metric and suite not in (OVERALL, POOLED)]
-
-    @property
-    def errors(self) -> int:
-        """Errored cases of both kinds."""
-        return sum(kind.errors for kind in self.kinds)
 
     @property
     def name(self) -> str:
@@ -109,7 +100,8 @@ def sheets(rows: Iterable[rates.MetricRow], titles: Mapping[str, str] = rates.ME
                 kinds = [kind for kind in told if kind is not None]
                 verdicts = (CellVerdict(kind.verdict, kind.reasons) for kind in kinds)
                 joined = reduce(CellVerdict.join, verdicts, CellVerdict())
-                lines.append(ResultsLine(defense, attack, numbers, kinds, shorten_verdict(*joined)))
+                errors = sum(kind.errors for kind in kinds)
+                lines.append(ResultsLine(defense, attack, numbers, kinds, errors, shorten_verdict(*joined)))
         found.append(Sheet(*place, lines, titles))
     return found
 
