@@ -32,7 +32,7 @@ NAME, REQUIRED, CONDITIONS = "name", "required parameters", "conditions"
 """Keys of an entry."""
 _TEMPLATE = re.compile(r"\{.*\}", re.DOTALL)
 """A value that is to be filled in later."""
-_OPEN = {"none", "null"}
+_OPEN = {"none", "null"}  # `json_repair` reads Python's None as a text, and models write "null" in quotes.
 
 
 def format_checklist(model: ChatModel, query: str, checklist: str, settings: DriftSettings) -> str | None:
@@ -135,16 +135,14 @@ def _read_entry(raw: Any) -> dict[str, Any] | None:
         return None
     required = raw.get(REQUIRED)
     values = (
-        {str(key): _read_entry_value(value) for key, value in required.items()}
+        {
+            str(key): None if str(value).strip().casefold() in _OPEN else value
+            for key, value in required.items()
+        }
         if isinstance(required, dict)
         else None
     )
     return {NAME: raw[NAME], REQUIRED: values or None, CONDITIONS: raw.get(CONDITIONS)}
-
-
-def _read_entry_value(value: Any) -> Any:
-    # `json_repair` reads Python's None as a text, and models write "null" in quotes.
-    return None if isinstance(value, str) and value.strip().casefold() in _OPEN else value
 
 
 def compare_with_checklist(

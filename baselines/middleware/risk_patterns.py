@@ -264,7 +264,9 @@ def _iterate_views(text: str, matcher: PatternMatcher) -> Iterator[tuple[str, st
     yield "plain", plain
     read = plain
     if not text.isascii():
-        read = _squeeze_spaced(strip_disguises(text).lower())
+        # Without invisible characters and combining floods, look-alike letters in plain ones.
+        shown = unicodedata.normalize("NFKC", _turn_overrides(text).translate(INVISIBLE))
+        read = _squeeze_spaced(to_plain_letters(shown).lower())
         if read != plain:
             yield "characters", read
     if (leet := _decode_leet(read, matcher)) is not None:
@@ -276,11 +278,6 @@ def _iterate_views(text: str, matcher: PatternMatcher) -> Iterator[tuple[str, st
     spelt = _MENDABLE.sub(lambda word: _mend_word(word.group(), matcher), read)
     if spelt != read:
         yield "misspelt", spelt
-
-
-def strip_disguises(text: str) -> str:
-    """The text without invisible characters and combining floods, look-alike letters in plain ones."""
-    return to_plain_letters(unicodedata.normalize("NFKC", _turn_overrides(text).translate(INVISIBLE)))
 
 
 def _turn_overrides(text: str) -> str:
