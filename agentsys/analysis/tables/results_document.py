@@ -69,16 +69,10 @@ class Sheet(NamedTuple):
     lines: list[ResultsLine]
     titles: Mapping[str, str]
     """Metric -> heading, in the order shown."""
-
-    @property
-    def title(self) -> str:
-        """E.g. `gpt-4o on agentdojo v1.2.2`."""
-        return f"{self.model} on {self.benchmark} {self.version}"
-
-    @property
-    def suites(self) -> list[str]:
-        """Every suite that some line has, sorted."""
-        return sorted({suite for line in self.lines for _, suite in line.numbers} - {OVERALL, POOLED})
+    title: str
+    """E.g. `gpt-4o on agentdojo v1.2.2`."""
+    suites: list[str]
+    """Every suite that some line has, sorted."""
 
 
 def sheets(rows: Iterable[rates.MetricRow], titles: Mapping[str, str] = rates.METRIC_TITLES) -> list[Sheet]:
@@ -88,7 +82,7 @@ def sheets(rows: Iterable[rates.MetricRow], titles: Mapping[str, str] = rates.ME
     """
     found = []
     for place, of_sheet in group_by(rows, lambda row: (row.benchmark, row.version, row.model)).items():
-        lines = []
+        (benchmark, version, model), lines = place, []
         for defense, of_defense in group_by(of_sheet, lambda row: row.defense).items():
             by_attack = group_by(of_defense, lambda row: row.attack)
             benign = by_attack.pop(NO_ATTACK, [])
@@ -102,7 +96,8 @@ def sheets(rows: Iterable[rates.MetricRow], titles: Mapping[str, str] = rates.ME
                 joined = reduce(CellVerdict.join, verdicts, CellVerdict())
                 errors = sum(kind.errors for kind in kinds)
                 lines.append(ResultsLine(defense, attack, numbers, kinds, errors, shorten_verdict(*joined)))
-        found.append(Sheet(*place, lines, titles))
+        suites = sorted({row.suite for row in of_sheet} - {OVERALL, POOLED})
+        found.append(Sheet(*place, lines, titles, f"{model} on {benchmark} {version}", suites))
     return found
 
 
