@@ -82,7 +82,8 @@ def sheets(rows: Iterable[rates.MetricRow], titles: Mapping[str, str] = rates.ME
     """
     found = []
     for place, of_sheet in group_by(rows, lambda row: (row.benchmark, row.version, row.model)).items():
-        (benchmark, version, model), lines = place, []
+        benchmark, version, model = place
+        lines = []
         for defense, of_defense in group_by(of_sheet, lambda row: row.defense).items():
             by_attack = group_by(of_defense, lambda row: row.attack)
             benign = by_attack.pop(NO_ATTACK, [])
@@ -124,17 +125,13 @@ class Report:
     is_brief: bool = False
     """Whether it is for a screen, which shows nothing of the rest."""
 
-    @property
-    def long_form(self) -> list[rates.MetricRow]:
-        """Every number, for other programs."""
-        paired = [row for denial in self.denials for row in denial.rows]
-        return [*self.rows, *self.measured, *paired]
-
 
 def results_output(found: Report, findings: Sequence[str] = ()) -> Output:
     """Make a report ready to be written in any form."""
     document = replace(results_document(found), quotable=findings)
-    return Output("agentsys results", document, records_of(rates.MetricRow, found.long_form))
+    paired = [row for denial in found.denials for row in denial.rows]
+    records = records_of(rates.MetricRow, [*found.rows, *found.measured, *paired])
+    return Output("agentsys results", document, records)
 
 
 Link = Callable[[Sheet, ResultsLine, str, str, str], str]
