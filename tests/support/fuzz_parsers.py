@@ -213,8 +213,8 @@ def _baselines() -> Iterator[Target]:
     yield Target(
         "DRIFT mask", lambda t: mask_spans(t, [t[2:30], "x"], strip_unmatched=True), ["abc def ghi " * 20]
     )
-    yield Target("DRIFT permission", lambda t: read_permission_reply(t, strictly=True), ["A", "**B**", "C."])
-    yield Target("DRIFT judge", lambda t: is_yes_verdict(t, strictly=True), ["<result>Yes</result>", "No"])
+    yield Target("DRIFT permission", lambda t: read_permission_reply(t, compat=False), ["A", "**B**", "C."])
+    yield Target("DRIFT judge", lambda t: is_yes_verdict(t, compat=False), ["<result>Yes</result>", "No"])
     yield from _actions()
     yield from _policies()
     names = ["send_money", "read_file", "get_iban"]
