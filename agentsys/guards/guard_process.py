@@ -28,7 +28,7 @@ from agentsys.base.json_values import to_plain_data
 from agentsys.errors import Unavailable
 from agentsys.guards import guard_worker
 from agentsys.guards.guard_spec import GuardSpec, guard_python
-from agentsys.guards.guard_worker import NonsenseReply, read_verdict
+from agentsys.guards.guard_worker import MOST_ACTS, NonsenseReply, read_verdict
 
 _START_S = 120.0
 """Seconds a guard has to load what it needs."""
@@ -93,6 +93,8 @@ class GuardProcess:
     def __init__(self, spec: GuardSpec) -> None:
         check_confinement(spec)
         self.spec, self.python = spec, guard_python(spec)
+        self.acts: list[str] = []
+        """What it did to its host, as far as that is seen; each once."""
         self.failures: Counter[str] = Counter()
         """Kind of failure -> how often."""
         self._lock = threading.Lock()
@@ -119,10 +121,20 @@ class GuardProcess:
         """Ask a gate about a call; a flag refuses it."""
         return self._ask("check", tool=tool, args=to_plain_data(args), text="", task="")
 
+    def describe_acts(self) -> dict[str, Any]:
+        """What it did until now, for the record of a case."""
+        return {"acts": list(self.acts)} if self.acts else {}
+
     def close(self) -> None:
-        """End the process and remove its folder."""
+        """End the process; what it left in its folder is noted before the folder goes."""
         with self._lock:
             self._stop()
+            with contextlib.suppress(
+                OSError
+            ):  # what it has started may have outlived it, and be at work there
+                for path in sorted(self._work.rglob("*")):
+                    if path.is_file() and path.name != "stderr":
+                        self._note([f"left {path.relative_to(self._work)} ({path.stat().st_size:,} bytes)"])
             self._folder.cleanup()
 
     def _ask(self, what: str, **values: Any) -> GuardVerdict:
@@ -156,6 +168,7 @@ class GuardProcess:
 
     def _ask_worker(self, line: Mapping[str, Any], limit_s: float | None = None) -> Mapping[str, Any]:
         reply = self._exchange(line, limit_s)
+        self._note(reply.pop("acts", None))
         if "error" in reply:
             raise NoVerdict(str(reply["error"]), str(reply.get("why")))
         return reply
@@ -241,6 +254,11 @@ class GuardProcess:
             raise NoVerdict("crash", type(error).__name__) from None
         except ValueError:
             raise NoVerdict("nonsense", "a reply that is no JSON") from None
+
+    def _note(self, acts: Any) -> None:
+        for act in acts if isinstance(acts, list) else ():
+            if act not in self.acts and len(self.acts) < MOST_ACTS:
+                self.acts.append(str(act)[:200])
 
     def _stop(self) -> None:
         if self._process is not None:

@@ -136,7 +136,8 @@ def replay_guards(specs: Mapping[str, GuardSpec], attack: str, version: str) -> 
                 under = CLEAN if metric == "benign_utility" else attack
                 where = f"{benchmark.name} {version}", under, "between"
                 score.numbers.append(GuardNumber(metric, *where, number))
-        score.failures = {} if process is None else process.failures
+        if process is not None:
+            score.acts, score.failures = process.acts, process.failures
     return scores, without
 
 

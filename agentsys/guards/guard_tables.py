@@ -174,14 +174,15 @@ def _build_cell(score: GuardScore, key: NumberKey, usual: int) -> GridCell:
 
 
 def _build_identity_grid(scores: Sequence[GuardScore]) -> Grid:
-    header = ("Guard", "Package", "Files", "Python", "CPU ms per 2 kB", "No verdict", "Note")
+    measured = "CPU ms per 2 kB", "No verdict", "Threshold at 1 % false alarms", "To its host"
     rows = []
     for score in scores:
         one, spec = score.identity, score.spec
         assert spec is not None
         failed = ", ".join(f"{kind} {count}" for kind, count in sorted(score.failures.items())) or "0"
         texts = _name_guard(score), " + ".join((one.package, *spec.beside)), one.files, one.python
-        rows.append(
-            cells(*texts, number_text(score.ms, ".1f"), f"{failed} ({spec.on_error})", spec.note or "-")
-        )
-    return Grid("What was measured", header, rows, names=7, wraps=frozenset({6}))
+        did = "; ".join(filter(None, [spec.note, *score.acts[:6]])) or "nothing seen"
+        failed = f"{failed} ({spec.on_error})"
+        rows.append(cells(*texts, number_text(score.ms, ".1f"), failed, score.at_one_percent or "-", did))
+    header = "Guard", "Package", "Files", "Python", *measured
+    return Grid("What was measured", header, rows, names=8, wraps=frozenset({6, 7}))

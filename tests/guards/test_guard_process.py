@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 import threading
@@ -67,20 +68,43 @@ def test_a_guard_that_fails_says_how_and_judges_the_next_text(
     assert not process.judge_text("a quiet text").flag
 
 
-def test_a_guard_writes_into_its_own_folder_alone(process: GuardProcess) -> None:
-    assert not process.judge_text("log").flag
+def test_a_guard_writes_into_its_own_folder_alone_and_what_it_did_is_told_once(process: GuardProcess) -> None:
+    for text in ("log", "launch", "crash, then log", "log"):
+        with contextlib.suppress(NoVerdict):
+            process.judge_text(text)
     with pytest.raises(NoVerdict, match="own folder only"):
         process.judge_text("spill")
     assert not Path("/tmp/agentsys-guard-spill").exists()
     with pytest.raises(NoVerdict, match="own folder only"):
         process.judge_text("move out")
     assert not Path("/tmp/agentsys-guard-moved").exists()
+    process.close()
+    assert process.acts == [
+        "writes guard.log",
+        "subprocess.Popen true",
+        "writes /tmp/agentsys-guard-spill (refused)",
+        "writes mine",
+        "renames mine",
+        "renames /tmp/agentsys-guard-moved (refused)",
+        "left guard.log (4 bytes)",
+        "left mine (4 bytes)",
+    ]
+
+
+def test_of_a_guard_that_does_much_the_first_things_are_told(process: GuardProcess) -> None:
+    for _ in range(2):
+        with pytest.raises(NoVerdict):
+            process.judge_text("litter, then crash")
+        process.judge_text("litter")
+    process.close()
+    assert process.acts == [f"writes litter{n}" for n in range(40)]
 
 
 @CONFINED
 def test_a_guard_has_no_network(process: GuardProcess) -> None:
     with pytest.raises(NoVerdict, match=r"OSError|unreachable"):
         process.judge_text("call home")
+    assert process.acts == ["socket.getaddrinfo 1.1.1.1", "socket.connect ('1.1.1.1', 53)"]
 
 
 def test_a_guard_sees_no_key(process: GuardProcess, monkeypatch: pytest.MonkeyPatch) -> None:
