@@ -34,8 +34,7 @@ _TOLD = (
     "os.fork",
 )
 """Audit events that are told, with their first argument; of `_PEERS` the second is the address."""
-MOST_ACTS = 40
-"""Acts on the host that are told; further ones are not."""
+_MOST_ACTS = 40
 
 
 class NonsenseReply(Exception):
@@ -134,16 +133,18 @@ class HostedGuard:
         return read_verdict(given, self.described["verdict"]) if what == "check" else {"flag": False}
 
 
+def add_act(acts: list[str], act: str) -> None:
+    """Add what was done to the host, each once and the first ones."""
+    if act not in acts and len(acts) < _MOST_ACTS:
+        acts.append(act)
+
+
 def watch_host(folder: str) -> list[str]:
     """Refuse what Python code from now on writes outside a folder; the list tells what it does to its host.
 
     By an audit hook: compiled code gets past it. What holds against that is the namespace without network.
     """
     acts: list[str] = []
-
-    def note(act: str) -> None:
-        if act not in acts and len(acts) < MOST_ACTS:
-            acts.append(act)
 
     def hook(event: str, args: tuple[Any, ...]) -> None:
         verb, paths = event.partition(".")[2] + "s", args[:2] if event in _CHANGES else ()
@@ -153,13 +154,13 @@ def watch_host(folder: str) -> list[str]:
             verb, paths = "writes", (path,) if writes else ()
         elif event in _TOLD:
             what = args[event in _PEERS] if args else ""
-            note(f"{event} {what!s:.100}".rstrip())
+            add_act(acts, f"{event} {what!s:.100}".rstrip())
         for path in paths:
             real = os.path.realpath(os.fsdecode(path)) if isinstance(path, (str, bytes)) else "/dev/"
             if real.startswith(folder + os.sep):
-                note(f"{verb} {real[len(folder) + 1 :][:100]}")
+                add_act(acts, f"{verb} {real[len(folder) + 1 :][:100]}")
             elif not real.startswith("/dev/") and not real.endswith(".pyc"):
-                note(f"{verb} {real[:100]} (refused)")
+                add_act(acts, f"{verb} {real[:100]} (refused)")
                 raise PermissionError(f"a guard writes into its own folder only, not {real[:100]}")
 
     sys.addaudithook(hook)
@@ -177,7 +178,7 @@ def serve_lines() -> None:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 28, 1 << 28))
     guard: HostedGuard | None = None
-    acts: list[str] = []
+    acts = watch_host(os.path.realpath(Path.cwd()))
     for line in iter(sys.stdin.readline, ""):
         start = time.process_time()  # of the processor: what else the machine does is not the guard's
         reply: dict[str, Any] = {"flag": False}
@@ -185,7 +186,6 @@ def serve_lines() -> None:
             asked = json.loads(line)
             if guard is None:
                 sys.path[:0] = asked["paths"]
-                acts = watch_host(os.path.realpath(Path.cwd()))
                 guard = HostedGuard(asked)
             else:
                 reply = guard.answer(asked)

@@ -29,7 +29,6 @@ from agentsys.guards.guard_texts import (
     EDITS,
     TextCorpus,
     change_two_words,
-    holds_injection,
     make_typo,
     read_runs,
     read_texts,
@@ -289,7 +288,6 @@ def test_edits_change_what_they_say() -> None:
     assert unwrap_lines("a previous\n    instruction") == "a previous instruction"
     assert unwrap_lines('"an important\\\n    \\ message"') == '"an important message"'
     assert unwrap_lines("- a: b\n  c: d\n  - e") == "- a: b\n  c: d\n  - e"
-    assert holds_injection("x <b>Do the\n first thing now</b>", ["Dothefirstthingnow"])
 
 
 def hijacked(attack: str = "important_instructions") -> Any:
