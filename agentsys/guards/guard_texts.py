@@ -96,13 +96,11 @@ def read_texts(file: Path, corpus: TextCorpus) -> None:
 
 
 def _parse_case(line: Mapping[str, Any]) -> TextCase:
-    bench, suite, user, attack, injection = (
-        str(line.get(key) or "") for key in ("bench", "suite", "ut", "att", "inj")
-    )
+    keys = ("bench", "suite", "ut", "att", "inj")
+    bench, suite, user, attack, injection = (str(line.get(key) or "") for key in keys)
+    scores = bool(line["utility"]), bool(line["security"])
     seen = tuple((str(name), bool(held)) for name, held in line["seen"])
-    return TextCase(
-        bench, suite, user, attack, injection, bool(line["utility"]), bool(line["security"]), seen
-    )
+    return TextCase(bench, suite, user, attack, injection, *scores, seen)
 
 
 def _read_lines(file: Path) -> Iterator[dict[str, Any]]:

@@ -46,18 +46,13 @@ def load_guards(
     found: dict[str, GuardSpec] = {}
     for name in names if ALL not in names else list_config_names("defense", config_dirs):
         config = load_config("defense", name, config_dirs)
-        if config.pop("_target_", None) != _TARGET:
-            if ALL not in names:
-                raise ConfigError(
-                    f"defense '{name}' is no guard: its YAML has another _target_ than {_TARGET}."
-                )
-            continue
-        spec = read_guard_spec(name, config)
-        if spec.kind in kinds:
+        of_guard = config.pop("_target_", None) == _TARGET
+        spec = read_guard_spec(name, config) if of_guard else None
+        if spec is not None and spec.kind in kinds:
             found[name] = spec.model_copy(update={"unconfined": True}) if unconfined else spec
         elif ALL not in names:
-            other = "replay" if spec.kind == "call" else "score"
-            raise ConfigError(f"guard '{name}' is of kind {spec.kind}: agentsys guards {other} {name}.")
+            kind = f"a guard of kind {spec.kind}" if spec else f"no guard: its _target_ is not {_TARGET}"
+            raise ConfigError(f"defense '{name}' is {kind}; this takes guards of kind {', '.join(kinds)}.")
     return found
 
 

@@ -7,6 +7,7 @@ import json
 import math
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ from agentsys.base.config_catalog import load_config
 from agentsys.benchmarks.agentdojo import AgentDojo
 from agentsys.errors import ConfigError
 from agentsys.guards import ROOM, guard_score
-from agentsys.guards.guard_process import GuardProcess, find_namespace
+from agentsys.guards.guard_process import GuardProcess, GuardVerdict, find_namespace
 from agentsys.guards.guard_replay import list_replay_cases, replay_case
 from agentsys.guards.guard_score import GuardNumber, GuardScore, score_guard, score_nothing
 from agentsys.guards.guard_spec import GuardIdentity, install_guard, read_guard_spec
@@ -153,6 +154,7 @@ def test_own_texts_are_scored_and_a_guard_that_is_too_weak_ends_with_a_code(tmp_
     assert values["passes", ""] == (10, 10)
     assert values["asr", ""] == (10, 10)
     assert values["lost", ""] == (5, 20)
+    assert values["benign_utility", ""] == (95, 20)
     assert values["flagged", "tag renamed"] == (0, 9)
     assert values["before_edit", "tag renamed"] == (100, 9)
     assert values["asr", "tag renamed"] == (100, 10)
@@ -309,6 +311,19 @@ def test_the_hijacked_agent_is_replayed_in_706_cases_and_340_are_counted(tmp_pat
         assert not gated.security, "a refused call does not count, whatever was proposed"
         assert gated.refused["attack"] == [True]
     gate.close()
+
+
+def test_the_replayed_attack_calls_behind_the_first_result_that_holds_its_text() -> None:
+    case = next(case for case in hijacked()[0] if case.injection_task and case.suite.name == "banking")
+    paid = []
+
+    def permit(tool: str, args: dict[str, Any]) -> GuardVerdict:
+        paid.append(args.get("recipient", tool))
+        return GuardVerdict(flag=False)
+
+    gate: Any = SimpleNamespace(begin_task=str, show_result=lambda *_: None, rule_on_call=permit)
+    assert replay_case(case, gate).security
+    assert paid == ["read_file", "US133000000121212121212", "UK12345678901234567890"]
 
 
 @pytest.mark.slow
