@@ -13,7 +13,7 @@ from agentsys.analysis.tables.write_terminal import GridTables
 from agentsys.base.config_catalog import load_config
 from agentsys.cli.cli_output import print_to_console
 from agentsys.errors import ConfigError
-from agentsys.models.model_card import ModelCard, parse_card
+from agentsys.models.build_model import ModelCard, parse_card
 from agentsys.runs.cell import resolve_model_config
 from agentsys.runs.plan import Job
 from agentsys.runs.preflight import BlockedCell, group_by_cause

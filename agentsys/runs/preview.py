@@ -20,8 +20,8 @@ from agentsys.attacks.injection_vectors import unescape_for_suite
 from agentsys.base.grouping import group_by
 from agentsys.contracts import AttackKind, NotInjectable, Victim
 from agentsys.errors import ConfigError, unknown_name
+from agentsys.models.build_model import ModelCard, parse_card
 from agentsys.models.chat import ChatModel, Usage
-from agentsys.models.model_card import ModelCard, parse_card
 from agentsys.models.pricing import cost_usd
 from agentsys.models.trace import Tracer, use_tracer
 from agentsys.records.schema import RoleUsage

@@ -1,15 +1,35 @@
-"""Models that keep accounts: `MeteredModel` of requests sent, `RecordingModel` of what a case asked."""
+"""Models that keep accounts: `MeteredModel` of requests sent, `RecordingModel` of what a case asked.
+
+`RetryingModel` asks again after errors that pass, with exponential backoff and full jitter. It alone does: the
+SDKs' own retries are switched off, so that every request is counted. What a refusal means for others who ask the
+same model is `RateLimitedModel`'s business. Which errors pass is in `agentsys.models.chat` and docs/errors.md.
+"""
 
 from __future__ import annotations
 
 import json
+import random
 import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+
+from pydantic import BaseModel, ConfigDict, Field
 
 from agentsys.base.ledger import LedgerEntry
 from agentsys.models.budget import Amount, UsageLog
-from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, ErrorKind, ModelError, ModelWrapper, Usage
+from agentsys.models.chat import (
+    ChatModel,
+    ChatReply,
+    ChatRequest,
+    Consequence,
+    ErrorKind,
+    ModelError,
+    ModelWrapper,
+    Usage,
+)
 from agentsys.models.pricing import Price
-from agentsys.models.reply_checks import count_oddities
+from agentsys.models.reply_checks import count_oddities, is_empty_reply
 from agentsys.models.trace import Tracer, current_tracer
 from agentsys.models.wrappers.rate_limit import guess_prompt_tokens
 
@@ -133,3 +153,108 @@ def _check_case_budget(tracer: Tracer) -> None:
     if budget.case_seconds is not None and tracer.seconds >= budget.case_seconds:
         text = f"budget.case_seconds={budget.case_seconds:g} is used up ({tracer.seconds:.1f} s)"
         raise ModelError(ErrorKind.CASE_BUDGET, text)
+
+
+class RetryPolicy(BaseModel):
+    """The patience with which a model is asked again; `retry:` in its YAML."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    attempts: int = Field(default=8, ge=1)
+    """Most requests for one reply."""
+    base_s: float = Field(default=1.0, ge=0)
+    """Bound of the first wait in seconds; it doubles with each attempt, and the wait is drawn below it."""
+    longest_s: float = Field(default=60.0, ge=0)
+    """Bound of the later waits. A server's Retry-After may be longer."""
+    total_s: float = Field(default=600.0, ge=0)
+    """Most seconds spent between the requests for one reply; rather than wait longer, we give up."""
+    empty_retries: int = Field(default=3, ge=0)
+    """How often an empty reply is asked for again before it is delivered as it is."""
+
+
+NO_RETRY = RetryPolicy(attempts=1, empty_retries=0)
+"""For scripted models, whose answer would be the same again."""
+
+
+@dataclass(frozen=True)
+class RetryTiming:
+    """The outside world as a retry sees it; tests hand in fakes."""
+
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+    draw: Callable[[], float] = field(default_factory=lambda: random.Random().random)
+    """A number in [0, 1). Waits must differ between threads; no result depends on them."""
+
+
+class RetryingModel(ModelWrapper):
+    """A model that is asked again where that may help."""
+
+    def __init__(self, model: ChatModel, policy: RetryPolicy, timing: RetryTiming | None = None) -> None:
+        super().__init__(model)
+        self.policy = policy
+        self._timing = timing or RetryTiming()
+
+    def complete(self, request: ChatRequest) -> ChatReply:
+        """Ask until there is a reply, or an error that lasts.
+
+        An empty reply is asked for again too. What empty and unusable answers cost is part of the reply's
+        cost, or of the error's.
+
+        Raises:
+            ModelError: The last one, with `attempts`, `usage` and `cost_usd` of all of them.
+        """
+        start = self._timing.clock()
+        waited, attempt, empties, wasted = 0.0, 0, 0, _WastedUsage()
+        while True:
+            attempt += 1
+            try:
+                reply = self.model.complete(request)
+                # A cut one would be cut at the same place again.
+                enough = empties >= self.policy.empty_retries or attempt >= self.policy.attempts
+                if reply.cut or enough or not is_empty_reply(reply):
+                    reply = replace(reply, empty_before=empties, latency_s=self._timing.clock() - start)
+                    return _add_wasted(reply, wasted, attempt)
+                empties += 1
+                wasted.add(reply.usage, reply.cost_usd)
+            except ModelError as error:
+                wasted.add(error.usage, error.cost_usd)
+                pause = self._pause_s(attempt, error.retry_after_s)
+                gives_up = attempt >= self.policy.attempts or waited + pause > self.policy.total_s
+                if gives_up or error.kind.consequence is not Consequence.RETRY:
+                    error.attempts, error.usage, error.cost_usd = attempt, wasted.usage, wasted.cost_usd
+                    raise
+            else:
+                pause = self._pause_s(attempt, None)
+            self._wait(pause)
+            waited += pause
+
+    def _pause_s(self, attempt: int, asked_s: float | None) -> float:
+        bound = min(self.policy.longest_s, self.policy.base_s * 2.0 ** min(attempt - 1, 30))
+        jitter = self._timing.draw() * bound
+        # A little jitter on top of Retry-After, or all who were sent away come back in the same moment.
+        return jitter if asked_s is None else asked_s + min(jitter, 0.1 * asked_s)
+
+    def _wait(self, pause: float) -> None:
+        books = current_tracer().usage_log
+        with nullcontext() if books is None else books.meter.count_wait(retry=True):
+            self._timing.sleep(pause)
+
+
+@dataclass
+class _WastedUsage:
+    """The tokens and cost of the answers before the last one."""
+
+    usage: Usage = field(default_factory=Usage)
+    cost_usd: float | None = 0.0
+
+    def add(self, usage: Usage, cost_usd: float | None) -> None:
+        self.usage += usage
+        self.cost_usd = None if self.cost_usd is None or cost_usd is None else self.cost_usd + cost_usd
+
+
+def _add_wasted(reply: ChatReply, wasted: _WastedUsage, attempts: int) -> ChatReply:
+    usage = wasted.usage + reply.usage
+    unknown = wasted.cost_usd is None or reply.cost_usd is None
+    cost = None if unknown else (wasted.cost_usd or 0.0) + (reply.cost_usd or 0.0)
+    requests = attempts - 1 if reply.from_cache else attempts
+    return replace(reply, usage=usage, cost_usd=cost, attempts=requests)
