@@ -170,8 +170,7 @@ def _print_plan(session: Session, console: Console) -> None:
 
 
 def _run_with_progress(session: Session, console: Console, *, verbose: bool) -> RunOutcome:
-    from agentsys.cli.run_progress import LiveProgress, PlainProgress, VerboseProgress
-    from agentsys.runs.run_totals import RunningTotals
+    from agentsys.cli.run_progress import LiveProgress, PlainProgress, RunningTotals, VerboseProgress
 
     totals = RunningTotals.of_jobs(session.plan.open_jobs)
     meter = None if session.books is None else session.books.meter
@@ -265,9 +264,7 @@ def _print_conclusion(session: Session, outcome: RunOutcome, console: Console) -
     if outcome.finished and outcome.errors == outcome.finished and not session.plan.finished:
         from agentsys.runs.run_totals import describe_likely_cause
 
-        print_to_console(
-            console, f"Nothing completed: {describe_likely_cause(outcome.troubles, session.settings)}"
-        )
+        print_to_console(console, f"Nothing completed: {describe_likely_cause(outcome.troubles)}")
         raise typer.Exit(1)
     if outcome.ended_cells:
         raise typer.Exit(1)

@@ -36,7 +36,7 @@ from agentsys.records.schema import (
 )
 from agentsys.runs.plan import Job
 from agentsys.runs.run_case import CaseRun, format_traceback, new_case_run
-from agentsys.runs.run_control import CaseEnd
+from agentsys.runs.run_totals import CaseEnd
 from agentsys.runs.settings import code_versions
 
 _MOST_TOKENS = 2**53

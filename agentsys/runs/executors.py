@@ -12,13 +12,16 @@ import os
 import queue
 import signal
 import sys
+import threading
 import time
 import warnings
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from agentsys.errors import ConfigError, StopRequested
@@ -28,13 +31,50 @@ from agentsys.runs.build_record import build_case_end, build_lost_case
 from agentsys.runs.claims import Claims
 from agentsys.runs.plan import Job
 from agentsys.runs.run_case import SearchStopped, run_case
-from agentsys.runs.run_control import CaseEnd, RunTally, defer_signals
 from agentsys.runs.run_searches import RunSearches
-from agentsys.runs.run_totals import AbandonedCell, Listener, RunOutcome
+from agentsys.runs.run_totals import AbandonedCell, CaseEnd, Listener, RunOutcome, RunTally
 from agentsys.runs.settings import ExecutorSettings
 from agentsys.runs.store import Store, StoreError
 
 _RETRY_S = 0.5
+
+_STOP_SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+"""Windows has no SIGHUP."""
+
+
+@contextmanager
+def defer_signals() -> Iterator[Callable[[], None]]:
+    """Inside the block signals that end the run wait until the function is called that is handed out.
+
+    It does what each handler would have done, so it may raise. Otherwise they strike anywhere: between the
+    end of a case and the line that books it, too. A second Ctrl-C strikes at once, as the function may never
+    be called again. On other threads than the main one, which get no signals, nothing changes.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: None
+        return
+    handlers = {
+        int(number): handler for number in _STOP_SIGNALS if callable(handler := signal.getsignal(number))
+    }
+    waiting = deque[int]()
+
+    def note(number: int, frame: FrameType | None) -> None:
+        if waiting and number == signal.SIGINT:
+            handlers[number](number, frame)
+        waiting.append(number)
+
+    def heed() -> None:
+        while waiting:
+            number = waiting.popleft()
+            handlers[number](number, None)
+
+    for number in handlers:
+        signal.signal(number, note)
+    try:
+        yield heed
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
 
 
 def run_on_threads(

@@ -23,7 +23,7 @@ from agentsys.runs.run_case import (
     play_case,
     run_guarded,
 )
-from agentsys.runs.run_control import CaseEnd
+from agentsys.runs.run_totals import CaseEnd
 from agentsys.runs.search_plan import (
     SearchKey,
     StoredAttempt,

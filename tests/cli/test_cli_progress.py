@@ -7,9 +7,8 @@ import io
 import pytest
 from rich.console import Console
 
-from agentsys.cli.run_progress import LiveProgress, PlainProgress
+from agentsys.cli.run_progress import CellLabels, CellTotals, LiveProgress, PlainProgress, RunningTotals
 from agentsys.models.budget import Meter
-from agentsys.runs.run_totals import CellLabels, CellTotals, RunningTotals
 
 
 def drawn(width: int) -> list[str]:

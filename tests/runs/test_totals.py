@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from agentsys.cli.run_progress import CellLabels, CellTotals, RunningTotals
 from agentsys.records.case import Case
 from agentsys.records.schema import CaseRecord, RoleUsage
-from agentsys.runs.run_totals import CellLabels, CellTotals, RunningTotals
 
 
 def record(

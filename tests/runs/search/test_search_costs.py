@@ -50,7 +50,7 @@ def test_an_estimate_counts_the_whole_budget_of_target_and_attacker(tmp_path: Pa
 
 
 def test_totals_count_attempts_and_no_cost_twice(tmp_path: Path) -> None:
-    from agentsys.runs.run_totals import RunningTotals
+    from agentsys.cli.run_progress import RunningTotals
 
     listener = Silent()
     modes = "attack.mode=transfer,per_case"
