@@ -15,7 +15,6 @@ from agentsys.cli.cli_output import print_to_console
 from agentsys.errors import ConfigError
 from agentsys.models.build_model import ModelCard, parse_card
 from agentsys.runs.cell import resolve_model_config
-from agentsys.runs.plan import Job
 from agentsys.runs.preflight import BlockedCell, group_by_cause
 from agentsys.runs.preview import CellKey, CostEstimate, can_cost_more, estimate_costs, rehearse_jobs
 from agentsys.runs.run_session import Session
@@ -28,7 +27,7 @@ _ESTIMATE_NOTE = (
 
 def show_estimate(session: Session, config_dirs: Sequence[Path], console: Console) -> None:
     """Print what each cell of a rehearsal will cost, and what cannot run here."""
-    counts = count_cases_by_cell(session.plan.open_jobs)
+    counts = Counter(job.labels for job in session.plan.open_jobs)
     with console.status("Estimating tokens on the simulated model ..."):
         estimates = estimate_costs(session.plan.open_jobs, _load_role_cards(session, config_dirs))
     needs = {job.labels: job.cell.lacks[0].needs for job in session.plan.open_jobs if job.cell.lacks}
@@ -68,11 +67,6 @@ def refuse_if_expensive(session: Session, config_dirs: Sequence[Path], console: 
             f"This plan is estimated at ${usd:,.2f}, above budget.ask_above_usd={budget.ask_above_usd:g}. "
             "Give it a budget (budget.usd=SUM), or start it with --yes; --dry-run shows the estimate."
         )
-
-
-def count_cases_by_cell(jobs: Sequence[Job]) -> Counter[CellKey]:
-    """How many cases each cell has."""
-    return Counter(job.labels for job in jobs)
 
 
 def _load_role_cards(session: Session, config_dirs: Sequence[Path]) -> dict[str, ModelCard]:

@@ -161,7 +161,9 @@ def _print_plan(session: Session, console: Console) -> None:
     for left_out in plan.skipped:
         print_to_console(console, left_out.summary_line)
     if plan.searched:
-        print_to_console(console, session.searches.summary_line)
+        from agentsys.runs.search_plan import describe_searches
+
+        print_to_console(console, describe_searches(plan.searched, session.store))
     for key in plan.corrupt[:5]:
         print_to_console(
             console,

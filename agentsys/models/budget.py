@@ -258,8 +258,10 @@ class Meter:
             self.usd += cost_usd or 0.0
             self.tokens += usage.prompt + usage.completion
             self.longest_reply = max(self.longest_reply, usage.completion)
-            self._reserved -= aside
-            self._refresh_others()
+            if aside.requests:
+                self._reserved -= aside
+            if self._file is not None:
+                self._refresh_others()
             self._changed.notify_all()
 
     def assume_usage(self, most: Amount, aside: Amount = _NOTHING) -> None:

@@ -172,20 +172,15 @@ class _ThreadRun:
         while not self.attempts.empty():
             self.tally.listener.attempted(self.attempts.get())
         for future in done:
-            self._book_ended(future, self.running.pop(future))
+            job = self.running.pop(future)
+            try:
+                if (end := future.result()) is not None:
+                    self.tally.book(job, end, len(self.running))
+            except StoreError as error:
+                self.tally.stop(str(error), len(self.running))
+            except RunBudgetReached:
+                self.tally.end_by_budget(len(self.running))
         self.tally.listener.tick()
-
-    def _book_ended(self, future: Future[CaseEnd | None], job: Job) -> None:
-        try:
-            end = future.result()
-        except StoreError as error:
-            self.tally.stop(str(error), len(self.running))
-            return
-        except RunBudgetReached:
-            self.tally.end_by_budget(len(self.running))
-            return
-        if end is not None:
-            self.tally.book(job, end, len(self.running))
 
 
 def run_and_store(job: Job, store: Store, searches: RunSearches, claims: Claims) -> CaseEnd | None:
@@ -337,7 +332,7 @@ class _NodeWatch:
                 continue
             if (found := store.load_record(job.case)) is not None:
                 self._stored[place] = True
-                self._tally.book(job, CaseEnd(found.record, {"error": found.error}), self._running)
+                self._tally.book(job, CaseEnd(found[0], {"error": found[1]}), self._running)
 
     @property
     def _running(self) -> int:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 from agentsys.abilities import NamesExclusions, NamesTasks, PicksPairs, SparesUserTasks
 from agentsys.attacks.attack_search import is_searched
@@ -72,8 +72,7 @@ def list_cells(jobs: Iterable[Job]) -> list[Cell]:
     return list({id(job.cell): job.cell for job in jobs}.values())
 
 
-@dataclass(frozen=True)
-class CellPairs:
+class CellPairs(NamedTuple):
     """The pairs of one cell."""
 
     fit: Mapping[str, tuple[TaskPair, ...]]
@@ -82,8 +81,7 @@ class CellPairs:
     """(suite, pair) of the others."""
 
 
-@dataclass(frozen=True)
-class ExcludedPairs:
+class ExcludedPairs(NamedTuple):
     """The pairs that one attack does not apply to."""
 
     attack: str
@@ -193,11 +191,6 @@ class Plan:
     def searched(self) -> list[Job]:
         """The cases among `open_jobs` whose text has to be searched for."""
         return [job for job in self.open_jobs if job.needs_search]
-
-    @cached_property
-    def pipelines(self) -> list[str]:
-        """The folders that the records of all cases lie in."""
-        return list(dict.fromkeys(job.case.pipeline for job in self.jobs))
 
 
 def plan_cases(cells: Sequence[Cell], store: Store, *, again: bool = False) -> Plan:

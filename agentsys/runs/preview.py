@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from agentsys.abilities import NamesSources
 from agentsys.attacks.attack_search import Attempt, AttemptPosition, Judgement, Proposal
@@ -42,8 +42,7 @@ CellKey = tuple[str, str, str]
 """Labels of model, defense and attack."""
 
 
-@dataclass(frozen=True)
-class CostEstimate:
+class CostEstimate(NamedTuple):
     """A guess about one cell."""
 
     tokens: int
@@ -100,7 +99,7 @@ def _estimate_cell(suites: Sequence[Sequence[Job]], cards: Mapping[str, ModelCar
         for run in played:
             if run.ends_cell:
                 return CostEstimate(0, None, run.error)
-        samples = [_trace_usage(run.tracer) for run in played]
+        samples = [sum_usage_by_role(run.tracer.all_calls) for run in played]
         # Queries of searches are runs of the same agent; what their attacker costs comes on top.
         runs = (len(jobs) + count_queries(jobs)) / len(samples)
         weighed = [(runs, *item) for sample in samples for item in sample.items()]
@@ -111,10 +110,6 @@ def _estimate_cell(suites: Sequence[Sequence[Job]], cards: Mapping[str, ModelCar
             known = known and spent is not None
             cost += weight * (spent or 0.0)
     return CostEstimate(round(tokens), cost if known else None)
-
-
-def _trace_usage(tracer: Tracer) -> Mapping[str, RoleUsage]:
-    return sum_usage_by_role([call for span in tracer.spans for call in span.calls])
 
 
 _FEEDBACK = "x" * 450
@@ -148,7 +143,7 @@ def _rehearse_search(homes: Sequence[Job]) -> Mapping[str, RoleUsage]:
     with use_tracer(tracer):
         quest = build_quest(homes)
         searched_attack(job).search(quest, _UnmovedTarget(job.cell.stack.for_scene(case_scene(job))))
-    return _trace_usage(tracer)
+    return sum_usage_by_role(tracer.all_calls)
 
 
 @dataclass
@@ -164,24 +159,14 @@ class _UnmovedTarget:
         return Attempt(self.number, place, proposal, success=False, judgement=Judgement(1, _FEEDBACK))
 
 
-@dataclass(frozen=True)
-class AttackText:
+class AttackText(NamedTuple):
     """The text for one injection vector."""
 
+    vector: str
     written: str
     """As the attack wrote it."""
     read: str
     """As a model reads it: substitution into YAML folds line breaks and resolves escapes."""
-
-
-@dataclass(frozen=True)
-class AttackTexts:
-    """All that an attack writes for one pair of tasks."""
-
-    texts: Mapping[str, AttackText]
-    """Injection vector -> the text for it."""
-    sources: Sequence[str]
-    """Where the texts come from, a line each; empty where the attack wrote them."""
 
 
 def write_attack_texts(
@@ -190,8 +175,8 @@ def write_attack_texts(
     user_task: str,
     injection_task: str,
     config_dirs: Sequence[Path] = (),
-) -> AttackTexts:
-    """The texts for one pair of tasks.
+) -> tuple[list[AttackText], Sequence[str]]:
+    """The texts for one pair of tasks, and where they come from, a line each: nothing where the attack wrote them.
 
     Args:
         overrides: Hydra overrides that choose attack, benchmark and model (for the victim's name).
@@ -216,8 +201,8 @@ def write_attack_texts(
         written: Mapping[str, str] = attack.injections(suite, user, injection, victim)
     except NotInjectable as error:
         raise ConfigError(f"{error}") from None
-    texts = {vector: AttackText(text, unescape_for_suite(suite, text)) for vector, text in written.items()}
-    return AttackTexts(texts, attack.provenance if isinstance(attack, NamesSources) else ())
+    texts = [AttackText(vector, text, unescape_for_suite(suite, text)) for vector, text in written.items()]
+    return texts, attack.provenance if isinstance(attack, NamesSources) else ()
 
 
 def _find_task(kind: str, name: str, tasks: Mapping[str, Any]) -> Any:

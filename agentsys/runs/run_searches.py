@@ -12,14 +12,12 @@ from agentsys.attacks.attacker_prompt import ATTACKER_ROLES
 from agentsys.attacks.attacker_reply import ReplyFault
 from agentsys.attacks.search_options import PER_CASE, TRANSFER, ArtefactEntry
 from agentsys.records.schema import CaseRecord, SearchFacts
-from agentsys.runs.build_record import build_case_end
+from agentsys.runs.build_record import CaseRun, build_case_end, new_case_run
 from agentsys.runs.claims import Claims
 from agentsys.runs.plan import Job
 from agentsys.runs.run_case import (
-    CaseRun,
     SearchFailed,
     SearchStopped,
-    new_case_run,
     play_case,
     run_guarded,
 )

@@ -183,28 +183,14 @@ def _to_model_call(stored: StoredCall) -> ModelCall:
     return ModelCall(usage=usage, **own)
 
 
-@dataclass(frozen=True)
-class SearchPlan:
-    """The searches behind some cases."""
-
-    searches: int = 0
-    attempts: int = 0
-    """Most queries that are still to be made."""
-
-    @property
-    def summary_line(self) -> str:
-        """One line for the announcement."""
-        which = "1 search" if self.searches == 1 else f"{self.searches} searches"
-        return (
-            f"{which} for an attack's text with at most {self.attempts} queries still to make, each"
-            " a run of the agent."
-        )
-
-
-def plan_searches(jobs: Iterable[Job], store: Store) -> SearchPlan:
-    """The searches of cases that are to be run; attempts made in an earlier run are not counted."""
+def describe_searches(jobs: Iterable[Job], store: Store) -> str:
+    """One line on the searches of cases that are to be run; attempts of an earlier run are not counted."""
     first = find_first_of_searches(jobs)
-    return SearchPlan(len(first), sum(_count_queries_left(job, store) for job in first))
+    which = "1 search" if len(first) == 1 else f"{len(first)} searches"
+    queries = sum(_count_queries_left(job, store) for job in first)
+    return (
+        f"{which} for an attack's text with at most {queries} queries still to make, each a run of the agent."
+    )
 
 
 def check_searches(jobs: Iterable[Job], store: Store) -> None:

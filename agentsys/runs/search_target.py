@@ -28,14 +28,12 @@ from agentsys.contracts import InjectionTask, Suite, UserTask
 from agentsys.models.chat import ChatModel, ChatReply, ChatRequest, ErrorKind, ModelError, text_of
 from agentsys.models.trace import Span, Tracer, span
 from agentsys.records.schema import UNFINISHED, AttemptFacts, CaseRecord, EarlyProposal
-from agentsys.runs.build_record import build_agentdojo_fields, build_record
+from agentsys.runs.build_record import CaseRun, build_agentdojo_fields, build_record, new_case_run
 from agentsys.runs.plan import Job
 from agentsys.runs.run_case import (
-    CaseRun,
     SearchFailed,
     SearchStopped,
     case_scene,
-    new_case_run,
     play_case,
     run_guarded,
 )

@@ -91,7 +91,12 @@ class MeteredModel(ModelWrapper):
                 books.meter.assume_usage(self._worst_amount(books, request, written), aside)
             else:
                 books.meter.add_usage(usage, cost_usd, aside)
-            self._log_request(books, request, usage, cost_usd, failure)
+            if books.ledger is not None and self._sent:
+                counts = usage.prompt, usage.completion, usage.cached, usage.reasoning
+                asked = current_tracer().case, self.name, request.role
+                books.ledger.add(
+                    LedgerEntry(time.time(), *asked, *counts, cost_usd, failure, usage.uncounted)
+                )
 
     def _max_amount(self, books: UsageLog, request: ChatRequest) -> Amount:
         """The most that a request is likely to cost: twice what such prompts usually do, and a long reply."""
@@ -108,18 +113,6 @@ class MeteredModel(ModelWrapper):
         reply = max(bound, books.meter.longest_reply, len(written.encode("utf-8", "replace")))
         usd = 0.0 if self._price is None else self._price.max_usd(prompt, reply)
         return Amount(usd, prompt + reply, requests=1)
-
-    def _log_request(
-        self, books: UsageLog, request: ChatRequest, usage: Usage, cost_usd: float | None, error: str | None
-    ) -> None:
-        if books.ledger is None or not self._sent:
-            return
-        counts = usage.prompt, usage.completion, usage.cached, usage.reasoning
-        case = current_tracer().case
-        entry = LedgerEntry(
-            time.time(), case, self.name, request.role, *counts, cost_usd, error, usage.uncounted
-        )
-        books.ledger.add(entry)
 
 
 class RecordingModel(ModelWrapper):
