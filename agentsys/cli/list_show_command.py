@@ -12,8 +12,8 @@ from typer.core import TyperGroup
 from agentsys.analysis.tables.table_document import between_words
 from agentsys.base.config_catalog import CONFIG_GROUPS, find_config_file, list_config_names, read_description
 from agentsys.base.object_import import add_plugin_paths
+from agentsys.cli import complete_names, complete_overrides, format_examples
 from agentsys.cli.cli_output import ConfigDirOption, PluginPathOption, print_line, table_width
-from agentsys.cli.lazy_commands import complete_names, complete_overrides, format_examples
 from agentsys.cli.terminal import escape_controls, escape_to_line
 from agentsys.errors import ConfigError, unknown_name
 

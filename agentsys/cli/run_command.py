@@ -17,8 +17,8 @@ import typer
 
 from agentsys.base.grouping import format_count
 from agentsys.base.ledger import sum_ledgers
+from agentsys.cli import complete_overrides
 from agentsys.cli.cli_output import PluginPathOption, next_step_line, print_to_console, table_width
-from agentsys.cli.lazy_commands import complete_overrides
 from agentsys.cli.terminal import escape_controls, raise_on_stop_signals
 from agentsys.errors import ConfigError
 

@@ -95,11 +95,13 @@ def encode_plan(logdir: Path, cases: Iterable[Case]) -> tuple[Path, bytes]:
     return logdir / PLANS_FOLDER / f"{hashlib.sha256(data).hexdigest()[:16]}.plan", data
 
 
-def load_planned_cells(logdir: Path) -> Iterator[PlannedCell]:
+def load_planned_cells(logdir: Path) -> list[PlannedCell]:
     """Everything that was ever planned into a log folder; nothing where no plan is kept or can be read."""
+    found = list[PlannedCell]()
     for path in sorted((logdir / PLANS_FOLDER).glob("*.plan")):
         with suppress(OSError, ValueError):  # a newer version's, or damaged: nothing to tell
-            yield from StoredPlan.model_validate(orjson.loads(path.read_bytes())).cells
+            found += StoredPlan.model_validate(orjson.loads(path.read_bytes())).cells
+    return found
 
 
 _DEEPEST = 5

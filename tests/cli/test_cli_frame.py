@@ -11,8 +11,7 @@ import typer
 from typer.testing import CliRunner
 
 from agentsys import __version__
-from agentsys.cli import COMMANDS, app, main, terminal
-from agentsys.cli.lazy_commands import make_lazy_group
+from agentsys.cli import COMMANDS, app, main, make_lazy_group, terminal
 from agentsys.errors import ConfigError
 from agentsys.extensions import CommandSource
 
