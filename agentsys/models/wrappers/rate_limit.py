@@ -19,6 +19,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from agentsys.base.atomic_file import CAN_LOCK, lock_file
 from agentsys.base.json_values import to_json_bytes
 from agentsys.models.chat import (
     ChatModel,
@@ -149,12 +150,6 @@ def _next_token_at(pace: RateState, policy: RatePolicy, now: float, tokens: floa
     if policy.tokens is None:
         return pace.next_token
     return max(pace.next_token, now) + tokens * 60 / policy.tokens
-
-
-try:
-    import fcntl
-except ImportError:  # Windows: then each process keeps to the rate by itself
-    fcntl = None  # type: ignore[assignment]
 
 
 _POLL_EVERY_S = 0.1
@@ -297,20 +292,13 @@ def _read_state(file: int) -> RateState | None:
 @contextmanager
 def _lock_file(path: Path | None) -> Iterator[int | None]:
     """The file of a rate, held against other processes; None where there can be none."""
-    if path is None or fcntl is None:
-        yield None
-        return
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-    except OSError:
-        yield None
-        return
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX)
+    with contextlib.ExitStack() as held:
+        file = None
+        if path is not None and CAN_LOCK:
+            with contextlib.suppress(OSError):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                file = held.enter_context(lock_file(path))
         yield file
-    finally:
-        os.close(file)
 
 
 class _FairLock:
