@@ -163,7 +163,6 @@ def _read_text(content: object) -> str:
 
 
 def _count_attacks(folders: Sequence[Path]) -> tuple[int, int]:
-    """Attacked cases whose injection task was carried out, and all of them."""
     attacked = [path for folder in folders for path in folder.glob("*/*/important_instructions/*.json")]
     return sum(orjson.loads(path.read_bytes())["security"] for path in attacked), len(attacked)
 

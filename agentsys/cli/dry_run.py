@@ -77,7 +77,6 @@ def _load_role_cards(session: Session, config_dirs: Sequence[Path]) -> dict[str,
 
 
 def _estimate_columns(guess: CostEstimate, needs: str | None) -> tuple[str, str]:
-    """Tokens and cost of a cell, as the table has them."""
     if guess.fails is not None:
         return f"needs {needs}" if needs else "cannot run here", "n/a"
     return f"{guess.tokens:,}", "unknown" if guess.cost_usd is None else f"${guess.cost_usd:,.2f}"

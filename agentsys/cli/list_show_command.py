@@ -78,7 +78,6 @@ def show_defense(
 
 
 def _describe_defense(name: str, config_dirs: list[Path], plugin_paths: list[Path]) -> str:
-    """A defense's description of itself."""
     from agentsys.runs.search_target import describe_defense
 
     return describe_defense(_build_defense(name, config_dirs, plugin_paths))
@@ -105,7 +104,6 @@ def show_prompts(
 
 
 def _build_defense(name: str, config_dirs: list[Path], plugin_paths: list[Path]) -> Any:
-    """A defense with the options its config gives."""
     find_config_file("defense", name, config_dirs)  # an unknown name is refused before heavy imports
     add_plugin_paths(plugin_paths)
     from agentsys.runs.instantiate import instantiate

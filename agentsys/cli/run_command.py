@@ -107,7 +107,6 @@ def run_cases_command(
 
 
 def _run_and_print(session: Session, console: Console, chatter: Console, *, verbose: bool) -> None:
-    """Run the open cases, then print table, conclusion and the last lines."""
     for oddity in session.oddities:
         print_to_console(chatter, oddity)
     if session.obstacles:

@@ -196,8 +196,6 @@ def _stopping_text(why: str, running: int) -> str:
 
 
 class _CountingListener(Listener):
-    """Counts what ends, whichever way that is shown."""
-
     def __init__(self, totals: RunningTotals, console: Console, meter: Meter | None = None) -> None:
         self._totals, self._console, self._meter = totals, console, meter
 
@@ -304,7 +302,6 @@ def _display_rank(cell: CellTotals) -> int:
 
 
 def _format_rates(name: CellLabels, cell: CellTotals) -> str:
-    """What a cell's cases came to so far."""
     if not cell.done:
         return "waiting"
     errors = f", {format_count(cell.errors, 'error')}" if cell.errors else ""
@@ -363,7 +360,6 @@ class VerboseProgress(PlainProgress):
 
 
 def _format_case(record: CaseRecord) -> str:
-    """What became of a case, in words."""
     if record.status == "error":
         return f"error ({record.error_kind})"
     solved = f"user task {'solved' if record.utility else 'not solved'}"

@@ -166,12 +166,11 @@ class BugTaggingModel(ModelWrapper):
             raise ModelCodeFailed(f"{type(error).__name__}: {error}") from error
 
 
+@dataclass
 class RoleRouter(ModelWrapper):
     """Sends each request to the model of the role that asks, e.g. a cheaper worker; named as the default."""
 
-    def __init__(self, default: ChatModel, roles: Mapping[str, ChatModel]) -> None:
-        super().__init__(default)
-        self.roles = dict(roles)
+    roles: Mapping[str, ChatModel]
 
     def complete(self, request: ChatRequest) -> ChatReply:
         """Ask the role's model.

@@ -272,7 +272,6 @@ def _iter_json_values(text: str) -> Iterator[object]:
 
 
 def _skip_separators(text: str, position: int) -> int:
-    """The place behind blanks and semicolons."""
     separators = _SPACE.match(text, position)
     return separators.end() if separators else position
 

@@ -299,6 +299,5 @@ def _defense_label(record: DriftRecord) -> str:
 
 
 def _count_refusals(messages: Sequence[Any]) -> int:
-    """Batches of calls that were refused."""
     asked = (m for m in messages[1:] if isinstance(m, dict) and m.get("role") == "user")
     return sum(_REFUSAL in join_content_text(message.get("content")) for message in asked)

@@ -81,7 +81,17 @@ def sum_spans(spans: Sequence[Any], lines: PayloadLines) -> SpanTotals:
     rounds, chars, known, refused = 0, 0, True, 0
     for span in spans:
         decision = span.get("decision") or {}
-        _count_decision(decision, decisions)
+        # Whatever the span's kind: `allow` is a verdict, `spans_cut` a number.
+        if isinstance(allow := decision.get("allow"), bool):
+            decisions["allowed"] += allow
+            decisions["denied"] += not allow
+        if isinstance(labels := decision.get("labels"), dict):
+            unclear = decision.get("unclear")
+            unlabelled = len(unclear) if isinstance(unclear, list) else 0
+            decisions["unlabelled_tools"] = unlabelled
+            decisions["labelled_tools"] = len(labels) - unlabelled
+        if "spans_cut" in decision:
+            decisions["sanitized_spans"] += _int_or_zero(decision["spans_cut"])
         refused += decision.get("allow") is False
         if span.get("kind") == _TOOL:
             calls[str(span.get("name"))] += 1
@@ -96,8 +106,7 @@ def sum_spans(spans: Sequence[Any], lines: PayloadLines) -> SpanTotals:
         rounds,
         chars if known else None,
         find_answered_roles(spans),
-        count_odd_replies(spans),
-        _count_unreadable(spans),
+        *_count_odd_replies(spans),
         sum(calls.values()) + refused,
         _find_end(spans),
         count_gate_rulings(spans),
@@ -151,29 +160,22 @@ GUARD_COUNTS = (*_VERDICTS.values(), "unreadable", "chars", "cut")
 """What is counted of a guard."""
 
 
-def count_odd_replies(spans: Sequence[Any]) -> dict[str, dict[str, int]]:
-    """Model id that replies named -> kind of oddity -> replies."""
+_FLAWS = ("unreadable", "echoed", "wrong_form")
+"""Oddities of replies that whoever asked could not use (`agentsys.models.trace.ReplyFlaw`)."""
+
+
+def _count_odd_replies(spans: Sequence[Any]) -> tuple[dict[str, dict[str, int]], dict[str, int]]:
+    """Model id that replies named -> kind of oddity -> replies; and role -> replies that could not be read."""
     found: dict[str, dict[str, int]] = {}
+    unread: Counter[str] = Counter()
     for call in _iterate_calls(spans):
         odd = call.get("odd")
         for kind, count in odd.items() if isinstance(odd, dict) else ():
             of_model = found.setdefault(str(call.get("model_id")), {})
             of_model[str(kind)] = of_model.get(str(kind), 0) + _int_or_zero(count)
-    return found
-
-
-_FLAWS = ("unreadable", "echoed", "wrong_form")
-"""Oddities of replies that whoever asked could not use (`agentsys.models.trace.ReplyFlaw`)."""
-
-
-def _count_unreadable(spans: Sequence[Any]) -> dict[str, int]:
-    found: Counter[str] = Counter()
-    for call in _iterate_calls(spans):
-        odd = call.get("odd")
-        counts = [_int_or_zero(odd.get(kind)) for kind in _FLAWS] if isinstance(odd, dict) else []
-        if any(counts):
-            found[str(call.get("role"))] += sum(counts)
-    return dict(sorted(found.items()))
+            if kind in _FLAWS and _int_or_zero(count):
+                unread[str(call.get("role"))] += _int_or_zero(count)
+    return found, dict(sorted(unread.items()))
 
 
 def _find_end(spans: Sequence[Any]) -> str | None:
@@ -196,20 +198,6 @@ def find_answered_roles(spans: Sequence[Any]) -> dict[str, str]:
         if isinstance(model_id := call.get("model_id"), str) and model_id:
             found.setdefault(model_id, str(call.get("role")))
     return found
-
-
-def _count_decision(decision: Mapping[str, Any], counts: Counter[str]) -> None:
-    """Adds what one span decided, whatever its kind: `allow` is a verdict, `spans_cut` a number."""
-    allow = decision.get("allow")
-    if isinstance(allow, bool):
-        counts["allowed"] += allow
-        counts["denied"] += not allow
-    if isinstance(labels := decision.get("labels"), dict):
-        unclear = decision.get("unclear")
-        unlabelled = len(unclear) if isinstance(unclear, list) else 0
-        counts["unlabelled_tools"], counts["labelled_tools"] = unlabelled, len(labels) - unlabelled
-    if "spans_cut" in decision:
-        counts["sanitized_spans"] += _int_or_zero(decision["spans_cut"])
 
 
 def _int_or_zero(value: object) -> int:

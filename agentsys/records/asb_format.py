@@ -91,7 +91,6 @@ _MAX_TRANSCRIPT_CHARS = 50_000_000
 
 
 def _read_literal(text: str) -> Any:
-    """The value of a Python literal; None where it is none."""
     with suppress(ValueError, SyntaxError, RecursionError, MemoryError, TypeError):
         return literal_eval(text, _MAX_TRANSCRIPT_CHARS)
     return None

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agentsys.errors import ConfigError
-from agentsys.records.asb_format import AsbResultRow, read_asb_rows
+from agentsys.records.asb_format import read_asb_rows
 from agentsys.records.case import UNKNOWN_FIELDS
 from agentsys.records.case_row import COLUMNS, CaseRow
 from agentsys.records.columns import build_frame
@@ -126,7 +126,9 @@ def read_cases(
     listings = [list_files(root) for root in roots] if looked is None else [looked.listing]
     read = read_files(listings, only, looked)
     # Rows of ASB's results files count as files and come last.
-    asb = [row.case or SkippedFile(row.location, row.fault or "") for row in _iterate_asb_rows(listings)]
+    results = _iterate_once(listing.asb_results for listing in listings)
+    found = (row for path in results for row in read_asb_rows(path))
+    asb = [row.case or SkippedFile(row.location, row.fault or "") for row in found]
     rows = [*read.rows, *(row for row in asb if isinstance(row, CaseRow))]
     skipped = [*read.skipped_files, *(row for row in asb if isinstance(row, SkippedFile))]
     if not rows:
@@ -202,12 +204,6 @@ def iterate_files(listings: Iterable[Listing]) -> Iterator[str]:
     return _iterate_once(listing.folders for listing in listings)
 
 
-def _iterate_asb_rows(listings: Iterable[Listing]) -> Iterator[AsbResultRow]:
-    """The rows of ASB's results files, those of a folder in several listings likewise only once."""
-    for path in _iterate_once(listing.asb_results for listing in listings):
-        yield from read_asb_rows(path)
-
-
 def _iterate_once(listings: Iterable[Mapping[FolderId, Sequence[str]]]) -> Iterator[str]:
     met: set[FolderId] = set()
     for folders in listings:
@@ -218,7 +214,6 @@ def _iterate_once(listings: Iterable[Mapping[FolderId, Sequence[str]]]) -> Itera
 
 
 def _explain_no_cases(roots: Sequence[Path], skipped: Sequence[SkippedFile], other: int) -> str:
-    """One line that says what was there instead of cases."""
     where = ", ".join(f"'{root}'" for root in roots) or "no folder at all"
     if skipped:
         path, reason = skipped[0]

@@ -180,7 +180,6 @@ def _check_logdir(logdir: Path, roots: list[Path], listings: Sequence[Listing]) 
 
 
 def _listed_keys(logdir: Path, listings: Iterable[Listing]) -> Iterator[str]:
-    """Paths below a log folder of the files in some listings."""
     home = os.path.join(logdir, "")  # noqa: PTH118
     for listing in listings:
         root = Path(listing.root).absolute()

@@ -133,7 +133,6 @@ def _find_choice_options(text: str, choices: Mapping[str, Sequence[str]]) -> Ite
 def _add_choice_options(
     words: Sequence[str], options: Sequence[ChoiceOption], resolve: Composer
 ) -> list[str]:
-    """A combination's overrides, and those that are for one of its choices."""
     chosen = resolve([word for word in words if word.lstrip("+").split("=")[0] in GROUPS]).choices
     return [*words, *(one.override for one in options if chosen[one.group] == one.choice)]
 
@@ -260,8 +259,6 @@ class Composition:
 
 @dataclass(frozen=True)
 class _ComposedFiles:
-    """What was read and composed so far from files that are still the same."""
-
     files: dict[str, ConfigResult] = field(default_factory=dict)
     """Name of a config -> as it was read."""
     composed: dict[tuple[str, ...], Composition] = field(default_factory=dict)

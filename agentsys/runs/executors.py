@@ -142,28 +142,24 @@ class _ThreadRun:
             job = self.tally.next_job(self.running.values())
             if job is None:
                 return
+            key = job.case.key
             try:
-                if not self._claim(job):
-                    continue
+                taken = self.claims.take(key)
             except StoreError as error:
                 self.tally.stop(str(error), len(self.running))
                 return
+            # Looked at under the claim: nobody stores it from here on.
+            if self.store.changed_since_planned(job.case):
+                self.claims.release(key)
+                self.tally.count_stored_elsewhere()
+                continue
+            if not taken:
+                self.tally.postpone(job)
+                continue
             # An empty context: nothing of this thread's (loggers, tracers) reaches the case, or back.
             run = contextvars.Context().run
             future = pool.submit(run, run_and_store, job, self.store, self.searches, self.claims)
             self.running[future] = job
-
-    def _claim(self, job: Job) -> bool:
-        """Whether the job is claimed for this run, to be run now."""
-        taken = self.claims.take(job.case.key)
-        # Looked at under the claim: nobody stores it from here on.
-        if self.store.changed_since_planned(job.case):
-            self.claims.release(job.case.key)
-            self.tally.count_stored_elsewhere()
-            return False
-        if not taken:
-            self.tally.postpone(job)
-        return taken
 
     def collect_ended(self, timeout_s: float) -> None:
         if not self.running:
@@ -345,7 +341,6 @@ class _NodeWatch:
             self._ray.cancel(task)  # a Ctrl-C there: cases under way are finished
 
     def _explain_missing(self) -> None:
-        """Say why there are cases that no node has run."""
         if any(one.budget for one in self._ended):
             self._tally.end_by_budget(0)
         fatal = [one.fatal for one in self._ended if one.fatal]

@@ -211,7 +211,16 @@ def plan_cases(cells: Sequence[Cell], store: Store, *, again: bool = False) -> P
     fitting = [(cell, _find_cell_pairs(cell)) for cell in cells]
     skipped = sum_excluded(fitting) if any(found.unfit for _, found in fitting) else ()
     _warn_unmatched(cells)
-    jobs = tuple(drop_duplicates(job for cell, found in fitting for job in _make_jobs(cell, found)))
+    # By cell, suite, epoch and pair.
+    suites = ((cell, suite, pairs) for cell, found in fitting for suite, pairs in found.fit.items())
+    every = (
+        make_job(cell, suite, pair, epoch)
+        for cell, suite, pairs in suites
+        for chosen in [_spread_pairs(pairs, cell.settings.limit_per_suite)]
+        for epoch in range(cell.settings.epochs)
+        for pair in chosen
+    )
+    jobs = tuple(drop_duplicates(every))
     if not jobs and skipped:
         raise ConfigError(nothing_left_message(skipped))
     # A pipeline without a folder has no record: its cases need not be asked for one by one.
@@ -272,7 +281,6 @@ def _warn_unmatched(cells: Iterable[Cell]) -> None:
 
 
 def _find_cell_pairs(cell: Cell) -> CellPairs:
-    """The pairs of a cell that its attack applies to, and the others."""
     wanted, benchmark = cell.settings, cell.benchmark
     names = _resolve_names("suite", wanted.benchmark.get("suites"), benchmark.suite_names())
     suites = [benchmark.suite(name) for name in names]
@@ -282,14 +290,6 @@ def _find_cell_pairs(cell: Cell) -> CellPairs:
     known = [task for suite in suites for task in suite.injection_tasks]
     _resolve_names("injection task", wanted.injection_tasks, known)
     return find_applicable_pairs(cell, {name: list(_list_pairs(cell, name)) for name in names})
-
-
-def _make_jobs(cell: Cell, found: CellPairs) -> Iterator[Job]:
-    """The cases of a cell: by suite, then by epoch, then by pair."""
-    for suite, fitting in found.fit.items():
-        pairs = _spread_pairs(fitting, cell.settings.limit_per_suite)
-        for epoch in range(cell.settings.epochs):
-            yield from (make_job(cell, suite, pair, epoch) for pair in pairs)
 
 
 def _list_pairs(cell: Cell, name: str) -> Iterator[TaskPair]:

@@ -206,7 +206,6 @@ def write_attack_texts(
 
 
 def _find_task(kind: str, name: str, tasks: Mapping[str, Any]) -> Any:
-    """A task by id or number."""
     full = f"{kind}_{name}" if name.isdigit() else name
     if full not in tasks:
         raise ConfigError(unknown_name(kind.replace("_", " "), full, tasks))

@@ -443,7 +443,5 @@ def continue_pipeline(pipeline: BasePipelineElement) -> BasePipelineElement:
 
 
 class _AppendUserTurn(LoopStep):
-    """Adds the query to the conversation, wherever that stands."""
-
     def step(self, at: LoopState) -> LoopState:
         return at.with_messages(user(at.query))

@@ -154,7 +154,6 @@ def _build_search_facts(homes: Sequence[Job], attempts: Sequence[Attempt]) -> Se
 
 
 def _stop_fault(attempts: Sequence[Attempt], budget: int) -> str | None:
-    """The attacker's last fault, where a search gave up on it."""
     return attempts[-1].proposal.fault if len(attempts) < budget and not attempts[-1].success else None
 
 

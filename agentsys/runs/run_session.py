@@ -219,8 +219,6 @@ def prepare_session(
 
 
 class _SilentListener(Listener):
-    """Tells nobody."""
-
     def finished(self, record: CaseRecord) -> None:
         """Nothing: what is stored is seen from the log folder."""
 

@@ -215,7 +215,6 @@ def _count_queries_left(job: Job, store: Store) -> int:
 
 
 def _list_attempt_files(job: Job, store: Store) -> list[Path]:
-    """The files of the attempts that a case's search has made so far."""
     try:
         folders = attempt_folders(job)
     except NotInjectable:

@@ -307,7 +307,6 @@ class RunTarget:
         return job.cell.stack.for_scene(case_scene(job))
 
     def _store_draft(self, run: CaseRun) -> None:
-        """Store the candidate before it is tried."""
         draft = replace(run, error_kind=UNFINISHED, error="The query has not ended.")
         self.store.write(build_record(draft), build_agentdojo_fields(draft))
 

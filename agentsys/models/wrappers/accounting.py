@@ -12,14 +12,13 @@ import random
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from agentsys.base.ledger import LedgerEntry
 from agentsys.models.budget import Amount, UsageLog
 from agentsys.models.chat import (
-    ChatModel,
     ChatReply,
     ChatRequest,
     Consequence,
@@ -37,28 +36,20 @@ _UNBOUNDED_REPLY = 8192
 """Output tokens that are assumed of a reply without a count where no bound was asked for."""
 
 
+@dataclass
 class MeteredModel(ModelWrapper):
     """A model whose every request is booked where the current case says, before anyone judges its answer.
 
     Stands next to the provider, below cache and retries: what they hide was sent and paid for all the same.
-
-    Args:
-        model: The model to ask.
-        price: What it costs, as far as that is known.
-        sent: Whether its requests go anywhere (a scripted model's do not): then they are in the ledger.
-        max_tokens: Most output tokens of a request that does not say it; None: nobody bounds them.
     """
 
-    def __init__(
-        self,
-        model: ChatModel,
-        price: Price | None = None,
-        *,
-        sent: bool = True,
-        max_tokens: int | None = None,
-    ) -> None:
-        super().__init__(model)
-        self._price, self._sent, self._max_tokens = price, sent, max_tokens
+    price: Price | None = None
+    """What it costs, as far as that is known."""
+    _: KW_ONLY
+    sent: bool = True
+    """Whether its requests go anywhere (a scripted model's do not): then they are in the ledger."""
+    max_tokens: int | None = None
+    """Most output tokens of a request that does not say it; None: nobody bounds them."""
 
     def complete(self, request: ChatRequest) -> ChatReply:
         """Ask the wrapped model once.
@@ -91,7 +82,7 @@ class MeteredModel(ModelWrapper):
                 books.meter.assume_usage(self._worst_amount(books, request, written), aside)
             else:
                 books.meter.add_usage(usage, cost_usd, aside)
-            if books.ledger is not None and self._sent:
+            if books.ledger is not None and self.sent:
                 counts = usage.prompt, usage.completion, usage.cached, usage.reasoning
                 asked = current_tracer().case, self.name, request.role
                 books.ledger.add(
@@ -102,16 +93,16 @@ class MeteredModel(ModelWrapper):
         """The most that a request is likely to cost: twice what such prompts usually do, and a long reply."""
         prompt = 2 * guess_prompt_tokens(request)
         reply = request.max_tokens or books.meter.longest_reply
-        usd = 0.0 if self._price is None else self._price.max_usd(prompt, reply)
+        usd = 0.0 if self.price is None else self.price.max_usd(prompt, reply)
         return Amount(usd, prompt + reply, requests=1)
 
     def _worst_amount(self, books: UsageLog, request: ChatRequest, written: str) -> Amount:
         """The most that a request can have cost: a token for each byte sent, and the longest reply allowed."""
         sent = [list(request.messages), [tool.json_object for tool in request.tools], request.reply_schema]
         prompt = len(json.dumps(sent, default=str).encode())
-        bound = request.max_tokens or self._max_tokens or _UNBOUNDED_REPLY
+        bound = request.max_tokens or self.max_tokens or _UNBOUNDED_REPLY
         reply = max(bound, books.meter.longest_reply, len(written.encode("utf-8", "replace")))
-        usd = 0.0 if self._price is None else self._price.max_usd(prompt, reply)
+        usd = 0.0 if self.price is None else self.price.max_usd(prompt, reply)
         return Amount(usd, prompt + reply, requests=1)
 
 
@@ -179,13 +170,12 @@ class RetryTiming:
     """A number in [0, 1). Waits must differ between threads; no result depends on them."""
 
 
+@dataclass
 class RetryingModel(ModelWrapper):
     """A model that is asked again where that may help."""
 
-    def __init__(self, model: ChatModel, policy: RetryPolicy, timing: RetryTiming | None = None) -> None:
-        super().__init__(model)
-        self.policy = policy
-        self._timing = timing or RetryTiming()
+    policy: RetryPolicy
+    timing: RetryTiming = field(default_factory=RetryTiming)
 
     def complete(self, request: ChatRequest) -> ChatReply:
         """Ask until there is a reply, or an error that lasts.
@@ -196,7 +186,7 @@ class RetryingModel(ModelWrapper):
         Raises:
             ModelError: The last one, with `attempts`, `usage` and `cost_usd` of all of them.
         """
-        start = self._timing.clock()
+        start = self.timing.clock()
         waited, attempt, empties, wasted = 0.0, 0, 0, _WastedUsage()
         while True:
             attempt += 1
@@ -205,7 +195,7 @@ class RetryingModel(ModelWrapper):
                 # A cut one would be cut at the same place again.
                 enough = empties >= self.policy.empty_retries or attempt >= self.policy.attempts
                 if reply.cut or enough or not is_empty_reply(reply):
-                    reply = replace(reply, empty_before=empties, latency_s=self._timing.clock() - start)
+                    reply = replace(reply, empty_before=empties, latency_s=self.timing.clock() - start)
                     return _add_wasted(reply, wasted, attempt)
                 empties += 1
                 wasted.add(reply.usage, reply.cost_usd)
@@ -223,20 +213,18 @@ class RetryingModel(ModelWrapper):
 
     def _pause_s(self, attempt: int, asked_s: float | None) -> float:
         bound = min(self.policy.longest_s, self.policy.base_s * 2.0 ** min(attempt - 1, 30))
-        jitter = self._timing.draw() * bound
+        jitter = self.timing.draw() * bound
         # A little jitter on top of Retry-After, or all who were sent away come back in the same moment.
         return jitter if asked_s is None else asked_s + min(jitter, 0.1 * asked_s)
 
     def _wait(self, pause: float) -> None:
         books = current_tracer().usage_log
         with nullcontext() if books is None else books.meter.count_wait(retry=True):
-            self._timing.sleep(pause)
+            self.timing.sleep(pause)
 
 
 @dataclass
 class _WastedUsage:
-    """The tokens and cost of the answers before the last one."""
-
     usage: Usage = field(default_factory=Usage)
     cost_usd: float | None = 0.0
 

@@ -22,7 +22,6 @@ from pydantic import BaseModel, ConfigDict, Field
 from agentsys.base.atomic_file import CAN_LOCK, lock_file
 from agentsys.base.json_values import to_json_bytes
 from agentsys.models.chat import (
-    ChatModel,
     ChatReply,
     ChatRequest,
     Consequence,
@@ -330,15 +329,14 @@ def _count_wait() -> contextlib.AbstractContextManager[None]:
     return contextlib.nullcontext() if books is None else books.meter.count_wait(retry=False)
 
 
+@dataclass
 class RateLimitedModel(ModelWrapper):
     """A model that is asked no faster than its rate allows.
 
     Stands next to the provider: a hit of the cache does not wait.
     """
 
-    def __init__(self, model: ChatModel, pacer: RateLimiter) -> None:
-        super().__init__(model)
-        self._pacer = pacer
+    pacer: RateLimiter
 
     def complete(self, request: ChatRequest) -> ChatReply:
         """Ask the wrapped model once, when its turn has come.
@@ -347,15 +345,15 @@ class RateLimitedModel(ModelWrapper):
             ModelError: If the wrapped model raises it; a refusal for the rate slows down all who ask, and a
                 Retry-After holds them back.
         """
-        guess = 0.0 if self._pacer.policy.tokens is None else guess_prompt_tokens(request)
-        waited = self._pacer.wait_turn(guess)
+        guess = 0.0 if self.pacer.policy.tokens is None else guess_prompt_tokens(request)
+        waited = self.pacer.wait_turn(guess)
         try:
             reply = self.model.complete(request)
         except ModelError as error:
-            self._pacer.note_failure(error)
+            self.pacer.note_failure(error)
             raise
         used = reply.usage.prompt + reply.usage.completion
-        self._pacer.note_reply(used - guess if used else 0.0, waited=waited)
+        self.pacer.note_reply(used - guess if used else 0.0, waited=waited)
         return reply
 
 
