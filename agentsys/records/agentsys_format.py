@@ -267,9 +267,6 @@ def build_own_row(stored: Mapping[str, Any], source: str) -> CaseRow:
     searched_on = block.search is not None and block.search.was_made_on(case)
     # Some defenses keep calls out of the messages, some out of the spans.
     proposed = max(count_message_calls(messages), tree.proposed) if messages else None
-    length = block.ground_truth_length
-    if length is None and case.benchmark.startswith("agentdojo"):
-        length = find_ground_truth_length(case.version, case.suite, case.user_task_id)
     return CaseRow(
         benchmark=case.benchmark,
         version=case.version,
@@ -300,22 +297,21 @@ def build_own_row(stored: Mapping[str, Any], source: str) -> CaseRow:
         measured=block.measured,
         facts=block.facts,
         attempts=block.scored_attempt + 1,
-        ground_truth_length=length,
+        ground_truth_length=_find_length(block),
         **_message_columns(messages, lines, shown=not benign and block.exposure.exposed_shown),
         model_ids={model_id: block.asked.get(role, "") for model_id, role in tree.replies.items()},
-        odd_replies=tree.odd_replies,
-        unreadable_by_role=tree.unreadable,
         proposed=proposed,
         ended=None if block.status == "error" else tree.ended or find_bound(messages),
         receipts=None if block.receipts is None else len(block.receipts),
-        gates=tree.gates,
-        guards=tree.guards,
         **_usage_columns(block.usage),
-        calls=tree.calls,
-        decisions=tree.decisions,
-        exposure_rounds_workers=None if benign else tree.worker_rounds_exposed,
-        untrusted_tokens_workers=None if tree.worker_chars is None else estimate_tokens(tree.worker_chars),
+        **_span_columns(tree, benign=benign),
     )
+
+
+def _find_length(block: StoredBlock) -> int | None:
+    if block.ground_truth_length is None and block.case.benchmark.startswith("agentdojo"):
+        return find_ground_truth_length(block.case.version, block.case.suite, block.case.user_task_id)
+    return block.ground_truth_length
 
 
 def _message_columns(messages: Sequence[Any], lines: PayloadLines, *, shown: bool) -> dict[str, Any]:
@@ -330,6 +326,21 @@ def _message_columns(messages: Sequence[Any], lines: PayloadLines, *, shown: boo
         "answer_chars": seen.answer_chars,
         "exposure_rounds": rounds,
         "untrusted_tokens": estimate_tokens(seen.result_chars),
+    }
+
+
+def _span_columns(tree: SpanTotals, *, benign: bool) -> dict[str, Any]:
+    return {
+        "calls": tree.calls,
+        "decisions": tree.decisions,
+        "odd_replies": tree.odd_replies,
+        "unreadable_by_role": tree.unreadable,
+        "gates": tree.gates,
+        "guards": tree.guards,
+        "exposure_rounds_workers": None if benign else tree.worker_rounds_exposed,
+        "untrusted_tokens_workers": (
+            None if tree.worker_chars is None else estimate_tokens(tree.worker_chars)
+        ),
     }
 
 

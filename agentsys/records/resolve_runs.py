@@ -51,7 +51,7 @@ def find_run_folders(folder: str, suite: str, user_task_id: str) -> RunFolders:
     above, *last = folder.rsplit("/", 3)
     if len(last) < 3 or not above or not _DOT_NAMES.isdisjoint(last):
         above, *last = _absolute_path(folder).rsplit("/", 3)
-    names = ((last[0], suite), (last[1], user_task_id))
+    names = zip(last, (suite, user_task_id), strict=False)
     if above and all(part in (name, safe_name(name)) for part, name in names):
         pipeline = _pipeline_folders(above)  # of thousands of folders, as a rule, one and the same
         if pipeline.pipeline.strip("/"):
