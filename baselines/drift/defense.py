@@ -26,7 +26,7 @@ from agentsys.simulated.tool_offers import join_descriptions
 from baselines.defense_bases import AgentDefense
 from baselines.drift import drift_plan, drift_settings, drift_validator, injection_isolator
 from baselines.drift.drift_agent import DriftAgent
-from baselines.drift.drift_settings import ALL_FIXES, NO_FIXES, DriftSettings, PermissionCache, ToolPermission
+from baselines.drift.drift_settings import DriftSettings, PermissionCache, ToolPermission
 from baselines.drift.drift_validator import CONDITIONS, NAME, REQUIRED
 from baselines.drift.prompts import ENVIRONMENT, PROMPTS
 from baselines.tool_boundary.guard_question import read_question
@@ -106,7 +106,7 @@ class Drift(AgentDefense):
 
     Args:
         name: The name in records and tables.
-        compat: Behave as the reference implementation does, defects included (see `fixes`).
+        compat: Behave as the reference implementation does, defects included (docs/baselines/drift.md).
         build_constraints: The planner: a trajectory and a checklist before anything is seen.
         dynamic_validation: The validator: unplanned reads pass, unplanned actions go to a judge. Without it
             the checklist alone holds calls to the plan, which then cannot grow.
@@ -145,7 +145,6 @@ class Drift(AgentDefense):
         self,
         name: str = "drift",
         *,
-        compat: bool = False,
         permissions: Mapping[str, str] | None = None,
         **options: Any,
     ) -> None:
@@ -155,8 +154,7 @@ class Drift(AgentDefense):
             if word not in allowed:
                 raise ConfigError(unknown_name(f"permission of {tool} in {name}", str(word), allowed))
         known = MappingProxyType({tool: ToolPermission(word) for tool, word in (permissions or {}).items()})
-        mended = NO_FIXES if compat else ALL_FIXES
-        self.settings = check_options(DriftSettings, name, options, fixes=mended, permissions=known)
+        self.settings = check_options(DriftSettings, name, options, permissions=known)
         self._book = PermissionCache()
 
     def pipeline(self, model: ChatModel, suite: TaskSuite[Any]) -> BasePipelineElement:

@@ -35,7 +35,7 @@ from baselines.drift.drift_plan import (
     calls_as_data,
     make_drift_plan,
 )
-from baselines.drift.drift_settings import DriftFix, DriftSettings, PermissionCache, ToolPermission
+from baselines.drift.drift_settings import DriftSettings, PermissionCache, ToolPermission
 from baselines.drift.drift_validator import VALIDATOR_SPAN, Validator, align_checklist, format_checklist
 from baselines.drift.injection_isolator import isolate_results
 from baselines.drift.prompts import ACTOR, GUIDELINES, REFUSED_REPEAT, RETRY, STOPPED
@@ -144,13 +144,12 @@ class DriftAgent(LoopStep):
         return replace(at, env=env, messages=[*turn.messages, *end])
 
     def _load_permissions(self, tools: Sequence[ToolSpec]) -> Mapping[str, ToolPermission]:
-        if not self.settings.dynamic_validation and DriftFix.TELL_REPEATS not in self.settings.fixes:
+        compat = self.settings.compat
+        if compat and not self.settings.dynamic_validation:
             return {}
         configured = self.settings.permissions
         open_tools = [tool for tool in tools if tool.name not in configured]
-        strictly = DriftFix.READ_VERDICTS_STRICTLY in self.settings.fixes
-        retries = int(self.settings.says_what_was_wrong)
-        asked = self.book.load_permissions(self.model, open_tools, strictly=strictly, retries=retries)
+        asked = self.book.load_permissions(self.model, open_tools, compat=compat)
         known = {tool.name: configured.get(tool.name) or asked[tool.name] for tool in tools}
         with span(drift_settings.PERMISSION_ROLE) as opened:
             opened.decision = {"permissions": {name: kind.value for name, kind in known.items()}}
@@ -181,10 +180,12 @@ class _DriftTask:
         """Plan, before anything is seen."""
         if not self.settings.build_constraints:
             return
-        retries = int(self.settings.says_what_was_wrong)
+        # Reference: an unreadable reply is taken as it is.
+        retries = 0 if self.settings.compat else 1
         self.progress = plan = make_drift_plan(self.model, self.query, self.tools, self.environment, retries)
         self.first_plan = plan.plan
-        if DriftFix.FORMAT_ONCE in self.settings.fixes and plan.checklist != NO_CHECKLIST:
+        # Reference: the checklist is rewritten each turn; plan and checklist drift apart.
+        if not self.settings.compat and plan.checklist != NO_CHECKLIST:
             text = format_checklist(self.model, self.query, plan.checklist, self.settings)
             checklist = align_checklist(text or plan.checklist, plan.plan)
             self.progress = replace(plan, checklist=checklist)
@@ -222,11 +223,10 @@ class _DriftTask:
 
     def _read_until_valid(self, first: str, outgoing: Sequence[ChatMessage]) -> ActorReply:
         """Read the reply, asked for again where its calls cannot be; at last, the first without calls."""
-        parse_first = DriftFix.PARSE_BEFORE_REPAIR in self.settings.fixes
         latest = first
         for attempt in range(self.settings.parse_attempts):
             try:
-                return read_actor_reply(latest, parse_first=parse_first)
+                return read_actor_reply(latest, parse_first=not self.settings.compat)
             except CallSyntaxError as error:
                 mark_reply_unreadable()
                 if attempt + 1 < self.settings.parse_attempts:
@@ -235,22 +235,21 @@ class _DriftTask:
 
     def _is_repeat(self, call: FunctionCall, messages: Sequence[ChatMessage]) -> bool:
         reads = self.permissions.get(call.function) is ToolPermission.READ
-        if reads and DriftFix.TELL_REPEATS in self.settings.fixes:
-            return False
-        return was_made_before(call, messages)
+        # Reference: any repeated call is left out, and one alone ends the run without a word.
+        return (self.settings.compat or not reads) and was_made_before(call, messages)
 
     def _find_refusal(
         self, calls: Sequence[FunctionCall], batch: Sequence[FunctionCall]
     ) -> DriftRefusal | None:
         """Say why the batch may not run, if so; what is accepted counts as achieved from now on."""
         settings = self.settings
-        if calls and not batch and DriftFix.TELL_REPEATS in settings.fixes:
+        if calls and not batch and not settings.compat:
             repeated = DriftRefusal("repeat", REFUSED_REPEAT, calls=calls)
             with span(VALIDATOR_SPAN) as opened:
                 opened.decision = {"calls": calls_as_data(calls), "refusal": repeated.decision_data()}
             return repeated
         has_rules = settings.dynamic_validation or settings.build_constraints
-        if DriftFix.FORMAT_ONCE in settings.fixes and not (batch and has_rules):
+        if not (settings.compat or (batch and has_rules)):
             return None
         validator = Validator(self.model, settings, self.query, self.permissions, self.first_plan)
         checked = validator.check_batch(self.progress, batch)
@@ -261,6 +260,6 @@ class _DriftTask:
 def has_next_turn(turn: ActorTurn, settings: DriftSettings) -> bool:
     """Whether there is one more turn: calls to run, or a refusal to answer."""
     last = turn.messages[-1]
-    by_flag = DriftFix.FLAG_REFUSALS in settings.fixes
-    refused = turn.refused if by_flag else REFUSAL_MARK in text_of(last)
+    # Reference: the loop goes on after any message that holds the refusal's mark.
+    refused = REFUSAL_MARK in text_of(last) if settings.compat else turn.refused
     return refused or (last["role"] == "assistant" and bool(last["tool_calls"]))

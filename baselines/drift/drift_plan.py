@@ -146,7 +146,7 @@ def insert_open_entry(checklist: str, index: int, name: str) -> str:
     """Put an entry that asks nothing into the checklist.
 
     A checklist that is not JSON gets none, and is quoted once more, as in the reference implementation;
-    with `FORMAT_ONCE` there is no such checklist.
+    without `compat` there is no such checklist.
     """
     try:
         entries = json.loads(checklist)

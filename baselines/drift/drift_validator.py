@@ -24,7 +24,7 @@ from baselines.drift.drift_plan import (
     calls_as_text,
     follow_plan,
 )
-from baselines.drift.drift_settings import DriftFix, DriftSettings, ToolPermission
+from baselines.drift.drift_settings import DriftSettings, ToolPermission
 from baselines.drift.prompts import FORMATTER, JUDGE, REFUSED_ARGUMENTS
 
 FORMATTER_ROLE = "drift_formatter"
@@ -40,8 +40,8 @@ def format_checklist(model: ChatModel, query: str, checklist: str, settings: Dri
     question = f"{wrap_in_tag('user_query', query)}\n{wrap_in_tag('parameter_checklist', checklist)}"
     with span(FORMATTER_ROLE) as opened:
         asked = [system(FORMATTER_CONTRACT.prompt), user(question)]
-        repeat = not settings.says_what_was_wrong
-        answer = FORMATTER_CONTRACT.ask(model, asked, settings.format_attempts - 1, repeat=repeat)
+        # Reference: asked for again in the same words.
+        answer = FORMATTER_CONTRACT.ask(model, asked, settings.format_attempts - 1, repeat=settings.compat)
         opened.decision = {"attempts": len(answer.replies), "checklist": answer.value}
     return answer.value
 
@@ -148,7 +148,7 @@ def _read_entry_value(value: Any) -> Any:
 
 
 def compare_with_checklist(
-    checklist: str, start: int, batch: Sequence[FunctionCall], *, every_call: bool
+    checklist: str, start: int, batch: Sequence[FunctionCall], *, compat: bool
 ) -> DriftRefusal | None:
     """Hold a batch against the checklist from entry `start` on; None if nothing speaks against it.
 
@@ -159,7 +159,7 @@ def compare_with_checklist(
         checklist: JSON text.
         start: Index of the entry of the batch's first call.
         batch: The proposed calls.
-        every_call: Go on behind a call without required values; the reference lets the rest pass.
+        compat: As the reference, let the calls behind one without required values pass.
     """
     try:
         entries = json.loads(checklist)
@@ -173,7 +173,7 @@ def compare_with_checklist(
         if entry[NAME] != call.function:
             reason = f"the call in place {place + 1} is {call.function}, the checklist has {entry[NAME]}."
             fault: tuple[str, str] | None = ("name", reason)
-        elif isinstance(required, Mapping) or (required is None and every_call):
+        elif isinstance(required, Mapping) or (required is None and not compat):
             fault = _find_mismatch(required or {}, call)
         else:
             return None
@@ -228,7 +228,7 @@ class Validator:
                 opened.decision["allow"] = checked.refusal is None
             if checked.refusal is not None:
                 opened.decision["refusal"] = checked.refusal.decision_data()
-                if DriftFix.COMMIT_ACCEPTED in self.settings.fixes:
+                if not self.settings.compat:  # Reference: a refused batch counts as achieved.
                     checked = replace(checked, progress=before)
         return checked
 
@@ -245,17 +245,18 @@ class Validator:
             return follow_plan(before, names, may_extend)
         # Without the check of the plan the checklist alone holds calls to their places. The reference does
         # not count them then, and so compares every batch with the last entry.
-        counted = DriftFix.COUNT_FROM_BATCH in self.settings.fixes
-        return PlanCheck(replace(before, achieved=(*before.achieved, *names)) if counted else before)
+        if self.settings.compat:
+            return PlanCheck(before)
+        return PlanCheck(replace(before, achieved=(*before.achieved, *names)))
 
     def _check_checklist(self, progress: PlanProgress, batch: Sequence[FunctionCall]) -> PlanCheck:
-        settings = self.settings
-        if DriftFix.FORMAT_ONCE not in settings.fixes:
-            text = format_checklist(self.model, self.query, progress.checklist, settings)
+        compat = self.settings.compat
+        if compat:
+            text = format_checklist(self.model, self.query, progress.checklist, self.settings)
             progress = replace(progress, checklist=text or "")
-        start = len(progress.achieved) - (len(batch) if DriftFix.COUNT_FROM_BATCH in settings.fixes else 1)
-        every = DriftFix.CHECK_EVERY_CALL in settings.fixes
-        return PlanCheck(progress, compare_with_checklist(progress.checklist, start, batch, every_call=every))
+        # Reference: a batch is held against the entry of its last call.
+        start = len(progress.achieved) - (1 if compat else len(batch))
+        return PlanCheck(progress, compare_with_checklist(progress.checklist, start, batch, compat=compat))
 
     def _may_extend(
         self,
@@ -267,35 +268,30 @@ class Validator:
         permission = self.permissions.get(deviation["name"])
         deviation["permission"] = permission.value if permission else None
         if permission is None:
-            return DriftFix.REFUSE_UNKNOWN_TOOLS not in self.settings.fixes
+            return self.settings.compat  # Reference: a tool that does not exist is put into the plan.
         if permission is ToolPermission.READ:
             return True
         question = self._write_judge_question(extended, plan, batch)
         asked = [system(JUDGE_CONTRACT.prompt), user(question)]
-        answer = JUDGE_CONTRACT.ask(self.model, asked, int(self.settings.says_what_was_wrong))
+        answer = JUDGE_CONTRACT.ask(self.model, asked, 0 if self.settings.compat else 1)
         deviation["judge"] = answer.words
-        return is_yes_verdict(answer.words, strictly=DriftFix.READ_VERDICTS_STRICTLY in self.settings.fixes)
+        return is_yes_verdict(answer.words, compat=self.settings.compat)
 
     def _write_judge_question(
         self, extended: tuple[str, ...], plan: tuple[str, ...], batch: Sequence[FunctionCall]
     ) -> str:
         parts = {CURRENT: str(list(plan)), PROPOSED: str(list(extended))}
-        if DriftFix.SHOW_FIRST_PLAN in self.settings.fixes:
+        if not self.settings.compat:  # Reference: the judge sees the plan only as extended since.
             parts = {FIRST: str(list(self.first_plan)), **parts}
         if self.settings.judge_arguments:
             parts[CALLS] = calls_as_text(batch)
         return "\n".join(wrap_in_tag(tag, body) for tag, body in {**parts, QUERY: self.query}.items())
 
 
-def is_yes_verdict(reply: str, *, strictly: bool) -> bool:
-    """Whether a judge lets a call pass.
-
-    Args:
-        reply: The judge's words.
-        strictly: The result section must say Yes and nothing else. Otherwise "Yes" or "YES" may stand
-            anywhere, as in the reference implementation.
-    """
-    return find_verdict(reply) is True if strictly else "Yes" in reply or "YES" in reply
+def is_yes_verdict(reply: str, *, compat: bool) -> bool:
+    """Whether a judge lets a call pass: its result section says Yes and nothing else."""
+    # Reference: "Yes" or "YES" may stand anywhere.
+    return "Yes" in reply or "YES" in reply if compat else find_verdict(reply) is True
 
 
 def find_verdict(reply: str) -> bool | None:

@@ -18,7 +18,7 @@ from agentsys.models.providers.wire_parts import result_text
 from agentsys.models.reply_contract import ReplyContract
 from agentsys.models.trace import ReplyFlaw, span
 from baselines.drift.drift_plan import calls_as_data
-from baselines.drift.drift_settings import DriftFix, DriftSettings
+from baselines.drift.drift_settings import DriftSettings
 from baselines.drift.prompts import DETECTOR, DETECTOR_UNMATCHED, WITHHELD
 from baselines.tool_boundary.result_rewriter import rewrite_text_blocks
 
@@ -36,7 +36,7 @@ class IsolatedResult:
     stored: ChatToolResultMessage
     """What stays in the conversation."""
     shown: ChatToolResultMessage
-    """What the actor reads in this turn; differs from `stored` only without `MASK_ERRORS`."""
+    """What the actor reads in this turn; differs from `stored` only under `compat`."""
 
 
 def write_detector_question(query: str, result: ChatToolResultMessage) -> str:
@@ -79,7 +79,7 @@ def isolate_results(
     first = len(messages)
     while first and messages[first - 1]["role"] == "tool":
         first -= 1
-    if DriftFix.SCAN_ALL_RESULTS not in settings.fixes:
+    if settings.compat:  # Reference: it looks through a turn's last result only.
         first = max(first, len(messages) - 1)
     for index, message in enumerate(messages[first:], first):
         if message["role"] == "tool" and result_text(message).strip():
@@ -107,10 +107,10 @@ def _clean_result(
             else:
                 now, matched, worked = _cut_spans(now, answer.value, settings)
                 outcome, cut = "cut" if worked else "unmatched", cut + matched
-            if settings.says_what_was_wrong:
+            if not settings.compat:
                 said = [assistant(answer.words or "(nothing)"), contract.repair(flaw)]
-        strictly = DriftFix.READ_DETECTION_STRICTLY in settings.fixes
-        withheld = outcome == "unreadable" and strictly and settings.unreadable_detection == "withhold"
+        withholds = settings.unreadable_detection == "withhold" and not settings.compat
+        withheld = outcome == "unreadable" and withholds
         opened.decision = {"outcome": outcome, "asked": asked, "spans_cut": cut, "withheld": withheld}
         if cut or withheld:
             opened.decision["raw"] = result_text(result)
@@ -126,9 +126,9 @@ def read_usable_spans(reply: str, settings: DriftSettings) -> list[str] | None:
     """Read from a reply what to cut: nothing where it is clean; None where it is to be asked again."""
     items = read_detection(reply)
     if items is None:
-        strictly = DriftFix.READ_DETECTION_STRICTLY in settings.fixes
-        return None if strictly or text_between_tags(reply, _DETECTED) is None else []
-    if DriftFix.SKIP_EMPTY_SPANS not in settings.fixes:
+        # Reference: a detection that is no list means clean.
+        return [] if settings.compat and text_between_tags(reply, _DETECTED) is not None else None
+    if settings.compat:  # Reference: empty and non-text items put a space everywhere.
         return [item if isinstance(item, str) else "" for item in items]
     spans = [item for item in items if isinstance(item, str) and item.strip()]
     return None if items and not spans else spans
@@ -138,21 +138,22 @@ def _cut_spans(
     now: IsolatedResult, spans: Sequence[str], settings: DriftSettings
 ) -> tuple[IsolatedResult, int, bool]:
     """Give the result without the spans, how many were cut in what is read, and whether that is enough."""
-    strict = DriftFix.REQUIRE_A_MATCH in settings.fixes
+    compat = settings.compat
     before = result_text(now.shown)
-    masked = mask_spans(before, spans, strip_unmatched=not strict)
-    shown = stored = _mask_result(now.shown, spans, strict, error=True)
-    if DriftFix.MASK_ERRORS not in settings.fixes:
-        stored = _mask_result(now.stored, spans, strict, error=False)
-    worked = masked.matched > 0 if strict else len(masked.text) != len(before)
+    masked = mask_spans(before, spans, strip_unmatched=compat)
+    shown = stored = _mask_result(now.shown, spans, compat, error=True)
+    if compat:  # Reference: a span that is cut from an error is back in the next turn.
+        stored = _mask_result(now.stored, spans, compat, error=False)
+    # Reference: a detection has worked if the length changed, by a strip too.
+    worked = len(masked.text) != len(before) if compat else masked.matched > 0
     return IsolatedResult(stored, shown), masked.matched, worked
 
 
 def _mask_result(
-    result: ChatToolResultMessage, spans: Sequence[str], strict: bool, *, error: bool
+    result: ChatToolResultMessage, spans: Sequence[str], compat: bool, *, error: bool
 ) -> ChatToolResultMessage:
     def cut(text: str) -> str:
-        return mask_spans(text, spans, strip_unmatched=not strict).text
+        return mask_spans(text, spans, strip_unmatched=compat).text
 
     failed = result["error"]
     return {

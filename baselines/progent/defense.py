@@ -17,7 +17,6 @@ from agentsys.models.pipeline_elements import default_system_message, tool_loop
 from agentsys.simulated.playbook_index import ScriptedCall
 from agentsys.simulated.simulated_role import SimulatedKnowledge, SimulatedRole
 from baselines.defense_bases import RoleDefense
-from baselines.progent.narrower_policy import require_z3
 from baselines.progent.policy_model import (
     CALLS,
     CURRENT,
@@ -149,7 +148,7 @@ class Progent(RoleDefense):
         rules: Rules of one's own, tool -> list of rules (see docs/baselines/progent.md).
         wording: The first question: `general`, or for Agent Security Bench `asb` or `asb_hinted`.
         on_update_error: Where no reply to an update could be read: `keep` the old rules, or `raise`.
-        only_narrow: Take a rewritten policy only if it allows nothing more; needs the extra `z3`.
+        only_narrow: Take a rewritten policy only if it can be shown to allow nothing more.
         repair_array_enums: Put a list of single values for an array where its elements are described.
         max_rounds: Most rounds of tool calls.
 
@@ -177,11 +176,6 @@ class Progent(RoleDefense):
             after_results=updates,
             max_rounds=settings.max_rounds,
         )
-
-    def ready(self) -> None:
-        """Look whether the narrow-only check has its package."""
-        if self.settings.only_narrow:
-            require_z3(self.name)
 
     def description(self) -> str:
         """Who makes the rules, what they hold, and when they change."""

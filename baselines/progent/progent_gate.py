@@ -239,7 +239,7 @@ class UpdatePolicy(LoopStep):
         if not self.settings.only_narrow:
             return True
         with span(PROGENT_SPAN, "narrower") as opened:
-            verdict = is_narrower(new, old, compat=self.settings.compat)
+            verdict = is_narrower(new, old, first_only=self.settings.compat)
             opened.decision = {"narrower": verdict}
         return verdict
 

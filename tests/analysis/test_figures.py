@@ -25,8 +25,13 @@ from typer.testing import CliRunner
 from agentsys.analysis.figures.drawing import DrawnFigure, save_figure
 from agentsys.analysis.figures.figure_catalog import FIGURES, make_figure
 from agentsys.analysis.figures.figure_data import PAPER, RUNS, Mark
-from agentsys.analysis.figures.guarantee_figure import ATTACKS, COST, PLANTED, find_family
-from agentsys.analysis.figures.utility_figures import compute_relative_drop
+from agentsys.analysis.figures.utility_figures import (
+    PLANTED,
+    SPENT,
+    WORST_OF,
+    compute_relative_drop,
+    find_family,
+)
 from agentsys.analysis.metrics.rates import measure
 from agentsys.cli import app as agentsys_cli
 from agentsys.cli.paper_command import figure_command
@@ -238,8 +243,8 @@ def test_a_defense_stands_at_the_worst_of_its_attacks_and_presets_are_one_family
     names = ("none", "agentsys_lean", "agentsys_typed_words", "camel")
     cases = _cases(*names, simulated=True)
     met: dict[str, dict[str, int]] = {
-        "none": dict.fromkeys(ATTACKS, 4),
-        "agentsys_lean": {**dict.fromkeys(ATTACKS, 0), "adaptive": 3, "adaptive_closed": 1},
+        "none": dict.fromkeys(WORST_OF, 4),
+        "agentsys_lean": {**dict.fromkeys(WORST_OF, 0), "adaptive": 3, "adaptive_closed": 1},
         "agentsys_typed_words": {"adaptive_closed": 0},
         "camel": {"adaptive": 4},
     }
@@ -260,7 +265,7 @@ def test_a_defense_stands_at_the_worst_of_its_attacks_and_presets_are_one_family
         if (row.metric, row.suite) == ("benign_utility", "overall")
     }
     assert {name: mark.y for name, mark in placed.items()} == {name: solved[name] for name in placed}
-    assert [mark.x for mark in drawn.marks if mark.panel == COST] == [pytest.approx(3.6)] * 3
+    assert [mark.x for mark in drawn.marks if mark.panel == SPENT] == [pytest.approx(3.6)] * 3
     words = _words(drawn)
     assert "SIMULATED" in words and "cases of adaptive_closed: camel." in words
     assert "Not run under each of them: agentsys_typed_words." in " ".join(words.split())

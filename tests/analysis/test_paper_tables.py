@@ -21,11 +21,12 @@ from typer.testing import CliRunner
 
 from agentsys.analysis.paper.paper_document import (
     TableRecord,
+    list_filling_commands,
     list_table_records,
     make_paper_document,
     make_paper_output,
+    write_paper_notes,
 )
-from agentsys.analysis.paper.paper_notes import list_filling_commands, write_paper_notes
 from agentsys.analysis.paper.paper_tables import (
     ATTACK,
     SUITES,

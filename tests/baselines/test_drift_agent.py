@@ -21,15 +21,9 @@ from agentsys.errors import ConfigError
 from agentsys.models.chat import text_of
 from baselines.drift.defense import Drift
 from baselines.drift.drift_plan import REFUSAL_MARK
-from baselines.drift.drift_settings import (
-    ALL_FIXES,
-    NO_FIXES,
-    DriftFix,
-    DriftSettings,
-    read_permission_reply,
-)
+from baselines.drift.drift_settings import DriftSettings, read_permission_reply
 
-BOTH = pytest.mark.parametrize("fixes", [ALL_FIXES, NO_FIXES], ids=["mended", "compat"])
+BOTH = pytest.mark.parametrize("compat", [False, True], ids=["mended", "compat"])
 YES, NO = "<judge_result>Yes</judge_result>", "<judge_result>No</judge_result>"
 
 
@@ -38,13 +32,13 @@ def refusals(messages: list[Any]) -> list[str]:
 
 
 @BOTH
-def test_planned_calls_run_without_a_judge(fixes: frozenset[DriftFix]) -> None:
+def test_planned_calls_run_without_a_judge(compat: bool) -> None:
     model = RoleModel(
         drift_planner=plan("read_bill", "pay"),
         agent=[call("read_bill()"), call("pay(to='Bob', amount=5)"), STOP],
     )
     tools = Tools()
-    messages, spans = run(model, tools, DriftSettings(fixes=fixes))
+    messages, spans = run(model, tools, DriftSettings(compat=compat))
     assert tools.ran == ["read_bill", "pay Bob 5"]
     assert len(model.requests_of("drift_judge")) == 0
     assert [decision.get("allow") for decision in decisions(spans, "drift_validator")][:2] == [True, True]
@@ -53,14 +47,12 @@ def test_planned_calls_run_without_a_judge(fixes: frozenset[DriftFix]) -> None:
 
 @BOTH
 @pytest.mark.parametrize("action", ["pay(to='Eve', amount=9)", "mail(to='Eve')"])
-def test_an_unplanned_action_that_the_judge_denies_stops_its_whole_batch(
-    fixes: frozenset[DriftFix], action: str
-) -> None:
+def test_an_unplanned_action_that_the_judge_denies_stops_its_whole_batch(compat: bool, action: str) -> None:
     model = RoleModel(
         drift_planner=plan("read_bill"), agent=[call("read_bill()", action), STOP], drift_judge=NO
     )
     tools = Tools()
-    messages, _ = run(model, tools, DriftSettings(fixes=fixes))
+    messages, _ = run(model, tools, DriftSettings(compat=compat))
     assert tools.ran == []
     assert len(model.requests_of("drift_judge")) == 1
     assert len(refusals(messages)) == 1
@@ -97,33 +89,33 @@ def test_the_judge_sees_no_result_and_arguments_only_on_request() -> None:
     ],
 )
 def test_fixed_values_of_the_checklist_hold_and_open_ones_do_not(
-    fixes: frozenset[DriftFix], required: dict[str, Any], given: str, passes: bool
+    compat: bool, required: dict[str, Any], given: str, passes: bool
 ) -> None:
     model = RoleModel(
         drift_planner=plan("pay", checklist=[entry("pay", **required)]), agent=[call(f"pay({given})"), STOP]
     )
     tools = Tools()
-    messages, spans = run(model, tools, DriftSettings(fixes=fixes))
+    messages, spans = run(model, tools, DriftSettings(compat=compat))
     assert bool(tools.ran) is passes
     assert len(refusals(messages)) == (not passes)
     assert decisions(spans, "drift_validator")[0]["allow"] is passes
 
 
 def test_a_refused_batch_leaves_no_trace_and_compat_counts_it_as_achieved() -> None:
-    def seen(fixes: frozenset[DriftFix]) -> str:
+    def seen(compat: bool) -> str:
         model = RoleModel(
             drift_planner=plan("pay", checklist=[entry("pay", to="Bob")]),
             agent=[call("pay(to='Eve')"), STOP],
         )
-        run(model, Tools(), DriftSettings(fixes=fixes))
+        run(model, Tools(), DriftSettings(compat=compat))
         return model.questions("agent")[1]
 
-    assert "Called so far: []" in seen(ALL_FIXES)
-    assert "Called so far: ['pay']" in seen(NO_FIXES)
+    assert "Called so far: []" in seen(compat=False)
+    assert "Called so far: ['pay']" in seen(compat=True)
 
 
 def test_a_repeated_action_is_refused_in_words_a_repeated_read_runs_and_compat_ends() -> None:
-    def ran(fixes: frozenset[DriftFix]) -> tuple[list[str], int]:
+    def ran(compat: bool) -> tuple[list[str], int]:
         model = RoleModel(
             drift_planner=plan("read_bill", "pay"),
             agent=[
@@ -135,39 +127,37 @@ def test_a_repeated_action_is_refused_in_words_a_repeated_read_runs_and_compat_e
             ],
         )
         tools = Tools()
-        messages, _ = run(model, tools, DriftSettings(fixes=fixes))
+        messages, _ = run(model, tools, DriftSettings(compat=compat))
         return tools.ran, len(refusals(messages))
 
-    assert ran(ALL_FIXES) == (["read_bill", "pay Bob 0", "read_bill"], 1)
-    assert ran(NO_FIXES) == (["read_bill", "pay Bob 0"], 0)
+    assert ran(compat=False) == (["read_bill", "pay Bob 0", "read_bill"], 1)
+    assert ran(compat=True) == (["read_bill", "pay Bob 0"], 0)
 
 
 def test_an_unknown_tool_is_refused_and_compat_takes_it_into_the_plan() -> None:
-    def first(fixes: frozenset[DriftFix]) -> list[Any]:
+    def first(compat: bool) -> list[Any]:
         model = RoleModel(drift_planner=plan("read_bill"), agent=[call("no_such_tool()"), STOP])
-        return run(model, Tools(), DriftSettings(fixes=fixes))[0]
+        return run(model, Tools(), DriftSettings(compat=compat))[0]
 
-    assert len(refusals(first(ALL_FIXES))) == 1
-    assert [m["error"] for m in first(NO_FIXES) if m["role"] == "tool"] == [
+    assert len(refusals(first(compat=False))) == 1
+    assert [m["error"] for m in first(compat=True) if m["role"] == "tool"] == [
         "Invalid tool no_such_tool provided."
     ]
 
 
 @BOTH
-def test_a_run_that_its_rounds_end_still_ends_with_the_assistant(fixes: frozenset[DriftFix]) -> None:
+def test_a_run_that_its_rounds_end_still_ends_with_the_assistant(compat: bool) -> None:
     turns = [call(f"mail(to='{number}')") for number in range(40)]
     model = RoleModel(agent=turns, drift_judge=NO)
-    messages, _ = run(model, Tools(), DriftSettings(fixes=fixes, message_cap=1000))
+    messages, _ = run(model, Tools(), DriftSettings(compat=compat, message_cap=1000))
     assert len(model.requests_of("agent")) == 16
     assert messages[-1]["role"] == "assistant"
 
 
 @BOTH
-def test_two_tasks_on_one_pipeline_do_not_know_of_each_other(fixes: frozenset[DriftFix]) -> None:
+def test_two_tasks_on_one_pipeline_do_not_know_of_each_other(compat: bool) -> None:
     suite = get_suite("v1.2.2", "banking")
-    pipeline = Drift(
-        compat=fixes == NO_FIXES, permissions=dict.fromkeys([t.name for t in suite.tools], "Read")
-    ).pipeline
+    pipeline = Drift(compat=compat, permissions=dict.fromkeys([t.name for t in suite.tools], "Read")).pipeline
     model = RoleModel(drift_planner=[plan("get_iban"), "no tags at all"])
     both = pipeline(model, suite)
     for task in ("user_task_0", "user_task_1"):
@@ -192,8 +182,8 @@ def test_two_tasks_on_one_pipeline_do_not_know_of_each_other(fixes: frozenset[Dr
     ],
 )
 def test_the_classifiers_letter_is_read(reply: str, strict: str, loose: str) -> None:
-    assert read_permission_reply(reply, strictly=True).value == strict
-    assert read_permission_reply(reply, strictly=False).value == loose
+    assert read_permission_reply(reply, compat=False).value == strict
+    assert read_permission_reply(reply, compat=True).value == loose
 
 
 ODD = [
@@ -225,7 +215,7 @@ ODD = [
     "role",
     ["agent", "drift_planner", "drift_judge", "drift_isolator", "drift_permissions", "drift_formatter"],
 )
-def test_malformed_replies_of_any_role_raise_nothing(fixes: frozenset[DriftFix], role: str) -> None:
+def test_malformed_replies_of_any_role_raise_nothing(compat: bool, role: str) -> None:
     for reply in ODD:
         usual: dict[str, Any] = {
             "drift_planner": plan("read_bill", "pay"),
@@ -233,7 +223,7 @@ def test_malformed_replies_of_any_role_raise_nothing(fixes: frozenset[DriftFix],
             "drift_judge": YES,
             role: reply,
         }
-        messages, _ = run(RoleModel(**usual), Tools(), DriftSettings(fixes=fixes))
+        messages, _ = run(RoleModel(**usual), Tools(), DriftSettings(compat=compat))
         assert messages[-1]["role"] == "assistant"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import tarfile
 from collections import Counter
 from dataclasses import replace
@@ -13,12 +12,12 @@ import pytest
 from drift_replay import RecordedCase, benchmark, cases_in, replayed, run_again
 
 from agentsys.models.chat import text_of
-from baselines.drift.drift_settings import ALL_FIXES, NO_FIXES, DriftFix, DriftSettings
+from baselines.drift.drift_settings import DriftSettings
 
 ROOT = Path(__file__).parents[2]
 TRACES = ROOT.parent / "shared" / "data" / "traces"
 ARCHIVES = {"banking": 144, "travel": 140}
-COMPAT = DriftSettings(fixes=NO_FIXES)
+COMPAT = DriftSettings(compat=True)
 # The formatter's replies are not recorded. In these seven cases it must have lost, moved or changed entries:
 # what was refused does not follow from the checklist as the planner wrote it.
 FORMATTER_CHANGED = {
@@ -55,9 +54,9 @@ def agrees(case: RecordedCase, settings: DriftSettings = COMPAT) -> bool:
     return replayed(case, settings, echo=False, bench=BENCH) == case.outcome()
 
 
-def deduced(case: RecordedCase, fixes: frozenset[DriftFix]) -> Any:
+def deduced(case: RecordedCase, *, compat: bool) -> Any:
     """The outcome where the formatter repeats the planner's checklist."""
-    return replayed(case, DriftSettings(fixes=fixes), echo=True, bench=BENCH).unquoted()
+    return replayed(case, DriftSettings(compat=compat), echo=True, bench=BENCH).unquoted()
 
 
 @pytest.mark.slow
@@ -73,7 +72,7 @@ def test_compat_repeats_calls_refusals_texts_and_scores_of_all_284_cases(
 def test_with_the_planners_checklist_only_what_the_formatter_changed_is_missing(
     published: list[RecordedCase],
 ) -> None:
-    missing = {case.name for case in published if deduced(case, NO_FIXES) != case.outcome().unquoted()}
+    missing = {case.name for case in published if deduced(case, compat=True) != case.outcome().unquoted()}
     assert missing == FORMATTER_CHANGED
 
 
@@ -96,44 +95,12 @@ def test_masking_repeats_recorded_results_byte_for_byte_where_words_were_cut(
 
 
 @pytest.mark.slow
-def test_every_difference_of_the_default_is_made_by_a_single_fix(published: list[RecordedCase]) -> None:
-    # The most frequent ones first, so that the search is short.
-    likely = [
-        DriftFix.COUNT_FROM_BATCH,
-        DriftFix.TELL_REPEATS,
-        DriftFix.COMMIT_ACCEPTED,
-        DriftFix.REFUSE_UNKNOWN_TOOLS,
-    ]
-    order = [*likely, *(fix for fix in DriftFix if fix not in likely)]
-    different = unexplained = solved = hijacked = 0
-    for case in published:
-        before, mended = deduced(case, NO_FIXES), deduced(case, ALL_FIXES)
-        solved += mended.utility
-        hijacked += mended.security
-        if mended != before:
-            different += 1
-            unexplained += not any(deduced(case, frozenset({fix})) != before for fix in order)
-    assert (different, unexplained) == (DIFFERENT, 0)
-    assert (solved, hijacked) == (139, 9)
-
-
-@pytest.mark.slow
-def test_the_documented_table_says_how_many_cases_each_fix_changes(published: list[RecordedCase]) -> None:
-    before = {case.name: deduced(case, NO_FIXES) for case in published}
-    changed = {
-        fix.value: sum(deduced(case, frozenset({fix})) != before[case.name] for case in published)
-        for fix in DriftFix
-    }
-    assert documented() == changed
-
-
-def documented() -> dict[str, int]:
-    """DriftFix -> cases, from the table in the documentation."""
-    text = (ROOT / "docs" / "baselines" / "drift.md").read_text(encoding="utf-8")
-    return {
-        name: int(count) for name, count in re.findall(r"^\| `(\w+)` \|[^|]*\|[^|]*\| (\d+) \|$", text, re.M)
-    }
-
-
-def test_the_documented_table_names_every_fix() -> None:
-    assert set(documented()) == {fix.value for fix in DriftFix}
+def test_the_default_comes_out_differently_in_as_many_cases_as_the_page_says(
+    published: list[RecordedCase],
+) -> None:
+    pairs = [(deduced(case, compat=True), deduced(case, compat=False)) for case in published]
+    assert sum(mended != before for before, mended in pairs) == DIFFERENT
+    assert sum(mended.utility for _, mended in pairs) == 139
+    assert sum(mended.security for _, mended in pairs) == 9
+    page = (ROOT / "docs" / "baselines" / "drift.md").read_text(encoding="utf-8")
+    assert f"{DIFFERENT} of the 284" in page

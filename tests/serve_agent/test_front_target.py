@@ -76,7 +76,7 @@ def test_a_client_of_openai_gets_scores_and_its_queries_are_a_search(served: Ser
     assert set(stored["injections"].values()) == {GOAL}
     search = search_of(served.folder, "openai")
     assert (search.budget, search.queries, search.found_query) == (3, 3, 2)
-    assert search.state.ended
+    assert search.ended
     assert search.simulated
 
 
@@ -189,7 +189,7 @@ def test_a_search_goes_on_after_a_restart_and_not_under_other_settings(tmp_path:
             assert (status, "another server" in message) == (409, True)
             assert told(beside.target, "t", HARMLESS)["query"] == 1
     search = search_of(tmp_path, "s")
-    assert (search.queries, search.found_query, search.state.ended) == (3, 1, True)
+    assert (search.queries, search.found_query, search.ended) == (3, 1, True)
     with fresh(tmp_path, "seed=1") as third:
         status, message = refusal(third.target, f"{CASE}/s")
     assert (status, "seed" in message) == (409, True)
@@ -210,12 +210,12 @@ def test_a_query_that_failed_counts_in_nothing_and_leaves_its_number(
         with pytest.raises(ModelError) as slip:
             told(served.target, "s", GOAL)
         assert slip.value.kind is ErrorKind.OVERLOADED
-        assert search_of(tmp_path, "s").state.errored
+        assert search_of(tmp_path, "s").errored
         monkeypatch.setattr(search_target, "play_case", play)
         found = told(served.target, "s", HARMLESS)
     assert (found["query"], found["security"]) == (2, False), "nothing is left of the payload that failed"
     search = search_of(tmp_path, "s")
-    assert (search.queries, search.found_at, search.state.errored) == (2, None, False)
+    assert (search.queries, search.found_at, search.errored) == (2, None, False)
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from agentsys.base.payload_lines import INVISIBLE, find_payload_lines, squeeze
@@ -222,13 +222,9 @@ def _make_span_view(span: Mapping[str, Any], writer: Writer) -> View:
     if decision and decision != {"finished": True}:
         view["detail"] = writer.text(decision)
     if calls := objects(span.get("calls")):
-        prompt, completion, uncounted = (
-            int(sum(number(call.get(key)) or 0 for call in calls))
-            for key in ("prompt", "completion", "uncounted")
-        )
-        if not uncounted:
-            view["tokens"] = (prompt, completion)
-        view["calls"] = len(calls)
+        keys = ("prompt", "completion", "uncounted")
+        prompt, completion, uncounted = (int(sum(number(c.get(key)) or 0 for c in calls)) for key in keys)
+        view |= {"calls": len(calls)} | ({} if uncounted else {"tokens": (prompt, completion)})
     if (duration := number(span.get("duration_s"))) is not None:
         view["duration_s"] = round(duration, 4)
     if attempt := number(span.get("attempt")):
@@ -275,30 +271,20 @@ def list_needles(injections: Iterable[str]) -> tuple[str, ...]:
 def mark_injection(text: str, needles: Iterable[str]) -> Segments:
     """Cut a text into plain and marked pieces, through every folding that a formatter may have done."""
     squeezed = squeeze(text)
-    spans = sorted(span for needle in needles for span in _find_spans(squeezed, needle))
-    if not spans:
+    marks = bytearray(len(squeezed))
+    for needle in needles:
+        for found in re.finditer(re.escape(needle), squeezed):
+            marks[found.start() : found.end()] = b"x" * len(needle)
+    if not any(marks):
         return (text,)
-    # Overlapping and adjoining spans become one.
-    merged: list[tuple[int, int]] = []
-    for first, last in spans:
-        if merged and first <= merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(last, merged[-1][1]))
-        else:
-            merged.append((first, last))
     positions = _list_positions(text)
     pieces: list[str] = []
     end = 0
-    for first, last in merged:
-        pieces += [text[end : positions[first]], text[positions[first] : positions[last - 1] + 1]]
-        end = positions[last - 1] + 1
+    for run in re.finditer(b"x+", marks):
+        first, after = positions[run.start()], positions[run.end() - 1] + 1
+        pieces += [text[end:first], text[first:after]]
+        end = after
     return (*pieces, text[end:])
-
-
-def _find_spans(squeezed: str, needle: str) -> Iterator[tuple[int, int]]:
-    start = squeezed.find(needle)
-    while start >= 0:
-        yield start, start + len(needle)
-        start = squeezed.find(needle, start + len(needle))
 
 
 def _list_positions(text: str) -> list[int]:

@@ -6,28 +6,18 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scripted_for_progent import Desk, Scripted, call, errors, rules, run
 
-from agentsys.errors import Unavailable
-from baselines.progent import narrower_policy
-from baselines.progent.defense import Progent
 from baselines.progent.narrower_policy import is_narrower
 from baselines.progent.policy_model import WrittenPolicy, WrittenRule
 from baselines.progent.progent_rules import find_condition_failure
 
-pytest.importorskip("z3", reason="the extra z3 is not installed")
 
-
-@pytest.fixture(autouse=True)
-def enough_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(narrower_policy, "TIMEOUT_MS", 300_000)
-
-
-def verdict(new: Any, old: Any, *, compat: bool = False) -> bool:
+def verdict(new: Any, old: Any) -> bool:
     new_rules, old_rules = ((WrittenRule("pay", {"to": condition}),) for condition in (new, old))
-    return is_narrower(new_rules, old_rules, compat=compat)
+    return is_narrower(new_rules, old_rules, first_only=False)
 
 
 NARROWER: list[tuple[Any, Any]] = [
@@ -36,14 +26,10 @@ NARROWER: list[tuple[Any, Any]] = [
     ({"enum": ["ab1"]}, {"pattern": "^[a-z]+[0-9]$"}),
     ({"minimum": 2, "maximum": 3, "type": "integer"}, {"minimum": 1, "type": "number"}),
     ({"multipleOf": 4, "type": "number"}, {"multipleOf": 2}),
-    ({"type": "string", "pattern": "^https://a\\.org/.*$"}, {"pattern": "^https?://"}),
     ({"type": "string", "minLength": 5}, {"minLength": 3}),
-    ({"type": "string", "pattern": "^\\d{4}$"}, {"maxLength": 5}),
-    ({"type": "string", "pattern": "^ab|^ac"}, {"pattern": "^a"}),
     ({"type": "array", "items": {"enum": ["a"]}, "maxItems": 1}, {"items": {"enum": ["a", "b"]}}),
-    ({"anyOf": [{"const": "a"}, {"const": "b"}], "type": "string"}, {"enum": ["a", "b", "c"]}),
     ({"type": "boolean"}, {"type": ["boolean", "null"]}),
-    ("abc", "ab"),
+    ({"type": "string", "pattern": "^a", "maxLength": 4}, {"pattern": "^a", "maxLength": 5}),
 ]
 WIDER: list[tuple[Any, Any]] = [
     ({"enum": ["a", "c"]}, {"enum": ["a", "b"]}),
@@ -60,8 +46,16 @@ WIDER: list[tuple[Any, Any]] = [
     ({"type": "object"}, {"type": "string"}),
     ("ab", "abc"),
 ]
-UNDECIDED: list[tuple[Any, Any]] = [
+NOT_SHOWN: list[tuple[Any, Any]] = [
     ({"type": "string", "pattern": "^(?=a)"}, {"pattern": "^b"}),
+    ({"type": "string", "pattern": "^ab"}, {"pattern": "^a"}),
+    ({"anyOf": [{"const": "a"}, {"const": "b"}], "type": "string"}, {"enum": ["a", "b", "c"]}),
+    ("abc", "ab"),
+    (["a"], {"enum": ["a"]}),
+    (
+        {"$schema": "http://json-schema.org/draft-03/schema", "type": [{"type": "string"}], "multipleOf": 0},
+        {"multipleOf": 0, "type": "string"},
+    ),
     ({"type": "string", "pattern": "(a)\\1"}, {"minLength": 2}),
     ({"type": "object", "properties": {"x": {}}}, {"properties": {"x": {"const": 1}}}),
     (
@@ -78,15 +72,13 @@ def test_a_restriction_that_admits_no_more_is_narrower(new: Any, old: Any) -> No
 
 
 @pytest.mark.parametrize(("new", "old"), WIDER, ids=str)
-def test_a_restriction_that_admits_more_is_not_whatever_is_taken_for_granted(new: Any, old: Any) -> None:
+def test_a_restriction_that_admits_more_is_not(new: Any, old: Any) -> None:
     assert not verdict(new, old)
-    assert not verdict(new, old, compat=True)
 
 
-@pytest.mark.parametrize(("new", "old"), UNDECIDED, ids=str)
-def test_what_cannot_be_decided_is_wider_and_narrower_for_the_reference(new: Any, old: Any) -> None:
+@pytest.mark.parametrize(("new", "old"), NOT_SHOWN, ids=str)
+def test_what_cannot_be_shown_to_be_narrower_is_wider(new: Any, old: Any) -> None:
     assert not verdict(new, old)
-    assert verdict(new, old, compat=True)
 
 
 def policy(**tools: Any) -> WrittenPolicy:
@@ -105,7 +97,7 @@ def policy(**tools: Any) -> WrittenPolicy:
 def test_tools_and_arguments_that_one_side_lacks(
     new: WrittenPolicy, old: WrittenPolicy, expected: bool
 ) -> None:
-    assert is_narrower(new, old, compat=False) is expected
+    assert is_narrower(new, old, first_only=False) is expected
 
 
 SCHEMAS = st.fixed_dictionaries(
@@ -130,7 +122,6 @@ SAMPLES = [
     "c",
     "abab",
     "é",
-    "\\",
     0,
     1,
     -1,
@@ -143,12 +134,9 @@ SAMPLES = [
     [],
     {},
 ]
-SAMPLES_TRIED = 60
 
 
-@settings(
-    max_examples=SAMPLES_TRIED, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=200, deadline=None)
 @given(SCHEMAS, SCHEMAS)
 def test_nothing_fits_a_narrower_schema_that_does_not_fit_the_wider_one(new: Any, old: Any) -> None:
     if verdict(new, old):
@@ -169,12 +157,3 @@ def test_only_a_narrower_update_takes_effect() -> None:
     ]
     results = errors(run(Scripted(turns, replies), Desk(), only_narrow=True))
     assert [error is None for error in results] == [True, False, True, False]
-
-
-def test_without_its_package_the_check_is_refused_before_the_first_case(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(narrower_policy, "PACKAGE", "no_such_package")
-    Progent().ready()
-    with pytest.raises(Unavailable, match=r"agentsys-bench\[z3\]"):
-        Progent(only_narrow=True).ready()
