@@ -344,15 +344,12 @@ def _build_model(
     asked = str(fields.get("model_id") or "")
     pacer = None
     if not isinstance(provider, SceneModel):
-        shared = None if rates is None else rates / f"{_server_digest(fields)}.json"
+        # A rate holds for a model of a server, asked with one key.
+        known = [fields.get(key) for key in ("base_url", "model_id", "api_key_env", "name")]
+        server = digest_json([registered(fields.get("_target_")).in_0_1, *known])[:16]
+        shared = None if rates is None else rates / f"{server}.json"
         pacer = RateLimiter(shared, card.rate, patience_s=(card.retry or RetryPolicy()).total_s)
     store = None
     if open_store is not None and (card.cache or read_only):
         store = open_store()
     return _BuiltModel(card, provider, reply_identity(fields), store, asked, pacer=pacer)
-
-
-def _server_digest(fields: Mapping[str, Any]) -> str:
-    """Digest of what a rate holds for: a model of a server, asked with one key."""
-    known = [fields.get(name) for name in ("base_url", "model_id", "api_key_env", "name")]
-    return digest_json([registered(fields.get("_target_")).in_0_1, *known])[:16]

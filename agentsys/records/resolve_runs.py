@@ -205,18 +205,16 @@ def _name_served_agents(
             else f"counted as {_format_victim(PublishedName(agent.model, agent.defense))}"
         )
         notes.append(f"{folder}: a served agent answered; {says}.")
+    answered: dict[str, dict[str, Any]] = {
+        folder: {"model": UNRECORDED, "defense": UNRECORDED}
+        if agent is None
+        else agent.model_dump(include={"model", "defense", "simulated"})
+        for folder, agent in agents.items()
+    }
     return [
-        case
-        if place.pipeline not in agents or not case.foreign
-        else _answered_by(agents[place.pipeline], case)
+        replace(case, **answered[place.pipeline]) if case.foreign and place.pipeline in answered else case
         for case, place in zip(cases, places, strict=True)
     ], agents.keys()
-
-
-def _answered_by(agent: AnsweringAgent | None, case: CaseRow) -> CaseRow:
-    if agent is None:
-        return replace(case, model=UNRECORDED, defense=UNRECORDED)
-    return replace(case, model=agent.model, defense=agent.defense, simulated=agent.simulated)
 
 
 def _format_victim(victim: PublishedName) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple, cast
@@ -29,7 +30,7 @@ from agentsys.errors import ConfigError
 from agentsys.models.chat import Usage
 from agentsys.models.trace import ModelCall, Span
 from agentsys.records.case import safe_name
-from agentsys.records.schema import AttemptFacts, CaseRecord, StoredCall, StoredSpan
+from agentsys.records.schema import AttemptFacts, CaseRecord, StoredSpan
 from agentsys.runs.claims import Claims
 from agentsys.runs.plan import Job, stale_message
 from agentsys.runs.store import Store
@@ -174,13 +175,11 @@ def to_proposal(facts: AttemptFacts) -> Proposal:
 
 def to_span(stored: StoredSpan) -> Span:
     """A stored span as part of a trace that goes on."""
-    return Span(**{**dict(stored), "calls": [_to_model_call(call) for call in stored.calls]})
-
-
-def _to_model_call(stored: StoredCall) -> ModelCall:
-    usage = Usage.from_stored(stored)
-    own = {name: value for name, value in stored if not hasattr(usage, name)}
-    return ModelCall(usage=usage, **own)
+    calls = []
+    for call in stored.calls:
+        usage = Usage.from_stored(call)
+        calls.append(ModelCall(usage=usage, **{k: v for k, v in call if not hasattr(usage, k)}))
+    return Span(**{**dict(stored), "calls": calls})
 
 
 def describe_searches(jobs: Iterable[Job], store: Store) -> str:
@@ -237,7 +236,18 @@ def add_to_artefact(store: Store, claims: Claims, job: Job, entries: Sequence[Ar
     """
     path = artefact_path(store, job)
     with claims.hold(f"artefact {path.relative_to(store.root)}"):
-        before = _read_existing(path) or _empty_artefact(job)
+        case, before = job.case, None
+        with suppress(ConfigError):  # what cannot be read is written anew from the stored attempts
+            before = read_artefact(path) if path.exists() else None
+        before = before or Artefact(
+            attack=case.attack,
+            mode=searched_attack(job).mode,
+            benchmark=case.benchmark,
+            version=case.version,
+            model=case.model,
+            defense=case.defense,
+            entries=(),
+        )
         now = before.with_search(entries)
         if now == before and path.exists():
             return
@@ -245,24 +255,3 @@ def add_to_artefact(store: Store, claims: Claims, job: Job, entries: Sequence[Ar
             write_atomically(path, now.as_json())
         except OSError as error:
             raise store.unwritable(path, error) from None
-
-
-def _read_existing(path: Path) -> Artefact | None:
-    """Read what an earlier run wrote; what cannot be read is written anew from the stored attempts."""
-    try:
-        return read_artefact(path) if path.exists() else None
-    except ConfigError:
-        return None
-
-
-def _empty_artefact(job: Job) -> Artefact:
-    case = job.case
-    return Artefact(
-        attack=case.attack,
-        mode=searched_attack(job).mode,
-        benchmark=case.benchmark,
-        version=case.version,
-        model=case.model,
-        defense=case.defense,
-        entries=(),
-    )

@@ -238,7 +238,8 @@ class RunTarget:
             run.attempt = _build_attempt_facts(self.number, place, proposal, judge_refused(proposal.refused))
             return
         run.attempt = _build_attempt_facts(self.number, place, proposal, Judgement(1, ""))
-        self._store_draft(run)
+        draft = replace(run, error_kind=UNFINISHED, error="The query has not ended.")  # before it is tried
+        self.store.write(build_record(draft), build_agentdojo_fields(draft))
         others = [self._try_on_other_case(job, place, proposal) for job in self.homes[1:]]
         why = self._try_candidate(run, proposal)
         if why is not None:
@@ -305,10 +306,6 @@ class RunTarget:
     @staticmethod
     def _case_model(job: Job) -> ChatModel:
         return job.cell.stack.for_scene(case_scene(job))
-
-    def _store_draft(self, run: CaseRun) -> None:
-        draft = replace(run, error_kind=UNFINISHED, error="The query has not ended.")
-        self.store.write(build_record(draft), build_agentdojo_fields(draft))
 
 
 @dataclass(frozen=True)

@@ -208,7 +208,9 @@ class RetryingModel(ModelWrapper):
                     raise
             else:
                 pause = self._pause_s(attempt, None)
-            self._wait(pause)
+            books = current_tracer().usage_log
+            with nullcontext() if books is None else books.meter.count_wait(retry=True):
+                self.timing.sleep(pause)
             waited += pause
 
     def _pause_s(self, attempt: int, asked_s: float | None) -> float:
@@ -216,11 +218,6 @@ class RetryingModel(ModelWrapper):
         jitter = self.timing.draw() * bound
         # A little jitter on top of Retry-After, or all who were sent away come back in the same moment.
         return jitter if asked_s is None else asked_s + min(jitter, 0.1 * asked_s)
-
-    def _wait(self, pause: float) -> None:
-        books = current_tracer().usage_log
-        with nullcontext() if books is None else books.meter.count_wait(retry=True):
-            self.timing.sleep(pause)
 
 
 @dataclass
