@@ -15,8 +15,9 @@ from agentsys.cli.cli_output import print_to_console
 from agentsys.errors import ConfigError
 from agentsys.models.build_model import ModelCard, parse_card
 from agentsys.runs.cell import resolve_model_config
+from agentsys.runs.plan import CellLabels
 from agentsys.runs.preflight import BlockedCell, group_by_cause
-from agentsys.runs.preview import CellKey, CostEstimate, can_cost_more, estimate_costs, rehearse_jobs
+from agentsys.runs.preview import CostEstimate, can_cost_more, estimate_costs, rehearse_jobs
 from agentsys.runs.run_session import Session
 
 _ESTIMATE_NOTE = (
@@ -82,7 +83,7 @@ def _estimate_columns(guess: CostEstimate, needs: str | None) -> tuple[str, str]
     return f"{guess.tokens:,}", "unknown" if guess.cost_usd is None else f"${guess.cost_usd:,.2f}"
 
 
-def _total_line(cases: int, estimates: Mapping[CellKey, CostEstimate]) -> str:
+def _total_line(cases: int, estimates: Mapping[CellLabels, CostEstimate]) -> str:
     able = [guess for guess in estimates.values() if guess.fails is None]
     costs = [guess.cost_usd for guess in able]
     cost = "unknown" if None in costs else f"${sum(cost for cost in costs if cost is not None):,.2f}"

@@ -7,7 +7,6 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import NamedTuple
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -22,18 +21,10 @@ from agentsys.cli.terminal import escape_to_line
 from agentsys.models.budget import Meter
 from agentsys.records.case_row import NO_ATTACK
 from agentsys.records.schema import CaseRecord
-from agentsys.runs.plan import Job
+from agentsys.runs.plan import CellLabels, Job
 from agentsys.runs.run_totals import Listener
 
 LINE_EVERY_S = 60.0
-
-
-class CellLabels(NamedTuple):
-    """Labels of a cell, as records have them."""
-
-    model: str
-    defense: str
-    attack: str
 
 
 @dataclass
@@ -88,7 +79,7 @@ class RunningTotals:
     @classmethod
     def of_jobs(cls, jobs: Iterable[Job]) -> RunningTotals:
         """Totals of a run that is about to start."""
-        planned = Counter(CellLabels(job.case.model, job.case.defense, job.case.attack) for job in jobs)
+        planned = Counter(job.labels for job in jobs)
         return cls(planned.total(), cells={name: CellTotals(count) for name, count in planned.items()})
 
     def add_attempt(self, record: CaseRecord) -> None:

@@ -29,7 +29,7 @@ from agentsys.models.budget import Meter, RunBudgetReached
 from agentsys.records.schema import CaseRecord
 from agentsys.runs.build_record import build_case_end, build_lost_case
 from agentsys.runs.claims import Claims
-from agentsys.runs.plan import Job
+from agentsys.runs.plan import CellLabels, Job
 from agentsys.runs.run_case import SearchStopped, run_case
 from agentsys.runs.run_searches import RunSearches
 from agentsys.runs.run_totals import AbandonedCell, CaseEnd, Listener, RunOutcome, RunTally
@@ -290,7 +290,7 @@ class _NodeWatch:
         self._book_stored()
         if not all(self._stored):
             self._explain_missing()
-        cells: dict[tuple[str, str, str], AbandonedCell] = {}
+        cells: dict[CellLabels, AbandonedCell] = {}
         for cell in (cell for one in self._ended for cell in one.ended_cells):
             cells.setdefault(cell.labels, cell)
         return replace(self._tally.outcome, ended_cells=tuple(cells.values()))

@@ -31,6 +31,14 @@ TaskPair = tuple[str, str | None]
 """Ids of a user task and of an injection task (None: no attack)."""
 
 
+class CellLabels(NamedTuple):
+    """Labels of a cell, as records have them."""
+
+    model: str
+    defense: str
+    attack: str
+
+
 @dataclass(frozen=True)
 class Job:
     """A case with the cell it belongs to."""
@@ -39,9 +47,9 @@ class Job:
     cell: Cell
 
     @property
-    def labels(self) -> tuple[str, str, str]:
-        """Labels of model, defense and attack."""
-        return self.case.model, self.case.defense, self.case.attack
+    def labels(self) -> CellLabels:
+        """Its cell's."""
+        return CellLabels(self.case.model, self.case.defense, self.case.attack)
 
     @property
     def needs_search(self) -> bool:

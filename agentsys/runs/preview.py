@@ -29,7 +29,7 @@ from agentsys.runs.build_record import sum_usage_by_role
 from agentsys.runs.cell import CellBuilder, resolve_model_config
 from agentsys.runs.compose import compose
 from agentsys.runs.instantiate import instantiate
-from agentsys.runs.plan import Job, list_cells
+from agentsys.runs.plan import CellLabels, Job, list_cells
 from agentsys.runs.run_case import case_scene, run_case
 from agentsys.runs.search_plan import find_first_of_searches, find_search_cases, searched_attack
 from agentsys.runs.search_target import build_quest
@@ -37,9 +37,6 @@ from agentsys.runs.store import Store
 
 SAMPLES_PER_SUITE = 2
 """Cases played per cell and suite."""
-
-CellKey = tuple[str, str, str]
-"""Labels of model, defense and attack."""
 
 
 class CostEstimate(NamedTuple):
@@ -73,7 +70,7 @@ def can_cost_more(jobs: Sequence[Job], usd: float) -> bool:
     return most > usd
 
 
-def estimate_costs(jobs: Sequence[Job], cards: Mapping[str, ModelCard]) -> dict[CellKey, CostEstimate]:
+def estimate_costs(jobs: Sequence[Job], cards: Mapping[str, ModelCard]) -> dict[CellLabels, CostEstimate]:
     """Tokens and cost of every cell among `jobs`.
 
     Args:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 from agentsys.attacks.attacker_reply import ATTACKER_FAULTS
 from agentsys.models.budget import Meter
 from agentsys.records.schema import CaseRecord
-from agentsys.runs.plan import Job
+from agentsys.runs.plan import CellLabels, Job
 
 
 class Listener(Protocol):
@@ -50,8 +50,7 @@ class Listener(Protocol):
 class AbandonedCell(NamedTuple):
     """A cell every further case of which would have failed alike."""
 
-    labels: tuple[str, str, str]
-    """Of model, defense and attack."""
+    labels: CellLabels
     why: str
     left: int
     """Cases that were not started."""
@@ -159,7 +158,7 @@ class RunTally:
         self._jobs = iter(jobs)
         self._ahead, self._others = deque[Job](), deque[Job]()
         self._signal: int = signal.SIGINT
-        self._given_up: dict[int, tuple[tuple[str, str, str], str]] = {}
+        self._given_up: dict[int, tuple[CellLabels, str]] = {}
         self._spent: defaultdict[int, list[tuple[float, float]]] = defaultdict(list)
         self._left: Counter[int] = Counter()
         self._kinds: Counter[str] = Counter()
