@@ -169,7 +169,11 @@ class ExposureWatch:
                     self._shown_in.setdefault(way)
                     self._shown_progress.missing -= set(met)
                     self._shown_progress.round = self._shown_progress.round or round_
-                    self._copies = max(self._copies, _copies(said, met or self._goal))
+                    # Several injection vectors can end in one tool result; the rarest line counts, as one
+                    # text may say a line twice.
+                    squeezed = squeeze(said)
+                    found = (max(map(squeezed.count, forms)) for forms in met or self._goal)
+                    self._copies = max(self._copies, min((times for times in found if times), default=0))
 
     def _find_payload(self, text: str) -> PayloadLines | None:
         if text not in self._lines_by_text:
@@ -178,16 +182,6 @@ class ExposureWatch:
             goal = any(form in squeezed for forms in self._goal for form in forms)
             self._lines_by_text[text] = lines if lines or goal else None
         return self._lines_by_text[text]
-
-
-def _copies(text: str, lines: PayloadLines) -> int:
-    """How often all of the lines stand in a text: several injection vectors can end in one tool result.
-
-    The rarest line counts, because one text may say a line twice.
-    """
-    squeezed = squeeze(text)
-    found = (max(squeezed.count(form) for form in forms) for forms in lines)
-    return min((times for times in found if times), default=0)
 
 
 def _message_texts(message: ChatMessage) -> Iterator[str]:

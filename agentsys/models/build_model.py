@@ -123,6 +123,18 @@ def find_model_class(model: str, path: object) -> type[Any]:
     return found
 
 
+def build_provider(fields: Mapping[str, Any], card: ModelCard) -> ChatModel:
+    """Build the provider that a model's YAML names; what it takes of the model's card is handed to it.
+
+    Raises:
+        ConfigError: If the class cannot be found, an argument is unknown or missing, or the provider
+            itself refuses (a missing key, for one).
+    """
+    provider_class = find_model_class(card.name, fields.get("_target_"))
+    built: ChatModel = provider_class(**_collect_arguments(provider_class, fields, card))
+    return built
+
+
 def _collect_arguments(
     provider_class: type[Any], fields: Mapping[str, Any], card: ModelCard
 ) -> dict[str, Any]:
@@ -339,8 +351,7 @@ def _build_model(
     read_only = read_only and open_store is not None
     if read_only and "api_key_env" in fields:  # nothing will be sent
         fields = {**fields, "api_key_env": None}
-    provider_class = find_model_class(card.name, fields.get("_target_"))
-    provider = finish(provider_class(**_collect_arguments(provider_class, fields, card)))
+    provider = finish(build_provider(fields, card))
     asked = str(fields.get("model_id") or "")
     pacer = None
     if not isinstance(provider, SceneModel):

@@ -158,19 +158,25 @@ def find_declared_value(field: str, text: str) -> str | None:
     """What a returned JSON object says in the field declared for a fact; None where it says nothing."""
     if f'"{field}"' not in text:
         return None
-    try:
-        level = [json.loads(text)]
-    except (ValueError, RecursionError):
-        return None
-    while level:
-        objects = [node for node in level if isinstance(node, dict)]
-        for node in objects:
-            value = node.get(field)
+    with suppress(ValueError, RecursionError):
+        for node in _walk_data(json.loads(text)):
+            value = node.get(field) if isinstance(node, dict) else None
             if isinstance(value, str | int | float) and not str(value).startswith(_NOT_FOUND):
                 return str(value)
-        lists = [node for node in level if isinstance(node, list)]
-        level = [child for node in objects for child in node.values()] + [c for node in lists for c in node]
     return None
+
+
+def _walk_data(value: object) -> Iterator[object]:
+    """Every part of JSON or YAML data, the whole first, then by depth."""
+    level = [value]
+    while level:
+        yield from level
+        inside = [
+            node.values() if isinstance(node, dict) else node
+            for node in level
+            if isinstance(node, dict | list)
+        ]
+        level = [child for of in inside for child in of]
 
 
 def fact_replacements(
@@ -293,17 +299,8 @@ def list_yaml_strings(output: str) -> list[str]:
     """Every scalar in an output that is YAML, as text, smallest nesting first; none if it is not."""
     if len(output) > _LONGEST_OUTPUT or "&" in output:  # An anchor could unfold without end.
         return []
-    level: list[Any] = [_parse_yaml(output)]
-    found: list[str] = []
-    while level:
-        found += [str(node) for node in level if node is not None and not isinstance(node, dict | list)]
-        nested = [
-            node.values() if isinstance(node, dict) else node
-            for node in level
-            if isinstance(node, dict | list)
-        ]
-        level = [child for of in nested for child in of]
-    return found
+    nodes = _walk_data(_parse_yaml(output))
+    return [str(node) for node in nodes if node is not None and not isinstance(node, dict | list)]
 
 
 def _quoted_value(quote: Quote, items: Sequence[Mapping[str, Any]]) -> str | None:

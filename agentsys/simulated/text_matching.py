@@ -119,9 +119,7 @@ def find_instruction_spans(text: str, goal: str) -> list[str]:
         Substrings of `text`, in order of place; the whole text if the goal's words are not found in it as
         they are (an encoded payload).
     """
-    places = [
-        _widen_to_frame(text, match.start(), match.end()) for match in words_pattern(goal).finditer(text)
-    ]
+    places = [_widen_to_frame(text, *found.span()) for found in words_pattern(goal).finditer(text)]
     return [text[start:end] for start, end in places] or [text]
 
 

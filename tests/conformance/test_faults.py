@@ -25,7 +25,7 @@ def run_against_server(folder: Path, faults: Faults, defense: str, limit: int) -
     from agentsys.runs.run_session import prepare_session
     from agentsys.serve_agent.agent_server import build_served_model
 
-    with serve(build_served_model(version="v1.2.2", options={}), faults=faults) as server:
+    with serve(build_served_model(), faults=faults) as server:
         session = prepare_session(
             [
                 "model=served",

@@ -28,7 +28,7 @@ def proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The address of a proxy that passes everything on to a served model; it does not start without a key."""
     monkeypatch.setenv(KEY, f"sk-{secrets.token_hex(32)}")
     with (
-        serve(build_served_model(version="v1.2.2", options={})) as server,
+        serve(build_served_model()) as server,
         litellm_proxy(server.openai_base_url, tmp_path) as url,
     ):
         yield f"{url}/v1"

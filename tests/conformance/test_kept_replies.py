@@ -41,7 +41,7 @@ class Drawing:
 
 @contextmanager
 def drawing() -> Iterator[Server]:
-    with serve(Drawing(build_served_model(version="v1.2.2", options={})), latency_s=0.01) as server:
+    with serve(Drawing(build_served_model())) as server:
         yield server
 
 

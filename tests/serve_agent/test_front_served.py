@@ -160,7 +160,6 @@ def test_the_command_serves_an_agent_where_settings_name_one(
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["defense=none", "--susceptibility", "0.5"], "--susceptibility is for the simulated model"),
         (["defense=none", "--host", "0.0.0.0"], "not loopback"),
         (["defense=none", "--token-env", "NO_SUCH_VARIABLE_HERE"], "NO_SUCH_VARIABLE_HERE"),
     ],

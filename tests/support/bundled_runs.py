@@ -36,7 +36,7 @@ def paid_run(tmp_path: Path, logdir: Path, **model: Any) -> None:
 
 
 def verified(bundle: Path, *, trust_code: bool = False) -> Verification:
-    return verify_bundle(bundle, listener=lambda _: Silent(), workers=2, trust_code=trust_code)
+    return verify_bundle(bundle, workers=2, trust_code=trust_code)
 
 
 def changed(bundle: Path, change: Callable[[str, bytes], bytes | None]) -> Path:
