@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-import yaml
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.agent_pipeline.basic_elements import InitQuery, SystemMessage
 from agentdojo.types import ChatMessage
@@ -22,6 +21,7 @@ from agentsys.defense.agentsys_settings import (
     FillMode,
     SanitizerTiming,
     WorkerTools,
+    read_operators_file,
 )
 from agentsys.defense.delegation import serve_turn
 from agentsys.defense.gate import Failure, GateRule
@@ -247,14 +247,7 @@ def read_corrections(path: Path | None) -> Labels:
     if path is None:
         return {}
     where = f"defense.tool_labels {path}"
-    try:
-        stored = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{where} cannot be read: {error}. Give a YAML in UTF-8, or null.") from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        mark = getattr(error, "problem_mark", None)
-        line = "" if mark is None else f" in line {mark.line + 1}"
-        raise ConfigError(f"{where} is no YAML{line}; write a line for each tool: NAME: query.") from None
+    stored = read_operators_file(path, "tool_labels", "a line for each tool: NAME: query")
     if not isinstance(stored, dict) or not stored:
         raise ConfigError(
             f"{where} has no labels; write a line for each tool: NAME: query, or NAME: command."

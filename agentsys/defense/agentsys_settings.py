@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
+from pathlib import Path
 from typing import Annotated, Any
 
+import yaml
 from pydantic import Field
 
 from agentsys.base.option_checks import AtLeast0, AtLeast1, check_options
@@ -185,3 +187,20 @@ class AgentSysSettings:
 def _resolve_switch(value: object, on: Enum) -> object:
     """The choice that true or false stands for (YAML reads a bare `off` as false); else the value itself."""
     return (on if value else type(on)("off")) if isinstance(value, bool) else value
+
+
+def read_operators_file(path: Path, option: str, example: str) -> Any:
+    """The content of a YAML that an operator wrote for an option.
+
+    Raises:
+        ConfigError: If it cannot be read; `example` is what to write.
+    """
+    where = f"defense.{option} {path}"
+    try:
+        return yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{where} cannot be read: {error}. Give a YAML in UTF-8, or null.") from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        mark = getattr(error, "problem_mark", None)
+        line = "" if mark is None else f" in line {mark.line + 1}"
+        raise ConfigError(f"{where} is no YAML{line}; write {example}.") from None

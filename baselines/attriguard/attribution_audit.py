@@ -73,11 +73,6 @@ REFUSAL = (
 )
 
 
-def attenuation_question(seed: int, text: str) -> str:
-    """Write the text to be rewritten, between marks."""
-    return wrap_in_fences(draw_fence_word(seed, text), text)
-
-
 def judge_question(task: str, call: FunctionCall, others: Sequence[FunctionCall]) -> str:
     """Write what the judge compares; no tool result is in it."""
     lines = [f"Task: {task}", "", f"Proposed call: {write_call_line(call)}", "", "Calls to compare it with:"]
@@ -109,11 +104,6 @@ def call_signature(call: FunctionCall) -> str:
     return f"{call.function} {json.dumps(args, sort_keys=True, ensure_ascii=False, default=str)}"
 
 
-def is_same_call(call: FunctionCall, other: FunctionCall) -> bool:
-    """Whether two calls are of the same tool with the same arguments."""
-    return call_signature(call) == call_signature(other)
-
-
 def comparable_calls(
     call: FunctionCall, shadow: Sequence[FunctionCall], survival: SurvivalRule
 ) -> list[FunctionCall]:
@@ -123,12 +113,8 @@ def comparable_calls(
     return [other for other in shadow if survival == "hyper_fuzzy" or other.function == call.function]
 
 
-@dataclass(frozen=True)
-class CallJudgement:
-    """A judge's answer."""
-
-    legitimate: bool
-    reason: str
+CallJudgement = tuple[bool, str]
+"""A judge's answer: whether a call is legitimate, and the reason."""
 
 
 def read_judgement(reply: str) -> CallJudgement | None:
@@ -137,7 +123,7 @@ def read_judgement(reply: str) -> CallJudgement | None:
     legitimate = read_truth(answer.get("legitimate"))
     if not isinstance(legitimate, bool):
         return None
-    return CallJudgement(legitimate, str(answer.get("reason", ""))[:500])
+    return legitimate, str(answer.get("reason", ""))[:500]
 
 
 def read_truth_probability(tokens: Sequence[Mapping[str, float]]) -> CallJudgement | None:
@@ -157,13 +143,13 @@ def read_truth_probability(tokens: Sequence[Mapping[str, float]]) -> CallJudgeme
                 likely[word] = max(logprob, likely.get(word, -math.inf))
         if likely:
             true, false = (likely.get(word, -math.inf) for word in ("true", "false"))
-            return CallJudgement(true >= false, f"log-probability of true {true:.3f}, of false {false:.3f}")
+            return true >= false, f"log-probability of true {true:.3f}, of false {false:.3f}"
     return None
 
 
 def read_judgement_loosely(reply: str) -> CallJudgement:
     """As the artifact reads what is no object: legitimate where the word "true" stands anywhere."""
-    return read_judgement(reply) or CallJudgement("true" in reply.casefold(), reply[:500])
+    return read_judgement(reply) or ("true" in reply.casefold(), reply[:500])
 
 
 SHADOW, ATTENUATOR, JUDGE_ROLE = "attriguard_shadow", "attriguard_attenuator", "attriguard_judge"
@@ -325,7 +311,8 @@ class AttributionAudit(BoundaryFilter):
             node.decision = {"level": options.level, "unreadable": 0, "chars_in": len(text)}
             for step in LEVELS[options.level]:
                 contract = ATTENUATOR_CONTRACTS[step]
-                messages = [system(contract.prompt), user(attenuation_question(options.seed, left))]
+                marked = wrap_in_fences(draw_fence_word(options.seed, left), left)
+                messages = [system(contract.prompt), user(marked)]
                 heat = options.attenuation_temperature
                 answer = contract.ask(self.model, messages, options.retries, temperature=heat)
                 node.decision["unreadable"] += len(answer.faults)
@@ -341,7 +328,7 @@ class AttributionAudit(BoundaryFilter):
     ) -> str | None:
         with span("gate", call.function) as node:
             node.decision = {"filter": "attriguard", "shadow": [write_call_line(other) for other in shadow]}
-            if any(is_same_call(call, other) for other in shadow):
+            if call_signature(call) in map(call_signature, shadow):
                 verdict: dict[str, Any] = {"allow": True, "outcome": "allowed: same"}
             elif others := comparable_calls(call, shadow, self.options.survival):
                 verdict = self._judge_call(turn, call, others)
@@ -356,7 +343,7 @@ class AttributionAudit(BoundaryFilter):
         answer = self._ask_judge(judge_question(turn.query, call, others))
         if answer.value is None:
             return {"allow": False, "outcome": "denied: unreadable", "unreadable": len(answer.faults)}
-        allow, reason = answer.value.legitimate, answer.value.reason
+        allow, reason = answer.value
         outcome = "allowed: judged" if allow else "denied: judged"
         return {"allow": allow, "outcome": outcome, "reason": reason, "unreadable": len(answer.faults)}
 

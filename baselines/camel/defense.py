@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
@@ -15,7 +15,7 @@ from agentdojo.types import ChatAssistantMessage, ChatMessage
 from agentsys.base.option_checks import check_options
 from agentsys.models.chat import ChatModel, ChatRequest, ToolSpec, assistant, text_of
 from agentsys.models.pipeline_elements import default_system_message, named_pipeline
-from agentsys.simulated.playbook_index import Fact, ScriptedCall
+from agentsys.simulated.playbook_index import Fact, TaskScript
 from agentsys.simulated.script_grounding import MAX_ATTEMPTS, PLACEHOLDER, leaf_forms, scalar_leaves
 from agentsys.simulated.simulated_role import SimulatedKnowledge, SimulatedRole, mark_own_requests
 from agentsys.simulated.tool_offers import PARAMETER_REQUESTS, find_twins
@@ -33,13 +33,6 @@ _TOOL = re.compile(r"^def (\w+)\(", re.MULTILINE)
 _PLACE = re.compile(r"^In line (\d+)[.:]", re.MULTILINE)
 
 
-@dataclass(frozen=True)
-class _PlannerScript:
-    calls: tuple[ScriptedCall, ...]
-    answer: str
-    facts: tuple[Fact, ...]
-
-
 @mark_own_requests(lambda request: f"\ndef {QUERY}(" in text_of(request.messages[0]))
 def play_camel_planner(request: ChatRequest, knowledge: SimulatedKnowledge) -> ChatAssistantMessage:
     """Write the ground truth as a program, one statement a line; after an error what is left of it."""
@@ -52,23 +45,24 @@ def play_camel_planner(request: ChatRequest, knowledge: SimulatedKnowledge) -> C
     return assistant("```python\n" + "\n".join(left) + "\n```")
 
 
-def _find_script(query: str, tools: Sequence[str], knowledge: SimulatedKnowledge) -> _PlannerScript:
+def _find_script(query: str, tools: Sequence[str], knowledge: SimulatedKnowledge) -> TaskScript:
     """Find the user task's script; an injection task's where the user asks for one."""
     task = knowledge.find_task(query, tools)
     if task is not None:
-        return _PlannerScript(task.calls, task.answer.strip() or DONE, task.facts)
+        return replace(task, answer=task.answer.strip() or DONE)
     goal = next(iter(knowledge.find_goals(query, tools)), None)
-    return _PlannerScript((), DONE, ()) if goal is None else _PlannerScript(goal.calls, goal.says or DONE, ())
+    calls, answer = ((), DONE) if goal is None else (goal.calls, goal.says or DONE)
+    return TaskScript("", "", query, calls, answer, ())
 
 
 def _add_told_goals(
-    script: _PlannerScript, prompt: str, tools: Sequence[str], knowledge: SimulatedKnowledge
-) -> _PlannerScript:
+    script: TaskScript, prompt: str, tools: Sequence[str], knowledge: SimulatedKnowledge
+) -> TaskScript:
     """A script, and behind it the goals that the tools' descriptions ask for; their values are the planner's."""
     goals = knowledge.find_told_goals(prompt, tools, ROLE)
     calls = [*script.calls, *(call for goal in goals for call in goal.calls)]
     said = [script.answer, *(goal.says for goal in goals if goal.says)]
-    return _PlannerScript(tuple(calls), "\n".join(said), script.facts)
+    return replace(script, calls=tuple(calls), answer="\n".join(said))
 
 
 @dataclass(frozen=True)
@@ -94,7 +88,7 @@ class _Offers:
         return cls({name: twin for name, twin in told.items() if knowledge.believes(twin)}, asked)
 
 
-def _write_program(script: _PlannerScript, tools: frozenset[str], offers: _Offers) -> Iterator[str]:
+def _write_program(script: TaskScript, tools: frozenset[str], offers: _Offers) -> Iterator[str]:
     """Each call, with the questions before it whose answers it needs; then the answer."""
     known: dict[str, str] = {}
     for index, call in enumerate(script.calls):

@@ -32,7 +32,7 @@ NAME, REQUIRED, CONDITIONS = "name", "required parameters", "conditions"
 """Keys of an entry."""
 _TEMPLATE = re.compile(r"\{.*\}", re.DOTALL)
 """A value that is to be filled in later."""
-_OPEN = {"none", "null"}
+_OPEN = {"none", "null"}  # `json_repair` reads Python's None as a text, and models write "null" in quotes.
 
 
 def format_checklist(model: ChatModel, query: str, checklist: str, settings: DriftSettings) -> str | None:
@@ -49,7 +49,7 @@ def format_checklist(model: ChatModel, query: str, checklist: str, settings: Dri
 def repair_json_text(text: str) -> str | None:
     """Find the JSON in a text, mended where it is nearly JSON; None where there is none."""
     try:
-        mended = repair_in_linear_time(text)
+        mended = repair_short_json(text)
         json.loads(mended)
     except (ValueError, RecursionError):
         return None
@@ -62,7 +62,7 @@ FORMATTER_CONTRACT = ReplyContract(FORMATTER_ROLE, *FORMATTER, repair_json_text)
 
 def read_entries(text: str) -> list[Any] | None:
     """Read the entries of a checklist that is JSON, a Python literal, or nearly JSON; None if no list."""
-    for read in (json.loads, literal_eval, lambda raw: json.loads(repair_in_linear_time(raw))):
+    for read in (json.loads, literal_eval, lambda raw: json.loads(repair_short_json(raw))):
         try:
             # Written and read again: a literal may hold what JSON does not know.
             entries = json.loads(json.dumps(read(text.strip()), default=str))
@@ -73,45 +73,22 @@ def read_entries(text: str) -> list[Any] | None:
     return None
 
 
-_LONGEST = 20_000
-"""Characters of a text that is mended."""
-_LOOKS = 6  # For each character of the text. A checklist takes 2 to 5, a model in a loop a thousand.
+_LONGEST_MENDED = 6_000
+"""Characters of a text that is mended: json_repair may take quadratic time. A checklist has a thousand or two."""
 
 
-def repair_in_linear_time(text: str) -> str:
-    """Repair a text with `json_repair`, in time that grows with the text's length and not its square.
+def repair_short_json(text: str) -> str:
+    """Repair a text with `json_repair`.
 
     Raises:
-        ValueError: If it is too long, takes too much work, or breaks json_repair.
+        ValueError: If it is too long, or breaks json_repair.
     """
-    if len(text) > _LONGEST:
+    if len(text) > _LONGEST_MENDED:
         raise ValueError(f"{len(text)} characters are too many to mend")
     try:
-        return repair_json(_PacedText(text, [1000 + _LOOKS * len(text)]))
+        return repair_json(text)
     except AssertionError:  # json-repair 0.55.1: a fence inside a string that never ends
         raise ValueError("json_repair cannot read it") from None
-
-
-class _PacedText(str):
-    """A text that can be looked at so often and no oftener; its parts and sums share what is left."""
-
-    __slots__ = ("left",)
-    left: list[int]
-
-    def __new__(cls, text: str, left: list[int]) -> _PacedText:
-        made = super().__new__(cls, text)
-        made.left = left
-        return made
-
-    def __getitem__(self, place: Any) -> str:
-        self.left[0] -= 1
-        if self.left[0] < 0:
-            raise ValueError("json_repair goes over it again and again")
-        found = super().__getitem__(place)
-        return _PacedText(found, self.left) if isinstance(place, slice) else found
-
-    def __add__(self, more: str) -> _PacedText:
-        return _PacedText(super().__add__(more), self.left)
 
 
 def align_checklist(checklist: str, plan: Sequence[str]) -> str:
@@ -135,16 +112,14 @@ def _read_entry(raw: Any) -> dict[str, Any] | None:
         return None
     required = raw.get(REQUIRED)
     values = (
-        {str(key): _read_entry_value(value) for key, value in required.items()}
+        {
+            str(key): None if str(value).strip().casefold() in _OPEN else value
+            for key, value in required.items()
+        }
         if isinstance(required, dict)
         else None
     )
     return {NAME: raw[NAME], REQUIRED: values or None, CONDITIONS: raw.get(CONDITIONS)}
-
-
-def _read_entry_value(value: Any) -> Any:
-    # `json_repair` reads Python's None as a text, and models write "null" in quotes.
-    return None if isinstance(value, str) and value.strip().casefold() in _OPEN else value
 
 
 def compare_with_checklist(

@@ -140,20 +140,20 @@ def _cut_spans(
     """Give the result without the spans, how many were cut in what is read, and whether that is enough."""
     compat = settings.compat
     before = result_text(now.shown)
-    masked = mask_spans(before, spans, strip_unmatched=compat)
+    masked, matched = mask_spans(before, spans, strip_unmatched=compat)
     shown = stored = _mask_result(now.shown, spans, compat, error=True)
     if compat:  # Reference: a span that is cut from an error is back in the next turn.
         stored = _mask_result(now.stored, spans, compat, error=False)
     # Reference: a detection has worked if the length changed, by a strip too.
-    worked = len(masked.text) != len(before) if compat else masked.matched > 0
-    return IsolatedResult(stored, shown), masked.matched, worked
+    worked = len(masked) != len(before) if compat else matched > 0
+    return IsolatedResult(stored, shown), matched, worked
 
 
 def _mask_result(
     result: ChatToolResultMessage, spans: Sequence[str], compat: bool, *, error: bool
 ) -> ChatToolResultMessage:
     def cut(text: str) -> str:
-        return mask_spans(text, spans, strip_unmatched=compat).text
+        return mask_spans(text, spans, strip_unmatched=compat)[0]
 
     failed = result["error"]
     return {
@@ -163,16 +163,7 @@ def _mask_result(
     }
 
 
-@dataclass(frozen=True)
-class MaskedText:
-    """A text after cutting."""
-
-    text: str
-    matched: int
-    """Places that were cut."""
-
-
-def mask_spans(text: str, spans: Iterable[str], *, strip_unmatched: bool) -> MaskedText:
+def mask_spans(text: str, spans: Iterable[str], *, strip_unmatched: bool) -> tuple[str, int]:
     """Cut the spans out of the text; a space stands for each, and the ends are stripped.
 
     Args:
@@ -180,13 +171,16 @@ def mask_spans(text: str, spans: Iterable[str], *, strip_unmatched: bool) -> Mas
         spans: What to cut, in order; letter case counts, white space does not. A span without words puts a
             space at every place, as in the reference implementation: leave such spans out.
         strip_unmatched: Strip the ends even where a span is not found, as the reference does.
+
+    Returns:
+        The text, and how many places were cut.
     """
     matched = 0
     for planted in spans:
         cut, count = _remove_words(text, planted.split())
         matched += count
         text = cut.strip() if count or strip_unmatched else text
-    return MaskedText(text, matched)
+    return text, matched
 
 
 def _remove_words(text: str, words: list[str]) -> tuple[str, int]:

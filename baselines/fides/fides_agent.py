@@ -254,7 +254,8 @@ class FidesTask:
 
     def _find_variables(self, args: Mapping[str, Any]) -> dict[str, StoredVariable] | None:
         """Find the variables that a call names; None if one of them is unknown."""
-        variables = {name: self.store.find_variable(name) for name in read_variable_names(args)}
+        stored = self.store.variables
+        variables = {name: stored.get(name.strip().strip("#")) for name in read_variable_names(args)}
         known = {name: variable for name, variable in variables.items() if variable is not None}
         return known if len(known) == len(variables) else None
 

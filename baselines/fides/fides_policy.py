@@ -121,17 +121,13 @@ class ResultLabels:
             return list(self.environment.slack.users)
         if rule == "channel":
             return self._message_readers(record)
-        return [str(name) for path in rule for name in _as_items(getattr(record, path, None))]
+        return [name for path in rule for name in read_identities(getattr(record, path, None))]
 
     def _message_readers(self, message: Any) -> Iterable[str]:
         """List the members of a message's channel; of a direct message its two."""
         if message.recipient in self.environment.slack.channels:
             return channel_members(self.environment, message.recipient)
         return [message.sender, message.recipient]
-
-
-def _as_items(value: Any) -> Iterable[Any]:
-    return () if value is None else value if isinstance(value, list | tuple | set | Mapping) else (value,)
 
 
 # Whatever a mail program might make clickable: a scheme, or words joined by dots that end in letters.

@@ -48,10 +48,6 @@ class HiddenValues:
         """Find the variables whose names stand in a text."""
         return [self.variables[name] for name in VARIABLE_NAME.findall(text) if name in self.variables]
 
-    def find_variable(self, name: str) -> StoredVariable | None:
-        """Find the variable that a text names, with or without its signs."""
-        return self.variables.get(name.strip().strip("#"))
-
     def expand_names(self, value: Any) -> Any:
         """Put values in path of names, which are looked for once: a value is never searched.
 

@@ -51,10 +51,10 @@ def file_sharers(environment: Any, file: str) -> list[str]:
 
 
 def read_identities(held: Any) -> list[str]:
-    """The identities in an argument: a text, a list of texts, or nothing."""
+    """The identities in an argument or field: a text, a list of texts, the keys of a mapping, or nothing."""
     if held is None:
         return []
-    return [str(one) for one in held] if isinstance(held, list | tuple | set) else [str(held)]
+    return [str(one) for one in held] if isinstance(held, list | tuple | set | Mapping) else [str(held)]
 
 
 _Shape = TypeVar("_Shape", bound=BaseModel)

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from agentdojo.functions_runtime import FunctionCall
@@ -35,15 +35,9 @@ from baselines.isolategpt.prompts import (
 from baselines.isolategpt.spoke import (
     SPOKE_ROLE,
     SPOKE_SPAN,
-    AppRequest,
-    AppResponse,
-    FunctionalityDenialResponse,
-    FunctionProbeRequest,
-    FunctionProbeResponse,
-    HubReply,
-    NoFunctionalityResponse,
+    HubMessage,
+    MessageKind,
     Spoke,
-    SpokeRequest,
     build_response_schema,
     fits_schema,
     specify_tool,
@@ -71,6 +65,7 @@ class ToolRunner:
 ROUTING_SPOKE, VANILLA_SPOKE = "routing spoke", "vanilla spoke"
 """Ids of the two spokes without an app. No tool can have them: tools' names hold no spaces."""
 PLAN_SPAN, MESSAGE_SPAN, PERMISSION_SPAN = "isolategpt_route", "isolategpt_message", "isolategpt_permission"
+_Answer = tuple[MessageKind, dict[str, Any]]
 PermissionKind = Literal["exec", "collab"]
 """What a user is asked about: that an app is run, or that its answer goes to the app that asked."""
 
@@ -146,30 +141,28 @@ class IsolationHub:
             opened.decision = data
         return allow
 
-    def answer_message(self, request: SpokeRequest) -> HubReply:
+    def answer_message(self, request: HubMessage) -> HubMessage:
         """Answer what a spoke sent."""
+        answer = self._answer_probe if request.type == "function_probe_request" else self._answer_app_request
         with span(MESSAGE_SPAN, request.type) as opened:
-            self.messages.append(request.model_dump())
-            if isinstance(request, FunctionProbeRequest):
-                reply = self._answer_probe(request)
-            else:
-                reply = self._answer_app_request(request)
-            self.messages.append(reply.model_dump())
-            opened.decision = {"asked": request.model_dump(), "answered": type(reply).__name__}
-        return reply
+            self.messages.append(request.as_data())
+            kind, body = answer(request.spoke_id, request.body)
+            self.messages.append(HubMessage(request.spoke_id, kind, body).as_data())
+            answered = "".join(map(str.capitalize, kind.split("_")))
+            opened.decision = {"asked": request.as_data(), "answered": answered}
+        return HubMessage(request.spoke_id, kind, body)
 
-    def _answer_probe(self, probe: FunctionProbeRequest) -> HubReply:
-        who, wanted = probe.spoke_id, probe.requested_functionality
+    def _answer_probe(self, who: str, probe: Mapping[str, Any]) -> _Answer:
+        wanted = probe["requested_functionality"]
         owner = self._apps.find_owner(wanted)
         tool = owner.find_tool(wanted) if owner else None
         if owner is None or tool is None:
-            return NoFunctionalityResponse(spoke_id=who, response=NOT_FOUND)
-        expected = self.is_expected(who, owner.name)
-        if not self.is_allowed("exec", who, owner.name, expected):
-            return FunctionalityDenialResponse(spoke_id=who, response=REFUSED)
+            return "no_functionality_response", {"response": NOT_FOUND}
+        if not self.is_allowed("exec", who, owner.name, self.is_expected(who, owner.name)):
+            return "functionality_denial_response", {"response": REFUSED}
         self._offered.add((who, wanted))
         offered = specify_tool(tool, strict=self._settings.strict_response)
-        return FunctionProbeResponse(spoke_id=who, functionality_offered=offered)
+        return "function_probe_response", {"functionality_offered": offered}
 
     def is_expected(self, requester: str, app: str) -> bool:
         """Whether the plan accounts for an app being asked for by this spoke."""
@@ -177,22 +170,22 @@ class IsolationHub:
             return any(app in group.apps for group in self.groups)
         return any(app in group.apps and requester in group.apps for group in self.groups)
 
-    def _answer_app_request(self, request: AppRequest) -> HubReply:
-        who, wanted = request.spoke_id, request.functionality_request
+    def _answer_app_request(self, who: str, request: Mapping[str, Any]) -> _Answer:
+        wanted = request["functionality_request"]
         owner = self._apps.find_owner(wanted)
         if owner is None:
-            return NoFunctionalityResponse(spoke_id=who, response=NOT_FOUND)
+            return "no_functionality_response", {"response": NOT_FOUND}
         if (who, wanted) not in self._offered:
-            return FunctionalityDenialResponse(spoke_id=who, response=REFUSED)
+            return "functionality_denial_response", {"response": REFUSED}
         if self._runs >= self._settings.max_runs or self._depth >= self._settings.max_depth:
-            return FunctionalityDenialResponse(spoke_id=who, response=LIMIT_REACHED)
-        answer = self._run_app(owner, write_request(wanted, request.request_body))
+            return "functionality_denial_response", {"response": LIMIT_REACHED}
+        answer = self._run_app(owner, write_request(wanted, request["request_body"]))
         if not fits_schema(answer, build_response_schema(strict=self._settings.strict_response)):
             answer = INVALID_RESPONSE
         # Only who is asked decides: a user who let the app run is not surprised that it answers.
         if not self.is_allowed("collab", who, owner.name, expected=True):
-            return FunctionalityDenialResponse(spoke_id=who, response=REFUSED)
-        return AppResponse(spoke_id=who, response=answer)
+            return "functionality_denial_response", {"response": REFUSED}
+        return "app_response", {"response": answer}
 
     def _run_app(self, app: SpokeApp, question: str) -> str:
         self._runs += 1

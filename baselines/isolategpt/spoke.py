@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from jsonschema import Draft202012Validator
-from pydantic import BaseModel, ConfigDict
 
 from agentsys.models.chat import ChatModel, ChatRequest, ToolSpec, assistant, system, text_of, user
 from agentsys.models.prompted_tools import (
@@ -34,84 +33,39 @@ from baselines.isolategpt.prompts import (
     SPOKE,
 )
 
-
-class FunctionalitySpec(BaseModel):
-    """What a functionality takes and gives."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    name: str
-    description: str
-    request: Mapping[str, Any]
-    """JSON schema of a request's body."""
-    response: Mapping[str, Any]
-    """JSON schema of what comes back."""
+MessageKind = Literal[
+    "function_probe_request",
+    "function_probe_response",
+    "no_functionality_response",
+    "functionality_denial_response",
+    "app_request",
+    "app_response",
+]
 
 
-class _SpokeMessage(BaseModel):
-    # The paper's apps exchange JSON documents; within one process the checked objects are the messages.
-    model_config = ConfigDict(frozen=True, extra="forbid")
+@dataclass(frozen=True)
+class HubMessage:
+    """A message between a spoke and the hub. The paper's are JSON documents between processes."""
 
     spoke_id: str
     """The spoke that speaks or is spoken to: its app's name."""
+    type: MessageKind
+    body: Mapping[str, Any]
+    """What the kind has besides, by the paper's names."""
 
+    def as_data(self) -> dict[str, Any]:
+        """The message as it is logged."""
+        return {"spoke_id": self.spoke_id, "type": self.type, **self.body}
 
-class FunctionProbeRequest(_SpokeMessage):
-    """Asks who offers a functionality, and in which form it is to be asked for."""
-
-    type: Literal["function_probe_request"] = "function_probe_request"
-    requested_functionality: str
-
-
-class FunctionProbeResponse(_SpokeMessage):
-    """The user lets the spoke ask for it."""
-
-    type: Literal["function_probe_response"] = "function_probe_response"
-    functionality_offered: FunctionalitySpec
-
-
-class NoFunctionalityResponse(_SpokeMessage):
-    """Nobody offers it."""
-
-    type: Literal["no_functionality_response"] = "no_functionality_response"
-    response: str
-
-
-class FunctionalityDenialResponse(_SpokeMessage):
-    """The user, or a limit, does not let it pass."""
-
-    type: Literal["functionality_denial_response"] = "functionality_denial_response"
-    response: str
-
-
-class AppRequest(_SpokeMessage):
-    """Asks another app for one thing."""
-
-    type: Literal["app_request"] = "app_request"
-    functionality_request: str
-    request_body: Mapping[str, Any]
-
-
-class AppResponse(_SpokeMessage):
-    """What the other app answered."""
-
-    type: Literal["app_response"] = "app_response"
-    response: str
-
-
-SpokeRequest = FunctionProbeRequest | AppRequest
-HubReply = FunctionProbeResponse | NoFunctionalityResponse | FunctionalityDenialResponse | AppResponse
 
 LONGEST_STRICT = 256
 """Characters of a response under `strict_response`, as in the published specifications."""
 
 
-def specify_tool(tool: ToolSpec, *, strict: bool) -> FunctionalitySpec:
-    """What others are told of a tool, made from the tool itself."""
-    response = build_response_schema(strict=strict)
-    return FunctionalitySpec(
-        name=tool.name, description=tool.description, request=tool.parameters, response=response
-    )
+def specify_tool(tool: ToolSpec, *, strict: bool) -> Mapping[str, Any]:
+    """What others are told of a tool, made from the tool itself: JSON schemas of request and response."""
+    asked = {"name": tool.name, "description": tool.description, "request": tool.parameters}
+    return {**asked, "response": build_response_schema(strict=strict)}
 
 
 def build_response_schema(*, strict: bool) -> Mapping[str, Any]:
@@ -150,10 +104,10 @@ class Spoke:
     """Functionality of another app -> what is told of it."""
     model: ChatModel
     run_tool: Callable[[str, dict[str, Any]], str]
-    ask_hub: Callable[[SpokeRequest], HubReply]
+    ask_hub: Callable[[HubMessage], HubMessage]
     max_iterations: int
     """Most replies of one run."""
-    specs: dict[str, FunctionalitySpec] = field(default_factory=dict)
+    specs: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     """What it has learned of other apps in this task."""
 
     def answer_question(self, question: str) -> str:
@@ -191,22 +145,21 @@ class Spoke:
         """Ask the hub for another app's functionality: probe, hold the input against the form, request."""
         spec = self.specs.get(action.name)
         if spec is None:
-            probe = FunctionProbeRequest(spoke_id=self.app.name, requested_functionality=action.name)
-            reply = self.ask_hub(probe)
-            if not isinstance(reply, FunctionProbeResponse):
-                return NOT_AVAILABLE.format(name=action.name, reason=reply.response)
-            spec = self.specs[action.name] = reply.functionality_offered
-        if not isinstance(action.input, dict) or not fits_schema(action.input, spec.request):
-            return SEND_AGAIN.format(name=action.name, schema=json.dumps(spec.request))
-        request = AppRequest(
-            spoke_id=self.app.name, functionality_request=action.name, request_body=action.input
-        )
-        reply = self.ask_hub(request)
-        if not isinstance(reply, AppResponse):
-            reason = getattr(reply, "response", "")
-            return NOT_AVAILABLE.format(name=action.name, reason=reason)
-        fits = fits_schema(reply.response, spec.response)
-        return reply.response if fits else ILL_FORMED.format(name=action.name)
+            reply = self._ask_hub("function_probe_request", requested_functionality=action.name)
+            if reply.type != "function_probe_response":
+                return NOT_AVAILABLE.format(name=action.name, reason=reply.body["response"])
+            spec = self.specs[action.name] = reply.body["functionality_offered"]
+        if not isinstance(action.input, dict) or not fits_schema(action.input, spec["request"]):
+            return SEND_AGAIN.format(name=action.name, schema=json.dumps(spec["request"]))
+        asked = {"functionality_request": action.name, "request_body": action.input}
+        reply = self._ask_hub("app_request", **asked)
+        response: str = reply.body["response"]
+        if reply.type != "app_response":
+            return NOT_AVAILABLE.format(name=action.name, reason=response)
+        return response if fits_schema(response, spec["response"]) else ILL_FORMED.format(name=action.name)
+
+    def _ask_hub(self, kind: MessageKind, **body: Any) -> HubMessage:
+        return self.ask_hub(HubMessage(self.app.name, kind, body))
 
 
 def _answer_text(answer: object) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
@@ -228,10 +228,6 @@ class MaskedCallBank:
     masked: list[str] = field(default_factory=list)
     vectors: dict[str, CallVectors] = field(default_factory=dict)
     """Text -> its unit vector, of masked and proposed calls alike: no text is embedded twice."""
-
-    def add_calls(self, texts: Iterable[str]) -> None:
-        """Bank the calls of a masked pass; they stay for good."""
-        self.masked += [text for text in dict.fromkeys(texts) if text not in self.masked]
 
     def find_nearest(self, proposed: Sequence[str], embedder: Embedder) -> CallMatch | None:
         """The likest pair of a proposed and a banked call; None where one side is empty.

@@ -268,7 +268,8 @@ class GuardedTurn(LoopStep):
         masked = self.model.complete(ChatRequest(conversation, tools, MASKED_ROLE)).message
         # Its words are kept for the record; only its calls count, and none of them is ever made.
         opened.messages = (masked,)
-        bank.add_calls(self._write_call_texts(masked["tool_calls"]))
+        texts = dict.fromkeys(self._write_call_texts(masked["tool_calls"]))
+        bank.masked += [text for text in texts if text not in bank.masked]
 
     def _write_call_texts(self, calls: Iterable[FunctionCall] | None) -> list[str]:
         options = self.settings

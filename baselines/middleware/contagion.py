@@ -20,33 +20,6 @@ COPIED_WORDS = 8
 _TOKEN = re.compile(r"\w+", re.UNICODE)
 
 
-class ReadTexts:
-    """The word runs of everything untrusted that was read so far."""
-
-    def __init__(self) -> None:
-        self._grams: set[tuple[str, ...]] = set()
-
-    def add_text(self, text: str) -> None:
-        """Remember a text."""
-        words = [word.casefold() for word in _TOKEN.findall(text)]
-        self._grams.update(zip(*(words[offset:] for offset in range(COPIED_WORDS)), strict=False))
-
-    def find_copied(self, output: str) -> tuple[float, list[str]]:
-        """The share of an output's words that were read in such a run, and the runs as they stand in it."""
-        tokens = list(_TOKEN.finditer(output))
-        words = [token.group().casefold() for token in tokens]
-        inside = [False] * len(words)
-        for start in range(len(words) - COPIED_WORDS + 1):
-            if tuple(words[start : start + COPIED_WORDS]) in self._grams:
-                inside[start : start + COPIED_WORDS] = [True] * COPIED_WORDS
-        runs = []
-        for copied, group in groupby(zip(inside, tokens, strict=True), key=itemgetter(0)):
-            if copied:
-                run = [token for _, token in group]
-                runs.append(output[run[0].start() : run[-1].end()])
-        return (sum(inside) / len(inside) if inside else 0.0), runs
-
-
 _MOST_CHARACTERS = 20_000
 """Of each text; the rest is not compared."""
 
@@ -87,28 +60,6 @@ FEWEST_WORDS = 5
 """Words of a sentence that is followed; shorter ones recur by chance."""
 
 
-@dataclass
-class SentenceChain:
-    """The way of every sentence through agents and stages."""
-
-    seen: dict[str, list[str]] = field(default_factory=dict)
-    """Hash of a sentence -> stages, in order, each once."""
-
-    def record_stage(self, text: str, stage: str) -> tuple[str, ...]:
-        """Note that a text is at a stage.
-
-        Returns:
-            The longest way that one of its sentences has come so far, this stage included.
-        """
-        longest: list[str] = []
-        for sentence in split_sentences(text):
-            way = self.seen.setdefault(_hash(sentence), [])
-            if stage not in way:
-                way.append(stage)
-            longest = max(longest, way, key=len)
-        return tuple(longest)
-
-
 def split_sentences(text: str) -> list[str]:
     """A text's sentences of some length, as words in small letters with single spaces."""
     sentences = [" ".join(_TOKEN.findall(sentence.casefold())) for sentence in _SENTENCE.findall(text)]
@@ -123,10 +74,12 @@ def _hash(text: str) -> str:
 class ContagionMonitor:
     """State of one conversation."""
 
-    read: ReadTexts = field(default_factory=ReadTexts)
-    chain: SentenceChain = field(default_factory=SentenceChain)
     suspicious: list[str] = field(default_factory=list)
     """Untrusted texts that give instructions."""
+    _grams: set[tuple[str, ...]] = field(default_factory=set)
+    """The runs of words of everything untrusted that was read so far."""
+    _stages: dict[str, list[str]] = field(default_factory=dict)
+    """Hash of a sentence -> the agents and stages that it was at, in order, each once."""
     _pending: list[tuple[str, str]] = field(default_factory=list)
     """Texts and stages that came in since something went out: conversations read more than they write."""
 
@@ -137,8 +90,9 @@ class ContagionMonitor:
 
     def _scan_pending(self) -> None:
         for text, stage in self._pending:
-            self.read.add_text(text)
-            self.chain.record_stage(text, stage)
+            words = [word.casefold() for word in _TOKEN.findall(text)]
+            self._grams.update(zip(*(words[offset:] for offset in range(COPIED_WORDS)), strict=False))
+            self._record_stage(text, stage)
             if combine_weights(seen.weight for seen in find_sightings(text)) >= _GIVES_INSTRUCTIONS:
                 self.suspicious.append(text)
         self._pending.clear()
@@ -152,14 +106,39 @@ class ContagionMonitor:
         findings = [seen.as_finding(LAYER) for seen in find_sightings(text)]
         findings = [one for one in findings if one.category is RiskCategory.PROPAGATION]
         findings += [*self._find_copies(text), *self._find_paraphrases(text, instructs)]
-        way = self.chain.record_stage(text, stage)
+        way = self._record_stage(text, stage)
         if len(way) >= _STAGES:
             weight = _MANY_STAGES_INSTRUCTION if instructs else _MANY_STAGES
             findings.append(_propagation_finding("many_stages", weight, " -> ".join(way)))
         return findings
 
+    def _record_stage(self, text: str, stage: str) -> list[str]:
+        """Note that a text is at a stage; the longest way that one of its sentences has come so far."""
+        longest: list[str] = []
+        for sentence in split_sentences(text):
+            way = self._stages.setdefault(_hash(sentence), [])
+            if stage not in way:
+                way.append(stage)
+            longest = max(longest, way, key=len)
+        return longest
+
+    def _find_copied_runs(self, output: str) -> tuple[float, list[str]]:
+        """The share of an output's words that were read in such a run, and the runs as they stand in it."""
+        tokens = list(_TOKEN.finditer(output))
+        words = [token.group().casefold() for token in tokens]
+        inside = [False] * len(words)
+        for start in range(len(words) - COPIED_WORDS + 1):
+            if tuple(words[start : start + COPIED_WORDS]) in self._grams:
+                inside[start : start + COPIED_WORDS] = [True] * COPIED_WORDS
+        runs = []
+        for copied, group in groupby(zip(inside, tokens, strict=True), key=itemgetter(0)):
+            if copied:
+                run = [token for _, token in group]
+                runs.append(output[run[0].start() : run[-1].end()])
+        return (sum(inside) / len(inside) if inside else 0.0), runs
+
     def _find_copies(self, text: str) -> list[RiskFinding]:
-        share, runs = self.read.find_copied(text)
+        share, runs = self._find_copied_runs(text)
         if not runs:
             return []
         instructing = [run for run in runs if find_sightings(run)]

@@ -49,18 +49,14 @@ class RemovedDisguise:
     """Text that the characters carried, for inspection."""
 
 
-@dataclass(frozen=True)
-class CleanedCharacters:
-    """A text without the disguises."""
-
-    text: str
-    removed: tuple[RemovedDisguise, ...]
+_Cleaned = tuple[str, list[RemovedDisguise]]
+"""A text without the disguises, and what was taken out."""
 
 
-def remove_disguises(text: str) -> CleanedCharacters:
+def remove_disguises(text: str) -> _Cleaned:
     """Take out what hides text. Emoji sequences, Persian and Indic joiners, right-to-left text stay."""
     if text.isascii():
-        return CleanedCharacters(text, ())
+        return text, []
     removed: list[RemovedDisguise] = []
     for step in (
         _remove_tags,
@@ -71,20 +67,19 @@ def remove_disguises(text: str) -> CleanedCharacters:
         _remove_floods,
         _replace_mixed_scripts,
     ):
-        cleaned = step(text)
-        text = cleaned.text
-        removed += cleaned.removed
-    return CleanedCharacters(text, tuple(removed))
+        text, found = step(text)
+        removed += found
+    return text, removed
 
 
-def _remove_tags(text: str) -> CleanedCharacters:
+def _remove_tags(text: str) -> _Cleaned:
     flags = {flag.span() for flag in _FLAG.finditer(text)}
     runs = [run for run in _TAG_RUN.finditer(text) if not any(a < run.start() < b for a, b in flags)]
     said = "".join(chr(ord(char) - 0xE0000) for run in runs for char in run.group() if ord(char) >= 0xE0020)
     return _cut_runs(text, runs, RemovedDisguise("tag_characters", 0.7, said, said))
 
 
-def _remove_selectors(text: str) -> CleanedCharacters:
+def _remove_selectors(text: str) -> _Cleaned:
     runs = list(_SELECTOR_RUN.finditer(text))
     codes = [ord(char) for run in runs for char in run.group()]
     raw = bytes(code - 0xFE00 if code < 0xFE10 else code - 0xE0100 + 16 for code in codes)
@@ -92,32 +87,31 @@ def _remove_selectors(text: str) -> CleanedCharacters:
     return _cut_runs(text, runs, RemovedDisguise("variation_selectors", 0.7, said, said))
 
 
-def _cut_runs(text: str, runs: list[re.Match[str]], disguise: RemovedDisguise) -> CleanedCharacters:
+def _cut_runs(text: str, runs: list[re.Match[str]], disguise: RemovedDisguise) -> _Cleaned:
     if not runs:
-        return CleanedCharacters(text, ())
+        return text, []
     ends = [0, *(run.end() for run in runs)]
     starts = [*(run.start() for run in runs), len(text)]
     parts = [text[end:start] for end, start in zip(ends, starts, strict=True)]
-    return CleanedCharacters("".join(parts), (disguise,))
+    return "".join(parts), [disguise]
 
 
-def _remove_zero_width(text: str) -> CleanedCharacters:
+def _remove_zero_width(text: str) -> _Cleaned:
     runs = [*_IN_WORD.finditer(text), *_ZERO_WIDTH_RUN.finditer(text)]
     if not runs:
-        return CleanedCharacters(text, ())
+        return text, []
     weight = 0.45 if len(runs) > 2 or any(len(run.group()) > 3 for run in runs) else 0.15
     disguise = RemovedDisguise("zero_width", weight, f"{len(runs)} places")
-    return CleanedCharacters(_ZERO_WIDTH_RUN.sub("", _IN_WORD.sub("", text)), (disguise,))
+    return _ZERO_WIDTH_RUN.sub("", _IN_WORD.sub("", text)), [disguise]
 
 
-def _remove_soft_hyphens(text: str) -> CleanedCharacters:
+def _remove_soft_hyphens(text: str) -> _Cleaned:
     if not _SOFT_HYPHENS.search(text):
-        return CleanedCharacters(text, ())
-    disguise = RemovedDisguise("soft_hyphens", 0.4, "between single letters")
-    return CleanedCharacters(text.replace("\u00ad", ""), (disguise,))
+        return text, []
+    return text.replace("\u00ad", ""), [RemovedDisguise("soft_hyphens", 0.4, "between single letters")]
 
 
-def _remove_directions(text: str) -> CleanedCharacters:
+def _remove_directions(text: str) -> _Cleaned:
     removed = []
     if "\u202e" in text or "\u202d" in text:
         text = _OVERRIDE.sub(lambda run: (run.group(1) or "")[::-1], text)
@@ -125,25 +119,23 @@ def _remove_directions(text: str) -> CleanedCharacters:
     if not _RIGHT_TO_LEFT.search(text) and _EMBEDDED.search(text):
         text = _EMBEDDED.sub("", text)
         removed.append(RemovedDisguise("direction_marks", 0.15, "in left-to-right text"))
-    return CleanedCharacters(text, tuple(removed))
+    return text, removed
 
 
-def _remove_floods(text: str) -> CleanedCharacters:
+def _remove_floods(text: str) -> _Cleaned:
     if not _FLOOD.search(text):
-        return CleanedCharacters(text, ())
-    return CleanedCharacters(
-        _MARKS.sub("", text), (RemovedDisguise("combining_flood", 0.4, "marks on letters"),)
-    )
+        return text, []
+    return _MARKS.sub("", text), [RemovedDisguise("combining_flood", 0.4, "marks on letters")]
 
 
-def _replace_mixed_scripts(text: str) -> CleanedCharacters:
+def _replace_mixed_scripts(text: str) -> _Cleaned:
     """Words of Latin letters and look-alikes of another alphabet; a single one may just be talked about."""
     words = [word.group() for word in _WORD.finditer(text) if _is_mixed(word.group())]
     excerpt = ", ".join(words[:4])
     if len(words) < 2:
-        return CleanedCharacters(text, (RemovedDisguise("mixed_scripts", 0.1, excerpt),) if words else ())
+        return text, [RemovedDisguise("mixed_scripts", 0.1, excerpt)] if words else []
     plain = _WORD.sub(lambda word: to_plain_letters(word[0]) if _is_mixed(word[0]) else word[0], text)
-    return CleanedCharacters(plain, (RemovedDisguise("mixed_scripts", 0.5, excerpt),))
+    return plain, [RemovedDisguise("mixed_scripts", 0.5, excerpt)]
 
 
 def _is_mixed(word: str) -> bool:

@@ -131,8 +131,7 @@ class Guard:
         cleaned = text
         findings: list[RiskFinding] = []
         if self.settings.has(GuardLayer.NORMALIZATION):
-            result = normalize_text(text)
-            cleaned, findings = result.text, list(result.findings)
+            cleaned, findings = normalize_text(text)
         if not self.settings.has(GuardLayer.POLICY):
             handling = Handling.REWRITE if cleaned != text else Handling.ALLOW
             return Screened(text, cleaned, handling, self.score(findings), tuple(findings))

@@ -139,25 +139,20 @@ _SHORTEST = 12
 """Characters; a shorter ASCII text without markup can carry nothing that is looked for here."""
 
 
-@dataclass(frozen=True)
-class NormalizedText:
-    """A text after the first layer."""
+def normalize_text(text: str) -> tuple[str, list[RiskFinding]]:
+    """Take out what hides or disguises text, and encoded instructions. Linear in the text.
 
-    text: str
-    """The very same object if nothing was found that has to go."""
-    findings: tuple[RiskFinding, ...]
-
-
-def normalize_text(text: str) -> NormalizedText:
-    """Take out what hides or disguises text, and encoded instructions. Linear in the text."""
+    Returns:
+        The text, which is the very same object if nothing was found that has to go, and what was found.
+    """
     if len(text) < _SHORTEST and text.isascii() and "<" not in text:
-        return NormalizedText(text, ())
+        return text, []
     findings: list[RiskFinding] = []
-    characters = remove_disguises(text)
-    for removed in characters.removed:
+    text, disguises = remove_disguises(text)
+    for removed in disguises:
         weight = _weigh_hiding_place(removed.weight, removed.said)
         findings.append(RiskFinding(LAYER, removed.kind, "obfuscation", weight, removed.excerpt))
-    page = remove_hidden_markup(characters.text)
+    page = remove_hidden_markup(text)
     findings += [
         RiskFinding(LAYER, "hidden_text", "obfuscation", _weigh_hiding_place(0.0, said), said)
         for said in page.hidden
@@ -172,7 +167,7 @@ def normalize_text(text: str) -> NormalizedText:
         findings.append(RiskFinding(LAYER, kind, "obfuscation", payload.weight, payload.text))
         parts += [text[at : payload.start], REMOVED]
         at = payload.end
-    return NormalizedText("".join([*parts, text[at:]]) if parts else text, tuple(findings))
+    return "".join([*parts, text[at:]]) if parts else text, findings
 
 
 def _weigh_hiding_place(weight: float, said: str) -> float:

@@ -99,15 +99,8 @@ CHARACTERS_PER_TRY = 6
 """An everyday text tries one pattern per 25 characters; mails about attacks, one per 7."""
 
 
-@dataclass(frozen=True)
-class PatternHit:
-    """A pattern that was found."""
-
-    pattern: RiskPattern
-    start: int
-    end: int
-
-
+PatternHit = tuple[RiskPattern, int, int]
+"""A pattern that was found, and where it begins and ends."""
 _LONG = 20_000
 """Characters from which contexts that were tried before are remembered: floods repeat themselves."""
 
@@ -152,12 +145,12 @@ class PatternMatcher:
                     tried.add(context)
                 left -= 1
                 if left < 0:
-                    yield PatternHit(FLOOD_PATTERN, start, end)
+                    yield FLOOD_PATTERN, start, end
                     return
                 reached = pattern.match_at(text, start, end)
                 if reached is not None:
                     found.add(pattern.id)
-                    yield PatternHit(pattern, start, reached)
+                    yield pattern, start, reached
 
 
 @lru_cache(maxsize=1)
@@ -240,7 +233,7 @@ _QUOTED_COUNTS = 0.2
 class PatternSighting:
     """A pattern in one of the ways to read a text."""
 
-    hit: PatternHit
+    pattern: RiskPattern
     view: str
     """`plain`: as it is written, but for letters' case. Else the disguise that was undone."""
     weight: float
@@ -248,25 +241,20 @@ class PatternSighting:
 
     def as_finding(self, layer: str, share: float = 1.0) -> RiskFinding:
         """What a layer makes of it, with a share of its weight."""
-        pattern = self.hit.pattern
-        return RiskFinding(layer, pattern.id, pattern.category, self.weight * share, self.excerpt)
+        kind, category = self.pattern.id, self.pattern.category
+        return RiskFinding(layer, kind, category, self.weight * share, self.excerpt)
 
 
 @lru_cache(maxsize=512)
 def find_sightings(text: str) -> Sequence[PatternSighting]:
     """Every shipped pattern that some way of reading the text shows, each once. Layers ask again: kept."""
-    return find_sightings_with(load_shipped_patterns(), text)
-
-
-def find_sightings_with(tried: PatternMatcher, text: str) -> Sequence[PatternSighting]:
-    """Every one of a matcher's patterns that some way of reading the text shows, each once."""
+    matcher = load_shipped_patterns()
     found: dict[str, PatternSighting] = {}
-    for view, read in _iterate_views(text, tried):
-        for hit in tried.find_hits(read):
-            if hit.pattern.id not in found:
-                share = _QUOTED_COUNTS if _is_quoted(read, hit) else 1.0
-                excerpt = read[hit.start : hit.end]
-                found[hit.pattern.id] = PatternSighting(hit, view, hit.pattern.weight * share, excerpt)
+    for view, read in _iterate_views(text, matcher):
+        for pattern, start, end in matcher.find_hits(read):
+            if pattern.id not in found:
+                share = _QUOTED_COUNTS if _is_quoted(read, start, end) else 1.0
+                found[pattern.id] = PatternSighting(pattern, view, pattern.weight * share, read[start:end])
     return tuple(found.values())
 
 
@@ -276,7 +264,9 @@ def _iterate_views(text: str, matcher: PatternMatcher) -> Iterator[tuple[str, st
     yield "plain", plain
     read = plain
     if not text.isascii():
-        read = _squeeze_spaced(strip_disguises(text).lower())
+        # Without invisible characters and combining floods, look-alike letters in plain ones.
+        shown = unicodedata.normalize("NFKC", _turn_overrides(text).translate(INVISIBLE))
+        read = _squeeze_spaced(to_plain_letters(shown).lower())
         if read != plain:
             yield "characters", read
     if (leet := _decode_leet(read, matcher)) is not None:
@@ -288,11 +278,6 @@ def _iterate_views(text: str, matcher: PatternMatcher) -> Iterator[tuple[str, st
     spelt = _MENDABLE.sub(lambda word: _mend_word(word.group(), matcher), read)
     if spelt != read:
         yield "misspelt", spelt
-
-
-def strip_disguises(text: str) -> str:
-    """The text without invisible characters and combining floods, look-alike letters in plain ones."""
-    return to_plain_letters(unicodedata.normalize("NFKC", _turn_overrides(text).translate(INVISIBLE)))
 
 
 def _turn_overrides(text: str) -> str:
@@ -366,12 +351,12 @@ def _is_one_slip(word: str, meant: str) -> bool:
     return len(other) > 1 and (other in (rest[1:], swapped) or other[1:] in (rest, rest[1:]))
 
 
-def _is_quoted(read: str, hit: PatternHit) -> bool:
+def _is_quoted(read: str, start: int, end: int) -> bool:
     """Whether a text about attacks quotes it: in quotation marks, with a word of that kind near them."""
-    offset = max(0, hit.start - _NEAR)
-    around = read[offset : hit.end + _NEAR]
+    offset = max(0, start - _NEAR)
+    around = read[offset : end + _NEAR]
     return _REPORTING.search(around) is not None and any(
-        quote.start() + offset < hit.start + 1 and hit.start < quote.end() + offset
+        quote.start() + offset < start + 1 and start < quote.end() + offset
         for quote in _QUOTED.finditer(around)
     )
 

@@ -21,6 +21,7 @@ from pydantic import ValidationError
 from agentsys.models.chat import ChatModel, ToolSpec, text_of
 from agentsys.models.pipeline_elements import LoopState, LoopStep, ToolsElement, has_reading_name, tool_specs
 from agentsys.models.trace import Tracer, current_tracer, span
+from baselines.defense_bases import warn_once
 from baselines.progent.narrower_policy import is_narrower
 from baselines.progent.policy_model import CalledTool, PolicyModel, WrittenPolicy
 from baselines.progent.progent_rules import (
@@ -104,25 +105,19 @@ class GatedRuntime(FunctionsRuntime):  # type: ignore[misc]
                 raise
             return "", f"{type(error).__name__}: {error}"
         args = self._prepare_arguments(function, resolved)
-        if args is None:  # What a tool cannot be called with: it says so itself.
-            return self._run_inner(env, function, resolved, raise_on_error)
-        decision = self.policy.decide_on_call(function, args)
-        if decision.allowed:
+        if args is not None:  # With what else it cannot be called a tool says itself.
+            decision = self.policy.decide_on_call(function, args)
+            if not decision.allowed:
+                current_tracer().tool_refused(function, args, decision.cause)
+                if decision.fallback is RefusalFallback.STOP:
+                    raise ProgentStop(decision.cause)
+                refusal = REFUSED.format(cause=decision.cause, query=self.policy.query)
+                if raise_on_error:
+                    raise ProgentRefusal(refusal)
+                return "", refusal
             with span(PROGENT_SPAN, function) as opened:
                 opened.decision = {"allow": True, "priority": decision.by.priority if decision.by else None}
-            return self._run_inner(env, function, resolved, raise_on_error)
-        current_tracer().tool_refused(function, args, decision.cause)
-        if decision.fallback is RefusalFallback.STOP:
-            raise ProgentStop(decision.cause)
-        refusal = REFUSED.format(cause=decision.cause, query=self.policy.query)
-        if raise_on_error:
-            raise ProgentRefusal(refusal)
-        return "", refusal
-
-    def _run_inner(
-        self, env: TaskEnvironment | None, function: str, args: Mapping[str, Any], raise_on_error: bool
-    ) -> tuple[Any, str | None]:
-        result: tuple[Any, str | None] = self.inner.run_function(env, function, args, raise_on_error)
+        result: tuple[Any, str | None] = self.inner.run_function(env, function, resolved, raise_on_error)
         return result
 
     def _prepare_arguments(self, function: str, args: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -192,10 +187,10 @@ class BeginProgentTask(LoopStep):
     def _standing_rules(self, tools: Sequence[ToolSpec]) -> RuleTable:
         if self.settings.base_rules == "none":
             return self.settings.rules
-        base = load_base_rules(self.suite, tools)
+        allowed, source = load_base_rules(self.suite, tools)
         with span(PROGENT_SPAN, "base_rules") as opened:
-            opened.decision = {"source": base.source, "always_allowed": list(base.tools)}
-        return merge_rules({tool: (allow_under(STANDING),) for tool in base.tools}, self.settings.rules)
+            opened.decision = {"source": source, "always_allowed": list(allowed)}
+        return merge_rules({tool: (allow_under(STANDING),) for tool in allowed}, self.settings.rules)
 
     def _write_first_policy(self, tools: Sequence[ToolSpec], query: str) -> WrittenPolicy:
         tracer = current_tracer()
@@ -247,25 +242,22 @@ class UpdatePolicy(LoopStep):
 _LOGGER = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class BaseRules:
-    """Tools that may be called whatever the request is, with any arguments."""
+def load_base_rules(suite: str, tools: Sequence[ToolSpec]) -> tuple[tuple[str, ...], str]:
+    """The tools of a suite that may be called whatever the request is, with any arguments.
 
-    tools: tuple[str, ...]
-    source: str
-    """`base_rules/NAME.yaml`, or `generated` where a suite has no file."""
-
-
-def load_base_rules(suite: str, tools: Sequence[ToolSpec]) -> BaseRules:
-    """The rules of a suite; a file of its name counts if it names a tool that is on offer."""
+    Returns:
+        Their names, and where they come from: a file of the suite's name counts if it names a tool that is on
+        offer; else they are `generated`.
+    """
     offered = {tool.name for tool in tools}
     listed = tuple(name for name in _load_listed_tools(suite) if name in offered)
     if listed:
-        return BaseRules(listed, f"base_rules/{suite}.yaml")
+        return listed, f"base_rules/{suite}.yaml"
     # What reads by its name, where no argument has to be given: nothing can leak by it.
     least = tuple(t.name for t in tools if has_reading_name(t.name) and not t.parameters.get("required"))
-    _log_fallback_once(suite, ", ".join(least) or "none")
-    return BaseRules(least, "generated")
+    words = "Progent has no base rules for the suite %s; generated from its tools' names: %s."
+    warn_once(_LOGGER, words, suite, ", ".join(least) or "none")
+    return least, "generated"
 
 
 @cache
@@ -274,10 +266,3 @@ def _load_listed_tools(suite: str) -> tuple[str, ...]:
         if file.name == f"{suite}.yaml":
             return tuple(yaml.safe_load(file.read_text(encoding="utf-8")))
     return ()
-
-
-@cache
-def _log_fallback_once(suite: str, tools: str) -> None:
-    _LOGGER.warning(
-        "Progent has no base rules for the suite %s; generated from its tools' names: %s.", suite, tools
-    )

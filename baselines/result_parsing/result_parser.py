@@ -90,19 +90,14 @@ def read_json_text(text: str) -> Any:
         return None
 
 
-def find_made_up(extracted: str, raw: str) -> list[str]:
-    """The values of an extraction that do not stand in the result, layout and number format aside."""
-    made_up: list[str] = []
-    _replace_made_up(read_json_text(extracted), _fold_text(raw), made_up)
-    return made_up
+def split_made_up(extracted: str, raw: str) -> tuple[str, list[str]]:
+    """An extraction with null for values that do not stand in the result, and these values.
 
-
-def remove_made_up(extracted: str, raw: str) -> str:
-    """An extraction with null for values that do not stand in the result; as it is where it is no JSON."""
-    value = read_json_text(extracted)
-    if value is None:
-        return extracted
-    return json.dumps(_replace_made_up(value, _fold_text(raw), []), ensure_ascii=False)
+    Layout and number format aside; an extraction that is no JSON stays as it is.
+    """
+    value, made_up = read_json_text(extracted), list[str]()
+    left = _replace_made_up(value, _fold_text(raw), made_up)
+    return (extracted if value is None else json.dumps(left, ensure_ascii=False)), made_up
 
 
 def keep_declared_types(extracted: str, expected: Expectation) -> tuple[str, list[str]] | None:
@@ -206,7 +201,7 @@ class ResultParser(ResultRewriter):
     def _check_extraction(
         self, text: str, expected: Expectation, extracted: str, counted: tuple[int, int]
     ) -> RewrittenResult:
-        made_up = find_made_up(extracted, text)
+        made_up = split_made_up(extracted, text)[1]
         facts: dict[str, Any] = {"free_text": list(expected.free), "not_in_result": made_up}
         if self.options.enforce:
             enforced = keep_declared_types(extracted, expected)
@@ -215,7 +210,7 @@ class ResultParser(ResultRewriter):
                 return unreadable_result(text, self.options.on_unreadable, *counted, facts)
             extracted, facts["wrong_type"] = enforced
         if self.options.strict_values:
-            extracted = remove_made_up(extracted, text)
+            extracted = split_made_up(extracted, text)[0]
         shown = f"{expected.text}\n\n{extracted}" if self.options.show_expectation else extracted
         return RewrittenResult(shown, "extracted", *counted, facts)
 

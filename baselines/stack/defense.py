@@ -88,7 +88,11 @@ def split_loop(owner: str, pipeline: BasePipelineElement) -> LoopParts | None:
     message, query, *before, first = elements[: loops[0]]
     loop, after = elements[loops[0]], elements[loops[0] + 1 :]
     *inner, turn = loop.elements
-    runners = [at for at, e in enumerate(loop.elements) if _runs_tools(e)]
+    runners = [
+        at
+        for at, e in enumerate(loop.elements)
+        if isinstance(e, ToolsExecutor) or getattr(e, "runs_tools", False)
+    ]
     starts = isinstance(message, SystemMessage) and isinstance(query, InitQuery)
     if not starts or len(runners) != 1 or runners[0] == len(inner):
         return None
@@ -106,20 +110,12 @@ def split_loop(owner: str, pipeline: BasePipelineElement) -> LoopParts | None:
     )
 
 
-def _runs_tools(element: BasePipelineElement) -> bool:
-    return isinstance(element, ToolsExecutor) or bool(getattr(element, "runs_tools", False))
-
-
-def merge_loops(parts: Sequence[LoopParts], base_message: str) -> LoopParts:
-    """Several loops as one: additions one after the other, in the order of the parts.
+def _join_loops(one: LoopParts, other: LoopParts, base_message: str) -> LoopParts:
+    """Both loops as one: additions one after the other.
 
     Raises:
-        ConfigError: If two of them act at the same place in a way that only one can.
+        ConfigError: If they act at the same place in a way that only one can.
     """
-    return reduce(lambda one, other: _join_loops(one, other, base_message), parts)
-
-
-def _join_loops(one: LoopParts, other: LoopParts, base_message: str) -> LoopParts:
     if not one.plain_tools and not other.plain_tools:
         raise ConfigError(_clash_text(one, other, "run the agent's calls themselves"))
     if type(one.turn) is not ModelElement and type(other.turn) is not ModelElement:
@@ -227,7 +223,8 @@ class Stack(CompositeDefense):
                 )
             wrapped = parts.model or wrapped
             found.append(parts)
-        return merge_loops(found, default_system_message(suite))
+        base_message = default_system_message(suite)
+        return reduce(lambda one, other: _join_loops(one, other, base_message), found)
 
     def ready(self) -> None:
         """Look whether all that the members need is here, and whether they fit together.

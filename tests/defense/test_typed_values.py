@@ -9,21 +9,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from agentdojo.task_suite.load_suites import get_suite
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from agentsys.defense.call_trace import UserRequest
+from agentsys.defense.typed import blind_view
 from agentsys.defense.typed.argument_roles import ArgumentRole, load_argument_roles
-from agentsys.defense.typed.blind_view import build_blind_view
+from agentsys.defense.typed.blind_view import build_blind_view, find_foreign_records
 from agentsys.defense.typed.handle_store import (
     HandleStore,
     StoredValue,
     count_first_call,
     hide_quotations,
 )
-from agentsys.defense.typed.record_writers import find_record_writers
 from agentsys.defense.typed.typed_session import drop_made_up
 from agentsys.defense.typed.value_origin import (
     WORDLESS_KINDS,
@@ -135,20 +136,21 @@ def test_an_address_that_is_a_key_stands_in_the_view_and_a_fields_name_does_not(
 
 def test_who_wrote_a_record_is_read_as_the_flow_tables_read_it() -> None:
     environment = get_suite("v1.2.2", "workspace").load_and_inject_default_environment({})
-    writers = find_record_writers(environment)
+    is_foreign = find_foreign_records(environment)
     mails = list(environment.inbox.emails.values())
-    mine = {mail.sender == environment.inbox.account_email for mail in mails if not writers.is_foreign(mail)}
-    assert mine == {True} and any(map(writers.is_foreign, mails))
-    shared = next(file for file in environment.cloud_drive.files.values() if not writers.is_foreign(file))
+    mine = {mail.sender == environment.inbox.account_email for mail in mails if not is_foreign(mail)}
+    assert mine == {True} and any(map(is_foreign, mails))
+    shared = next(file for file in environment.cloud_drive.files.values() if not is_foreign(file))
     shared.shared_with["eve@evil.org"] = "r"
-    assert not writers.is_foreign(shared)  # Who may read has written nothing.
+    assert not is_foreign(shared)  # Who may read has written nothing.
     shared.shared_with["eve@evil.org"] = "rw"
-    assert writers.is_foreign(shared) and not writers.is_foreign({"sender": "eve"})
+    assert is_foreign(shared) and not is_foreign({"sender": "eve"})
+    table = yaml.safe_load(Path(blind_view.__file__).with_name("record_writers.yaml").read_text("utf-8"))
     for suite in ("banking", "slack", "travel", "workspace", "dailylife", "github", "shopping"):
         rules = load_suite_labels(suite)
         assert rules is not None
         for kind, rule in rules.classes.items():
-            assert writers.fields[kind] == rule.written_by, kind
+            assert tuple(table["classes"][kind]) == rule.written_by, kind
 
 
 CANARY = "C4NARY says pay"
@@ -244,7 +246,7 @@ def test_what_is_known_of_a_leaf_follows_it() -> None:
     assert known["s"].spliced and known["s"].origins[0].path == ("iban",)
     assert known["n"].origins[0].path == ("prices", 1) and not known["n"].is_made
     assert known["m"].is_made and known["f"].in_request and not known["w"].in_request
-    assert leaves.unknown == ["$c9.x"] and leaves.has_handles
+    assert leaves.unknown == ["$c9.x"] and known["h"].by_handle
 
 
 @pytest.mark.parametrize(

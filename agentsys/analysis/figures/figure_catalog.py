@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from agentsys.analysis.figures import figure2, line_figures, utility_figures
 from agentsys.analysis.figures.drawing import DrawnFigure, apply_style, draw_panels, remove_words
-from agentsys.analysis.figures.figure_data import PAPER, Mark, Selection, list_series
+from agentsys.analysis.figures.figure_data import Mark, Selection, list_series
 from agentsys.analysis.metrics.cell_verdict import BROKEN
 from agentsys.analysis.metrics.rates import PERCENT
 from agentsys.analysis.paper.paper_tables import ATTACK, BENCHMARK, RunLine, list_run_lines
@@ -50,8 +50,6 @@ class FigureKind:
     legend: bool = True
     """Whether series are named beside the panels, not at an axis."""
     benchmark: str = BENCHMARK
-    room: int | None = None
-    """Up to how many defenses those that only the paper has are drawn too; None: always."""
     prepare: Callable[[Iterable[CaseRow]], Iterable[CaseRow]] | None = None
     """Gives cases the names that the figure knows them by."""
     joins_versions: bool = True
@@ -85,7 +83,6 @@ class FigureKind:
             chosen,
             tuple(line for line in mine if line.defense in wanted),
             tuple(sorted({line.model for line in lines} - {chosen})),
-            tuple(name for name in known if name not in wanted),
         )
 
 
@@ -145,7 +142,6 @@ FIGURES = {
         utility_figures.write_notes4,
         height=2.6,
         row_height=0.4,
-        room=5,
     ),
     "table1": FigureKind(
         "figure_table1",
@@ -156,7 +152,6 @@ FIGURES = {
         line_figures.ROUND_PANELS,
         line_figures.draw_rounds,
         lambda *_: [line_figures.ROUND_NOTE],
-        room=3,
     ),
     "tokens": FigureKind(
         "figure_tokens",
@@ -167,7 +162,6 @@ FIGURES = {
         line_figures.TOKEN_PANELS,
         line_figures.draw_growth,
         line_figures.write_token_notes,
-        room=8,
     ),
     "guarantees": FigureKind(
         "figure_guarantees",
@@ -204,12 +198,7 @@ def make_figure(
     """
     selection = replace(kind.select(cases, model, defenses), shown=shown)
     with apply_style():
-        found = kind.measure(selection, errors)
-        mine = {mark.series for mark in found if mark.origin != PAPER}
-        others = [name for name in list_series(found) if name not in mine]
-        room = len(others) if kind.room is None else max(kind.room - len(mine), 0)
-        placed = mine.union(others[:room])
-        marks = [_label_mark(mark, shown, kind.units) for mark in found if mark.series in placed]
+        marks = [_label_mark(mark, shown, kind.units) for mark in kind.measure(selection, errors)]
         drawn = [mark for mark in marks if mark.verdict != BROKEN]
         if not marks:
             raise ConfigError(

@@ -105,8 +105,6 @@ class Selection:
     """Those of the paper's figures first, then by name."""
     others: tuple[str, ...]
     """Models that are in the runs and not shown."""
-    hidden: tuple[str, ...] = ()
-    """Its defenses that are in the runs and not shown, because others were asked for."""
     shown: DisplayNames = STORED_NAMES
     """What the figure calls defenses and models."""
 
@@ -167,12 +165,10 @@ class Selection:
 
     @property
     def omissions(self) -> list[str]:
-        """Notes on models and defenses that are in the runs and not in the figure, or not to be believed."""
-        hidden = plain(", ".join(map(self.shown.defense_name, self.hidden)))
+        """Notes on defenses that are not to be believed, and on models that are in the runs and not in the figure."""
         others = plain(", ".join(map(self.shown.model_name, self.others)))
         told = {name: shorten_verdict(*self._verdicts[line]) for name, line in self.series}
         return [
             *(f"{plain(self.shown.series_name(name))}: {why}." for name, why in told.items() if why),
-            *([f"Not drawn: {hidden} (choose with --defense)."] if hidden else []),
             *([f"Also in the runs: {others} (choose with --model)."] if others else []),
         ]

@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from agentsys.analysis.figures import drawing
-from agentsys.analysis.figures.figure_data import PAPER, WHISKERS_CAPTION, Mark, Selection
+from agentsys.analysis.figures.figure_data import WHISKERS_CAPTION, Mark, Selection
 from agentsys.analysis.metrics.rates import PERCENT
 from agentsys.analysis.metrics.rates_by_length import TokensOf, acting_tokens, asr_by_round, mean_tokens
 from agentsys.analysis.metrics.search_budget import (
@@ -43,7 +43,7 @@ TOKEN_PANELS = dict(
 )
 ROUND_PANELS = {f"length={length}": f"Length {length}" for length in ROUND_LENGTHS}
 ROUND_NOTE = (
-    f"{WHISKERS_CAPTION} n: cases. Trajectory length: tool results in the recorded run; cases whose tool "
+    f"{WHISKERS_CAPTION} Trajectory length: tool results in the recorded run; cases whose tool "
     "results never hold the injection are left out. Pooled over suites."
 )
 _MOST_ATTACKS = 3
@@ -69,14 +69,11 @@ def _measure_rounds(about: Mark, line: RunLine, errors: ErrorRule) -> Iterator[M
 
 
 def draw_rounds(axes: Axes, panel: str, marks: Sequence[Mark], looks: Mapping[str, drawing.Look]) -> None:
-    """Draw the rounds of one trajectory length; the number of cases stands under each of our points."""
+    """Draw the rounds of one trajectory length."""
     length = int(panel.removeprefix("length="))
     drawing.draw_lines(axes, marks, looks)
-    if len({mark.series for mark in marks if mark.origin != PAPER}) == 1:
-        for mark in (mark for mark in marks if mark.n):
-            axes.text(mark.x, -7, f"n={mark.n}", ha="center", va="top", fontsize=6.5, color=drawing.FAINT)
     axes.set_xticks(range(1, length + 1))
-    axes.set(xlim=(0.5, length + 0.5), ylim=(-14, 105), xlabel="Round", ylabel="Targeted ASR, %")
+    axes.set(xlim=(0.5, length + 0.5), ylim=(-4, 105), xlabel="Round", ylabel="Targeted ASR, %")
     axes.set_yticks(range(0, 101, 20))
     axes.label_outer()
 
@@ -113,8 +110,6 @@ def _measure_growth(about: Mark, line: RunLine, errors: ErrorRule) -> Iterator[M
 def draw_growth(axes: Axes, _: str, marks: Sequence[Mark], looks: Mapping[str, drawing.Look]) -> None:
     """Draw a line per defense."""
     drawing.draw_lines(axes, marks, looks)
-    if not marks:
-        axes.text(0.5, 0.5, "no tokens recorded", transform=axes.transAxes, ha="center", color=drawing.FAINT)
     ticks = range(0, _LONGEST + 1, 2)
     axes.set_xticks(ticks, [*map(str, ticks[:-1]), f"{_LONGEST}+"])
     axes.set(xlim=(-0.5, _LONGEST + 0.5), xlabel="Trajectory length (tool results)")

@@ -76,24 +76,20 @@ View = dict[str, Any]
 """A JSON object for the page's scripts."""
 
 
-class TextStore:
-    """Every text of the report once: system prompts, contexts and tool outputs recur in hundreds of cases."""
+class TextStore(dict[Segments, int]):
+    """Every text of the report once, with its number: prompts, contexts and outputs recur in hundreds of cases."""
 
-    def __init__(self) -> None:
-        self._numbers: dict[Segments, int] = {}
-        self.characters = 0
-        """Of everything stored, for the report's size limit."""
+    characters = 0
+    """Of everything stored, for the report's size limit."""
 
-    def add(self, segments: Segments) -> int:
-        """Store a text that was not stored before, and give its number."""
-        if segments not in self._numbers:
-            self._numbers[segments] = len(self._numbers)
-            self.characters += sum(map(len, segments))
-        return self._numbers[segments]
+    def __missing__(self, segments: Segments) -> int:
+        self[segments] = len(self)
+        self.characters += sum(map(len, segments))
+        return self[segments]
 
     def list_texts(self) -> list[str | list[str]]:
         """List texts in the order of their numbers: a plain string where nothing in it is marked."""
-        return [key[0] if len(key) == 1 else list(key) for key in self._numbers]
+        return [key[0] if len(key) == 1 else list(key) for key in self]
 
 
 def read_stored_json(path: str) -> Mapping[str, Any]:
@@ -157,7 +153,7 @@ class Writer:
         """Store a text, or anything else as JSON, and give its number."""
         text = as_text(value)
         self.characters_cut += max(0, len(text) - _MOST_CHARACTERS)
-        return self._store.add(mark_injection(text[:_MOST_CHARACTERS], self._needles))
+        return self._store[mark_injection(text[:_MOST_CHARACTERS], self._needles)]
 
     def messages(self, stored: object) -> list[View]:
         """Arrange the messages of one context; whatever is no message is passed over."""

@@ -46,19 +46,10 @@ class ResultsLine(NamedTuple):
     """(metric, suite, `overall` or `pooled`) -> number; the benign utility is the defense's own."""
     kinds: list[rates.MetricRow]
     """The numbers that tell of its benign and of its attacked cases, as far as there are any."""
+    errors: int
+    """Errored cases of both kinds."""
     verdict: str
     """Grade and first reason of its cells' verdict; empty where there is nothing to say in the line."""
-
-    @property
-    def suites(self) -> list[str]:
-        """The suites this line's attack (or, without one, its benign cases) ran on."""
-        metric = rates.BENIGN_UTILITY if self.attack == NO_ATTACK else rates.TARGETED_ASR
-        return [suite for kind, suite in self.numbers if kind == metric and suite not in (OVERALL, POOLED)]
-
-    @property
-    def errors(self) -> int:
-        """Errored cases of both kinds."""
-        return sum(kind.errors for kind in self.kinds)
 
     @property
     def name(self) -> str:
@@ -78,16 +69,10 @@ class Sheet(NamedTuple):
     lines: list[ResultsLine]
     titles: Mapping[str, str]
     """Metric -> heading, in the order shown."""
-
-    @property
-    def title(self) -> str:
-        """E.g. `gpt-4o on agentdojo v1.2.2`."""
-        return f"{self.model} on {self.benchmark} {self.version}"
-
-    @property
-    def suites(self) -> list[str]:
-        """Every suite that some line has, sorted."""
-        return sorted({suite for line in self.lines for _, suite in line.numbers} - {OVERALL, POOLED})
+    title: str
+    """E.g. `gpt-4o on agentdojo v1.2.2`."""
+    suites: list[str]
+    """Every suite that some line has, sorted."""
 
 
 def sheets(rows: Iterable[rates.MetricRow], titles: Mapping[str, str] = rates.METRIC_TITLES) -> list[Sheet]:
@@ -97,6 +82,7 @@ def sheets(rows: Iterable[rates.MetricRow], titles: Mapping[str, str] = rates.ME
     """
     found = []
     for place, of_sheet in group_by(rows, lambda row: (row.benchmark, row.version, row.model)).items():
+        benchmark, version, model = place
         lines = []
         for defense, of_defense in group_by(of_sheet, lambda row: row.defense).items():
             by_attack = group_by(of_defense, lambda row: row.attack)
@@ -109,8 +95,10 @@ def sheets(rows: Iterable[rates.MetricRow], titles: Mapping[str, str] = rates.ME
                 kinds = [kind for kind in told if kind is not None]
                 verdicts = (CellVerdict(kind.verdict, kind.reasons) for kind in kinds)
                 joined = reduce(CellVerdict.join, verdicts, CellVerdict())
-                lines.append(ResultsLine(defense, attack, numbers, kinds, shorten_verdict(*joined)))
-        found.append(Sheet(*place, lines, titles))
+                errors = sum(kind.errors for kind in kinds)
+                lines.append(ResultsLine(defense, attack, numbers, kinds, errors, shorten_verdict(*joined)))
+        suites = sorted({row.suite for row in of_sheet} - {OVERALL, POOLED})
+        found.append(Sheet(*place, lines, titles, f"{model} on {benchmark} {version}", suites))
     return found
 
 
@@ -137,17 +125,13 @@ class Report:
     is_brief: bool = False
     """Whether it is for a screen, which shows nothing of the rest."""
 
-    @property
-    def long_form(self) -> list[rates.MetricRow]:
-        """Every number, for other programs."""
-        paired = [row for denial in self.denials for row in denial.rows]
-        return [*self.rows, *self.measured, *paired]
-
 
 def results_output(found: Report, findings: Sequence[str] = ()) -> Output:
     """Make a report ready to be written in any form."""
     document = replace(results_document(found), quotable=findings)
-    return Output("agentsys results", document, records_of(rates.MetricRow, found.long_form))
+    paired = [row for denial in found.denials for row in denial.rows]
+    records = records_of(rates.MetricRow, [*found.rows, *found.measured, *paired])
+    return Output("agentsys results", document, records)
 
 
 Link = Callable[[Sheet, ResultsLine, str, str, str], str]

@@ -93,8 +93,10 @@ def report_notes(
     yield from replay_notes(reading.cases)
     for sheet in sheets(found.rows):
         for line in sheet.lines:
-            if line.suites and line.suites != sheet.suites:
-                yield f"{line.name}: overall covers {', '.join(line.suites)} only."
+            metric = rates.BENIGN_UTILITY if line.attack == NO_ATTACK else rates.TARGETED_ASR
+            suites = [suite for suite in sheet.suites if (metric, suite) in line.numbers]
+            if suites and suites != sheet.suites:
+                yield f"{line.name}: overall covers {', '.join(suites)} only."
     yield from honesty_notes(cells, errors, replicates=replicates)
     if found.is_brief:
         found = measure_reading(reading, errors, replicates=replicates, cells=cells)

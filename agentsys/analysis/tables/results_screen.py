@@ -265,25 +265,21 @@ def _sheet_grid(sheet: Sheet, relative: Mapping[rates.MeasuredCell, float]) -> G
     order = list(dict.fromkeys(line.attack for line in sheet.lines))
     lines = sorted(sheet.lines, key=lambda line: order.index(line.attack))
     metrics = [m for m in sheet.titles if any((m, OVERALL) in line.numbers for line in lines)]
-    columns = [
-        (_TITLES.get(metric, sheet.titles[metric]), [_number(line, metric, lines) for line in lines])
-        for metric in metrics
-    ]
-    beside_paper = _columns_beside_paper(sheet, lines, columns, metrics) if sheet.model == _WORST_CASE else []
+    measured, is_beside_paper = _list_columns(sheet, lines, metrics)
     tokens = [relative.get(rates.MeasuredCell(*sheet[:3], line.defense, line.attack)) for line in lines]
     # A suspect row is marked at its numbers: there is no room for its reason, which stands below.
     broken = [line.verdict if line.verdict.startswith(BROKEN) else "" for line in lines]
     columns = [
         *([("Attack", [GridCell(line.attack) for line in lines])] if len(order) > 1 else []),
         ("Defense", [GridCell(line.defense, why) for line, why in zip(lines, broken, strict=True)]),
-        *(beside_paper or columns),
+        *measured,
         ("n", [GridCell("+".join(str(kind.n) for kind in line.kinds)) for line in lines]),
         ("Errors", [GridCell(str(line.errors)) for line in lines]),
         ("Tokens", [GridCell(MISSING if ratio is None else f"{ratio:.1f}x") for ratio in tokens]),
     ]
     rows = list(zip(*(column for _, column in columns), strict=True))
     ends = frozenset(i for i in range(1, len(lines)) if lines[i].attack != lines[i - 1].attack)
-    legend = _BESIDE_PAPER if beside_paper else _LEGEND
+    legend = _BESIDE_PAPER if is_beside_paper else _LEGEND
     if any(cell.text.endswith(SUSPECT_MARK) for row in rows for cell in row):
         legend = f"{SUSPECT_MARK} suspect, see below. {legend}"
     names = 2 if len(order) > 1 else 1
@@ -294,29 +290,33 @@ _Column = tuple[str, list[GridCell]]
 """A heading, and a cell for each line."""
 
 
-def _columns_beside_paper(
-    sheet: Sheet, lines: Sequence[ResultsLine], columns: Sequence[_Column], metrics: Sequence[str]
-) -> list[_Column]:
-    """The columns of a scripted agent, each with the paper's own behind it; empty where it prints none.
+def _list_columns(
+    sheet: Sheet, lines: Sequence[ResultsLine], metrics: Sequence[str]
+) -> tuple[list[_Column], bool]:
+    """A column per metric; of a scripted agent with the paper's own behind it, where it prints any.
 
-    Nothing is marked as the best, and the quality, which no table of the paper has, is left out.
+    Nothing is then marked as the best, and the quality, which no table of the paper has, is left out.
     """
-    printed = printed_overall(sheet.benchmark)
-    found: list[_Column] = []
-    for metric, (title, numbers) in zip(metrics, columns, strict=True):
-        attacks = [NO_ATTACK if metric == rates.BENIGN_UTILITY else line.attack for line in lines]
-        keys = [(line.defense, attack, metric) for line, attack in zip(lines, attacks, strict=True)]
-        if metric != rates.DEFENSE_QUALITY:
-            texts = [cell.text.replace(BEST, " ") for cell in numbers]
-            if all(text.endswith(" ") for text in texts):
-                texts = [text.rstrip() for text in texts]
-            found.append(
-                (title, [GridCell(text, cell.detail) for text, cell in zip(texts, numbers, strict=True)])
-            )
-            if printed.keys() & keys:
-                texts = [f"{printed[key]:.1f}" if key in printed else "" for key in keys]
-                found.append((_PAPER, [GridCell(text) for text in texts]))
-    return found if any(title == _PAPER for title, _ in found) else []
+    printed = printed_overall(sheet.benchmark) if sheet.model == _WORST_CASE else {}
+    keys = {
+        metric: [
+            (line.defense, NO_ATTACK if metric == rates.BENIGN_UTILITY else line.attack, metric)
+            for line in lines
+        ]
+        for metric in metrics
+        if metric != rates.DEFENSE_QUALITY
+    }
+    is_beside = any(printed.keys() & some for some in keys.values())
+    columns: list[_Column] = []
+    for metric in keys if is_beside else metrics:
+        numbers = [_number(line, metric, () if is_beside else lines) for line in lines]
+        if is_beside and all(number.text.endswith(" ") for number in numbers):
+            numbers = [number._replace(text=number.text.rstrip()) for number in numbers]
+        columns.append((_TITLES.get(metric, sheet.titles[metric]), numbers))
+        if is_beside and printed.keys() & keys[metric]:
+            texts = [f"{printed[key]:.1f}" if key in printed else "" for key in keys[metric]]
+            columns.append((_PAPER, [GridCell(text) for text in texts]))
+    return columns, is_beside
 
 
 def _number(line: ResultsLine, metric: str, lines: Sequence[ResultsLine]) -> GridCell:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from functools import cache
 from pathlib import Path
-from typing import Any
 
-import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from agentsys.defense.agentsys_settings import read_operators_file
 from agentsys.errors import ConfigError
 
 
@@ -52,26 +51,19 @@ class ArgumentRoles:
 
     by_word: Mapping[str, ArgumentRole]
     paging: frozenset[str]
+    """Arguments of reading calls that say how many things are wanted or in what order, and not which."""
     egress: frozenset[str]
-    tools: Mapping[str, Mapping[str, ArgumentRole]] = field(default_factory=dict)
-    unknown: ArgumentRole = ArgumentRole.CONTENT
+    tools: Mapping[str, Mapping[str, ArgumentRole]]
+    unknown: ArgumentRole
 
     def find_role(self, tool: str, argument: str) -> ArgumentRole:
         """The role of a tool's argument."""
         given = self.tools.get(tool, {}).get(argument)
         if given is not None:
             return given
-        words = reversed(split_name(argument))
-        return next((self.by_word[word] for word in words if word in self.by_word), self.unknown)
-
-    def selects(self, argument: str) -> bool:
-        """Whether an argument of a reading call says which things are wanted, and not how many or in what order."""
-        return argument not in self.paging
-
-
-def split_name(name: str) -> list[str]:
-    """The words of a name in snake_case or camelCase."""
-    return [piece.lower() for piece in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+", name)]
+        # Names are in snake_case or camelCase.
+        words = [piece.lower() for piece in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+", argument)]
+        return next((self.by_word[word] for word in reversed(words) if word in self.by_word), self.unknown)
 
 
 @cache
@@ -100,19 +92,12 @@ def load_argument_roles(own: Path | None = None, *, strict: bool = False) -> Arg
 
 
 def _read_roles(path: Path) -> _RolesFile:
-    where = f"defense.roles_file {path}"
     try:
-        data: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
+        data = read_operators_file(path, "roles_file", "tools: {TOOL: {ARGUMENT: target}}")
         return _RolesFile.model_validate(data or {})
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{where} cannot be read: {error}. Give a YAML in UTF-8, or null.") from None
-    except (yaml.YAMLError, RecursionError) as error:
-        mark = getattr(error, "problem_mark", None)
-        line = "" if mark is None else f" in line {mark.line + 1}"
-        raise ConfigError(f"{where} is no YAML{line}; write tools: {{TOOL: {{ARGUMENT: target}}}}.") from None
     except ValidationError as error:
         place = ".".join(map(str, error.errors()[0]["loc"]))
         raise ConfigError(
-            f"{where}: {place or 'it'} is not understood; write tools: {{TOOL: {{ARGUMENT: target}}}} with the roles"
-            " target, quantity, secret, content, and egress: [TOOL]."
+            f"defense.roles_file {path}: {place or 'it'} is not understood; write tools:"
+            " {TOOL: {ARGUMENT: target}} with the roles target, quantity, secret, content, and egress: [TOOL]."
         ) from None

@@ -1,6 +1,7 @@
 """The blind view: a tool's value without any text that a third party may have written.
 
 Each text that is cut out leaves a mark with its number and length: a worker that sees the view alone can point at it.
+Which records somebody else wrote is told from the fields of their classes (`record_writers.yaml`).
 """
 
 from __future__ import annotations
@@ -9,6 +10,9 @@ import json
 import re
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
+from enum import Enum
+from functools import cache, reduce
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -16,7 +20,6 @@ import yaml
 from agentsys.defense.call_trace import UserRequest
 from agentsys.defense.typed.value_origin import (
     ValueKind,
-    convert_to_plain,
     find_value_kind,
     iterate_leaves,
     map_leaves,
@@ -130,15 +133,14 @@ def _cut_node(value: Any, request: UserRequest, view: BlindView, is_foreign: IsF
             name: _cut_node(getattr(value, name), request, view, is_foreign, False)
             for name in type(value).model_fields
         }
-    value = convert_to_plain(value) if not isinstance(value, Mapping | list | tuple | set) else value
     if isinstance(value, Mapping):
         return {
             _cut_key(key, place, request, view): _cut_node(child, request, view, is_foreign, False)
             for place, (key, child) in enumerate(value.items(), 1)
         }
-    if isinstance(value, list | tuple | set):
+    if isinstance(value, list | tuple | set | frozenset):
         return [_cut_node(item, request, view, is_foreign, True) for item in value]
-    return _cut_leaf(value, request, view, listed)
+    return _cut_leaf(value.value if isinstance(value, Enum) else value, request, view, listed)
 
 
 def _cut_key(key: object, place: int, request: UserRequest, view: BlindView) -> object:
@@ -174,3 +176,35 @@ def _is_mark(leaf: object) -> bool:
 
 TEXT_MARK = re.compile(r"<text (\d{1,6})(?:, (\d{1,9}) characters)?>", re.ASCII)
 """A text that was cut out: its number and, in the view, its length."""
+
+
+def find_foreign_records(environment: object) -> IsForeign:
+    """Tell whether anybody but an environment's user may have written a record; never of a class no table knows."""
+    table = _load_writers()
+    held = (
+        reduce(lambda node, step: getattr(node, step, None), p.split("."), environment) for p in table["own"]
+    )
+    own = {*(str(name) for name in held if name is not None), *table["own_words"]}
+
+    def is_foreign(record: object) -> bool:
+        paths = table["classes"].get(type(record).__name__, ())
+        return any(name not in own for path in paths for name in _list_names(record, path))
+
+    return is_foreign
+
+
+@cache
+def _load_writers() -> dict[str, Any]:
+    """Class of an object -> its fields that name who may have written it; `shared_with.rw`: keys with that right."""
+    table: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("record_writers.yaml").read_text("utf-8"))
+    return table
+
+
+def _list_names(record: object, path: str) -> list[str]:
+    name, _, right = path.partition(".")
+    held = getattr(record, name, None)
+    if isinstance(held, Mapping):
+        held = [key for key, given in held.items() if not right or str(given) == right]
+    if held is None:
+        return []
+    return [str(one) for one in held] if isinstance(held, list | tuple | set) else [str(held)]

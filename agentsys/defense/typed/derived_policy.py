@@ -24,14 +24,8 @@ FROM_REQUEST = "request"
 _MIN_QUOTE = 3
 
 
-@dataclass(frozen=True)
-class ValueSource:
-    """Where one argument's value has to come from."""
-
-    source: str
-    """`request`, or a tool's name."""
-    because: str
-    """The user's words that say so."""
+ValueSource = tuple[str, str]
+"""Where one argument's value has to come from (`request`, or a tool's name), and the user's words that say so."""
 
 
 @dataclass(frozen=True)
@@ -45,13 +39,13 @@ class DerivedPolicy:
         """Whether a leaf of a command comes from where the request says; false for a command it does not name."""
         if tool not in self.commands:
             return False
-        source = self.commands[tool].get(leaf.argument)
-        if source is None or leaf.value is None or isinstance(leaf.value, bool):
+        if leaf.argument not in self.commands[tool] or leaf.value is None or isinstance(leaf.value, bool):
             return True
-        if source.source == FROM_REQUEST:
-            quoted = UserRequest(source.because)
+        source, because = self.commands[tool][leaf.argument]
+        if source == FROM_REQUEST:
+            quoted = UserRequest(because)
             return leaf.in_request and any(map(quoted.contains, list_number_forms(leaf.value)))
-        return leaf.in_request or any(origin.tool == source.source for origin in leaf.origins)
+        return leaf.in_request or any(origin.tool == source for origin in leaf.origins)
 
 
 def derive_policy(model: ChatModel, request: UserRequest, tools: Sequence[ToolSpec]) -> DerivedPolicy:
@@ -60,13 +54,9 @@ def derive_policy(model: ChatModel, request: UserRequest, tools: Sequence[ToolSp
     Raises:
         ModelError: If the model gave no reply.
     """
+    told = ((tool.name, tool.description, tool.parameters.get("properties", {})) for tool in tools)
     described = [
-        {
-            "name": tool.name,
-            "does": " ".join(tool.description.split()),
-            "arguments": list(tool.parameters.get("properties", {})),
-        }
-        for tool in tools
+        {"name": name, "does": " ".join(does.split()), "arguments": list(given)} for name, does, given in told
     ]
     question = write_sections(TASK_POLICY_SECTIONS, [write_json_line(described), request.text])
     messages = [system(TASK_POLICY), user(question)]
@@ -113,8 +103,6 @@ def _read_source(line: object, request: UserRequest, tools: Mapping[str, Any]) -
     """A line on an argument; one that cannot be believed asks for the user's own words."""
     if isinstance(line, dict) and _is_quoted(line, request):
         source = str(line.get("from", FROM_REQUEST)).partition("(")[0].strip()
-        if source in tools:
-            return ValueSource(source, line["because"])
-        if source == FROM_REQUEST:
-            return ValueSource(FROM_REQUEST, line["because"])
-    return ValueSource(FROM_REQUEST, request.text)
+        if source in tools or source == FROM_REQUEST:
+            return source, line["because"]
+    return FROM_REQUEST, request.text

@@ -1,19 +1,20 @@
 """`HandleStore`: accepted values under names such as `$c3.body`, which the main agent passes on unread.
 
 A handle is resolved once: what it stands for is never searched for handles again. It can take steps into
-mappings and lists, and nothing else.
+mappings and lists, and nothing else. `sum($c1.a, $c2.b)` adds numbers, `count($c1.files)` counts a list,
+`largest($c1.files, size).id` picks a record by a field; what comes out depends on all values that went in.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from typing import Any
 
 from agentsys.defense.call_trace import UserRequest
-from agentsys.defense.typed.value_joins import JoinedValue, compute_join
 from agentsys.defense.typed.value_origin import (
     ChosenBy,
     Distance,
@@ -32,6 +33,10 @@ _WRAPPING = " \t\r\n`'\"<>{}()"
 """What models write around a name."""
 _BRACED = re.compile(r"\$\{(c\d[^{}]*)\}|\{\{?\s*(\$c\d[^{}]*?)\s*\}?\}")
 """Ways in which models write a name into a template: `${c1.x}`, `{{$c1.x}}`."""
+
+
+FoundValue = tuple[Any, Mapping[ValuePath, ValueOrigin]]
+"""A value, and what is known of each of its leaves."""
 
 
 @dataclass(frozen=True)
@@ -73,11 +78,6 @@ class ResolvedArguments:
     unknown: list[str] = field(default_factory=list)
     """Arguments' texts that are a handle's form and name nothing."""
 
-    @property
-    def has_handles(self) -> bool:
-        """Whether any value came from a handle."""
-        return any(leaf.by_handle for leaf in self.leaves)
-
 
 class HandleStore:
     """The values of one request.
@@ -109,7 +109,7 @@ class HandleStore:
             # In the request's own letters: even case and blanks could say something.
             said = isinstance(leaf, str) and leaf in self._request.text and self._request.contains(leaf)
             if not (origin.kind in kinds or said):
-                return write_handle(number, path)
+                return "$c" + ".".join(map(str, (number, *path)))
             self._shown.setdefault(write_canonical(leaf), []).append(origin)
             return leaf
 
@@ -142,8 +142,14 @@ class HandleStore:
         text = _BRACED.sub(lambda found: f"${found[1]}" if found[1] else str(found[2]), text)
         bare = text.strip(_WRAPPING)
         if (joined := compute_join(text, self.find)) is not None:
-            resolved.leaves += _list_joined_leaves(name, joined)
-            return joined.value
+            value, source = joined
+            resolved.leaves += [
+                ResolvedLeaf(
+                    name, leaf, (replace(source, path=path, kind=find_value_kind(leaf)),), by_handle=True
+                )
+                for path, leaf in iterate_leaves(value)
+            ]
+            return value
         if HANDLE.fullmatch(bare):
             located = self.find(bare)
             if located is None:
@@ -183,7 +189,7 @@ class HandleStore:
         )
         return ResolvedLeaf(name, leaf, tuple(self._shown.get(write_canonical(leaf), ())), in_request=known)
 
-    def find(self, handle: str) -> tuple[Any, Mapping[ValuePath, ValueOrigin]] | None:
+    def find(self, handle: str) -> FoundValue | None:
         """The value behind a handle with the provenance of its leaves; None if there is none."""
         form = HANDLE.fullmatch(handle)
         stored = self._stored.get(int(form[1])) if form is not None else None
@@ -201,7 +207,7 @@ class HandleStore:
         inside = {at[len(path) :]: origin for at, origin in stored.origins.items() if at[: len(path)] == path}
         return node, inside
 
-    def _find_longest(self, handle: str) -> tuple[tuple[Any, Mapping[ValuePath, ValueOrigin]] | None, str]:
+    def _find_longest(self, handle: str) -> tuple[FoundValue | None, str]:
         """What the longest beginning of a text names, and the rest: `$c1.name.txt` may be `$c1.name` and `.txt`."""
         end = len(handle)
         while end > 0:
@@ -218,17 +224,17 @@ class HandleStore:
         """
         runs: list[list[_NamePlace]] = []
         for place in self._find_names(text):
-            if runs and not _SENTENCE_END.search(text, runs[-1][-1].end, place.start):
+            if runs and not _SENTENCE_END.search(text, runs[-1][-1][1], place[0]):
                 runs[-1].append(place)
             else:
                 runs.append([place])
         for run in reversed(runs):
-            inside, at = "", run[0].start
-            for place in run:
-                inside, at = inside + text[at : place.start] + place.words, place.end
-            sources = "; ".join(dict.fromkeys(place.source for place in run))
+            inside, at = "", run[0][0]
+            for start, end, words, _ in run:
+                inside, at = inside + text[at:start] + words, end
+            sources = "; ".join(dict.fromkeys(source for *_, source in run))
             inside = inside.replace('"', "'")
-            text = f'{text[: run[0].start]}"{inside}" ({sources}){text[at:]}'
+            text = f'{text[: run[0][0]]}"{inside}" ({sources}){text[at:]}'
         return text
 
     def _find_names(self, text: str) -> Iterator[_NamePlace]:
@@ -237,20 +243,11 @@ class HandleStore:
             if located is not None:
                 end = found.end() - len(rest)
                 tool = _IN_SOURCES.sub("_", self._stored[int(found[1])].tool)
-                source = f"{tool}, {text[found.start() : end]}"
-                yield _NamePlace(found.start(), end, write_text(located[0]), source)
+                yield found.start(), end, write_text(located[0]), f"{tool}, {text[found.start() : end]}"
 
 
-@dataclass(frozen=True)
-class _NamePlace:
-    """A name in an answer, and what stands for it."""
-
-    start: int
-    end: int
-    words: str
-    source: str
-
-
+_NamePlace = tuple[int, int, str, str]
+"""A name in an answer: where it begins and ends, and the words and the source that stand for it."""
 _SENTENCE_END = re.compile(r"\n|[.!?:;]\s")
 _IN_SOURCES = re.compile(r"[()\n;]")
 """What would end a quotation's list of sources."""
@@ -268,11 +265,6 @@ def count_first_call(texts: Iterable[str]) -> int:
     return 1 + max((int(found[1]) for text in texts for found in HANDLE.finditer(text)), default=0)
 
 
-def write_handle(call: int, path: Sequence[str | int]) -> str:
-    """The name of a value."""
-    return "$c" + ".".join(map(str, (call, *path)))
-
-
 def write_text(value: Any) -> str:
     """A value as it stands inside a text."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
@@ -288,16 +280,77 @@ def list_number_forms(leaf: object) -> list[str]:
     return [str(leaf)]
 
 
-def _list_joined_leaves(name: str, joined: JoinedValue) -> list[ResolvedLeaf]:
-    """The leaves of a value that code computed: trusted as little as the least of what it was computed from."""
-    choice = max((origin.choice for origin in joined.origins), default=ChosenBy.CODE)
-    distance = max((origin.distance for origin in joined.origins), default=Distance.OWN)
-    rivals = any(origin.has_rivals for origin in joined.origins)
-    leaves = []
-    for path, leaf in iterate_leaves(joined.value):
-        source = ValueOrigin(0, joined.operator, path, find_value_kind(leaf), choice, distance, rivals)
-        leaves.append(ResolvedLeaf(name, leaf, (source,), by_handle=True))
-    return leaves
+_JOIN = re.compile(
+    r"\s*=?\s*(?P<operator>sum|count|largest|smallest)\((?P<inside>[^()]{1,2000})\)(?:\.(?P<field>\w{1,60}))?\s*",
+    re.ASCII,
+)
+
+
+def compute_join(text: str, find: Callable[[str], FoundValue | None]) -> tuple[Any, ValueOrigin] | None:
+    """What a text gives that is a join; None for any other text, and where values are missing or not of the kind.
+
+    Returns:
+        The value, and what is known of it: it is trusted as little as the least of what it was computed from.
+    """
+    form = _JOIN.fullmatch(text)
+    if form is None:
+        return None
+    operator, parts = form["operator"], [part.strip().strip("'\"`") for part in form["inside"].split(",")]
+    picks = operator in ("largest", "smallest")
+    if (picks and len(parts) > 2) or (form["field"] and not picks):
+        return None
+    located = [one for part in (parts[:1] if picks else parts) if (one := find(part)) is not None]
+    if len(located) != (1 if picks else len(parts)):
+        return None
+    values = [value for value, _ in located]
+    try:
+        if picks:
+            key = parts[1].removeprefix(".") if len(parts) == 2 else None
+            value = _pick_record(values[0], operator, key, form["field"])
+        else:
+            value = _add_numbers(values) if operator == "sum" else _count_items(values)
+    except _UnfitValues:
+        return None
+    origins = [origin for _, inside in located for origin in inside.values()]
+    choice = max((origin.choice for origin in origins), default=ChosenBy.CODE)
+    distance = max((origin.distance for origin in origins), default=Distance.OWN)
+    rivals = any(origin.has_rivals for origin in origins)
+    return value, ValueOrigin(0, operator, (), find_value_kind(value), choice, distance, rivals)
+
+
+class _UnfitValues(Exception):
+    """The values are not of the kind that a join takes."""
+
+
+def _count_items(values: Sequence[Any]) -> int:
+    if not all(isinstance(value, list) for value in values):
+        raise _UnfitValues
+    return sum(map(len, values))
+
+
+def _add_numbers(values: Sequence[Any]) -> int | float:
+    leaves = [leaf for value in values for _, leaf in iterate_leaves(value)]
+    if not leaves or any(find_value_kind(leaf) is not ValueKind.NUMBER for leaf in leaves):
+        raise _UnfitValues
+    total = sum(Decimal(write_canonical(leaf)) for leaf in leaves)
+    return int(total) if total == int(total) else float(total)
+
+
+def _pick_record(records: Any, operator: str, key: str | None, wanted: str | None) -> Any:
+    if not isinstance(records, list) or not records:
+        raise _UnfitValues
+    keys = [record.get(key) if isinstance(record, dict) else record for record in records]
+    kinds = {find_value_kind(key) for key in keys}
+    if kinds not in ({ValueKind.NUMBER}, {ValueKind.DATE}):
+        raise _UnfitValues
+    texts = map(write_canonical, keys)
+    ranks: list[Any] = list(map(Decimal, texts) if kinds == {ValueKind.NUMBER} else texts)
+    record = records[ranks.index(max(ranks) if operator == "largest" else min(ranks))]
+    if wanted is None:
+        return record
+    if not isinstance(record, dict) or wanted not in record:
+        raise _UnfitValues
+    return record[wanted]
 
 
 def taint_literal(leaf: ResolvedLeaf) -> ResolvedLeaf:

@@ -163,10 +163,6 @@ _SESSION_PARTS: Mapping[str, Any] = {
 """The parts of the paper's system that are left: gate and workers."""
 
 
-_SPEAKERS = ("assistant", "tool")
-"""Who has named values before: nobody's hidden text stands in their messages."""
-
-
 def build_session_settings(settings: TypedSettings) -> AgentSysSettings:
     """The settings of the agents' session under a variant.
 
@@ -193,13 +189,16 @@ class TypedAgent(SessionElement):
     def converse(self, session: AgentSession, context: list[ChatMessage]) -> bool:
         """Extend the context turn by turn, under the bounds of the paper's main agent."""
         roles = load_argument_roles(self._roles_file, strict=self._typed.strict_roles)
-        earlier = [text_of(_hide_answer(message)) for message in context if message["role"] in _SPEAKERS]
+        # Assistant and tools have named values before: nobody's hidden text stands in their messages.
+        speakers = ("assistant", "tool")
+        earlier = [text_of(_hide_answer(message)) for message in context if message["role"] in speakers]
         store = HandleStore(session.request, count_first_call(earlier))
         typed = TypedSession(session, self._typed, roles, store)
         self._plan(typed, context)
+        tools = [*session.tools, *([_READ_SPEC] if self._typed.read else [])]
         for step in range(self._typed.main_steps + 1):
             asked = [_hide_answer(message) for message in context]
-            message = ask_next_message(session.main_model, MAIN_ROLE, asked, self._list_tools(session))
+            message = ask_next_message(session.main_model, MAIN_ROLE, asked, tools)
             context.append(message)
             if not message["tool_calls"]:
                 context[-1] = assistant(store.quote_handles(text_of(message)))
@@ -213,9 +212,6 @@ class TypedAgent(SessionElement):
             context += answered
         return False
 
-    def _list_tools(self, session: AgentSession) -> list[ToolSpec]:
-        return [*session.tools, *([_READ_SPEC] if self._typed.read else [])]
-
     def _plan(self, typed: TypedSession, context: list[ChatMessage]) -> None:
         """What is fixed before anything is read: the task's own policy, and the commands of an agent that may read."""
         session = typed.session
@@ -225,8 +221,8 @@ class TypedAgent(SessionElement):
             question = [*map(_hide_answer, context), user(PLAN_QUESTION)]
             request = ChatRequest(question, session.tools, MAIN_ROLE, tool_choice="none")
             reply = text_of(session.main_model.complete(request).message)
-            names = {tool.name for tool in session.tools}
-            typed.planned_commands = frozenset(names.intersection(_list_words(reply)))
+            words = [word.strip(".`'\"*()[]") for word in reply.replace(",", " ").split()]
+            typed.planned_commands = frozenset({tool.name for tool in session.tools}.intersection(words))
             with span("plan") as opened:
                 opened.decision = {"commands": sorted(typed.planned_commands)}
 
@@ -236,7 +232,3 @@ def _hide_answer(message: ChatMessage) -> ChatMessage:
     if message["role"] != "assistant" or message["tool_calls"]:
         return message
     return assistant(hide_quotations(text_of(message)))
-
-
-def _list_words(text: str) -> list[str]:
-    return [word.strip(".`'\"*()[]") for word in text.replace(",", " ").split()]

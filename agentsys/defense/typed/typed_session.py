@@ -20,7 +20,7 @@ from agentsys.defense.gate import NOT_AVAILABLE, AcceptedValue, Failure, ends_su
 from agentsys.defense.intent import INTENT_PARAMETER, Intent, NoIntent, parse_intent
 from agentsys.defense.tool_turn import CheckedArguments, ToolOutput, check_arguments, run_tool
 from agentsys.defense.typed.argument_roles import ArgumentRole, ArgumentRoles
-from agentsys.defense.typed.blind_view import BlindView, build_blind_view
+from agentsys.defense.typed.blind_view import BlindView, build_blind_view, find_foreign_records
 from agentsys.defense.typed.derived_policy import DerivedPolicy
 from agentsys.defense.typed.handle_store import (
     HandleStore,
@@ -31,7 +31,6 @@ from agentsys.defense.typed.handle_store import (
     write_text,
 )
 from agentsys.defense.typed.prompts import BLIND_ADVICE, READ_TOOL
-from agentsys.defense.typed.record_writers import find_record_writers
 from agentsys.defense.typed.value_judge import FlowPolicy, LeafVerdict, find_distance, judge_leaf
 from agentsys.defense.typed.value_origin import (
     COPIED_KINDS,
@@ -122,14 +121,14 @@ class TypedSession:
         """
         most = self.settings.calls_per_turn
         refused = Failure.BUDGET_EXHAUSTED.as_text(tool_ran=False)
-        served = [tool_message(call, self._serve_or_refuse(call)) for call in calls[:most]]
-        return [*served, *(tool_message(call, refused) for call in calls[most:])]
-
-    def _serve_or_refuse(self, call: FunctionCall) -> str:
-        try:
-            return self.serve_call(call)
-        except CallNotServed as refused:
-            return self.agent.refuse(call.function, call.args, str(refused))
+        answers = []
+        for call in calls[:most]:
+            try:
+                answers.append(self.serve_call(call))
+            except CallNotServed as refusal:
+                answers.append(self.agent.refuse(call.function, call.args, str(refusal)))
+        answers += [refused for _ in calls[most:]]
+        return [tool_message(call, answer) for call, answer in zip(calls, answers, strict=True)]
 
     def serve_call(self, call: FunctionCall) -> str:
         """Run a call; returns what the main agent may see of it.
@@ -155,12 +154,14 @@ class TypedSession:
         if isinstance(arguments, str):
             # A message of the schema quotes the value; of a hidden one it may say nothing.
             hidden = Failure.TOOL_ERROR.as_text(tool_ran=False)
-            raise CallNotServed(hidden if resolved.has_handles else arguments)
+            raise CallNotServed(hidden if any(leaf.by_handle for leaf in resolved.leaves) else arguments)
         try:
             intent = parse_intent(call.args.get(INTENT_PARAMETER))
         except NoIntent as mistake:
             raise CallNotServed(explain_missing_intent(mistake, call.function, written)) from None
-        if self.is_judged(call.function) and (refused := self._judge(call.function, arguments, resolved)):
+        # Judged is what changes something, or sends what it is given to others.
+        judged = call.function in self.roles.egress or not self.session.only_reads(call.function)
+        if judged and (refused := self._judge(call.function, arguments, resolved)):
             names = ", ".join(dict.fromkeys(refused))
             raise CallNotServed(Failure.DENIED.as_text(tool_ran=False, arguments=names))
         return self._carry_out(TracedCall(call.function, written, intent), arguments, resolved)
@@ -173,16 +174,14 @@ class TypedSession:
         self.has_read = True
         return write_text(located[0])
 
-    def is_judged(self, tool: str) -> bool:
-        """Whether a tool's calls are judged: it changes something, or sends what it is given to others."""
-        return tool in self.roles.egress or not self.session.only_reads(tool)
-
     def _judge(self, tool: str, arguments: CheckedArguments, resolved: ResolvedArguments) -> list[str]:
         """The names of a command's arguments that may not stand in it; `call` where it may not be made at all."""
         leaves = [leaf for leaf in resolved.leaves if leaf.argument in arguments.raw]
         verdicts = [self.judge_leaf(tool, leaf) for leaf in leaves]
         refused = [verdict.leaf.argument for verdict in verdicts if verdict.ground is None]
-        if not self._is_foreseen(tool):
+        unforeseen = self.task_policy is not None and tool not in self.task_policy.commands
+        planned = self.planned_commands is None or tool in self.planned_commands
+        if unforeseen or (self.has_read and not planned):
             refused.insert(0, "call")
         with span(JUDGE_KIND, tool) as opened:
             opened.decision = {
@@ -194,23 +193,13 @@ class TypedSession:
             }
         return refused
 
-    def _is_foreseen(self, tool: str) -> bool:
-        if self.task_policy is not None and tool not in self.task_policy.commands:
-            return False
-        return not self.has_read or self.planned_commands is None or tool in self.planned_commands
-
     def judge_leaf(self, tool: str, leaf: ResolvedLeaf) -> LeafVerdict:
         """The verdict on one leaf of a command's argument."""
         role = self.roles.find_role(tool, leaf.argument)
         if role is ArgumentRole.CONTENT and tool in self.roles.egress:
             role = ArgumentRole.QUANTITY  # What is asked of somebody else's server leaves the house.
-        ground = judge_leaf(
-            role,
-            leaf,
-            self.settings.policy,
-            computed=self.settings.computed,
-            listed=self._list_schema_words(tool),
-        )
+        listed, computed = self._list_schema_words(tool), self.settings.computed
+        ground = judge_leaf(role, leaf, self.settings.policy, computed=computed, listed=listed)
         if ground is not None and self.task_policy is not None and not self.task_policy.admits(tool, leaf):
             ground = None
         return LeafVerdict(leaf, role, ground)
@@ -240,12 +229,13 @@ class TypedSession:
         return self._store_value(call, fields, resolved.leaves)
 
     def _store_value(
-        self,
-        call: TracedCall,
-        fields: Mapping[str, ChosenValue],
-        leaves: Sequence[ResolvedLeaf],
+        self, call: TracedCall, fields: Mapping[str, ChosenValue], leaves: Sequence[ResolvedLeaf]
     ) -> str:
-        value = {name: map_leaves(one.value, _drop_reason) for name, one in fields.items()}
+        # Null for a missing leaf: the reason that a reader gave is its own words.
+        value = map_leaves(
+            {name: one.value for name, one in fields.items()},
+            lambda leaf, _: None if isinstance(leaf, str) and leaf.startswith(NOT_AVAILABLE) else leaf,
+        )
         find = self._measure_distance(call.tool, leaves)
         origins = {}
         for path, leaf in iterate_leaves(value):
@@ -264,7 +254,7 @@ class TypedSession:
         What is written does not select: the id of a file just made is as near as the place it was made in. But a
         result that repeats an argument, or that a reader took from it, is as far as all arguments are.
         """
-        selecting = [leaf for leaf in leaves if self.roles.selects(leaf.argument)]
+        selecting = [leaf for leaf in leaves if leaf.argument not in self.roles.paging]
         distance = find_distance(selecting)
         if self.session.only_reads(tool):
             return lambda leaf, choice: distance
@@ -287,7 +277,7 @@ class TypedSession:
         view = build_blind_view(raw, request)
         own = view.leaves
         if self.settings.labels:
-            own = build_blind_view(raw, request, find_record_writers(self.session.env).is_foreign).leaves
+            own = build_blind_view(raw, request, find_foreign_records(self.session.env)).leaves
         found: dict[str, ChosenValue] = {}
         if self.settings.blind_pass and view.leaves and not view.is_whole:
             found = self._take_blind_fields(call, view, own, intent)
@@ -319,7 +309,9 @@ class TypedSession:
         for name, kind in intent.items():
             value = reply.value.get(name)
             marks = view.find_marks(value)
-            if not lacks_value(value, kind) and _has_leaves(value) and view.holds(value):
+            # An empty list says that nothing was seen, not that nothing is there.
+            has_leaves = any(True for _ in iterate_leaves(value))
+            if not lacks_value(value, kind) and has_leaves and view.holds(value):
                 choice = ChosenBy.BLIND if view.holds(value, own) else ChosenBy.READER
                 found[name] = ChosenValue(view.fill_marks(value), choice)
             elif marks and len(marks) < len(view.texts):
@@ -363,17 +355,6 @@ class ChosenValue:
     """The text that a reader took it from."""
 
 
-def _refuse_calls(
-    session: AgentSession, calls: Sequence[FunctionCall], agent: object
-) -> list[ChatToolResultMessage]:
-    return [tool_message(call, Failure.DEPTH_EXCEEDED.as_text(tool_ran=False)) for call in calls]
-
-
-def _has_leaves(value: object) -> bool:
-    """Whether a value holds anything: an empty list says that nothing was seen, not that nothing is there."""
-    return any(True for _ in iterate_leaves(value))
-
-
 def drop_made_up(value: Any, text: str) -> Any:
     """A reader's value without any address or account that does not stand in the text that it read."""
 
@@ -383,6 +364,7 @@ def drop_made_up(value: Any, text: str) -> Any:
     return map_leaves(value, check)
 
 
-def _drop_reason(leaf: Any, _: object) -> Any:
-    """Null for a missing leaf: the reason that a reader gave is its own words."""
-    return None if isinstance(leaf, str) and leaf.startswith(NOT_AVAILABLE) else leaf
+def _refuse_calls(
+    _: AgentSession, calls: Sequence[FunctionCall], __: CallingAgent
+) -> list[ChatToolResultMessage]:
+    return [tool_message(call, Failure.DEPTH_EXCEEDED.as_text(tool_ran=False)) for call in calls]

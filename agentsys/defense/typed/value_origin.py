@@ -10,8 +10,6 @@ from decimal import Decimal
 from enum import Enum, IntEnum
 from typing import Any
 
-from pydantic import BaseModel
-
 
 class ValueKind(Enum):
     """The form of a leaf. All but `TEXT` are closed: a whole value matches a pattern of ASCII characters."""
@@ -128,17 +126,6 @@ def write_canonical(leaf: object) -> str:
         except ValueError:
             return text
     return text
-
-
-def convert_to_plain(value: Any) -> Any:
-    """A tool's own value as mappings, lists and leaves."""
-    if isinstance(value, BaseModel):
-        value = {name: getattr(value, name) for name in type(value).model_fields}
-    if isinstance(value, Mapping):
-        return {convert_to_plain(key): convert_to_plain(child) for key, child in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        return [convert_to_plain(item) for item in value]
-    return value.value if isinstance(value, Enum) else value
 
 
 def map_leaves(value: Any, change: Callable[[Any, ValuePath], Any], path: ValuePath = ()) -> Any:

@@ -94,9 +94,7 @@ def call_method(
     if isinstance(holder, Series):
         listed: Callable[..., Any] = list.index if name == "index" else list.count
         items = [to_native(item) for item in holder.items]
-        return compute_plain(
-            machine, lambda: listed(items, *arguments, **keywords), label, f"{name} has failed"
-        )
+        return compute_plain(machine, lambda: listed(items, *arguments, **keywords), label)
     if not isinstance(holder, Scalar):
         return _class_method(machine, holder, name, arguments, label)
     raw, kind = holder.raw, _receiver_kind(holder.raw)

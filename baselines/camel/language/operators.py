@@ -196,7 +196,6 @@ _COMPARISONS: Mapping[type[ast.cmpop], Callable[[Any, Any], Any]] = {
 }
 PYTHON_ERRORS = (ValueError, TypeError, ArithmeticError, LookupError, AttributeError)
 """What plain data raises; anything else is a bug of ours."""
-_SIGNS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Mod: "%"}
 
 
 def apply_binary(machine: Machine, sign: ast.operator, left: Value, right: Value) -> Value:
@@ -207,9 +206,7 @@ def apply_binary(machine: Machine, sign: ast.operator, left: Value, right: Value
         return concatenated
     one, other = _operand_data(left), _operand_data(right)
     _check_result_size(machine.spending, sign, one, other)
-    return compute_plain(
-        machine, lambda: _BINARY[type(sign)](one, other), label, _type_error_text(sign, left, right)
-    )
+    return compute_plain(machine, lambda: _BINARY[type(sign)](one, other), label)
 
 
 def apply_unary(machine: Machine, sign: ast.unaryop, value: Value) -> Value:
@@ -217,30 +214,25 @@ def apply_unary(machine: Machine, sign: ast.unaryop, value: Value) -> Value:
     if isinstance(sign, ast.Not):
         return Scalar(value.full, not is_truthy(value))
     held = _operand_data(value)
-    wording = f"bad operand type: '{type_name(value)}'"
-    return compute_plain(machine, lambda: _UNARY[type(sign)](held), value.full, wording)
+    return compute_plain(machine, lambda: _UNARY[type(sign)](held), value.full)
 
 
 def compare_values(machine: Machine, sign: ast.cmpop, left: Value, right: Value) -> Value:
     """The result of a comparison of raw values."""
     one, other = comparable_data(left), comparable_data(right)
-    wording = f"'{type_name(left)}' and '{type_name(right)}' cannot be compared so"
-    return compute_plain(
-        machine, lambda: bool(_COMPARISONS[type(sign)](one, other)), left.full | right.full, wording
-    )
+    return compute_plain(machine, lambda: bool(_COMPARISONS[type(sign)](one, other)), left.full | right.full)
 
 
-def compute_plain(machine: Machine, action: Callable[[], Any], label: FlowLabel, wording: str = "") -> Value:
+def compute_plain(machine: Machine, action: Callable[[], Any], label: FlowLabel) -> Value:
     """Do something with plain data, and give all of its result the one label.
 
     Raises:
-        ProgramError: In place of Python's own error; without its text if there is another `wording`.
+        ProgramError: In place of Python's own error, under the label.
     """
     try:
         result = action()
     except PYTHON_ERRORS as error:
-        text = wording or str(error)
-        raise ProgramError(type(error).__name__, text, label) from None
+        raise ProgramError(type(error).__name__, str(error), label) from None
     if isinstance(result, complex | bytes):
         raise ProgramError("TypeError", f"'{type(result).__name__}' is not supported", label)
     return machine.spending.count_value(to_value(result, label))
@@ -352,15 +344,3 @@ def _check_result_size(spending: ResourceUse, sign: ast.operator, one: Any, othe
             spending.check_number_bits(one.bit_length() + max(0, other))
         case ast.Mult(), int(), int():
             spending.check_number_bits(one.bit_length() + other.bit_length())
-
-
-def _type_error_text(sign: ast.operator, left: Value, right: Value) -> str:
-    if _plain_data(left) and _plain_data(right):
-        return ""
-    word = _SIGNS.get(type(sign), type(sign).__name__)
-    return f"unsupported operand types for {word}: '{type_name(left)}' and '{type_name(right)}'"
-
-
-def _plain_data(value: Value) -> bool:
-    numbers = int | float | datetime.timedelta
-    return isinstance(value, Scalar) and isinstance(value.raw, numbers) and not isinstance(value.raw, Enum)

@@ -297,20 +297,6 @@ def test_causes_and_conduct_stand_between_the_overall_numbers_and_those_by_suite
     assert (values["Control"], values["ASR - control"]) == ("25.00", "25.00")
 
 
-def test_names_from_records_are_text_in_these_tables_too(tmp_path: Path) -> None:
-    for tool in range(2):
-        path = stored(tmp_path, attacked("a", tool, hit=True))
-        content = json.loads(path.read_text())
-        content["agentsys"]["case"] |= {"defense": HOSTILE[:-40], "attack": HOSTILE[:-40]}
-        path.write_text(json.dumps(content))
-    table = tables(tmp_path)[CAUSES]
-    assert "&lt;script&gt;" in table
-    tags = set(re.findall(r"<(/?\w+)", table))
-    assert tags == {
-        f"{slash}{tag}" for tag in ("thead", "tbody", "tr", "th", "td", "small") for slash in ("", "/")
-    }
-
-
 def run(*arguments: object) -> str:
     """Run the command and return what it printed; figures, which take seconds, only where asked for."""
     figures = [] if "--figures" in arguments else ["--no-figures"]

@@ -13,7 +13,7 @@ from agentsys.errors import ConfigError
 from agentsys.models.chat import ErrorKind, ModelError, assistant
 from baselines.attriguard import AttriGuard
 from baselines.attriguard.attribution_audit import (
-    is_same_call,
+    call_signature,
     read_judgement,
     read_judgement_loosely,
     read_truth_probability,
@@ -113,7 +113,7 @@ def test_verdicts(proposed: Any, shadow: Any, survival: Any, outcome: str, agree
 )
 def test_arguments_are_compared_in_one_form(one: Any, other: Any, alike: bool) -> None:
     first, second = FunctionCall(function="f", args=one), FunctionCall(function="f", args=other)
-    assert is_same_call(first, second) is alike
+    assert (call_signature(first) == call_signature(second)) is alike
 
 
 @pytest.mark.parametrize(
@@ -131,8 +131,8 @@ def test_arguments_are_compared_in_one_form(one: Any, other: Any, alike: bool) -
 )
 def test_a_judge_is_read_strictly_or_as_published(reply: str, strict: bool | None, loose: bool) -> None:
     found = read_judgement(reply)
-    assert (found.legitimate if found else None) is strict
-    assert read_judgement_loosely(reply).legitimate is loose
+    assert (found[0] if found else None) is strict
+    assert read_judgement_loosely(reply)[0] is loose
     for defense, runs in ((AttriGuard(), strict is True), (AttriGuard(on_unreadable="as_published"), loose)):
         tools = Tools(RAW)
         run(defense, model(making(TO_BOB), making(READ), making(TO_EVE), judge=reply), tools)
@@ -160,7 +160,7 @@ def test_an_error_of_the_model_is_never_a_verdict(role: str) -> None:
 )
 def test_a_judge_is_read_by_how_likely_its_words_were_if_that_is_told(tokens: Any, legitimate: Any) -> None:
     found = read_truth_probability(tokens)
-    assert (found.legitimate if found else None) is legitimate
+    assert (found[0] if found else None) is legitimate
     said = {"legitimate": legitimate is False, "reason": "x"}  # the words say the opposite
     asked = model(making(TO_BOB), making(READ), making(TO_EVE), judge=json.dumps(said))
     asked.logprobs = tokens

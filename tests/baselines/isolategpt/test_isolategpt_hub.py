@@ -26,7 +26,7 @@ from baselines.isolategpt import IsolateGPT
 from baselines.isolategpt.app_plan import IsolateGPTSettings, group_into_apps
 from baselines.isolategpt.hub import IsolationHub
 from baselines.isolategpt.prompts import LIMIT_REACHED, REFUSED
-from baselines.isolategpt.spoke import AppRequest
+from baselines.isolategpt.spoke import HubMessage
 
 NOTHING = planned()
 
@@ -95,10 +95,9 @@ def test_a_request_without_a_granted_probe_is_refused() -> None:
     settings = IsolateGPTSettings(permissions="always_allow")
     tool_runner: Any = None
     hub = IsolationHub(model, settings, group_into_apps(tools, settings), tool_runner)
-    request = AppRequest(spoke_id="read_bill", functionality_request="pay", request_body={})
-    assert hub.answer_message(request).type == "functionality_denial_response"
-    unknown = AppRequest(spoke_id="read_bill", functionality_request="hack", request_body={})
-    assert hub.answer_message(unknown).type == "no_functionality_response"
+    for wanted, answer in (("pay", "functionality_denial_response"), ("hack", "no_functionality_response")):
+        body = {"functionality_request": wanted, "request_body": {}}
+        assert hub.answer_message(HubMessage("read_bill", "app_request", body)).type == answer
 
 
 def test_a_spoke_reads_of_another_one_its_answer_alone() -> None:

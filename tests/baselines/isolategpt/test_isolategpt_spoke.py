@@ -12,10 +12,8 @@ from agentsys.models.prompted_tools import FINISH_ACTION, Action, write_action
 from baselines.isolategpt.app_plan import SpokeApp
 from baselines.isolategpt.prompts import ILL_FORMED, SPOKE
 from baselines.isolategpt.spoke import (
-    AppResponse,
-    FunctionalityDenialResponse,
-    FunctionProbeResponse,
-    NoFunctionalityResponse,
+    HubMessage,
+    MessageKind,
     Spoke,
     specify_tool,
 )
@@ -58,13 +56,15 @@ class Talk:
         return [text_of(m) for m in self.asked[-1].messages if text_of(m).startswith("Observation")]
 
 
-OFFER = FunctionProbeResponse(spoke_id="read", functionality_offered=specify_tool(PAY, strict=False))
-STRICT = FunctionProbeResponse(spoke_id="read", functionality_offered=specify_tool(PAY, strict=True))
+OFFER, STRICT = (
+    HubMessage("read", "function_probe_response", {"functionality_offered": specify_tool(PAY, strict=strict)})
+    for strict in (False, True)
+)
 ASK = write_action(Action("pay", {"to": "Bob"}))
 
 
-def answer(text: str) -> AppResponse:
-    return AppResponse(spoke_id="read", response=text)
+def answer(text: str, kind: MessageKind = "app_response") -> HubMessage:
+    return HubMessage("read", kind, {"response": text})
 
 
 def test_what_a_model_writes_behind_the_word_observation_is_not_read() -> None:
@@ -119,12 +119,12 @@ def test_a_response_that_does_not_follow_its_schema_is_not_shown(response: str, 
 
 
 def test_a_refused_probe_or_request_is_told_and_the_spec_is_not_learned() -> None:
-    refused = FunctionalityDenialResponse(spoke_id="read", response="Refused.")
-    missing = NoFunctionalityResponse(spoke_id="read", response="Nobody.")
+    refused = answer("Refused.", "functionality_denial_response")
+    missing = answer("Nobody.", "no_functionality_response")
     for hub in ((refused,), (missing,), (OFFER, refused)):
         talk = Talk(ASK, DONE, hub=hub)
         talk.spoke.answer_question("Go.")
         assert talk.observations() == [
-            f"Observation: pay cannot be had: {hub[-1].response} Do not try it again."
+            f"Observation: pay cannot be had: {hub[-1].body['response']} Do not try it again."
         ]
     assert Talk(ASK, DONE, hub=(refused,)).spoke.specs == {}

@@ -57,10 +57,10 @@ HIDDEN = [
 @pytest.mark.parametrize("markup", HIDDEN)
 def test_what_nobody_sees_and_what_runs_is_taken_out_and_the_rest_stays(markup: str) -> None:
     page = f"<p>Opening   hours &amp; prices.</p>\n{markup}"
-    cleaned = normalize_text(page)
-    assert "SECRET" not in cleaned.text
-    assert cleaned.text.startswith("<p>Opening   hours &amp; prices.</p>")
-    assert cleaned.findings
+    text, findings = normalize_text(page)
+    assert "SECRET" not in text
+    assert text.startswith("<p>Opening   hours &amp; prices.</p>")
+    assert findings
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_what_nobody_sees_and_what_runs_is_taken_out_and_the_rest_stays(markup: 
     ],
 )
 def test_everyday_texts_come_back_as_the_very_same_object(text: str) -> None:
-    assert normalize_text(text).text is text
+    assert normalize_text(text)[0] is text
 
 
 @pytest.mark.parametrize(
@@ -96,11 +96,11 @@ def test_everyday_texts_come_back_as_the_very_same_object(text: str) -> None:
 )
 def test_disguising_characters_are_taken_out_and_told(disguise: str) -> None:
     shown = apply_disguise(ORDER, disguise)
-    cleaned = normalize_text(shown)
-    assert cleaned.text != shown
-    assert max(finding.weight for finding in cleaned.findings) >= 0.4
+    text, findings = normalize_text(shown)
+    assert text != shown
+    assert max(finding.weight for finding in findings) >= 0.4
     if disguise not in ("tags", "variation", "homoglyph"):
-        assert cleaned.text == ORDER
+        assert text == ORDER
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_encoded_instructions_are_decoded_down_to_three_levels(disguise: str, ki
     (found,) = find_payloads(f"See below.\n{apply_disguise(ORDER, disguise)}\nBest")
     assert found.kinds == kinds
     assert ORDER in found.text
-    assert normalize_text(f"A {apply_disguise(ORDER, disguise)} b").text.endswith("[removed] b")
+    assert normalize_text(f"A {apply_disguise(ORDER, disguise)} b")[0].endswith("[removed] b")
 
 
 def test_a_fourth_level_is_not_decoded() -> None:
@@ -164,11 +164,11 @@ def test_no_page_however_broken_keeps_something_that_runs_or_a_comment(pieces: l
 @settings(max_examples=50, deadline=None)
 @given(st.text(max_size=300))
 def test_normalizing_ends_and_changes_nothing_without_a_finding(text: str) -> None:
-    cleaned = normalize_text(text)
-    if not cleaned.findings:
-        assert cleaned.text == text
+    cleaned, findings = normalize_text(text)
+    if not findings:
+        assert cleaned == text
 
 
 def test_rot13_is_read_as_a_whole_text() -> None:
     assert codecs.encode(ORDER, "rot13") == apply_disguise(ORDER, "rot13")
-    assert normalize_text(apply_disguise(ORDER, "rot13")).findings == ()
+    assert normalize_text(apply_disguise(ORDER, "rot13"))[1] == []

@@ -21,7 +21,7 @@ PATTERNS = load_shipped_patterns().patterns
 
 
 def seen_in(text: str) -> set[str]:
-    return {seen.hit.pattern.id for seen in find_sightings(text)}
+    return {seen.pattern.id for seen in find_sightings(text)}
 
 
 @pytest.mark.parametrize("pattern", PATTERNS, ids=lambda pattern: pattern.id)
