@@ -11,8 +11,7 @@ import pytest
 from stored_examples import published, stored
 from typer.testing import CliRunner
 
-from agentsys.cli import COMMANDS, app
-from agentsys.cli.lazy_commands import _load_command
+from agentsys.cli import COMMANDS, _load_command, app
 from agentsys.runs.compose import compose
 
 ROOT = Path(__file__).parents[1]

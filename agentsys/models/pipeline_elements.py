@@ -258,7 +258,8 @@ def tool_loop(
     element = ModelElement(model)
     run = ToolsElement(formatter) if tools is None else tools
     loop = ToolsExecutionLoop([*before_tools, run, *after_results, turn or element], max_rounds)
-    return named_pipeline(name, SystemMessage(system_message), InitQuery(), *before, element, loop, *after)
+    opening = SystemMessage(system_message), InitQuery()
+    return ElementSequence([*opening, *before, element, loop, *after], name)
 
 
 def named_pipeline(name: str, *elements: BasePipelineElement) -> ElementSequence:

@@ -26,8 +26,8 @@ from agentsys.base.json_values import to_plain_data
 from agentsys.base.ledger import LEDGER_FILE, Ledger
 from agentsys.errors import ConfigError
 from agentsys.models.budget import Meter, UsageLog
+from agentsys.models.build_model import build_provider, parse_card
 from agentsys.models.chat import CLIENT_SUITE, ChatModel, Scene, system, user
-from agentsys.models.model_card import build_provider, parse_card
 from agentsys.models.serving import Server, serve
 from agentsys.records.case import Case
 from agentsys.records.case_row import NO_ATTACK, SERVED, UNRECORDED

@@ -37,8 +37,8 @@ from agentsys.models.chat import (
 )
 from agentsys.models.pipeline_elements import ElementSequence, LoopState, LoopStep
 from agentsys.models.trace import ACTING_ROLES, Tracer, use_tracer
-from agentsys.runs.observed_pipeline import continue_pipeline
-from agentsys.runs.run_case import format_traceback
+from agentsys.runs.build_record import format_traceback
+from agentsys.runs.run_case import continue_pipeline
 from agentsys.serve_agent.client_tools import ClientRuntime
 
 

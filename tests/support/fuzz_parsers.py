@@ -204,7 +204,7 @@ def _baselines() -> Iterator[Target]:
     yield Target("DRIFT checklist entries", read_entries, lists)
     yield Target("DRIFT checklist aligned", lambda t: align_checklist(t, ["send_money", "read_file"]), lists)
     yield Target(
-        "DRIFT checklist compare", lambda t: compare_with_checklist(t, 0, [call], every_call=True), lists
+        "DRIFT checklist compare", lambda t: compare_with_checklist(t, 0, [call], compat=False), lists
     )
     planned = wrap_in_tag("function_trajectory", "[a, b]") + wrap_in_tag("parameter_checklist", _CHECKLIST)
     yield Target("DRIFT plan", read_drift_plan, [planned])
