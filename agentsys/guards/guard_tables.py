@@ -13,7 +13,7 @@ from agentsys.analysis.tables.table_document import (
     interval_text,
     number_text,
 )
-from agentsys.analysis.tables.table_writers import LongForm, Output, as_fraction
+from agentsys.analysis.tables.table_writers import LongForm, Output
 from agentsys.guards.guard_process import find_namespace
 from agentsys.guards.guard_score import QUICK_MS, GuardNumber, GuardScore
 from agentsys.guards.guard_spec import GuardIdentity
@@ -112,7 +112,12 @@ def _build_output(
     name: str, grids: Iterable[Grid], notes: Sequence[str], scores: Sequence[GuardScore]
 ) -> Output:
     rows = [
-        (*score.identity, *one[:4], *map(as_fraction, one.number[:3]), *one.number[3:5])
+        (
+            *score.identity,
+            *one[:4],
+            *(round(percent / 100, 11) for percent in one.number[:3]),
+            *one.number[3:5],
+        )
         for score in scores
         for one in score.numbers
     ]
