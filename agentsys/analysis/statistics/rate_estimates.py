@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import NamedTuple
 
 import numpy as np
@@ -92,7 +92,8 @@ def rate_levels(
     """The rate of each suite, then `overall`, then, if wanted, `pooled`."""
     parts = [_SuiteTotals(counted, side, resampler) for counted in suites.values()]
     rates = {name: _pool([part]) for name, part in zip(suites, parts, strict=True)}
-    return {**rates, OVERALL: _average(parts), **({POOLED: _pool(parts)} if pooled else {})}
+    overall = _average(parts, list(rates.values()))
+    return {**rates, OVERALL: overall, **({POOLED: _pool(parts)} if pooled else {})}
 
 
 def pooled_rate(suites: Iterable[Tally], side: Side, resampler: Resampler) -> Estimate:
@@ -105,7 +106,8 @@ def mean_rate(suites: Iterable[Tally], side: Side, resampler: Resampler) -> Esti
 
     Equals the paper's Table 2 on the published gpt-4o-mini runs.
     """
-    return _average([_SuiteTotals(counted, side, resampler) for counted in suites])
+    parts = [_SuiteTotals(counted, side, resampler) for counted in suites]
+    return _average(parts, [_pool([part]) for part in parts])
 
 
 def _pool(parts: Sequence[_SuiteTotals]) -> Estimate:
@@ -116,14 +118,14 @@ def _pool(parts: Sequence[_SuiteTotals]) -> Estimate:
     value, shares = sum(part.hits for part in parts) / cases, [part.counted.n / cases for part in parts]
     if _have_single_tasks(parts):
         parts, shares = [_stack(parts, shares)], [1.0]
-    hits, drawn = (np.sum(of, axis=0) for of in zip(*(part.draws for part in parts), strict=True))
+    hits, drawn = (reduce(np.add, of) for of in zip(*(part.draws for part in parts), strict=True))
     draws = np.divide(hits, drawn, out=np.full_like(hits, np.nan), where=drawn > 0)
     spreads = (scale_spread(part.spread, share) for part, share in zip(parts, shares, strict=True))
     return Estimate(value, draws, int(cases), errors, tuple(spreads))
 
 
-def _average(parts: Sequence[_SuiteTotals]) -> Estimate:
-    suites, share = [_pool([part]) for part in parts], 1 / len(parts)
+def _average(parts: Sequence[_SuiteTotals], suites: Sequence[Estimate]) -> Estimate:
+    share = 1 / len(parts)
     value = float(np.mean([suite.value for suite in suites]))
     n, errors = sum(suite.n for suite in suites), sum(suite.errors for suite in suites)
     if not all(suite.n for suite in suites):
