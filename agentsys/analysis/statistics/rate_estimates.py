@@ -90,7 +90,7 @@ def rate_levels(
     suites: Mapping[str, Tally], side: Side, resampler: Resampler, *, pooled: bool = True
 ) -> dict[str, Estimate]:
     """The rate of each suite, then `overall`, then, if wanted, `pooled`."""
-    parts = [_SuiteTotals(counted, side, resampler) for counted in suites.values()]
+    parts = _total_suites(suites.values(), side, resampler)
     rates = {name: _pool([part]) for name, part in zip(suites, parts, strict=True)}
     overall = _average(parts, list(rates.values()))
     return {**rates, OVERALL: overall, **({POOLED: _pool(parts)} if pooled else {})}
@@ -98,7 +98,7 @@ def rate_levels(
 
 def pooled_rate(suites: Iterable[Tally], side: Side, resampler: Resampler) -> Estimate:
     """Successes over cases, of one suite or several; nan without a case."""
-    return _pool([_SuiteTotals(counted, side, resampler) for counted in suites])
+    return _pool(_total_suites(suites, side, resampler))
 
 
 def mean_rate(suites: Iterable[Tally], side: Side, resampler: Resampler) -> Estimate:
@@ -106,8 +106,17 @@ def mean_rate(suites: Iterable[Tally], side: Side, resampler: Resampler) -> Esti
 
     Equals the paper's Table 2 on the published gpt-4o-mini runs.
     """
-    parts = [_SuiteTotals(counted, side, resampler) for counted in suites]
+    parts = _total_suites(suites, side, resampler)
     return _average(parts, [_pool([part]) for part in parts])
+
+
+def _total_suites(suites: Iterable[Tally], side: Side, resampler: Resampler) -> list[_SuiteTotals]:
+    parts = []
+    for one in suites:
+        grids = one.cases.tobytes(), one.hits(side).tobytes()
+        key = (side, one.suite, one.user_tasks, one.injection_tasks, *grids, one.errors)
+        parts.append(resampler.made.setdefault(key, _SuiteTotals(one, side, resampler)))
+    return parts
 
 
 def _pool(parts: Sequence[_SuiteTotals]) -> Estimate:
