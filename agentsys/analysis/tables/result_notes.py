@@ -32,8 +32,7 @@ from agentsys.analysis.metrics.task_tags import (
     Bound,
     benchmark_change_notes,
     limits_of,
-    utility_cap,
-    utility_floor,
+    measure_bound,
 )
 from agentsys.analysis.statistics.differences import SignDraws
 from agentsys.analysis.statistics.outcome_grid import NO_TEXT, ErrorRule, Resampler, Side, Tally
@@ -131,8 +130,9 @@ def _notes_on_limits(benchmark: str, version: str, lines: _Lines) -> Iterator[st
     if limits is None:
         return
     benign = [line for line in lines if line[1] == NO_ATTACK] or list(lines)
-    floors = {line: utility_floor(lines[line], limits) for line in benign}
-    caps = {line: utility_cap(cases, limits) for line, cases in lines.items() if line[1] != NO_ATTACK}
+    floors = {line: measure_bound(lines[line], limits, attacked=False) for line in benign}
+    attacked = {line: cases for line, cases in lines.items() if line[1] != NO_ATTACK}
+    caps = {line: measure_bound(cases, limits, attacked=True) for line, cases in attacked.items()}
     for bound, names in _bounds(floors):
         yield f"An agent that does nothing scores {bound.value:.1f} benign utility{names} ({_tasks(bound)})."
     for bound, names in _bounds(caps):
