@@ -164,7 +164,7 @@ def limits_of(benchmark: str, version: str) -> Limits | None:
     changes = {*changed, *more}
     if known is None or plain not in known["passed_by_doing_nothing"]:
         return None
-    tag = load_tag("destroyed_under_attack")
+    tag = load_tags()["destroyed_under_attack"]
     destroyed = {} if tag.mended_by in changes else tag.tasks.get(name, {})
     return Limits(_read_tasks(known["passed_by_doing_nothing"][plain]), destroyed)
 

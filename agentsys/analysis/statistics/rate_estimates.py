@@ -71,10 +71,6 @@ class _SuiteTotals:
     resampler: Resampler
 
     @cached_property
-    def hits(self) -> float:
-        return float(self.counted.hits(self.side).sum())
-
-    @cached_property
     def spread(self) -> Spread:
         return spread_of(self.counted.hits(self.side), self.counted)
 
@@ -124,7 +120,8 @@ def _pool(parts: Sequence[_SuiteTotals]) -> Estimate:
     errors = sum(part.counted.errors for part in parts)
     if not cases:
         return replace(UNDEFINED, errors=errors)
-    value, shares = sum(part.hits for part in parts) / cases, [part.counted.n / cases for part in parts]
+    value = sum(float(part.counted.hits(part.side).sum()) for part in parts) / cases
+    shares = [part.counted.n / cases for part in parts]
     if _have_single_tasks(parts):
         parts, shares = [_stack(parts, shares)], [1.0]
     hits, drawn = (reduce(np.add, of) for of in zip(*(part.draws for part in parts), strict=True))
