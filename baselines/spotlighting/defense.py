@@ -29,7 +29,7 @@ from agentsys.models.pipeline_elements import (
     tool_loop,
 )
 from agentsys.models.trace import current_tracer, span
-from baselines.tool_boundary.result_rewriter import rewrite_new_results, rewrite_text_blocks
+from baselines.tool_boundary.result_rewriter import change_texts, rewrite_new_results, rewrite_text_blocks
 
 if TYPE_CHECKING:
     from agentdojo.agent_pipeline.agent_pipeline import AgentPipeline
@@ -225,11 +225,18 @@ class UnmarkArguments(LoopStep):
         return replace(at, messages=[*at.messages[:-1], {**last, "tool_calls": calls}])
 
     def _unmark_call(self, call: FunctionCall) -> FunctionCall:
-        counts: list[int] = []
-        args = unmark_value(dict(call.args), self.marking, counts)
-        if not sum(counts):
+        count = 0
+
+        def unmark(text: str) -> str:
+            nonlocal count
+            plain = self.marking.unmark(text)
+            count += plain.count
+            return plain.text
+
+        args = change_texts(dict(call.args), unmark)
+        if not count:
             return call
-        _record_unmarking(call.function, sum(counts))
+        _record_unmarking(call.function, count)
         return call.model_copy(update={"args": args})
 
 
@@ -253,20 +260,6 @@ class UnmarkAnswer(LoopStep):
 def _record_unmarking(name: str, count: int) -> None:
     with span("unmark", name) as node:
         node.decision = {"marks_removed": count}
-
-
-def unmark_value(value: Any, marking: Datamarking, counts: list[int]) -> Any:
-    """Write spaces for marks in the strings of a JSON-like value; how many there were is added to a list."""
-    match value:
-        case str():
-            plain = marking.unmark(value)
-            counts.append(plain.count)
-            return plain.text
-        case list():
-            return [unmark_value(item, marking, counts) for item in value]
-        case dict():
-            return {key: unmark_value(item, marking, counts) for key, item in value.items()}
-    return value
 
 
 SpotlightingVariant = Literal["delimiting", "datamarking", "encoding"]

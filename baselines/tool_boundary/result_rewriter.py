@@ -128,7 +128,7 @@ class StringLeaves:
 
     def replace_strings(self, change: Callable[[str], str]) -> str:
         """The text with strings changed, asked about once each, in order; the very bytes where none is."""
-        changed = _replace_strings_in(self.data, change)
+        changed = change_texts(self.data, change)
         if changed == self.data:
             return self.text
         return changed if isinstance(changed, str) else str(yaml.safe_dump(changed)).strip()
@@ -157,12 +157,13 @@ def _iterate_strings(data: Any) -> Iterator[str]:
             yield from _iterate_strings(item)
 
 
-def _replace_strings_in(data: Any, change: Callable[[str], str]) -> Any:
+def change_texts(data: Any, change: Callable[[str], Any]) -> Any:
+    """Nested data with every text in it changed; keys stay."""
     if isinstance(data, str):
         return change(data)
-    if isinstance(data, dict):
-        return {key: _replace_strings_in(item, change) for key, item in data.items()}
-    return [_replace_strings_in(item, change) for item in data] if isinstance(data, list) else data
+    if isinstance(data, Mapping):
+        return {key: change_texts(item, change) for key, item in data.items()}
+    return [change_texts(item, change) for item in data] if isinstance(data, list | tuple) else data
 
 
 OnDoubt = Literal["withhold", "keep"]
