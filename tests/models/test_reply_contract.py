@@ -31,7 +31,7 @@ from baselines.progent.policy_model import DECIDE_CONTRACT, UPDATE_CONTRACT, mak
 from baselines.progent.progent_rules import ProgentSettings
 from baselines.progent.prompts import FIRST_CALL
 from baselines.promptarmor.armor_guard import ARMOR_CONTRACT
-from baselines.result_parsing import prompts as parsing
+from baselines.result_parsing import result_parser as parsing
 from baselines.tool_filter import FILTER_CONTRACT
 
 CONTRACTS = (
